@@ -17,7 +17,7 @@ COPY zraft zraft
 COPY onyxlog onyxlog
 COPY client client
 COPY bench bench
-RUN /opt/zraft/bin/pip install --no-cache-dir --disable-pip-version-check ".${EXTRAS:+[$EXTRAS]}"
+RUN /opt/zraft/bin/pip install --no-cache-dir --disable-pip-version-check ./client ".${EXTRAS:+[$EXTRAS]}"
 RUN /opt/zraft/bin/python -m compileall -q /opt/zraft/lib
 
 FROM python:3.11-slim
@@ -37,7 +37,7 @@ VOLUME /data
 # Clients by TCP, other servers by UDP; 8080 for the admin pages if ZRAFT_ADMIN=0.0.0.0:8080.
 EXPOSE 2181/tcp 2181/udp 8080/tcp
 # Does the loop that serves clients turn? Not whether there is a quorum: restarting a server does not bring one.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["/opt/zraft/bin/python", "-c", "import os; from zraft.address import parse_address; from zraft.status import ask; raise SystemExit(ask(parse_address(os.environ['HEALTH_ADDRESS'], 'HEALTH_ADDRESS'), 'ruok', 4.0) != 'imok')"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["/opt/zraft/bin/python", "-c", "import os; from zraft_core.address import parse_address; from zraft.cli.status import ask; raise SystemExit(ask(parse_address(os.environ['HEALTH_ADDRESS'], 'HEALTH_ADDRESS'), 'ruok', 4.0) != 'imok')"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/opt/zraft/bin/zraft"]
 CMD ["serve"]

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
-from zraft.errors import ConfigError
 from zraft.shell.secure import client_context, proofs
 from zraft_client import AuthFailedError, NoAuthError
+from zraft_core.errors import ConfigError
 
 Acl = tuple[tuple[int, str, str], ...]
 

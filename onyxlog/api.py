@@ -22,7 +22,7 @@ from onyxlog.jobs.specification import Job, decode_job, encode_job
 from onyxlog.jobs.validation import check
 from onyxlog.peer.fleet import Fleet
 from onyxlog.peer.follower import Follower, Played
-from onyxlog.peer.log_port import LogPort, OpenPort
+from onyxlog.peer.log.port import LogPort, OpenPort
 from onyxlog.peer.publishing import Published, decode, path_of
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner

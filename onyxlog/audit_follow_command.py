@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zraft.errors import ZraftError
+from zraft_core.errors import ZraftError
 
 if TYPE_CHECKING:
     from onyxlog.audits.rules.violation import Violation

@@ -14,10 +14,10 @@ from attrs import frozen
 
 from onyxlog.access import REFUSED, Access, TlsFiles, read_auth
 from onyxlog.errors import OnyxlogError
-from onyxlog.peer.log_port import OpenPort
-from onyxlog.peer.opening import SESSION_TIMEOUT_S, Service, opener
-from zraft.address import parse_address
-from zraft.reaching import nobody_listens
+from onyxlog.peer.log.opening import SESSION_TIMEOUT_S, Service, opener
+from onyxlog.peer.log.port import OpenPort
+from zraft.program.reaching import nobody_listens
+from zraft_core.address import parse_address
 
 R = TypeVar("R")
 CONNECT: Final = "127.0.0.1:2181"
@@ -41,7 +41,7 @@ class LogService:
         """What opens ports there. Blocks for a look whether anybody listens, unless it is `patient`.
 
         Raises:
-            ConfigError: as `onyxlog.peer.opening.opener`, or --connect is no address.
+            ConfigError: as `onyxlog.peer.log.opening.opener`, or --connect is no address.
             OnyxlogError: nobody listens at any address.
         """
         hosts = tuple(parse_address(part, "--connect") for part in self.hosts.split(","))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zraft.errors import ConfigError, ZraftError
+from zraft_core.errors import ConfigError, ZraftError
 
 
 class OnyxlogError(ZraftError):

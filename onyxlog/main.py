@@ -26,7 +26,7 @@ from onyxlog.errors import OnyxlogError
 from onyxlog.ids import JobId
 from onyxlog.peer_command import peer
 from zraft import __version__
-from zraft.command_group import CommandGroup
+from zraft.program.command_group import CommandGroup
 
 if TYPE_CHECKING:
     from onyxlog.api import Client

@@ -18,10 +18,10 @@ from onyxlog.command_options import (
     run_in_loop,
     service_options,
 )
-from onyxlog.peer.opening import SESSION_TIMEOUT_S, Service
-from zraft.address import Address, parse_address
-from zraft.errors import ConfigError
-from zraft.listening import cannot_listen
+from onyxlog.peer.log.opening import SESSION_TIMEOUT_S, Service
+from zraft.program.listening import cannot_listen
+from zraft_core.address import Address, parse_address
+from zraft_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from onyxlog.peer.fleet import Fleet
@@ -150,7 +150,7 @@ def peer(
     from onyxlog.replica.replica import JoinMode, Parameters
     from onyxlog.running import runner_factory, source_factory
     from onyxlog.scheduling.requirements import JobScheduler
-    from zraft.logs import configure_logging
+    from zraft.program.logs import configure_logging
 
     configure_logging(format=log_format, level=log_level)
     offer = tuple(sorted({tag.strip() for tag in tags.split(",")} - {""}))

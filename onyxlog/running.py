@@ -8,9 +8,9 @@ from onyxlog.access import Access
 from onyxlog.peer.entry_source import MakeSource, from_log
 from onyxlog.peer.recording import Recordings
 from onyxlog.peer.task_runner import MakeRunner
-from zraft.address import Address
-from zraft.errors import ConfigError
 from zraft.transport.keys import read_keys
+from zraft_core.address import Address
+from zraft_core.errors import ConfigError
 
 
 def runner_factory(
@@ -31,7 +31,7 @@ def runner_factory(
         ConfigError: a key file cannot be used, or several groups are to share one port.
     """
     if idle:
-        from onyxlog.testing.idle_runner import run_nothing
+        from onyxlog.peer.idle_runner import run_nothing
 
         return run_nothing
     if groups > 1 and address.port:
@@ -79,8 +79,8 @@ def source_factory(
         return from_log
     from onyxlog.gossip.settings import settings_for
     from onyxlog.gossip.spreading import Mode
-    from onyxlog.peer.gossip_link import open_udp
-    from onyxlog.peer.messenger import gossip_sources
+    from onyxlog.peer.gossip.link import open_udp
+    from onyxlog.peer.gossip.source import gossip_sources
 
     if not (key_files or insecure or address.is_loopback):
         raise ConfigError(

@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from onyxlog.ids import GroupId, JobId, PeerId, Position, Site, TaskName
 from onyxlog.job_status import JobState
-from onyxlog.peer.log_port import LogBounds, Silence
+from onyxlog.peer.log.port import LogBounds, Silence
 from onyxlog.peer.publishing import Published
 from onyxlog.replica.replica import JoinMode, PeerState, Replica
 from onyxlog.replica.rescheduling import problem

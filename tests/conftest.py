@@ -1,15 +1,18 @@
-"""What every test of the project gets: a printed seed, and a failure for what asyncio only logs."""
+"""What every test gets: a printed seed, its event loop, and a failure for what asyncio only logs or waits for."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import structlog
+
+from tests.event_loops import LOOPS, BlockingCalls, SlowCallbacks
 
 # Without byte code on disk, every server that a test starts compiles its three hundred modules
 # again, which doubles its start, and every worker of a run compiles all tests.
@@ -23,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seed", type=int, default=None, help="seed of the tests that draw one; printed, drawn if not given"
     )
+    parser.addoption("--uvloop", action="store_true", help="run tests that are marked for uvloop on it, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -88,3 +92,50 @@ def no_asyncio_complaints() -> Iterator[None]:
         logger.removeHandler(complaints)
     if complaints.messages:
         pytest.fail("asyncio logged: " + "; ".join(complaints.messages))
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """A coroutine test runs on asyncio's loop, or on each that the marker `loops` names."""
+    marker = item.get_closest_marker("loops")
+    names = marker.args if marker else ("asyncio",)
+    # uvloop hangs now and then when a loop is closed that a test has left busy, and nothing ends it.
+    return {name: LOOPS[name] for name in names if name != "uvloop" or item.config.getoption("--uvloop")}
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_calls() -> Iterator[None]:
+    """Fail the test during which the product blocked a running loop."""
+    with BlockingCalls().watched() as calls:
+        yield
+    if calls.found:
+        pytest.fail("blocked the event loop: " + "; ".join(dict.fromkeys(calls.found)))
+
+
+_SLOW = "slow callback"
+
+
+@pytest.fixture(autouse=True)
+def slow_callbacks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Remember callbacks that took long, for the summary; how long something takes decides nothing."""
+    with SlowCallbacks().watched() as callbacks:
+        yield
+    request.node.user_properties += [(_SLOW, list(one)) for one in callbacks.found]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    slow = sorted(
+        (
+            (*value, report.nodeid)
+            for report in terminalreporter.getreports("")
+            if report.when == "teardown"
+            for name, value in report.user_properties
+            if name == _SLOW
+        ),
+        reverse=True,
+    )
+    if slow:
+        terminalreporter.section(f"slowest of {len(slow)} callbacks that held up a loop")
+        for took, callback, test in slow[:10]:
+            terminalreporter.line(f"{took:.2f}s {callback}  {test}")

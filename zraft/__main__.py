@@ -1,6 +1,6 @@
 """`python -m zraft` is `zraft`."""
 
-from zraft.main import main
+from zraft.cli.main import main
 
 if __name__ == "__main__":
     main(prog_name="zraft")

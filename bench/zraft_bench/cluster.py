@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from zraft.address import Address, parse_address
-from zraft.reaching import nobody_listens
-from zraft.status import sole_leader
+from zraft.cli.status import sole_leader
+from zraft.program.reaching import nobody_listens
 from zraft_bench.processes import HOST, ServerError, ServerProcess, end_all, free_ports, total_cpu_s
+from zraft_core.address import Address, parse_address
 
 READY_TIMEOUT_S: Final = 120.0
 ASK_TIMEOUT_S: Final = 2.0

@@ -14,19 +14,19 @@ from typing import Final
 import click
 
 from zraft import __version__
-from zraft.command_group import CommandGroup
+from zraft.program.command_group import CommandGroup
 
 COMMANDS: Final = {
-    "local": "zraft_bench.local_command:local",
-    "head": "zraft_bench.distributed_command:head",
-    "server": "zraft_bench.distributed_command:server",
-    "client": "zraft_bench.distributed_command:client",
-    "election": "zraft_bench.election_command:election",
-    "failover": "zraft_bench.election_command:failover",
-    "compare": "zraft_bench.compare_command:compare",
-    "multicast": "zraft_bench.multicast_command:multicast",
-    "gossip": "zraft_bench.gossip_command:gossip",
-    "report": "zraft_bench.report_command:report",
+    "local": "zraft_bench.local.command:local",
+    "head": "zraft_bench.distributed.command:head",
+    "server": "zraft_bench.distributed.command:server",
+    "client": "zraft_bench.distributed.command:client",
+    "election": "zraft_bench.election.command:election",
+    "failover": "zraft_bench.election.command:failover",
+    "compare": "zraft_bench.compare.command:compare",
+    "multicast": "zraft_bench.multicast.command:multicast",
+    "gossip": "zraft_bench.gossip.command:gossip",
+    "report": "zraft_bench.report.command:report",
 }
 
 

@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 import click
 from attrs import evolve
 
-from zraft_bench.measure import Spread, default_spread
-from zraft_bench.schedule import PRESETS
-from zraft_bench.workload import (
+from zraft_bench.load.measure import Spread, default_spread
+from zraft_bench.load.schedule import PRESETS
+from zraft_bench.load.workload import (
     ENTRIES_MAX,
     VALUE_BYTES_MAX,
     WORKERS_MAX,

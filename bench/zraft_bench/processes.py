@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from zraft.errors import ZraftError
+from zraft_core.errors import ZraftError
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = (10_000, 32_000)

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 import attrs
 
-from zraft.errors import ZraftError
-from zraft_bench.histogram import Histogram
+from zraft_bench.load.histogram import Histogram
+from zraft_core.errors import ZraftError
 
 T = TypeVar("T")
 

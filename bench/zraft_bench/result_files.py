@@ -13,9 +13,9 @@ from typing import Final
 from attrs import evolve
 
 from zraft import __version__
-from zraft.errors import ConfigError
 from zraft_bench.records import RecordError, from_plain, to_plain
 from zraft_bench.results import FORMAT, Machine, Run
+from zraft_core.errors import ConfigError
 
 FILE_BYTES_MAX: Final = 256 * 1024 * 1024
 

@@ -11,10 +11,10 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
-from zraft_bench.gossip_results import GossipResults
-from zraft_bench.histogram import Histogram, Summary
-from zraft_bench.multicast_results import MulticastResults
-from zraft_bench.workload import Workload
+from zraft_bench.gossip.results import GossipResults
+from zraft_bench.load.histogram import Histogram, Summary
+from zraft_bench.load.workload import Workload
+from zraft_bench.multicast.results import MulticastResults
 
 FORMAT: Final = 1
 OK: Final = "ok"

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from zraft_bench.election_times import Distribution
+from zraft_bench.election.times import Distribution
 from zraft_bench.results import TestResult
 
 REFRESH_S: Final = 0.25

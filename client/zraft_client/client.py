@@ -16,8 +16,6 @@ from typing import Any, Final, TypeVar
 
 from attrs import frozen
 
-from zraft.address import Address
-from zraft.errors import Code
 from zraft_client import requests
 from zraft_client.api import AsyncCalls
 from zraft_client.calls import Call, Request, Settled
@@ -35,15 +33,12 @@ from zraft_client.errors import (
 )
 from zraft_client.pacing import HostRing, parse_hosts
 from zraft_client.protocol import PENDING_MAX, REQUEST_BYTES_MAX, Calls
-from zraft_client.subscriptions import (
-    CREDIT_BYTES,
-    DictionarySubscription,
-    LogSubscription,
-    PathSubscription,
-    Subscription,
-)
+from zraft_client.subscribing import SubscribingCalls
+from zraft_client.subscriptions import Subscription
 from zraft_client.values import ConnectionState
 from zraft_client.waiters import MembersWaiter, Nobody, SubscriptionWaiter, conclude, converted
+from zraft_core.address import Address
+from zraft_core.errors import Code
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Subscription[Any])
@@ -85,7 +80,7 @@ class ClientStatistics:
     unsettled: int
 
 
-class Client(AsyncCalls):
+class Client(SubscribingCalls):
     """A client of a cluster. Use it as an async context manager, or `connect` and `close`.
 
     Args:
@@ -476,24 +471,7 @@ class Client(AsyncCalls):
 
     # -- subscriptions
 
-    def subscribe_dictionary(
-        self, dictionary: str = requests.DEFAULT, *, credit: int = CREDIT_BYTES
-    ) -> DictionarySubscription:
-        """All of a dictionary, then every change; `credit` bytes may wait to be read."""
-        return self.subscribe(DictionarySubscription(self, dictionary, credit))
-
-    def subscribe_log(
-        self, directory: str, prefix: str, first: int = 0, *, credit: int = CREDIT_BYTES
-    ) -> LogSubscription:
-        """A log's entries from number `first` on, then every new one."""
-        return self.subscribe(LogSubscription(self, directory, prefix, first, credit))
-
-    def subscribe_path(self, path: str, *, recursive: bool = False) -> PathSubscription:
-        """What happens to a znode, or also to all below it, until it is closed."""
-        return self.subscribe(PathSubscription(self, path, recursive))
-
     def subscribe(self, subscription: S) -> S:
-        """Begin any subscription; it is asked again on every connection."""
         if self._state is ConnectionState.CLOSED:
             raise ClosedError("the client was closed")
         self._subscriptions[subscription] = None

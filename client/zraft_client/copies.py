@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from zraft.errors import Code, MarshallingError, ProtocolError
-from zraft.messagepack import dict_of
-from zraft.wire.dictionary import normalised, pack
 from zraft_client.errors import ClientError, FailedError
 from zraft_client.subscriptions import CREDIT_BYTES, Changes, DictionarySubscription, Subscriber
 from zraft_client.values import Receipt, Versioned
+from zraft_core.errors import Code, MarshallingError, ProtocolError
+from zraft_core.messagepack import dict_of
+from zraft_core.wire.dictionary import normalised, pack
 
 T = TypeVar("T")
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from zraft_client.api import LINEARIZABLE
 from zraft_client.copies import DictionaryCopy
 from zraft_client.errors import BadVersionError, DeadlineError, NodeExistsError, NoNodeError
 from zraft_client.requests import DEFAULT
+from zraft_client.subscribing import SubscribingCalls
 from zraft_client.subscriptions import CREDIT_BYTES, DictionarySubscription
 from zraft_client.values import Consistency, Counted, Receipt, Versioned
-
-if TYPE_CHECKING:
-    from zraft_client.client import Client
 
 ITEMS_PER_PAGE: Final = 1000
 
@@ -22,7 +20,7 @@ ITEMS_PER_PAGE: Final = 1000
 class AsyncDictionary:
     """One dictionary of a cluster. Every method but `items` is one atomic step."""
 
-    def __init__(self, client: Client, name: str = DEFAULT) -> None:
+    def __init__(self, client: SubscribingCalls, name: str = DEFAULT) -> None:
         self.client = client
         self.name = name
 

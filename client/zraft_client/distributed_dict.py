@@ -20,7 +20,6 @@ from datetime import timedelta
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-from zraft.errors import Code, ConfigError
 from zraft_client import requests
 from zraft_client.blocking import BlockingClient
 from zraft_client.calls import Answer, Request
@@ -37,6 +36,7 @@ from zraft_client.errors import (
 from zraft_client.policies import ALWAYS, RefreshPolicy, RefreshPolicyAlways, RefreshPolicyWatch
 from zraft_client.requests import DEFAULT
 from zraft_client.values import ConnectionState, Counted, Receipt, Versioned
+from zraft_core.errors import Code, ConfigError
 
 T = TypeVar("T")
 

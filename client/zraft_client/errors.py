@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from zraft.errors import Code, ZraftError
+from zraft_core.errors import Code, ZraftError
 
 
 class ClientError(ZraftError):

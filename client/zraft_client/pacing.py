@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from zraft.address import Address, parse_address
-from zraft.errors import ConfigError
+from zraft_core.address import Address, parse_address
+from zraft_core.errors import ConfigError
 
 DELAY_FIRST_S: Final = 0.02
 DELAY_MAX_S: Final = 2.0

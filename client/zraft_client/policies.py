@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from zraft.errors import ConfigError
+from zraft_core.errors import ConfigError
 
 
 class RefreshPolicy(ABC):

@@ -20,8 +20,6 @@ from typing import Any, Final
 import msgpack
 from attrs import define, field
 
-from zraft.errors import Code
-from zraft.messagepack import Decoder, RefusedValueError, shown
 from zraft_client.calls import Answer, Call, Kind, Place, Request, Settled, Sink
 from zraft_client.errors import (
     ClientError,
@@ -36,6 +34,8 @@ from zraft_client.errors import (
     error_of,
 )
 from zraft_client.pacing import delay_s
+from zraft_core.errors import Code
+from zraft_core.messagepack import Decoder, RefusedValueError, shown
 
 WINDOW: Final = 1024
 """Sequence numbers above the floor that servers keep outcomes for."""

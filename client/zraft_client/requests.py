@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from zraft.address import Address, parse_address
-from zraft.errors import ConfigError
 from zraft_client.calls import Answer, Kind, Request
 from zraft_client.errors import EncodingError
 from zraft_client.values import (
@@ -29,6 +27,8 @@ from zraft_client.values import (
     listed,
     stat_of,
 )
+from zraft_core.address import Address, parse_address
+from zraft_core.errors import ConfigError
 
 DEFAULT: Final = "default"
 """The dictionary that Zatt's messages are about."""

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from attrs import frozen
 
-from zraft.wire.stat import Stat as Stat  # the eleven fields of a znode, in ZooKeeper's order
+from zraft_core.wire.stat import Stat as Stat  # the eleven fields of a znode, in ZooKeeper's order
 
 T = TypeVar("T")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from zraft.errors import Code
 from zraft_client import requests
 from zraft_client.calls import Answer, Call, Request
 from zraft_client.errors import ClientError, FailedError, NotSentError, SessionExpiredError, WireError
 from zraft_client.pacing import HostRing
 from zraft_client.subscriptions import Subscriber, Subscription
+from zraft_core.errors import Code
 
 T = TypeVar("T")
 

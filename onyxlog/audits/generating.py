@@ -14,11 +14,11 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from zraft.ids import COORDINATION_GROUP, SERVER_ID_MIN, GroupId, Instance, ServerId
+from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.offline.replay import apply_entry
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import HardState, Member, Message
 from zraft.raft.ready import Write
 from zraft.raft.role import Role
@@ -31,10 +31,10 @@ from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotHeader
 from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
-from zraft.tree import txn
-from zraft.tree.features import FEATURE_LEVEL_MAX
-from zraft.tree.image_writer import ImageWriter
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
+from zraft_core.ids import COORDINATION_GROUP, SERVER_ID_MIN, GroupId, Instance, ServerId
+from zraft_core.znodes import txn
 
 START_MS: Final = 1_700_000_000_000
 TICK: Final = 10

@@ -25,8 +25,8 @@ from attrs import Factory, frozen
 from onyxlog.audits.errors import AuditError
 from onyxlog.audits.java import find_java
 from onyxlog.audits.source import register
-from zraft.address import parse_address
-from zraft.reaching import nobody_listens
+from zraft.program.reaching import nobody_listens
+from zraft_core.address import parse_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from onyxlog.audits.rules.reexecution import StateRow
-from zraft.errors import StorageError
 from zraft.offline.reading import machine_of
 from zraft.storage.filesystem import ReadOnlyFileSystem
 from zraft.storage.snapshot_format import SnapshotFile
 from zraft.tree.machine import Machine
+from zraft_core.errors import StorageError
 
 
 def state_of(row: StateRow) -> Machine | None:

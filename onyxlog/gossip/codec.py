@@ -17,8 +17,8 @@ from crc32c import crc32c
 
 from onyxlog.errors import EntryError
 from onyxlog.gossip import messages as m
-from zraft.errors import ProtocolError
-from zraft.messagepack import shown, unpack
+from zraft_core.errors import ProtocolError
+from zraft_core.messagepack import shown, unpack
 
 FORMAT: Final = 1
 _HEADER: Final = struct.Struct(">BB8s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from onyxlog.gossip.spreading import Mode, SpreadingSettings
-from zraft.errors import ConfigError
+from zraft_core.errors import ConfigError
 
 
 @frozen

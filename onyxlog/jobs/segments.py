@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgpack
 
-from zraft.messagepack import unpack
+from zraft_core.messagepack import unpack
 
 Segment = Mapping[str, Any]
 """What flows between tasks: names to plain values. Nobody changes one that he was given; a function makes a new one.

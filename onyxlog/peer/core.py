@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from onyxlog.errors import OnyxlogError
 from onyxlog.ids import GroupId, PeerId, Position, Site
-from onyxlog.peer.log_port import Origin
+from onyxlog.peer.log.port import Origin
 from onyxlog.peer.turns import Act, Append, Truncate, Turn
 from onyxlog.replica.commands import (
     AddVirtualPeer,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from onyxlog.gossip.outputs import Counters
 from onyxlog.ids import GroupId, Position
-from onyxlog.peer.log_port import LogPort
+from onyxlog.peer.log.port import LogPort
 from onyxlog.replica.commands import Entry
 from onyxlog.replica.replica import Replica
 

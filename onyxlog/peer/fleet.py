@@ -10,7 +10,7 @@ from onyxlog.peer.entry_source import MakeSource, from_log
 from onyxlog.peer.group import PeerGroup, random_id
 from onyxlog.peer.incarnation import Incarnation
 from onyxlog.peer.live_metrics import LiveMetrics
-from onyxlog.peer.log_port import OpenPort
+from onyxlog.peer.log.port import OpenPort
 from onyxlog.peer.metrics import PeerMetrics
 from onyxlog.peer.recording import Recordings
 from onyxlog.peer.settings import GroupSettings

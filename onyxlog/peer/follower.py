@@ -10,7 +10,7 @@ from attrs import frozen
 
 from onyxlog.errors import OnyxlogError, OvertakenError
 from onyxlog.ids import JobId, Position
-from onyxlog.peer.log_port import LogPort, Origin
+from onyxlog.peer.log.port import LogPort, Origin
 from onyxlog.replica.commands import Command, Entry, KillJob, Record
 from onyxlog.replica.effects import StoreOrigin
 from onyxlog.replica.kind import Viewer

@@ -16,12 +16,12 @@ from onyxlog.ids import GroupId
 from onyxlog.peer.backoff import PROVEN_S, restart_ms
 from onyxlog.peer.entry_source import MakeSource, from_log
 from onyxlog.peer.incarnation import Ending, Incarnation
-from onyxlog.peer.log_port import LogPort, OpenPort
+from onyxlog.peer.log.port import LogPort, OpenPort
 from onyxlog.peer.metrics import PeerMetrics
 from onyxlog.peer.recording import Recordings
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner
-from zraft.errors import ConfigError, ZraftError
+from zraft_core.errors import ConfigError, ZraftError
 
 ID_BYTES: Final = 8
 

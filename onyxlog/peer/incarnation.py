@@ -22,7 +22,7 @@ from onyxlog.ids import GroupId, PeerId, Position
 from onyxlog.peer.backoff import PROVEN_S, join_again_ms, restart_ms
 from onyxlog.peer.core import GroupCore
 from onyxlog.peer.entry_source import EntrySource, MakeSource
-from onyxlog.peer.log_port import LogPort
+from onyxlog.peer.log.port import LogPort
 from onyxlog.peer.metrics import PeerMetrics
 from onyxlog.peer.outbox import Outbox
 from onyxlog.peer.publishing import DigestPublisher, path_of

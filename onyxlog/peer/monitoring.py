@@ -1,6 +1,6 @@
 """The HTTP server of a peer process: Prometheus metrics, health, and what its groups are doing. No authentication.
 
-Imported only where `--metrics` is given (see `zraft.http_service`).
+Imported only where `--metrics` is given (see `zraft.program.http_service`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from aiohttp import web
 
 from onyxlog.peer.fleet import Fleet
 from onyxlog.peer.group import PeerGroup
-from zraft.address import Address
-from zraft.http_service import HEADERS, HttpService, exposition, text
+from zraft.program.http_service import HEADERS, HttpService, exposition, text
+from zraft_core.address import Address
 
 log = structlog.get_logger()
 

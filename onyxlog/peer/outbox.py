@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from onyxlog.ids import Position
-from onyxlog.peer.log_port import LogPort
+from onyxlog.peer.log.port import LogPort
 from onyxlog.peer.turns import Append
 from zraft_client.errors import FailedError
 

@@ -11,9 +11,9 @@ from attrs import frozen
 
 from onyxlog.errors import EntryError
 from onyxlog.ids import GroupId, Position
-from onyxlog.peer.log_port import LogPort
-from zraft.messagepack import shown, unpack
+from onyxlog.peer.log.port import LogPort
 from zraft_client.errors import FailedError, SessionExpiredError
+from zraft_core.messagepack import shown, unpack
 
 FORMAT: Final = 1
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from attrs import frozen
 
 from onyxlog.ids import GroupId, PeerId, Site
-from onyxlog.peer.log_port import LogPort
+from onyxlog.peer.log.port import LogPort
 from onyxlog.replica.commands import Command
 from onyxlog.replica.effects import StartTask, StopTask
 from onyxlog.replica.replica import Replica

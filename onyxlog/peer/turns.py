@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from onyxlog.ids import GroupId, Position
-from onyxlog.peer.log_port import Origin
+from onyxlog.peer.log.port import Origin
 from onyxlog.replica.commands import Record
 from onyxlog.replica.effects import Effect
 

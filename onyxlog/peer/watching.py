@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from onyxlog.ids import GroupId
-from onyxlog.peer.log_port import LogPort
+from onyxlog.peer.log.port import LogPort
 
 DETECTOR_PERIOD_S: Final = 1.0
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]

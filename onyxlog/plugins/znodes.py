@@ -16,8 +16,8 @@ import msgpack
 from onyxlog.errors import WorkflowError
 from onyxlog.plugins.plugin import Chunk, PluginContext, unwritable
 from onyxlog.plugins.service import Service
-from zraft.messagepack import unpack
 from zraft_client import Client
+from zraft_core.messagepack import unpack
 
 PREFIX: Final = "entry-"
 WRITES_AT_A_TIME: Final = 512

@@ -18,7 +18,7 @@ from onyxlog.replica.commands import Command, Record
 from onyxlog.replica.digests import CHAIN_BYTES, digest
 from onyxlog.replica.forms import read, wrong
 from onyxlog.replica.replica import VERSION, Replica
-from zraft.messagepack import shown, unpack
+from zraft_core.messagepack import shown, unpack
 
 FORMAT: Final = 2
 """Of entries and origins. A peer refuses what has another: it would compute another replica than those who wrote it."""

@@ -27,9 +27,9 @@ from onyxlog.jobs.checkpoints import (
     part_path,
     version_path,
 )
-from onyxlog.peer.log_port import LogPort
-from zraft.errors import ProtocolError
-from zraft.messagepack import unpack
+from onyxlog.peer.log.port import LogPort
+from zraft_core.errors import ProtocolError
+from zraft_core.messagepack import unpack
 
 LEVEL: Final = 1
 PART_BYTES_MAX: Final = 1 << 30

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from zraft.ids import Instance, ServerId
 from zraft.transport.bulk import ANY_SERVER, BulkConnection, Ring
 from zraft.transport.keys import KEY_BYTES, ClusterKey, key_ring
 from zraft.transport.messages import Sender
 from zraft.transport.sealing import hkdf
 from zraft.transport.stream import Owner, Stream
+from zraft_core.ids import Instance, ServerId
 
 HANDSHAKE_S: Final = 10.0
 

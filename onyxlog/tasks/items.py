@@ -10,7 +10,7 @@ import msgpack
 from attrs import define, frozen
 
 from onyxlog.errors import OnyxlogError
-from zraft.messagepack import shown
+from zraft_core.messagepack import shown
 
 
 class ChannelError(OnyxlogError):

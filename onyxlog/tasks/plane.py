@@ -33,14 +33,14 @@ from onyxlog.tasks.items import (
     encode,
     encode_sent,
 )
-from zraft.address import Address, parse_address
-from zraft.errors import ConfigError
-from zraft.limited_log import LimitedLog
-from zraft.listening import cannot_listen
+from zraft.program.limited_log import LimitedLog
+from zraft.program.listening import cannot_listen
 from zraft.transport.keys import ClusterKey
 from zraft.transport.packing import MESSAGE_BYTES_MAX
 from zraft.transport.sealing import RejectedError
 from zraft.transport.stream import Stream
+from zraft_core.address import Address, parse_address
+from zraft_core.errors import ConfigError
 
 BATCH_BYTES_MAX: Final = 256 * 1024
 RETRY_S: Final = 0.05

@@ -30,8 +30,8 @@ from onyxlog.tasks.processing import TaskError
 from onyxlog.tasks.producer import Producer
 from onyxlog.tasks.threads import TaskThread
 from onyxlog.tasks.worker import Surroundings, TaskWorker
-from zraft.address import Address
 from zraft.transport.keys import ClusterKey
+from zraft_core.address import Address
 
 ANY_LOOPBACK: Final = Address("127.0.0.1", 0)
 LOOK_S: Final = 0.25

@@ -17,7 +17,7 @@ from typing import Final
 
 import click
 
-from zraft.testing.chaos.namespaces import NamespaceNetwork
+from tests.chaos.namespaces import NamespaceNetwork
 
 REPOSITORY: Final = Path(__file__).parents[2]
 PORT: Final = 7000

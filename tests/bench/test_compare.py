@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,10 @@ from click.testing import CliRunner
 
 from zraft_bench.main import main
 from zraft_bench.result_files import load_run
-from zraft_bench.targets import TARGETS, RequestFailedError, in_turn, maker
-from zraft_bench.zookeeper_target import ZooKeeperTarget
+from zraft_bench.targets.target import TARGETS, RequestFailedError, in_turn, maker
+from zraft_bench.targets.zookeeper import ZooKeeperTarget
+
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 CREATE, GET_DATA, SET_DATA, SYNC, CLOSE = 1, 4, 5, 9, -11
 NODE_EXISTS, NO_NODE = -110, -101
@@ -93,77 +94,61 @@ class Server:
         writer.write(struct.pack(">i", len(body)) + body)
 
 
-def run(main: Coroutine[Any, Any, Any]) -> None:
-    asyncio.run(main)
+async def test_keys_are_made_written_and_read() -> None:
+    server = Server()
+    async with server as hosts:
+        target = ZooKeeperTarget(hosts, "place", True, 5.0)
+        await target.open()
+        await target.prepare([3, 4], b"old")
+        await target.prepare([4], b"other")  # already there: fine
+        await target.write(3, b"new")
+        await target.read(3)
+        assert server.values == {"/place": b"", "/place/3": b"new", "/place/4": b"old"}
+        assert server.asked[-2:] == [SYNC, GET_DATA]
+        with pytest.raises(RequestFailedError, match="NO_NODE"):
+            await target.write(5, b"")
+        await target.close()
+        assert server.asked[-1] == CLOSE
 
 
-def test_keys_are_made_written_and_read() -> None:
-    async def play() -> None:
-        server = Server()
-        async with server as hosts:
-            target = ZooKeeperTarget(hosts, "place", True, 5.0)
-            await target.open()
-            await target.prepare([3, 4], b"old")
-            await target.prepare([4], b"other")  # already there: fine
-            await target.write(3, b"new")
-            await target.read(3)
-            assert server.values == {"/place": b"", "/place/3": b"new", "/place/4": b"old"}
-            assert server.asked[-2:] == [SYNC, GET_DATA]
-            with pytest.raises(RequestFailedError, match="NO_NODE"):
-                await target.write(5, b"")
-            await target.close()
-            assert server.asked[-1] == CLOSE
-
-    run(play())
+async def test_local_reads_ask_once() -> None:
+    server = Server()
+    async with server as hosts:
+        target = ZooKeeperTarget(hosts, "p", False, 5.0)
+        await target.open()
+        await target.prepare([1], b"x")
+        await target.read(1)
+        assert SYNC not in server.asked
+        await target.close()
 
 
-def test_local_reads_ask_once() -> None:
-    async def play() -> None:
-        server = Server()
-        async with server as hosts:
-            target = ZooKeeperTarget(hosts, "p", False, 5.0)
-            await target.open()
-            await target.prepare([1], b"x")
-            await target.read(1)
-            assert SYNC not in server.asked
-            await target.close()
-
-    run(play())
-
-
-def test_a_write_without_an_answer_is_unknown_and_a_lost_connection_is_made_again() -> None:
-    async def play() -> None:
-        server = Server()
-        async with server as hosts:
-            target = ZooKeeperTarget(hosts, "p", False, 0.2)
-            await target.open()
-            await target.prepare([1], b"x")
-            server.silent = True
-            with pytest.raises(RequestFailedError, match="no answer within") as late:
-                await target.write(1, b"y")
-            assert late.value.unknown
-            server.silent, server.hangs_up = False, True
-            with pytest.raises(RequestFailedError, match="lost") as lost:
-                await target.write(1, b"y")
-            assert lost.value.unknown
-            server.hangs_up = False
-            await target.write(1, b"z")
-            assert server.values["/p/1"] == b"z"
-            assert server.connections == 2
-            await target.close()
-
-    run(play())
+async def test_a_write_without_an_answer_is_unknown_and_a_lost_connection_is_made_again() -> None:
+    server = Server()
+    async with server as hosts:
+        target = ZooKeeperTarget(hosts, "p", False, 0.2)
+        await target.open()
+        await target.prepare([1], b"x")
+        server.silent = True
+        with pytest.raises(RequestFailedError, match="no answer within") as late:
+            await target.write(1, b"y")
+        assert late.value.unknown
+        server.silent, server.hangs_up = False, True
+        with pytest.raises(RequestFailedError, match="lost") as lost:
+            await target.write(1, b"y")
+        assert lost.value.unknown
+        server.hangs_up = False
+        await target.write(1, b"z")
+        assert server.values["/p/1"] == b"z"
+        assert server.connections == 2
+        await target.close()
 
 
-def test_a_cluster_that_is_not_there_is_told_with_every_address() -> None:
-    async def play() -> None:
-        server = Server()
-        async with server as hosts:
-            pass
-        with pytest.raises(RequestFailedError, match=f"cannot connect: {hosts}"):
-            await ZooKeeperTarget(hosts, "p", False, 1.0).open()
-
-    run(play())
+async def test_a_cluster_that_is_not_there_is_told_with_every_address() -> None:
+    server = Server()
+    async with server as hosts:
+        pass
+    with pytest.raises(RequestFailedError, match=f"cannot connect: {hosts}"):
+        await ZooKeeperTarget(hosts, "p", False, 1.0).open()
 
 
 def test_connections_begin_at_different_servers() -> None:
@@ -176,11 +161,8 @@ def test_connections_begin_at_different_servers() -> None:
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
-def test_every_target_can_be_made_without_what_it_measures(name: str) -> None:
-    async def play() -> None:
-        maker(name)("127.0.0.1:1", "place", True, 1.0)
-
-    run(play())
+async def test_every_target_can_be_made_without_what_it_measures(name: str) -> None:
+    maker(name)("127.0.0.1:1", "place", True, 1.0)
 
 
 @pytest.mark.compat

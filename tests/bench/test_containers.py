@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from zraft.status import ServerStatus
-from zraft_bench import containers
-from zraft_bench.containers import LABEL, ContainerCluster
+from zraft.cli.status import ServerStatus
+from zraft_bench.local import containers
+from zraft_bench.local.containers import LABEL, ContainerCluster
 from zraft_bench.processes import ServerError
 
 KEY = b"a key\n"
@@ -103,7 +103,7 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> None:
         mode = "leader" if address.port % 10 == 1 else "follower"
         return ServerStatus("zraft", mode, 1, 1, 1)
 
-    monkeypatch.setattr("zraft.status.server_status", status)
+    monkeypatch.setattr("zraft.cli.status.server_status", status)
     monkeypatch.setattr(containers, "new_key", lambda path: path.write_bytes(KEY))
 
 

@@ -9,32 +9,39 @@ from typing import Any, Self
 
 import pytest
 
-from tests.bench.test_load import VirtualLoop
 from tests.ipv6 import has_ipv6
-from zraft.address import Address
-from zraft_bench.board import Board, BoardError, MemoryDictionary
-from zraft_bench.client_agent import ClientAgent
-from zraft_bench.clock_offset import ClockSample, offset_of, skew_of
-from zraft_bench.generator import LoadError
-from zraft_bench.head import Head, Plan
-from zraft_bench.histogram import Histogram
-from zraft_bench.load_process import Order
-from zraft_bench.membership import restart_servers, voters_of
-from zraft_bench.messages import END, JOB, RUN, ClientClaim, End, Job, Membership, Ready, RunInfo, ServerClaim
+from zraft_bench.distributed.board import Board, BoardError, MemoryDictionary
+from zraft_bench.distributed.client_agent import ClientAgent
+from zraft_bench.distributed.clock_offset import ClockSample, offset_of, skew_of
+from zraft_bench.distributed.head import Head, Plan
+from zraft_bench.distributed.membership import restart_servers, voters_of
+from zraft_bench.distributed.messages import (
+    END,
+    JOB,
+    RUN,
+    ClientClaim,
+    End,
+    Job,
+    Membership,
+    Ready,
+    RunInfo,
+    ServerClaim,
+)
+from zraft_bench.distributed.server_agent import ServerAgent, address_towards
+from zraft_bench.distributed.supervision import Said, Wish, understand
+from zraft_bench.load.generator import LoadError
+from zraft_bench.load.histogram import Histogram
+from zraft_bench.load.process import Order
+from zraft_bench.load.workload import Workload
 from zraft_bench.processes import ServerError
 from zraft_bench.records import to_plain
 from zraft_bench.results import Machine, Part, Run
-from zraft_bench.server_agent import ServerAgent, address_towards
-from zraft_bench.supervision import Said, Wish, understand
-from zraft_bench.workload import Workload
+from zraft_core.address import Address
+
+pytestmark = pytest.mark.loops("virtual")
 
 MACHINE = Machine(name="m", cores=2, system="Linux", python="CPython 3.11")
 TESTS = (Workload(entries=10, workers=2, seconds_min=1.0), Workload(entries=20, workers=4, seconds_min=1.0))
-
-
-def run(main: Coroutine[Any, Any, Any]) -> Any:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main)
 
 
 class FakeLoad:
@@ -161,9 +168,9 @@ class Stage:
             await asyncio.gather(*clients, return_exceptions=True)
 
 
-def test_a_plan_is_carried_out_by_machines_that_know_only_the_board() -> None:
+async def test_a_plan_is_carried_out_by_machines_that_know_only_the_board() -> None:
     stage = Stage()
-    result: Run = run(stage.play(stage.plan()))
+    result: Run = await stage.play(stage.plan())
     assert [(one.number, one.state) for one in result.tests] == [(1, "ok"), (2, "ok")]
     for one in result.tests:
         assert one.sharing.machines == 2
@@ -178,10 +185,10 @@ def test_a_plan_is_carried_out_by_machines_that_know_only_the_board() -> None:
     assert stage.ended == ["finished", "finished"]
 
 
-def test_the_start_is_an_offset_and_the_skew_is_measured_over_unlike_clocks() -> None:
+async def test_the_start_is_an_offset_and_the_skew_is_measured_over_unlike_clocks() -> None:
     """Flaw 24: clocks a thousand seconds apart neither delay nor confuse anything."""
     stage = Stage()
-    result: Run = run(stage.play(stage.plan()))
+    result: Run = await stage.play(stage.plan())
     for one in result.tests:
         assert one.skew is not None
         assert one.skew.spread_ms < 1.0
@@ -189,15 +196,9 @@ def test_the_start_is_an_offset_and_the_skew_is_measured_over_unlike_clocks() ->
         assert one.elapsed_s == pytest.approx(1.0, abs=0.01)
 
 
-def test_nobody_begins_before_everybody_is_ready() -> None:
+async def test_nobody_begins_before_everybody_is_ready() -> None:
     stage = Stage()
     seen: list[tuple[int, bool]] = []
-
-    async def main() -> None:
-        board = stage.dictionary.board()
-        watching = asyncio.get_running_loop().create_task(watch(board))
-        await stage.play(stage.plan(tests=TESTS[:1]))
-        watching.cancel()
 
     async def watch(board: Board) -> None:
         while True:
@@ -205,7 +206,10 @@ def test_nobody_begins_before_everybody_is_ready() -> None:
             seen.append((ready, "start/1.1" in board.view))
             await asyncio.sleep(0.001)
 
-    run(main())
+    board = stage.dictionary.board()
+    watching = asyncio.get_running_loop().create_task(watch(board))
+    await stage.play(stage.plan(tests=TESTS[:1]))
+    watching.cancel()
     assert (2, True) in seen
     assert (0, True) not in seen
     assert (1, True) not in seen
@@ -219,9 +223,9 @@ def test_nobody_begins_before_everybody_is_ready() -> None:
         ("silent", "in vain for the results of all client machines", 200),
     ],
 )
-def test_a_machine_that_fails_fails_the_test_and_not_the_run(how: str, reason: str, kept: int) -> None:
+async def test_a_machine_that_fails_fails_the_test_and_not_the_run(how: str, reason: str, kept: int) -> None:
     stage = Stage(fails={2: how})
-    result: Run = run(stage.play(stage.plan(tests=TESTS[:1])))
+    result: Run = await stage.play(stage.plan(tests=TESTS[:1]))
     (one,) = result.tests
     assert one.state == "failed"
     assert reason in one.reason
@@ -229,22 +233,22 @@ def test_a_machine_that_fails_fails_the_test_and_not_the_run(how: str, reason: s
     assert stage.saved[-1].tests == result.tests
 
 
-def test_after_a_failed_test_the_next_one_is_run() -> None:
+async def test_after_a_failed_test_the_next_one_is_run() -> None:
     stage = Stage(fails={2: "prepare"})
-    result: Run = run(stage.play(stage.plan()))
+    result: Run = await stage.play(stage.plan())
     assert [(one.number, one.state) for one in result.tests] == [(1, "failed"), (2, "failed")]
     assert stage.ended == ["finished", "finished"]
 
 
-def test_what_was_read_is_removed_from_the_board() -> None:
+async def test_what_was_read_is_removed_from_the_board() -> None:
     stage = Stage()
-    run(stage.play(stage.plan()))
+    await stage.play(stage.plan())
     left = {key.partition("/")[0] for key in stage.dictionary.entries}
     assert left == {RUN, JOB, END, "client", "ping", "pong", "bye"}
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_machines_that_come_before_the_head_wait_for_its_run(ended: bool) -> None:
+async def test_machines_that_come_before_the_head_wait_for_its_run(ended: bool) -> None:
     """A cluster that was measured before still shows the earlier run, finished or broken off."""
     stage = Stage(clients=1)
     job = Job(name="9.9", hosts="a:1", place="p", workload=TESTS[0], clients=(1,))
@@ -252,30 +256,27 @@ def test_machines_that_come_before_the_head_wait_for_its_run(ended: bool) -> Non
     stage.dictionary.entries = earlier | ({END: {"reason": "finished"}} if ended else {})
     stage.dictionary.entries["client/1"] = {"machine": {"name": "m"}}
 
-    async def main() -> Run:
-        early = asyncio.get_running_loop().create_task(stage.client(1))
-        await asyncio.sleep(1.0)
-        stage.clients = 0  # no others come
-        result = await stage.play(stage.plan(clients=1, tests=TESTS[:1]))
-        await early
-        return result
-
-    assert run(main()).tests[0].state == "ok"
+    early = asyncio.get_running_loop().create_task(stage.client(1))
+    await asyncio.sleep(1.0)
+    stage.clients = 0  # no others come
+    result = await stage.play(stage.plan(clients=1, tests=TESTS[:1]))
+    await early
+    assert result.tests[0].state == "ok"
     assert stage.ended == ["finished"]
 
 
-def test_a_run_begins_with_an_empty_board() -> None:
+async def test_a_run_begins_with_an_empty_board() -> None:
     stage = Stage()
     stage.dictionary.entries = {
         "client/7": {"machine": {}},
         END: {"reason": "finished"},
         "job": {"name": "1.1"},
     }
-    result: Run = run(stage.play(stage.plan(tests=TESTS[:1])))
+    result: Run = await stage.play(stage.plan(tests=TESTS[:1]))
     assert result.tests[0].state == "ok"
 
 
-def test_supervised_a_test_is_repeated_and_the_first_attempt_is_kept() -> None:
+async def test_supervised_a_test_is_repeated_and_the_first_attempt_is_kept() -> None:
     stage = Stage()
     script = ["note a backup was running", "r", "n quiet now", "c", "c"]
 
@@ -287,7 +288,7 @@ def test_supervised_a_test_is_repeated_and_the_first_attempt_is_kept() -> None:
                 if not line.startswith("n"):
                     return
 
-    result: Run = run(stage.play(stage.plan(supervised=True), answer))
+    result: Run = await stage.play(stage.plan(supervised=True), answer)
     assert [(one.number, one.attempt, one.superseded) for one in result.tests] == [
         (1, 1, True),
         (1, 2, False),
@@ -296,7 +297,7 @@ def test_supervised_a_test_is_repeated_and_the_first_attempt_is_kept() -> None:
     assert [one.comment for one in result.tests] == ["a backup was running", "quiet now", ""]
 
 
-def test_supervised_status_is_told_and_a_break_keeps_what_there_is() -> None:
+async def test_supervised_status_is_told_and_a_break_keeps_what_there_is() -> None:
     stage = Stage()
 
     def answer(text: str) -> None:
@@ -306,7 +307,7 @@ def test_supervised_status_is_told_and_a_break_keeps_what_there_is() -> None:
         if text.startswith("Enter"):
             stage.operator.lines.put_nowait(understand("b"))
 
-    result: Run = run(stage.play(stage.plan(supervised=True), answer))
+    result: Run = await stage.play(stage.plan(supervised=True), answer)
     assert [one.number for one in result.tests] == [1]
     assert result.tests[0].ok
     assert stage.said.count("test 1 of 2: write, 10 entries of 100 B, 2 workers") == 2
@@ -314,21 +315,21 @@ def test_supervised_status_is_told_and_a_break_keeps_what_there_is() -> None:
     assert stage.ended == ["by the operator"] * 2
 
 
-def test_a_break_ends_a_test_that_is_under_way() -> None:
+async def test_a_break_ends_a_test_that_is_under_way() -> None:
     stage = Stage(fails={1: "silent", 2: "silent"})
 
     def answer(text: str) -> None:
         if text.startswith("test 1 of 2"):
             stage.operator.lines.put_nowait(understand("break"))
 
-    result: Run = run(stage.play(stage.plan(supervised=True), answer))
+    result: Run = await stage.play(stage.plan(supervised=True), answer)
     (one,) = result.tests
     assert "broken off" in one.reason
 
 
-def test_the_state_of_a_long_test_is_told_every_half_minute() -> None:
+async def test_the_state_of_a_long_test_is_told_every_half_minute() -> None:
     stage = Stage(fails={2: "silent"})
-    run(stage.play(stage.plan(tests=TESTS[:1], overtime_s=300.0)))
+    await stage.play(stage.plan(tests=TESTS[:1], overtime_s=300.0))
     assert stage.said.count("test 1 of 1: write, 10 entries of 100 B, 2 workers") >= 8
 
 
@@ -352,6 +353,9 @@ def test_what_operators_say_is_understood_or_refused(line: str, wish: Wish, text
 
 
 # -- servers
+
+REAL_TIME = pytest.mark.loops("asyncio")
+"""Blocking calls go to threads: real time, of which nothing takes any."""
 
 
 class FakeServer:
@@ -389,7 +393,8 @@ async def _serve(server: FakeServer, director: Callable[[Board], Coroutine[Any, 
     return made
 
 
-def test_a_server_asks_to_be_let_in_restarts_and_takes_leave() -> None:
+@REAL_TIME
+async def test_a_server_asks_to_be_let_in_restarts_and_takes_leave() -> None:
     server = FakeServer()
 
     async def director(board: Board) -> None:
@@ -401,40 +406,38 @@ def test_a_server_asks_to_be_let_in_restarts_and_takes_leave() -> None:
         await board.put(END, End())
         await board.wait(lambda b: b.get(End, "bye/server/2"), "its leave")
 
-    # Blocking calls go to threads: real time, of which nothing takes any.
-    assert asyncio.run(_serve(server, director)) == [(2, "h:7", "1=g:1,2=h:7"), "finished"]
+    assert await _serve(server, director) == [(2, "h:7", "1=g:1,2=h:7"), "finished"]
     assert server.events == ["start", "restart", "restart", "stop"]
 
 
-def test_a_server_that_does_not_come_back_is_told() -> None:
+@REAL_TIME
+async def test_a_server_that_does_not_come_back_is_told() -> None:
     async def director(board: Board) -> None:
         await board.put("member/2", Membership(cluster="c", key=""))
         with pytest.raises(BoardError, match="server 2 was not restarted: does not serve"):
             await restart_servers(board, [2], 1, 10.0)
         await board.put(END, End(reason="given up"))
 
-    assert asyncio.run(_serve(FakeServer(fails=True), director))[-1] == "given up"
+    assert (await _serve(FakeServer(fails=True), director))[-1] == "given up"
 
 
-def test_a_server_that_was_never_let_in_starts_nothing() -> None:
+@REAL_TIME
+async def test_a_server_that_was_never_let_in_starts_nothing() -> None:
     server = FakeServer()
 
     async def director(board: Board) -> None:
         await board.put(END, End(reason="broken off"))
 
-    assert asyncio.run(_serve(server, director)) == ["broken off"]
+    assert await _serve(server, director) == ["broken off"]
     assert server.events == []
 
 
-def test_two_that_claim_at_once_get_different_numbers() -> None:
-    async def main() -> list[int]:
-        dictionary = MemoryDictionary()
-        boards = [dictionary.board() for _ in range(5)]
-        return await asyncio.gather(
-            *(board.claim("client", ClientClaim(machine=MACHINE)) for board in boards)
-        )
-
-    assert sorted(run(main())) == [1, 2, 3, 4, 5]
+async def test_two_that_claim_at_once_get_different_numbers() -> None:
+    dictionary = MemoryDictionary()
+    boards = [dictionary.board() for _ in range(5)]
+    assert sorted(
+        await asyncio.gather(*(board.claim("client", ClientClaim(machine=MACHINE)) for board in boards))
+    ) == [1, 2, 3, 4, 5]
 
 
 def test_voters_are_read_from_the_operators_command() -> None:
@@ -463,25 +466,19 @@ def test_the_skew_has_the_uncertainty_of_the_two_worst_clocks() -> None:
     assert skew_of([]) is None
 
 
-def test_a_wait_ends_with_the_dictionary() -> None:
-    async def main() -> None:
-        board = MemoryDictionary().board()
-        loop = asyncio.get_running_loop()
-        loop.call_later(1.0, board.fail, BoardError("no server has answered for 60 s"))
-        with pytest.raises(BoardError, match="no server has answered"):
-            await board.wait(lambda _: None, "anything")
-        with pytest.raises(BoardError, match="no server"):
-            await board.wait(lambda _: True, "anything")
-
-    run(main())
+async def test_a_wait_ends_with_the_dictionary() -> None:
+    board = MemoryDictionary().board()
+    loop = asyncio.get_running_loop()
+    loop.call_later(1.0, board.fail, BoardError("no server has answered for 60 s"))
+    with pytest.raises(BoardError, match="no server has answered"):
+        await board.wait(lambda _: None, "anything")
+    with pytest.raises(BoardError, match="no server"):
+        await board.wait(lambda _: True, "anything")
 
 
-def test_a_wait_says_what_it_waited_for() -> None:
-    async def main() -> None:
-        with pytest.raises(BoardError, match="waited 3 s in vain for a miracle"):
-            await MemoryDictionary().board().wait(lambda _: None, "a miracle", 3.0)
-
-    run(main())
+async def test_a_wait_says_what_it_waited_for() -> None:
+    with pytest.raises(BoardError, match="waited 3 s in vain for a miracle"):
+        await MemoryDictionary().board().wait(lambda _: None, "a miracle", 3.0)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from zraft_bench.election_times import (
+from zraft_bench.election.times import (
     Distribution,
     LogEvent,
     distribution,
@@ -15,7 +15,7 @@ from zraft_bench.election_times import (
     series,
     trial_of,
 )
-from zraft_bench.elections import Outage, outage
+from zraft_bench.election.trials import Outage, outage
 from zraft_bench.results import ElectionTrial
 
 

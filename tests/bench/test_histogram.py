@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zraft_bench.histogram import EXACT_BELOW, Histogram, bucket_of, highest_of
+from zraft_bench.load.histogram import EXACT_BELOW, Histogram, bucket_of, highest_of
 
 DURATIONS = st.lists(st.floats(1e-6, 100.0), min_size=1, max_size=300)
 

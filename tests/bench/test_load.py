@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from zraft_bench.load import Load
+from tests.onyxlog.simulation.virtual_time import run_virtually
+from zraft_bench.load.workers import Load
+from zraft_bench.load.workload import Operation, Share, Workload
 from zraft_bench.results import Part
-from zraft_bench.targets import RequestFailedError
-from zraft_bench.workload import Operation, Share, Workload
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Time jumps to the next timer when nothing else is to do: hours pass at once, and always the same way."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._time = 0.0
-
-    def time(self) -> float:
-        return self._time
-
-    def _run_once(self) -> None:
-        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            timers = [one for one in self._scheduled if not one.cancelled()]  # type: ignore[attr-defined]
-            if timers:
-                self._time = max(self._time, heapq.nsmallest(1, timers)[0].when())
-        super()._run_once()  # type: ignore[misc]
-
-
-def run(main: Coroutine[Any, Any, Any]) -> Any:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main)
+from zraft_bench.targets.target import RequestFailedError
 
 
 class FakeTarget:
@@ -87,7 +63,7 @@ def measured(workload: Workload, *targets: FakeTarget, workers: int | None = Non
         await load.close()
         return part
 
-    return run(main())  # type: ignore[no-any-return]
+    return run_virtually(main())
 
 
 def test_rounds_are_repeated_until_the_time_is_over_and_the_last_is_finished() -> None:

@@ -8,8 +8,7 @@ from random import Random
 import pytest
 from attrs import evolve
 
-from zraft.errors import ZraftError
-from zraft_bench.multicast_checks import (
+from zraft_bench.multicast.checks import (
     MARK_EVERY,
     BrokenOrderError,
     LogCheck,
@@ -17,8 +16,9 @@ from zraft_bench.multicast_checks import (
     Read,
     require_one_order,
 )
-from zraft_bench.multicast_plan import Cell, Deck, Payloads, Singles
+from zraft_bench.multicast.plan import Cell, Deck, Payloads, Singles
 from zraft_client.topics.options import Order
+from zraft_core.errors import ZraftError
 
 NONCE = 99
 CELL = Cell(name="x", share=0.5, fanout=2, topics=4, singles=Singles.EVEN, value_bytes=40)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 
-from tests.bench.test_load import VirtualLoop
-from zraft_bench import multicast_process
-from zraft_bench.multicast_checks import Read, require_one_order
-from zraft_bench.multicast_load import Consuming, Producing, TopicError
-from zraft_bench.multicast_plan import Cell, Deck, Destinations, Singles
-from zraft_bench.multicast_process import MulticastOrder
-from zraft_bench.multicast_results import CellResult, Consumed, Produced, combine
+from tests.onyxlog.simulation.virtual_time import run_virtually
+from zraft_bench.multicast import process as multicast_process
+from zraft_bench.multicast.checks import Read, require_one_order
+from zraft_bench.multicast.load import Consuming, Producing, TopicError
+from zraft_bench.multicast.plan import Cell, Deck, Destinations, Singles
+from zraft_bench.multicast.process import MulticastOrder
+from zraft_bench.multicast.results import CellResult, Consumed, Produced, combine
 from zraft_bench.records import from_plain, to_plain
 
 NONCE = 5
@@ -134,8 +134,7 @@ def run(
             setattr(mates.senders[0] if who == "sender" else mates.reader, attribute, value)
         return *(await mates.run()), mates.service
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main())
+    return run_virtually(main())
 
 
 def test_every_message_is_sent_once_and_read_everywhere() -> None:
@@ -220,7 +219,7 @@ def test_what_processes_say_to_each_other_survives_the_pipe() -> None:
     assert from_plain(MulticastOrder, json.loads(json.dumps(to_plain(order)))) == order
 
 
-def test_a_process_produces_then_consumes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_produces_then_consumes_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     mates: list[Cellmates] = []
 
     class Connected:
@@ -236,14 +235,11 @@ def test_a_process_produces_then_consumes_and_says_so(monkeypatch: pytest.Monkey
         hosts="h:1", cell=CELL, nonce=NONCE, prefix="p", producers=(0, 1), places=(0, 1, 2)
     )
 
-    async def main() -> list[dict[str, object]]:
-        lines, output = asyncio.StreamReader(), io.BytesIO()
-        for message in (to_plain(order), {"start": 0}, {"sent": [300, 300]}):
-            lines.feed_data(json.dumps(message).encode() + b"\n")
-        await multicast_process.serve(lines, output)
-        return [json.loads(line) for line in output.getvalue().splitlines()]
-
-    said = asyncio.run(main())
+    lines, output = asyncio.StreamReader(), io.BytesIO()
+    for message in (to_plain(order), {"start": 0}, {"sent": [300, 300]}):
+        lines.feed_data(json.dumps(message).encode() + b"\n")
+    await multicast_process.serve(lines, output)
+    said = [json.loads(line) for line in output.getvalue().splitlines()]
     assert [next(iter(one)) for one in said] == ["ready", "began", "produced", "consumed"]
     done = said[3]["consumed"]
     assert isinstance(done, dict)
@@ -251,12 +247,9 @@ def test_a_process_produces_then_consumes_and_says_so(monkeypatch: pytest.Monkey
     assert len(done["logs"]) == 3
 
 
-def test_a_process_tells_what_it_cannot_do() -> None:
-    async def main() -> bytes:
-        lines, output = asyncio.StreamReader(), io.BytesIO()
-        lines.feed_data(b'{"hosts": "x"}\n')
-        lines.feed_eof()
-        await multicast_process.serve(lines, output)
-        return output.getvalue()
-
-    assert "RecordError" in json.loads(asyncio.run(main()))["error"]
+async def test_a_process_tells_what_it_cannot_do() -> None:
+    lines, output = asyncio.StreamReader(), io.BytesIO()
+    lines.feed_data(b'{"hosts": "x"}\n')
+    lines.feed_eof()
+    await multicast_process.serve(lines, output)
+    assert "RecordError" in json.loads(output.getvalue())["error"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from zraft_bench import multicast_thesis as thesis
-from zraft_bench.multicast_plan import (
+from zraft_bench.multicast import thesis
+from zraft_bench.multicast.plan import (
     HEADER,
     PERIOD,
     SHARES,

@@ -11,14 +11,16 @@ from click.testing import CliRunner
 
 from tests.bench.test_multicast_load import CELL, run
 from tests.bench.test_results import a_run
-from zraft_bench import html_report, multicast_command, multicast_genuine, multicast_tables, plots
-from zraft_bench import multicast_thesis as thesis
 from zraft_bench.main import main
-from zraft_bench.multicast_counts import counts_between
-from zraft_bench.multicast_logs import Footprint, GroupLog, footprint, logs_of, longest
-from zraft_bench.multicast_plan import Cell, latency_cells, order_cells, stream_cells, thesis_cells
-from zraft_bench.multicast_process import LOG, TOPICS
-from zraft_bench.multicast_results import (
+from zraft_bench.multicast import command as multicast_command
+from zraft_bench.multicast import genuine as multicast_genuine
+from zraft_bench.multicast import tables as multicast_tables
+from zraft_bench.multicast import thesis
+from zraft_bench.multicast.counts import counts_between
+from zraft_bench.multicast.logs import Footprint, GroupLog, footprint, logs_of, longest
+from zraft_bench.multicast.plan import Cell, latency_cells, order_cells, stream_cells, thesis_cells
+from zraft_bench.multicast.process import LOG, TOPICS
+from zraft_bench.multicast.results import (
     CellResult,
     Counts,
     GenuineResult,
@@ -29,8 +31,10 @@ from zraft_bench.multicast_results import (
     TouchedServer,
     failed,
 )
-from zraft_bench.multicast_run import limit_s, orders_for
-from zraft_bench.multicast_streams import stream_of, targets_of
+from zraft_bench.multicast.run import limit_s, orders_for
+from zraft_bench.multicast.streams import stream_of, targets_of
+from zraft_bench.report import html as html_report
+from zraft_bench.report import plots
 from zraft_bench.result_files import ResultFile, load_run
 from zraft_bench.results import Run
 

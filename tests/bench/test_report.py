@@ -9,12 +9,14 @@ from attrs import evolve
 from click.testing import CliRunner
 
 from tests.bench.test_results import a_run, combined, part
-from zraft_bench import html_report, plots
-from zraft_bench.compare_command import ratios
+from zraft_bench import drawing
+from zraft_bench.compare.command import ratios
+from zraft_bench.load.workload import Workload
 from zraft_bench.main import main
+from zraft_bench.report import html as html_report
+from zraft_bench.report import plots
 from zraft_bench.result_files import ResultFile
 from zraft_bench.results import ElectionTrial, Run
-from zraft_bench.workload import Workload
 
 
 def page_of(run: Run) -> str:
@@ -108,7 +110,7 @@ def test_the_command_writes_a_page_and_a_file_per_plot(
     has_plots: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without matplotlib a page with tables, which says so."""
-    monkeypatch.setattr(plots, "available", lambda: has_plots)
+    monkeypatch.setattr(drawing, "available", lambda: has_plots)
     file = ResultFile(tmp_path, a_run(), "one.json")
     file.save(file.run)
     answer = CliRunner().invoke(main, ["report", str(file.path), "--out", str(tmp_path / "out")])

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from zraft.errors import ConfigError
-from zraft_bench.histogram import Histogram
+from zraft_bench.load.histogram import Histogram
+from zraft_bench.load.workload import Operation, Workload
 from zraft_bench.records import RecordError, from_plain, to_plain
 from zraft_bench.result_files import ResultFile, load_run, new_run
 from zraft_bench.results import ElectionTrial, Part, Run, Skew, TestResult, combine, failed, nothing
-from zraft_bench.workload import Operation, Workload
+from zraft_core.errors import ConfigError
 
 
 def part(

@@ -9,11 +9,11 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zraft.errors import ConfigError
 from zraft_bench import thesis
-from zraft_bench.pacing import due_times
-from zraft_bench.schedule import PRESETS, schedule
-from zraft_bench.workload import Operation, Share, Values, Workload, process_shares, shares
+from zraft_bench.load.pacing import due_times
+from zraft_bench.load.schedule import PRESETS, schedule
+from zraft_bench.load.workload import Operation, Share, Values, Workload, process_shares, shares
+from zraft_core.errors import ConfigError
 
 
 @given(st.integers(0, 10_000), st.integers(1, 300))

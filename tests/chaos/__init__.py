@@ -1,0 +1,1 @@
+"""Chaos on real processes: faults, clients that record what they saw, and a verdict. See docs/TESTING.md, "Chaos"."""

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from zraft.testing.chaos.workloads import SET_UP
-from zraft.testing.checkers import check_histories
-from zraft.testing.checkers.history import Event, Kind, Operation, Outcome, Record, decode_file
-from zraft.testing.checkers.registers import Present
+from tests.chaos.workloads import SET_UP
+from zraft.checkers import check_histories
+from zraft.checkers.history import Event, Kind, Operation, Outcome, Record, decode_file
+from zraft.checkers.registers import Present
 
 ROOT = Path(__file__).parents[2]
 START = dict.fromkeys(SET_UP, Present("first", 0))
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.processes, pytest.mark.timeout(1_80
 def chaos(out: Path, seed: int, *words: str, code: int = 0) -> str:
     """Run the command; what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "zraft.testing.chaos", "--seed", str(seed), "--out", str(out), *words],
+        [sys.executable, "-m", "tests.chaos", "--seed", str(seed), "--out", str(out), *words],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
         capture_output=True,

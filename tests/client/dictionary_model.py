@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from zraft.testing.checkers.linearizability import Broken, Call, check
+from zraft.checkers.linearizability import Broken, Call, check
 
 
 class Kind(Enum):

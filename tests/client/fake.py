@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgpack
 from attrs import define, field
 
-from zraft.errors import Code
+from zraft_core.errors import Code
 
 WINDOW: Final = 1024
 
@@ -527,8 +527,8 @@ class FakeConnection(asyncio.Protocol):
         self._unpacker = msgpack.Unpacker(use_list=False, strict_map_key=False)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = self._opened = transport
+        assert hasattr(transport, "write")  # uvloop's transports are no subclasses
+        self._transport = self._opened = transport  # type: ignore[assignment]
         self.cluster.transports.add(transport)
         self.cluster.connections.add(self)
         self.cluster.accepted += 1

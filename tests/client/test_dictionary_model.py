@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.client.dictionary_model import ABSENT, Kind, Operation, Present, check_dictionary
-from zraft.testing.checkers.linearizability import Call
+from zraft.checkers.linearizability import Call
 
 
 def put(value: str, version: int, invoked: int, returned: int) -> Call[Operation]:

@@ -10,7 +10,6 @@ import pytest
 
 from tests.client.conftest import ClusterThread
 from tests.client.fake import Fault
-from zraft.errors import Code, ConfigError
 from zraft_client import (
     AbstractClient,
     BadVersionError,
@@ -31,6 +30,7 @@ from zraft_client import (
     SessionExpiredError,
     StaleError,
 )
+from zraft_core.errors import Code, ConfigError
 
 POLICIES = {
     "always": RefreshPolicyAlways,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from typing import Any
@@ -11,9 +10,7 @@ import msgpack
 import pytest
 
 from tests.client.test_protocol import NOW, Taken, Waiter, ask, calls, get, put, result, sent
-from zraft.errors import Code
-from zraft.messagepack import COUNTED_KEYS_MAX
-from zraft.testing.fuzz.costly import alike, crowding, packed_map, packed_message
+from tests.fuzz.costly import alike, crowding, packed_map, packed_message
 from zraft_client import requests
 from zraft_client.calls import Answer
 from zraft_client.copies import DictionaryCopy, held
@@ -21,6 +18,8 @@ from zraft_client.errors import ClientError, FailedError, WireError
 from zraft_client.protocol import Calls
 from zraft_client.subscriptions import Change, Changes
 from zraft_client.values import Versioned, listed
+from zraft_core.errors import Code
+from zraft_core.messagepack import COUNTED_KEYS_MAX
 
 SECONDS_MAX = 5.0
 """Generous: each of these takes milliseconds, and took much longer."""
@@ -192,9 +191,9 @@ async def _copy_of(keys: list[Any]) -> DictionaryCopy:
 
 
 @pytest.mark.parametrize("keys", [alike(16_384), crowding(15)], ids=["arrays", "integers"])
-def test_a_copy_of_a_dictionary_whose_keys_hash_alike_is_kept_and_read_at_once(keys: list[Any]) -> None:
+async def test_a_copy_of_a_dictionary_whose_keys_hash_alike_is_kept_and_read_at_once(keys: list[Any]) -> None:
     began = time.monotonic()
-    copy = asyncio.run(_copy_of(keys))
+    copy = await _copy_of(keys)
     assert copy.get(keys[-1]) == Versioned(1, 0, 1)
     assert copy.get("other") is None
     assert len(copy) == len(keys)
@@ -203,8 +202,8 @@ def test_a_copy_of_a_dictionary_whose_keys_hash_alike_is_kept_and_read_at_once(k
     assert time.monotonic() - began < SECONDS_MAX
 
 
-def test_keys_of_a_copy_are_equal_as_they_are_to_python_and_to_servers() -> None:
-    copy = asyncio.run(_copy_of(["a", b"a", 1, 2.5, ("pair", 7), None]))
+async def test_keys_of_a_copy_are_equal_as_they_are_to_python_and_to_servers() -> None:
+    copy = await _copy_of(["a", b"a", 1, 2.5, ("pair", 7), None])
     for same in (1, 1.0, True):
         assert copy.get(same) is not None
     for other in ("b", b"b", 2, (7, "pair"), frozenset(), float("nan")):
@@ -213,8 +212,8 @@ def test_keys_of_a_copy_are_equal_as_they_are_to_python_and_to_servers() -> None
     assert set(copy.entries()) == {"a", b"a", 1, 2.5, ("pair", 7), None}
 
 
-def test_entries_that_are_none_are_left_out_of_a_copy() -> None:
-    copy = asyncio.run(_copy_of(["a", {}, ({"b": 1},), float("nan"), "c"]))
+async def test_entries_that_are_none_are_left_out_of_a_copy() -> None:
+    copy = await _copy_of(["a", {}, ({"b": 1},), float("nan"), "c"])
     assert set(copy.entries()) == {"a", "c"}
 
 

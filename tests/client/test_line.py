@@ -46,44 +46,37 @@ async def _served(shop: Shop, tasks: list[asyncio.Task[None]], rng: random.Rando
         await asyncio.sleep(0)
 
 
-def test_20_000_callers_have_their_turn_in_the_order_in_which_they_came(seed: int) -> None:
-    async def test() -> None:
-        rng, shop = random.Random(seed), Shop()
-        sizes = [rng.choice((1, 10, 50, 100)) for _ in range(CALLERS)]
-        tasks = [asyncio.create_task(shop.enter(number, size)) for number, size in enumerate(sizes)]
-        await asyncio.sleep(0)
-        await _served(shop, tasks, rng)
-        assert shop.served == list(range(CALLERS))
-        assert shop.asked < 4 * CALLERS, "each was looked at a few times, however many waited"
-
-    asyncio.run(test())
+async def test_20_000_callers_have_their_turn_in_the_order_in_which_they_came(seed: int) -> None:
+    rng, shop = random.Random(seed), Shop()
+    sizes = [rng.choice((1, 10, 50, 100)) for _ in range(CALLERS)]
+    tasks = [asyncio.create_task(shop.enter(number, size)) for number, size in enumerate(sizes)]
+    await asyncio.sleep(0)
+    await _served(shop, tasks, rng)
+    assert shop.served == list(range(CALLERS))
+    assert shop.asked < 4 * CALLERS, "each was looked at a few times, however many waited"
 
 
-def test_who_leaves_a_long_line_costs_nobody_anything_and_gives_back_what_was_kept_for_him(seed: int) -> None:
-    async def test() -> None:
-        rng, shop = random.Random(seed), Shop()
-        tasks = [asyncio.create_task(shop.enter(number, 10)) for number in range(CALLERS)]
-        await asyncio.sleep(0)
-        leaving = [task for place, task in enumerate(tasks) if place >= ROOM and place % 2]
-        for task in reversed(leaving[100:]):
-            task.cancel()
-        shop.leave_some(ROOM, rng)
-        for task in leaving[:100]:
-            task.cancel()  # the turn of these has just come
-        await _served(shop, tasks, rng)
-        assert shop.served == [*range(ROOM), *range(ROOM, CALLERS, 2)]
+async def test_who_leaves_a_long_line_costs_nobody_anything_and_gives_back_what_was_kept_for_him(
+    seed: int,
+) -> None:
+    rng, shop = random.Random(seed), Shop()
+    tasks = [asyncio.create_task(shop.enter(number, 10)) for number in range(CALLERS)]
+    await asyncio.sleep(0)
+    leaving = [task for place, task in enumerate(tasks) if place >= ROOM and place % 2]
+    for task in reversed(leaving[100:]):
+        task.cancel()
+    shop.leave_some(ROOM, rng)
+    for task in leaving[:100]:
+        task.cancel()  # the turn of these has just come
+    await _served(shop, tasks, rng)
+    assert shop.served == [*range(ROOM), *range(ROOM, CALLERS, 2)]
 
-    asyncio.run(test())
 
-
-def test_the_end_of_a_line_lets_everybody_go() -> None:
-    async def test() -> None:
-        line = Line(lambda count, size: False)
-        tasks = [asyncio.create_task(line.turn(1)) for _ in range(10)]
-        tasks.append(asyncio.create_task(line.passed()))
-        await asyncio.sleep(0)
-        assert not any(task.done() for task in tasks)
-        line.end()
-        await asyncio.gather(*tasks, line.turn(1), line.passed())
-
-    asyncio.run(test())
+async def test_the_end_of_a_line_lets_everybody_go() -> None:
+    line = Line(lambda count, size: False)
+    tasks = [asyncio.create_task(line.turn(1)) for _ in range(10)]
+    tasks.append(asyncio.create_task(line.passed()))
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in tasks)
+    line.end()
+    await asyncio.gather(*tasks, line.turn(1), line.passed())

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from zraft.errors import ConfigError
 from zraft_client import (
     RefreshPolicyAlways,
     RefreshPolicyCount,
@@ -14,6 +13,7 @@ from zraft_client import (
     RefreshPolicyTime,
     RefreshPolicyWatch,
 )
+from zraft_core.errors import ConfigError
 
 
 def test_always_updates_at_every_read() -> None:

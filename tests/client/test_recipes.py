@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
@@ -15,14 +15,14 @@ from zraft_client import Client, ConnectionState, LockLostError
 from zraft_client.recipes import Barrier, Counter, Election, Lock, Queue
 from zraft_client.recipes.contenders import Gone, Holds, WaitsFor, in_order, standing
 
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
-def run(test: Callable[[FakeCluster, Client, Client], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        async with fake_cluster(2) as cluster, Client(cluster.hosts) as a, Client(cluster.hosts) as b:
-            async with asyncio.timeout(20):
-                await test(cluster, a, b)
 
-    asyncio.run(main())
+@asynccontextmanager
+async def two_clients() -> AsyncIterator[tuple[FakeCluster, Client, Client]]:
+    async with fake_cluster(2) as cluster, Client(cluster.hosts) as a, Client(cluster.hosts) as b:
+        async with asyncio.timeout(20):
+            yield cluster, a, b
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -52,8 +52,8 @@ def test_exactly_one_contender_holds_and_the_others_form_one_chain(numbers: set[
     assert len(waited_for) == len(set(waited_for)) == len(names) - 1
 
 
-def test_a_lock_goes_from_holder_to_holder_with_growing_tokens() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
+async def test_a_lock_goes_from_holder_to_holder_with_growing_tokens() -> None:
+    async with two_clients() as (cluster, a, b):
         inside = 0
         tokens: list[int] = []
 
@@ -72,11 +72,9 @@ def test_a_lock_goes_from_holder_to_holder_with_growing_tokens() -> None:
         assert tokens == sorted(set(tokens))
         assert contenders(cluster, "/locks/one") == []
 
-    run(test)
 
-
-def test_a_lock_is_taken_once_although_its_creation_was_not_answered() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
+async def test_a_lock_is_taken_once_although_its_creation_was_not_answered() -> None:
+    async with two_clients() as (cluster, a, _):
         await a.create("/locks")
         await a.create("/locks/one")
         cluster.fault("create", Fault.CUT_AFTER)
@@ -84,11 +82,9 @@ def test_a_lock_is_taken_once_although_its_creation_was_not_answered() -> None:
             assert len(contenders(cluster, "/locks/one")) == 1
         assert contenders(cluster, "/locks/one") == []
 
-    run(test)
 
-
-def test_who_stops_waiting_for_a_lock_leaves_no_place_in_the_line() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
+async def test_who_stops_waiting_for_a_lock_leaves_no_place_in_the_line() -> None:
+    async with two_clients() as (cluster, a, b):
         async with Lock(a, "/lock"):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.1):
@@ -97,11 +93,9 @@ def test_who_stops_waiting_for_a_lock_leaves_no_place_in_the_line() -> None:
         async with Lock(b, "/lock"):
             pass
 
-    run(test)
 
-
-def test_a_holder_whose_session_expired_is_told_and_the_next_one_holds() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
+async def test_a_holder_whose_session_expired_is_told_and_the_next_one_holds() -> None:
+    async with two_clients() as (cluster, a, b):
         first, second = Lock(a, "/lock"), Lock(b, "/lock")
         old = await first.acquire()
         waiting = asyncio.create_task(second.acquire())
@@ -116,24 +110,19 @@ def test_a_holder_whose_session_expired_is_told_and_the_next_one_holds() -> None
         async with first:
             assert first.token > old
 
-    run(test)
+
+async def test_one_who_waits_for_a_lock_and_expires_is_told() -> None:
+    async with two_clients() as (cluster, a, b), Lock(a, "/lock"):
+        waiting = asyncio.create_task(Lock(b, "/lock").acquire())
+        await until(lambda: len(contenders(cluster, "/lock")) == 2)
+        assert b.session is not None
+        cluster.expire(b.session.id)
+        with pytest.raises(LockLostError):
+            await waiting
 
 
-def test_one_who_waits_for_a_lock_and_expires_is_told() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
-        async with Lock(a, "/lock"):
-            waiting = asyncio.create_task(Lock(b, "/lock").acquire())
-            await until(lambda: len(contenders(cluster, "/lock")) == 2)
-            assert b.session is not None
-            cluster.expire(b.session.id)
-            with pytest.raises(LockLostError):
-                await waiting
-
-    run(test)
-
-
-def test_waiting_for_a_lock_survives_lost_connections() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
+async def test_waiting_for_a_lock_survives_lost_connections() -> None:
+    async with two_clients() as (cluster, a, b):
         first = Lock(a, "/lock")
         await first.acquire()
         waiting = asyncio.create_task(Lock(b, "/lock").acquire())
@@ -143,11 +132,9 @@ def test_waiting_for_a_lock_survives_lost_connections() -> None:
         await first.release()
         await waiting
 
-    run(test)
 
-
-def test_an_election_has_one_leader_whom_everybody_can_name() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
+async def test_an_election_has_one_leader_whom_everybody_can_name() -> None:
+    async with two_clients() as (cluster, a, b):
         ours, theirs = Election(a, "/election", b"a"), Election(b, "/election", b"b")
         assert await theirs.leader() is None
         await ours.acquire()
@@ -165,11 +152,11 @@ def test_an_election_has_one_leader_whom_everybody_can_name() -> None:
         assert second.data == b"b"
         assert second.czxid > first.czxid
 
-    run(test)
 
-
-def test_a_barrier_opens_when_all_are_there_and_closes_when_all_left_generation_after_generation() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
+async def test_a_barrier_opens_when_all_are_there_and_closes_when_all_left_generation_after_generation() -> (
+    None
+):
+    async with two_clients() as (cluster, a, b):
         inside = 0
 
         def all_inside() -> bool:
@@ -191,11 +178,9 @@ def test_a_barrier_opens_when_all_are_there_and_closes_when_all_left_generation_
         assert first == sorted(set(first))
         assert "/barrier/ready" not in cluster.nodes
 
-    run(test)
 
-
-def test_a_barrier_left_open_by_parties_that_died_is_closed_before_it_is_used() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
+async def test_a_barrier_left_open_by_parties_that_died_is_closed_before_it_is_used() -> None:
+    async with two_clients() as (cluster, a, b):
         for path in ("/barrier", "/barrier/members", "/barrier/ready"):
             await a.create(path)
         entering = asyncio.create_task(Barrier(a, "/barrier", parties=2).enter())
@@ -203,11 +188,9 @@ def test_a_barrier_left_open_by_parties_that_died_is_closed_before_it_is_used() 
         assert not entering.done()
         assert await Barrier(b, "/barrier", parties=2).enter() == await entering
 
-    run(test)
 
-
-def test_a_counter_gives_each_number_once() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
+async def test_a_counter_gives_each_number_once() -> None:
+    async with two_clients() as (cluster, a, b):
         cluster.fault("increment", Fault.CUT_AFTER, Fault.UNKNOWN)
         counters = [Counter(client, "ids") for client in (a, b)]
         assert await counters[0].value() == 0
@@ -215,11 +198,9 @@ def test_a_counter_gives_each_number_once() -> None:
         assert sorted(found) == list(range(1, 41))
         assert (await counters[0].increment(-40)).value == 0
 
-    run(test)
 
-
-def test_a_queue_gives_each_item_to_one_consumer_in_order() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
+async def test_a_queue_gives_each_item_to_one_consumer_in_order() -> None:
+    async with two_clients() as (cluster, a, b):
         taken: list[bytes] = []
 
         async def consume(client: Client) -> None:
@@ -240,11 +221,9 @@ def test_a_queue_gives_each_item_to_one_consumer_in_order() -> None:
         assert sorted(taken, key=int) == [b"%d" % n for n in range(40)]
         assert await producer.size() == 0
 
-    run(test)
 
-
-def test_a_claimed_item_comes_back_when_its_consumer_dies_and_its_late_finish_is_refused() -> None:
-    async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
+async def test_a_claimed_item_comes_back_when_its_consumer_dies_and_its_late_finish_is_refused() -> None:
+    async with two_clients() as (cluster, a, b):
         mine, theirs = Queue(a, "/queue"), Queue(b, "/queue")
         await mine.put(b"first")
         await mine.put(b"second")
@@ -265,5 +244,3 @@ def test_a_claimed_item_comes_back_when_its_consumer_dies_and_its_late_finish_is
         await mine.finish(final)
         assert await mine.size() == 0
         assert cluster.nodes["/queue/claims"].children == set()
-
-    run(test)

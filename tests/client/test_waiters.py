@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from zraft.errors import Code
 from zraft_client.errors import ClientError, FailedError, NotSentError, SessionExpiredError
 from zraft_client.waiters import SubscriptionWaiter
+from zraft_core.errors import Code
 
 
 class Asked:

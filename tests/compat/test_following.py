@@ -23,8 +23,8 @@ from tests.processes.clients import Sessions
 from tests.processes.cluster import wait_until
 from tests.processes.conftest import StartCluster
 from tests.processes.members import GrowingCluster
-from zraft.address import Address
-from zraft.server.authentication import digest_id
+from zraft.server.clients.authentication.proofs import digest_id
+from zraft_core.address import Address
 
 pytestmark = [pytest.mark.compat, pytest.mark.processes, pytest.mark.timeout(600)]
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -20,6 +21,10 @@ ROUNDS: Final = 2
 DEADLINE_S: Final = 300.0
 """For a block to end, or for one that stays to be ready."""
 POLL_S: Final = 0.05
+SERVER: Final = ("127.0.0.1", 2181)
+"""Where programs of the documents find a server."""
+SESSIONS_END_S: Final = 2.0
+"""How long a server may take to learn of a closed session. An abandoned one expires later than that."""
 
 ANYTHING: Final = "…"
 VARYING: Final = (
@@ -95,7 +100,10 @@ class Reader:
             case Way.PYTHON:
                 program = self._directory / f"{Path(block.document).stem}-{block.line}.py"
                 program.write_text(block.text, encoding="utf-8")
-                return self._shell(block, f"python -W error '{program}'")
+                before = sessions()
+                output = self._shell(block, f"python -W error '{program}'")
+                compare_sessions(before)
+                return output
             case Way.SHELL:
                 return self._shell(block, block.text)
 
@@ -176,6 +184,31 @@ def compare(shown: str, found: str) -> None:
     wanted = ".*".join(map(re.escape, shown.rstrip().replace("0x…", "0xANY").split(ANYTHING)))
     if not re.fullmatch(wanted, found.rstrip().replace("0x…", "0xANY"), re.DOTALL):
         raise FailedError(f"the document shows:\n{shown}\nbut it printed:\n{found}")
+
+
+def compare_sessions(before: int | None) -> None:
+    """Raise FailedError if more sessions are open than before: what a reader copies should leave none behind."""
+    if before is None:
+        return
+    deadline = time.monotonic() + SESSIONS_END_S
+    while (after := sessions()) is not None and after > before:
+        if time.monotonic() > deadline:
+            raise FailedError(f"it left sessions open: {after} are open, {before} were open before it")
+        time.sleep(POLL_S)
+
+
+def sessions() -> int | None:
+    """The number of open sessions in the cluster; None if no server is at `SERVER`."""
+    try:
+        with (
+            socket.create_connection(SERVER, SESSIONS_END_S) as connection,
+            connection.makefile("rb") as lines,
+        ):
+            connection.sendall(b"mntr")
+            numbers = dict(line.split(b"\t") for line in lines.read().splitlines() if b"\t" in line)
+    except ConnectionRefusedError:
+        return None
+    return int(numbers[b"zk_global_sessions"])
 
 
 def _text(output: Path) -> str:

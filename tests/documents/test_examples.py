@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import socketserver
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 
 import pytest
 
+from tests.documents import rounds
 from tests.documents.__main__ import run_document
 from tests.documents.blocks import DOCUMENTS, ROOT, Block, DocumentError, Way, blocks_of
 from tests.documents.machines import cannot
@@ -48,6 +54,34 @@ def test_what_varies_is_the_same_and_what_does_not_is_compared() -> None:
     for shown, found in (("Created /a", "Created /b"), ("a\nb", "a"), ("0x1", "1")):
         with pytest.raises(FailedError, match="the document shows"):
             compare(shown, found)
+
+
+class Monitored(socketserver.BaseRequestHandler):
+    """A server that answers `mntr`, each time with the next number of sessions."""
+
+    numbers: ClassVar[Iterator[int]] = iter(())
+
+    def handle(self) -> None:
+        assert self.request.recv(4) == b"mntr"
+        self.request.sendall(b"zk_version\t1\nzk_global_sessions\t%d\n" % next(self.numbers))
+
+
+def test_a_program_that_leaves_a_session_open_fails_and_one_that_closes_late_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), Monitored) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        monkeypatch.setattr(rounds, "SERVER", server.server_address)
+        monkeypatch.setattr(Monitored, "numbers", iter((3, 5, 4, 3)))
+        before = rounds.sessions()
+        rounds.compare_sessions(before)
+        assert next(Monitored.numbers, None) is None
+        monkeypatch.setattr(rounds, "SESSIONS_END_S", 0.2)
+        monkeypatch.setattr(Monitored, "numbers", itertools.repeat(4))
+        with pytest.raises(FailedError, match="4 are open, 3 were open"):
+            rounds.compare_sessions(before)
+        server.shutdown()
+    assert rounds.sessions() is None
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,14 @@ from tests.hostile.besieged import DIRECTORY, LARGE, LARGE_BYTES, LOG, WATCHED
 from tests.hostile.horde import Horde
 from tests.hostile.siege import Target
 from zraft.transport.bulk import MAGIC
-from zraft.tree.events import AddWatchMode
-from zraft.tree.txn import CREATE, FLAG_SEQUENTIAL, SET_DATA, Command
-from zraft.wire.client import ZkClientCodec
-from zraft.wire.client_requests import AddWatch, RestoreWatches
-from zraft.wire.framing import frame
-from zraft.wire.jute import INT, encode_ustring
-from zraft.wire.opcodes import Opcode
-from zraft.wire.requests import HEADER, MULTI_END, MULTI_HEADER
+from zraft_core.wire.client import ZkClientCodec
+from zraft_core.wire.client_requests import AddWatch, RestoreWatches
+from zraft_core.wire.framing import frame
+from zraft_core.wire.jute import INT, encode_ustring
+from zraft_core.wire.opcodes import Opcode
+from zraft_core.wire.requests import HEADER, MULTI_END, MULTI_HEADER
+from zraft_core.znodes.events import AddWatchMode
+from zraft_core.znodes.txn import CREATE, FLAG_SEQUENTIAL, SET_DATA, Command
 
 TIMEOUT_MS: Final = 40_000
 WORDS: Final = ("cons", "mntr", "stat", "wchs", "wchc", "wchp", "dump", "hash", "dirs", "envi")

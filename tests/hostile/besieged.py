@@ -9,10 +9,10 @@ from typing import Final
 from tests.certificates import Authority
 from tests.processes.cluster import DEADLINE_S, HOST, Cluster, free_ports
 from tests.processes.quiet import QuietClient
-from zraft.address import Address
-from zraft.tree.txn import CREATE, MULTI
 from zraft_client import Client
 from zraft_client.topics import Topics
+from zraft_core.address import Address
+from zraft_core.znodes.txn import CREATE, MULTI
 
 LARGE: Final = "/hostile/large"
 LARGE_BYTES: Final = 900_000

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from zraft.address import Address
+from zraft_core.address import Address
 
 RECEIVE_BUFFER_BYTES: Final = 4_096
 """Small, so that what an attacker does not read stays with the server."""

@@ -8,13 +8,13 @@ from typing import Final
 
 import pytest
 
+from tests.fuzz.costly import alike, crowding, packed_array, packed_map, packed_message
 from tests.hostile.siege import Target
 from tests.processes.quiet import QuietClient
-from zraft.errors import Code
-from zraft.testing.fuzz.costly import alike, crowding, packed_array, packed_map, packed_message
-from zraft.tree.txn import CREATE, SET_DATA
-from zraft.wire.dictionary import DICTIONARIES, entry_name, entry_of
 from zraft_client import Client, FailedError
+from zraft_core.errors import Code
+from zraft_core.wire.dictionary import DICTIONARIES, entry_name, entry_of
+from zraft_core.znodes.txn import CREATE, SET_DATA
 
 MESSAGE_BYTES: Final = 1_040_000
 """A little less than client.jute_maxbuffer."""

@@ -15,7 +15,7 @@ from attrs import frozen
 from tests.hostile.besieged import WITNESSED, Besieged
 from tests.hostile.horde import Horde
 from tests.hostile.witness import Witness
-from zraft.address import Address
+from zraft_core.address import Address
 
 SAMPLE_S: Final = 0.02
 BACK_S_MAX: Final = 30.0

@@ -19,10 +19,10 @@ from typing import Final
 from attrs import asdict, define, frozen
 
 from tests.processes.quiet import QuietClient
-from zraft.address import Address, parse_address
-from zraft.tree.txn import CREATE, SET_DATA
-from zraft.wire.client import Reply
-from zraft.wire.opcodes import Opcode
+from zraft_core.address import Address, parse_address
+from zraft_core.wire.client import Reply
+from zraft_core.wire.opcodes import Opcode
+from zraft_core.znodes.txn import CREATE, SET_DATA
 
 PAUSE_S: Final = 0.01
 ANSWER_S_MAX: Final = 60.0

@@ -13,9 +13,9 @@ from typing import Final
 
 from attrs import define, frozen
 
+from tests.chaos.namespaces import NamespaceNetwork
 from tests.images.buildah import Buildah, ImageConfig, innermost
 from tests.images.compose import Service
-from zraft.testing.chaos.namespaces import NamespaceNetwork
 
 HEALTHY_S: Final = 120.0
 COMMAND_S: Final = 180.0

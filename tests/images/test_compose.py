@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from onyxlog.main import main as onyxlog
 from tests.images.compose import Service, read_compose
 from tests.images.dockerfile import read_dockerfile
-from zraft.knobs import load_config
+from zraft.config.knobs import load_config
 from zraft_bench.main import main as zraft_bench
 
 SERVERS = ("zraft1", "zraft2", "zraft3")

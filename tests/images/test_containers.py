@@ -21,7 +21,7 @@ from tests.images.buildah import PLACE, Buildah, cannot
 from tests.images.compose import Service, read_compose
 from tests.images.dockerfile import REPOSITORY, read_dockerfile
 from tests.images.project import Project, empty
-from zraft_bench.containers import USER
+from zraft_bench.local.containers import USER
 
 SERVERS = ("zraft1", "zraft2", "zraft3")
 IMAGE = "zraft"
@@ -77,33 +77,30 @@ def counts(jobs: Path) -> Counter[str]:
     return found
 
 
-def test_servers_and_peers_of_compose_serve_keep_what_was_written_and_run_a_job(
+async def test_servers_and_peers_of_compose_serve_keep_what_was_written_and_run_a_job(
     buildah: Buildah, directory: Path
 ) -> None:
-    async def scenario() -> None:
-        async with Project(buildah, IMAGE, read_compose(), directory) as project:
-            servers = [project.place(f"{name}-1") for name in SERVERS]
-            assert not await project.healthy(servers[0]), "healthy before it runs"
-            await project.up("peers")
-            code, shown = await project.run(servers[0], "sh", "-c", "echo spoilt >>/keys/cluster.key")
-            assert code != 0, "a server can write the key that it only uses"
-            await asyncio.to_thread(clients_write_and_read, project)
-            await peers_run_a_job(project)
-            for container in project.running.values():
-                assert container.user() == USER
-            for place in servers:
-                container = project.running[place.name]
-                assert await container.stop(project.config.stop_signal) == 0, container.tail()
-            for place in servers:
-                await project.start(place)
-            await project.wait_healthy(*(place.name for place in servers))
-            await asyncio.to_thread(what_was_written_is_there, project)
-            # The peers were there all the while, and go on.
-            code, shown = await project.run(project.place("onyxlog-1"), "onyxlog", "status", "--json")
-            assert code == 0, shown
-            assert len(json.loads(shown)["groups"]) == read_compose()["peer"].replicas
-
-    asyncio.run(scenario())
+    async with Project(buildah, IMAGE, read_compose(), directory) as project:
+        servers = [project.place(f"{name}-1") for name in SERVERS]
+        assert not await project.healthy(servers[0]), "healthy before it runs"
+        await project.up("peers")
+        code, shown = await project.run(servers[0], "sh", "-c", "echo spoilt >>/keys/cluster.key")
+        assert code != 0, "a server can write the key that it only uses"
+        await asyncio.to_thread(clients_write_and_read, project)
+        await peers_run_a_job(project)
+        for container in project.running.values():
+            assert container.user() == USER
+        for place in servers:
+            container = project.running[place.name]
+            assert await container.stop(project.config.stop_signal) == 0, container.tail()
+        for place in servers:
+            await project.start(place)
+        await project.wait_healthy(*(place.name for place in servers))
+        await asyncio.to_thread(what_was_written_is_there, project)
+        # The peers were there all the while, and go on.
+        code, shown = await project.run(project.place("onyxlog-1"), "onyxlog", "status", "--json")
+        assert code == 0, shown
+        assert len(json.loads(shown)["groups"]) == read_compose()["peer"].replicas
 
 
 def clients_write_and_read(project: Project) -> None:
@@ -150,18 +147,15 @@ async def peers_run_a_job(project: Project) -> None:
     assert len(took_part) == read_compose()["peer"].replicas, logs
 
 
-def test_the_image_alone_is_a_server_and_has_all_commands(buildah: Buildah, directory: Path) -> None:
+async def test_the_image_alone_is_a_server_and_has_all_commands(buildah: Buildah, directory: Path) -> None:
     """`docker run zraft`, with nothing configured."""
     alone = Service(name="alone", image=IMAGE, build=".")
 
-    async def scenario() -> None:
-        async with Project(buildah, IMAGE, {"alone": alone}, directory) as project:
-            await project.up()
-            (place,) = project.places
-            for command in ("zraft", "zraft-bench", "onyxlog"):
-                code, shown = await project.run(place, command, "--version")
-                assert code == 0, shown
-            container = project.running[place.name]
-            assert await container.stop(project.config.stop_signal) == 0, container.tail()
-
-    asyncio.run(scenario())
+    async with Project(buildah, IMAGE, {"alone": alone}, directory) as project:
+        await project.up()
+        (place,) = project.places
+        for command in ("zraft", "zraft-bench", "onyxlog"):
+            code, shown = await project.run(place, command, "--version")
+            assert code == 0, shown
+        container = project.running[place.name]
+        assert await container.stop(project.config.stop_signal) == 0, container.tail()

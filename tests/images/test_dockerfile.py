@@ -17,8 +17,8 @@ from tests.images.dockerfile import (
     read_dockerfile,
 )
 from tests.packaging.modules import ROOTS
-from zraft.knobs import load_config
-from zraft_bench.containers import USER
+from zraft.config.knobs import load_config
+from zraft_bench.local.containers import USER
 
 
 def stages() -> tuple[Stage, Stage]:
@@ -71,7 +71,7 @@ def test_nothing_else_reaches_the_engine() -> None:
         "docs",
     ):
         assert ignored(unwanted), unwanted
-    assert not ignored("zraft/server/node.py")
+    assert not ignored("zraft/server/process/node.py")
     assert {place.parts[0] for place in copied(stages()[0])} == {
         *("LICENSE", "README.md", "bench", "client", "onyxlog", "pyproject.toml", "setup.cfg", "zraft")
     }

@@ -67,18 +67,18 @@ def test_what_is_not_marked_long_but_no_part_of_a_usual_run_has_its_piece() -> N
 
 
 def test_every_simulator_and_the_fuzzer_run_with_fresh_seeds_and_planted_bugs() -> None:
-    folder = REPOSITORY / "zraft" / "testing"
+    folder = REPOSITORY / "tests" / "simulation"
     commands = {path.parent.name for path in folder.glob("*/__main__.py")} | {
         path.stem for path in folder.glob("*.py") if 'if __name__ == "__main__"' in path.read_text()
     }
-    # Chaos has a suite of its own, and shiviz only draws.
-    simulators = commands - {"chaos", "fuzz", "shiviz"}
+    # shiviz draws, and compare runs the others.
+    simulators = commands - {"compare", "shiviz"}
     assert len(simulators) >= 5
     for name in simulators:
-        (fresh,) = command_lines(marked=f"zraft.testing.{name} --seeds")
+        (fresh,) = command_lines(marked=f"tests.simulation.{name} --seeds")
         assert "--start 17 " in fresh
-        assert command_lines(marked=f"zraft.testing.{name} --planted all")
-    assert command_lines(marked="zraft.testing.fuzz --seed 17")
+        assert command_lines(marked=f"tests.simulation.{name} --planted all")
+    assert command_lines(marked="tests.fuzz --seed 17")
 
 
 def test_tests_draw_from_the_seed_that_the_run_prints() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from click.testing import CliRunner
 
 from tests.long import __main__ as command
@@ -67,6 +68,13 @@ def test_commands_of_a_piece_run_though_one_before_failed(tmp_path: Path) -> Non
     outcome = run_piece(piece("one", "raise SystemExit(3)", "print('the second ran')"), tmp_path / "log", 60)
     assert outcome.result is Result.FAILED
     assert outcome.said == "the second ran"
+
+
+def test_a_piece_without_tests_fails_unless_it_may_be_empty(tmp_path: Path) -> None:
+    empty = piece("empty", "raise SystemExit(5)")
+    record = run_all(tmp_path, empty, evolve(empty, name="allowed", may_be_empty=True))
+    assert record.of("empty").result is Result.FAILED
+    assert record.of("allowed").result is Result.OK
 
 
 def test_a_piece_that_outlives_its_time_is_ended_with_all_that_it_started(tmp_path: Path) -> None:

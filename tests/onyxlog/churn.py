@@ -25,7 +25,7 @@ from attrs import define, field, frozen
 from onyxlog.api import Client, connect
 from onyxlog.ids import GroupId
 from onyxlog.peer.follower import Played
-from onyxlog.peer.native_log import native_ports
+from onyxlog.peer.log.native import native_ports
 from onyxlog.peer.publishing import Published
 from onyxlog.replica.commands import KillJob
 from onyxlog.replica.invariants import violations
@@ -267,7 +267,7 @@ async def churn(size: Size, directory: Path, hosts: str) -> Outcome:
     ]
     if size.gossip != "off":
         key = directory / "peers.key"
-        create_key_file(key)
+        await asyncio.to_thread(create_key_file, key)
         options += ["--gossip", size.gossip, "--key", str(key)]
     open_port = native_ports(hosts, "default", session_timeout_s=30)
     port = await open_port()

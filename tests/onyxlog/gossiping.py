@@ -23,19 +23,19 @@ from onyxlog.gossip.spreading import Mode
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.entry_source import EntrySource, MakeSource, from_log
 from onyxlog.peer.fleet import Fleet
-from onyxlog.peer.gossip_link import Link, OpenLink, Received, open_udp
-from onyxlog.peer.log_port import LogPort, OpenPort
-from onyxlog.peer.messenger import GossipSource, gossip_sources
-from onyxlog.peer.native_log import native_ports
+from onyxlog.peer.gossip.link import Link, OpenLink, Received, open_udp
+from onyxlog.peer.gossip.source import GossipSource, gossip_sources
+from onyxlog.peer.idle_runner import run_nothing
+from onyxlog.peer.log.native import native_ports
+from onyxlog.peer.log.port import LogPort, OpenPort
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.replica.commands import BackpressureOff, Entry
 from onyxlog.replica.playing import play
 from onyxlog.replica.replica import Replica
-from onyxlog.testing.idle_runner import run_nothing
 from tests.processes.cluster import Cluster
-from zraft.address import Address
-from zraft.logs import configure_logging
+from zraft.program.logs import configure_logging
 from zraft.transport.keys import ClusterKey
+from zraft_core.address import Address
 
 PATIENCE_S = 600.0
 KEY = ClusterKey(random.Random(1).randbytes(32))

@@ -19,20 +19,20 @@ import click
 from attrs import define, field, frozen
 
 from onyxlog.peer.fleet import Fleet
+from onyxlog.peer.idle_runner import run_nothing
 from onyxlog.peer.incarnation import Incarnation
-from onyxlog.peer.log_port import LogPort, LogStatistics, OpenPort
-from onyxlog.peer.native_log import native_ports
+from onyxlog.peer.log.native import native_ports
+from onyxlog.peer.log.port import LogPort, LogStatistics, OpenPort
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.replica.codec import name_of
 from onyxlog.replica.commands import Entry
 from onyxlog.replica.playing import Step, play
 from onyxlog.replica.replica import JoinMode, Parameters, Replica
 from onyxlog.status import is_closed
-from onyxlog.testing.idle_runner import run_nothing
-from onyxlog.testing.memory_log import MemoryLog
-from onyxlog.testing.virtual_time import run_virtually
+from tests.onyxlog.simulation.memory_log import MemoryLog
+from tests.onyxlog.simulation.virtual_time import run_virtually
 from tests.processes.cluster import Cluster
-from zraft.logs import configure_logging
+from zraft.program.logs import configure_logging
 
 PATIENCE_S: Final = 1_800.0
 SESSION_TIMEOUT_S: Final = 600

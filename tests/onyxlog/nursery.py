@@ -19,12 +19,12 @@ from typing import Final
 
 PRELOADED: Final = (
     "uvloop",
-    "zraft.logs",
+    "zraft.program.logs",
     "onyxlog.main",
     "onyxlog.running",
     "onyxlog.peer.fleet",
-    "onyxlog.peer.native_log",
-    "onyxlog.testing.idle_runner",
+    "onyxlog.peer.log.native",
+    "onyxlog.peer.idle_runner",
 )
 """What the command imports when it runs: it takes each child most of a second to do that by itself."""
 

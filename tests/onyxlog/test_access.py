@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from onyxlog.access import Access, TlsFiles, read_auth
-from onyxlog.peer.layout import Layout
-from onyxlog.peer.opening import Service, opener
+from onyxlog.peer.log.layout import Layout
+from onyxlog.peer.log.opening import Service, opener
 from tests.onyxlog.peer.test_log_contract import PARAMETERS, origin_at, record, take
 from tests.processes.cluster import Cluster
-from zraft.address import parse_address
-from zraft.errors import ConfigError
 from zraft_client import Client, NoAuthError
+from zraft_core.address import parse_address
+from zraft_core.errors import ConfigError
 
 OURS = Access(auth=(("digest", b"peers:s3cret"),))
 OTHERS = Access(auth=(("digest", b"others:s3cret"),))
@@ -30,37 +29,33 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("service", list(Service))
-def test_a_tenancy_is_for_those_who_show_the_same_proof(servers: Cluster, service: Service) -> None:
+async def test_a_tenancy_is_for_those_who_show_the_same_proof(servers: Cluster, service: Service) -> None:
     """Not even its log can be read or written by others, and others' tenancies stand beside it."""
     hosts = tuple(parse_address(one, "hosts") for one in servers.hosts().split(","))
     tenancy = f"closed-{service.value}"
-
-    async def main() -> None:
-        port = await opener(service, hosts, tenancy, access=OURS)()
-        second = await opener(service, hosts, tenancy, access=OURS)()
-        stranger = await opener(service, hosts, tenancy)()
-        await port.begin(PARAMETERS)
-        assert await port.append(record(0)) == 0
-        assert await second.append(record(1)) == 1
-        assert [entry.position for entry in await take(second, 0, 2)] == [0, 1]
-        assert await port.store_origin(origin_at(0, peers=5_000))
-        await second.put_state("a/b", b"x")
-        with pytest.raises(NoAuthError):
-            await stranger.append(record(2))
-        with pytest.raises(NoAuthError):
-            await stranger.begin(PARAMETERS)
-        async with Client(servers.hosts()) as client:
-            layout = Layout(tenancy)
-            for path in (layout.log, layout.entry(1), layout.origin, layout.root):
-                with pytest.raises(NoAuthError):
-                    await client.children(path)
-        beside = await opener(service, hosts, f"{tenancy}-beside", access=OTHERS)()
-        await beside.begin(PARAMETERS)
-        assert await beside.append(record(0)) == 0
-        for one in (port, second, stranger, beside):
-            await one.close()
-
-    asyncio.run(asyncio.wait_for(main(), 50))
+    port = await opener(service, hosts, tenancy, access=OURS)()
+    second = await opener(service, hosts, tenancy, access=OURS)()
+    stranger = await opener(service, hosts, tenancy)()
+    await port.begin(PARAMETERS)
+    assert await port.append(record(0)) == 0
+    assert await second.append(record(1)) == 1
+    assert [entry.position for entry in await take(second, 0, 2)] == [0, 1]
+    assert await port.store_origin(origin_at(0, peers=5_000))
+    await second.put_state("a/b", b"x")
+    with pytest.raises(NoAuthError):
+        await stranger.append(record(2))
+    with pytest.raises(NoAuthError):
+        await stranger.begin(PARAMETERS)
+    async with Client(servers.hosts()) as client:
+        layout = Layout(tenancy)
+        for path in (layout.log, layout.entry(1), layout.origin, layout.root):
+            with pytest.raises(NoAuthError):
+                await client.children(path)
+    beside = await opener(service, hosts, f"{tenancy}-beside", access=OTHERS)()
+    await beside.begin(PARAMETERS)
+    assert await beside.append(record(0)) == 0
+    for one in (port, second, stranger, beside):
+        await one.close()
 
 
 def test_without_proof_znodes_have_the_services_default() -> None:

@@ -15,13 +15,13 @@ from onyxlog.gossip.codec import tenancy_tag
 from onyxlog.jobs.checkpoints import decode_checkpoint
 from onyxlog.jobs.segments import decoded
 from onyxlog.jobs.specification import decode_job
-from onyxlog.peer.layout import decode_parameters
-from onyxlog.peer.parts import decode_head
+from onyxlog.peer.log.layout import decode_parameters
+from onyxlog.peer.log.parts import decode_head
 from onyxlog.peer.publishing import decode as decode_published
 from onyxlog.plugins.znodes import READERS
 from onyxlog.replica.codec import decode_origin, decode_record
 from onyxlog.tasks.items import decode as decode_item
-from zraft.testing.fuzz.costly import crowding, packed_map
+from tests.fuzz.costly import crowding, packed_map
 
 SECONDS_MAX = 5.0
 """Generous: each of these takes milliseconds."""

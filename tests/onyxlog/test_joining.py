@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from onyxlog.replica.replica import JoinMode
-from onyxlog.testing.memory_log import MemoryLog
 from tests.onyxlog.joining import measure
+from tests.onyxlog.simulation.memory_log import MemoryLog
 
 
-def test_a_direct_join_is_one_entry_and_no_pulse_is_watched() -> None:
+async def test_a_direct_join_is_one_entry_and_no_pulse_is_watched() -> None:
     """O-12."""
-    at_once, one_more = asyncio.run(measure(MemoryLog().opened, JoinMode.DIRECT, 5, 2))
+    at_once, one_more = await measure(MemoryLog().opened, JoinMode.DIRECT, 5, 2)
     assert at_once.entries == {"join-direct": 5}
     assert one_more.entries == {"join-direct": 2}
     assert one_more.joins == one_more.watches == 2  # its own tail
     assert one_more.pushes >= 5 + 6
 
 
-def test_a_ring_join_is_three_entries_and_moves_watches() -> None:
-    at_once, one_more = asyncio.run(measure(MemoryLog().opened, JoinMode.RING, 4, 2))
+async def test_a_ring_join_is_three_entries_and_moves_watches() -> None:
+    at_once, one_more = await measure(MemoryLog().opened, JoinMode.RING, 4, 2)
     assert at_once.entries["prepare-join"] >= 4
     assert at_once.entries["accept-join"] >= 3  # the first is in at once
     assert one_more.entries == {"prepare-join": 2, "notify-join": 2, "accept-join": 2}

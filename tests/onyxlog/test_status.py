@@ -13,7 +13,7 @@ from rich.console import Console
 
 from onyxlog.job_status import JobState, job_status
 from onyxlog.main import main
-from onyxlog.peer.log_port import LogBounds, Silence
+from onyxlog.peer.log.port import LogBounds, Silence
 from onyxlog.peer.publishing import Published
 from onyxlog.peer_command import _advertised
 from onyxlog.replica.replica import Job, JoinMode, Parameters, Replica, VirtualPeer
@@ -21,7 +21,7 @@ from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import JobRequirements, TaskRequirements
 from onyxlog.status import Agreement, as_json, is_closed, picture, ring_of
 from onyxlog.status_view import view
-from zraft.address import Address
+from zraft_core.address import Address
 
 
 def a_ring(*groups: str) -> Replica:
@@ -160,7 +160,7 @@ def test_a_service_whose_client_is_not_installed_is_told_with_how_to_install_it(
 ) -> None:
     for module in [name for name in sys.modules if name.partition(".")[0] == "kazoo"]:
         monkeypatch.delitem(sys.modules, module)
-    for module in ("onyxlog.peer.zookeeper_log", "onyxlog.peer.kazoo_session"):
+    for module in ("onyxlog.peer.log.zookeeper", "onyxlog.peer.log.kazoo_session"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setattr(sys, "meta_path", [_WithoutKazoo(), *sys.meta_path])
     result = CliRunner().invoke(main, ["status", "--service", "zookeeper"])

@@ -30,7 +30,7 @@ from onyxlog.jobs.grouping import GroupBy
 from onyxlog.jobs.specification import Delivery, Job, Plugin, Task, TaskKind
 from onyxlog.jobs.triggers import Complete, Trigger
 from onyxlog.jobs.windows import Global, Window
-from onyxlog.peer.native_log import native_ports
+from onyxlog.peer.log.native import native_ports
 from onyxlog.tasks.checkpoints import CheckpointStore
 from tests.onyxlog import text
 from tests.onyxlog.peer_processes import Processes

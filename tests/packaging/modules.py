@@ -13,6 +13,7 @@ ROOTS: Final = {
     "zraft": REPOSITORY / "zraft",
     "zraft_bench": REPOSITORY / "bench" / "zraft_bench",
     "zraft_client": REPOSITORY / "client" / "zraft_client",
+    "zraft_core": REPOSITORY / "client" / "zraft_core",
 }
 """The import packages of the product, and where each stands."""
 

@@ -12,11 +12,11 @@ import click
 import pytest
 
 import onyxlog.main
-import zraft.main
+import zraft.cli.main
 import zraft_bench.main
 from tests.documents.blocks import DOCUMENTS, RUN, Way, blocks_of
 from tests.packaging.modules import ROOTS, sources
-from zraft.knobs import KNOBS
+from zraft.config.knobs import KNOBS
 
 ROOT: Final = Path(__file__).parents[2]
 TEXTS: Final = {document.relative_to(ROOT).as_posix(): document.read_text() for document in DOCUMENTS}
@@ -132,17 +132,26 @@ def test_every_rule_that_anything_cites_is_in_the_rules() -> None:
 
 def test_modules_of_the_server_are_told_of_once_in_the_architecture() -> None:
     section = TEXTS["docs/ARCHITECTURE.md"].partition("\n## The server\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
-    told = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row)]
-    modules = {path.stem for path in (ROOT / "zraft" / "server").glob("*.py")} - {"__init__"}
-    assert sorted(told) == sorted(modules)
+    told = {}
+    for room in section.split("\n### ")[1:]:
+        rows = re.findall(r"^\| (`.*?`) \|", room, re.MULTILINE)
+        folder = room.partition("`")[2].partition("`")[0]
+        told[folder] = sorted(name for row in rows for name in re.findall(r"`([a-z_]+)`", row))
+    folders = {
+        path.parent for top in ("server", "groups") for path in (ROOT / "zraft" / top).rglob("__init__.py")
+    }
+    modules = {
+        folder.relative_to(ROOT).as_posix(): sorted(path.stem for path in folder.glob("[!_]*.py"))
+        for folder in folders
+    }
+    assert told == {folder: names for folder, names in modules.items() if names}
 
 
 def test_packages_are_told_of_in_the_architecture() -> None:
-    layers = TEXTS["docs/ARCHITECTURE.md"].partition("\n## Layers\n")[2].partition("\n## ")[0]
-    for name in "zraft", "onyxlog":
-        folders = {path.parent.name for path in (ROOT / name).glob("*/__init__.py")}
-        assert {folder for folder in folders if f"{folder}/" not in layers} == set()
+    rooms = TEXTS["docs/ARCHITECTURE.md"].partition("\n## Rooms\n")[2].partition("\n## ")[0]
+    for root in ROOT / "zraft", ROOT / "onyxlog", ROOT / "client" / "zraft_core":
+        folders = {path.parent.name for path in root.glob("*/__init__.py")}
+        assert {folder for folder in folders if f"{folder}/" not in rooms} == set()
 
 
 def test_links_between_documents_lead_somewhere() -> None:
@@ -189,7 +198,11 @@ def test_commands_are_called_from_an_activated_environment() -> None:
 # -- commands
 
 
-GROUPS: Final = {"zraft": zraft.main.main, "onyxlog": onyxlog.main.main, "zraft-bench": zraft_bench.main.main}
+GROUPS: Final = {
+    "zraft": zraft.cli.main.main,
+    "onyxlog": onyxlog.main.main,
+    "zraft-bench": zraft_bench.main.main,
+}
 COMMAND: Final = re.compile(r"^(?:zraft|onyxlog|zraft-bench) .+")
 
 

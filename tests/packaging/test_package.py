@@ -15,48 +15,75 @@ from typing import Final
 
 import pytest
 
+import zraft
+import zraft_core
 from tests.packaging.modules import REPOSITORY, ROOTS, folder_of, imported, sources
 
+DISTRIBUTIONS: Final = {"zraft": REPOSITORY, "zraft-client": REPOSITORY / "client"}
+"""Where each is built from: its setup.cfg."""
 
-def setup_cfg() -> configparser.ConfigParser:
+
+def setup_cfg(distribution: str = "zraft") -> configparser.ConfigParser:
     parser = configparser.ConfigParser()
-    parser.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    parser.read(DISTRIBUTIONS[distribution] / "setup.cfg", encoding="utf-8")
     return parser
 
 
-def test_the_package_list_is_exactly_the_folders_with_python_in_them() -> None:
-    listed = setup_cfg()["options"]["packages"].split()
+def packages_of(distribution: str) -> list[str]:
+    return setup_cfg(distribution)["options"]["packages"].split()
+
+
+def test_each_package_with_python_in_it_is_in_one_distribution() -> None:
+    listed = [name for distribution in DISTRIBUTIONS for name in packages_of(distribution)]
     folders = {
         ".".join(path.parent.relative_to(root.parent).parts)
         for root in ROOTS.values()
         for path in root.rglob("*.py")
     }
-    assert listed == sorted(folders)
+    assert sorted(listed) == sorted(folders)
+    assert {name.partition(".")[0] for name in packages_of("zraft-client")} == {"zraft_client", "zraft_core"}
 
 
-def test_packages_are_looked_for_where_they_are() -> None:
-    lines = setup_cfg()["options"]["package_dir"].split("\n")
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_packages_are_looked_for_where_they_are(distribution: str) -> None:
+    folder = DISTRIBUTIONS[distribution]
+    lines = setup_cfg(distribution)["options"].get("package_dir", "= .").split("\n")
     mapped = dict(tuple(part.strip() for part in line.split("=")) for line in lines if line)
     assert mapped.pop("") == "."
-    outside = {name: root for name, root in ROOTS.items() if root.parent != REPOSITORY}
-    assert {name: REPOSITORY / folder for name, folder in mapped.items()} == outside
+    tops = {name.partition(".")[0] for name in packages_of(distribution)}
+    outside = {name: ROOTS[name] for name in tops if ROOTS[name].parent != folder}
+    assert {name: folder / path for name, path in mapped.items()} == outside
+
+
+def test_servers_need_the_client_of_their_own_version() -> None:
+    assert zraft.__version__ == zraft_core.__version__
+    assert f"zraft-client=={zraft_core.__version__}" in setup_cfg()["options"]["install_requires"].split()
+
+
+def test_the_client_has_few_dependencies() -> None:
+    assert set(setup_cfg("zraft-client")["options"]["install_requires"].split()) <= {
+        *("attrs>=23.2", "msgpack>=1.0.7", "zstandard>=0.22")
+    }
 
 
 def test_every_package_has_an_init_that_says_what_it_owns() -> None:
-    for name in setup_cfg()["options"]["packages"].split():
-        init = folder_of(name) / "__init__.py"
-        assert init.read_text(encoding="utf-8").startswith('"""'), init
+    for distribution in DISTRIBUTIONS:
+        for name in packages_of(distribution):
+            init = folder_of(name) / "__init__.py"
+            assert init.read_text(encoding="utf-8").startswith('"""'), init
 
 
-def test_type_information_is_shipped() -> None:
-    for name, root in ROOTS.items():
-        assert (root / "py.typed").exists()
-        assert "py.typed" in setup_cfg()["options.package_data"][name].split()
+def test_type_information_and_the_licence_are_shipped() -> None:
+    for distribution, folder in DISTRIBUTIONS.items():
+        for name in {name.partition(".")[0] for name in packages_of(distribution)}:
+            assert (ROOTS[name] / "py.typed").exists()
+            assert "py.typed" in setup_cfg(distribution)["options.package_data"][name].split()
+        assert (folder / "LICENSE").read_bytes() == (REPOSITORY / "LICENSE").read_bytes()
 
 
 @pytest.mark.parametrize(
     ("command", "module"),
-    [("zraft", "zraft.main"), ("zraft-bench", "zraft_bench.main"), ("onyxlog", "onyxlog.main")],
+    [("zraft", "zraft.cli.main"), ("zraft-bench", "zraft_bench.main"), ("onyxlog", "onyxlog.main")],
 )
 def test_the_command_exists_where_the_entry_point_says(command: str, module: str) -> None:
     lines = setup_cfg()["options.entry_points"]["console_scripts"].strip().split("\n")
@@ -149,7 +176,7 @@ def test_every_module_can_be_imported_alone_and_without_a_warning() -> None:
 
 
 def test_a_module_that_cannot_be_imported_is_noticed() -> None:
-    answer = import_each_alone("zraft.ids", "zraft.no_such_module")
+    answer = import_each_alone("zraft_core.ids", "zraft.no_such_module")
     assert answer.returncode == 1
     assert answer.stderr.endswith("cannot be imported alone: zraft.no_such_module\n")
 

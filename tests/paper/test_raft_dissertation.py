@@ -15,9 +15,8 @@ from tests.unit.raft.network import (
     membership_of,
     of_kind,
 )
-from zraft.ids import ServerId
 from zraft.raft.log import Log
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import (
     AppendEntries,
     Entry,
@@ -33,6 +32,7 @@ from zraft.raft.messages import (
 )
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
+from zraft_core.ids import ServerId
 
 TIMEOUT = SETTINGS.election_timeout_ticks
 S1, S2, S3, S4 = map(ServerId, range(1, 5))

@@ -21,7 +21,6 @@ from tests.unit.raft.network import (
     membership_of,
     of_kind,
 )
-from zraft.ids import ServerId
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -33,6 +32,7 @@ from zraft.raft.messages import (
     RequestVoteReply,
 )
 from zraft.raft.role import Role
+from zraft_core.ids import ServerId
 
 TIMEOUT = SETTINGS.election_timeout_ticks
 

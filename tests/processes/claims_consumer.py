@@ -13,11 +13,11 @@ import random
 import signal
 import time
 
-from zraft.claims.values import Mode
-from zraft.testing.topic_chaos.claims import done_line, durable_line, handed_line
+from tests.topic_chaos.claims import done_line, durable_line, handed_line
 from zraft_client import Client
 from zraft_client.claims import ClaimLostError, ConsumerOptions, Marshaler
 from zraft_client.topics import Topics
+from zraft_core.claims.values import Mode
 
 PATIENT_S = 300.0
 WORKERS = 4

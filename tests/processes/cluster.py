@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from zraft.address import Address
-from zraft.status import UnreachableError, ask
+from zraft.cli.status import UnreachableError, ask
 from zraft.transport.keys import create_key_file
+from zraft_core.address import Address
 
 HOST: Final = "127.0.0.1"
 ROOT: Final = Path(__file__).parents[2]

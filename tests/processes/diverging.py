@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from zraft.main import main
+from zraft.cli.main import main
 from zraft.tree.machine import Machine
-from zraft.tree.txn import SET_DATA, Command
+from zraft_core.znodes.txn import SET_DATA, Command
 
 
 def err_once(flag: Path) -> None:

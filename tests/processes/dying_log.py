@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from zraft.ids import COORDINATION_GROUP, ServerId
 from zraft.raft.messages import Entry, EntryKind
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import CutShortError
@@ -25,6 +24,7 @@ from zraft.storage.records import EntryRecord
 from zraft.storage.segments import segment_path
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal
+from zraft_core.ids import COORDINATION_GROUP, ServerId
 
 SETTINGS: Final = WalSettings(segment_bytes_max=16_384, tail_bytes_max=4_096)
 PAYLOAD: Final = bytes(5_000)

@@ -17,15 +17,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from zraft.cli.main import main
+from zraft.groups.frame import Durable
 from zraft.groups.host import GroupHost
-from zraft.ids import GroupId
-from zraft.main import main
-from zraft.server.hosted_groups import HostedGroups
-from zraft.server.partition_entries import BatchEntry, decode_entry
-from zraft.server.partition_leadership import LeaderOutput, PartitionLeadership
-from zraft.server.partition_machine import AppliedEntry
-from zraft.topics.commands import Command, Remote, Start
-from zraft.topics.messages import Propose, StartRequest
+from zraft.groups.hosted_groups import HostedGroups
+from zraft.server.partitions.leadership import LeaderOutput, PartitionLeadership
+from zraft.server.partitions.machine import AppliedEntry
+from zraft.topics.entries import BatchEntry, decode_entry
+from zraft_core.ids import GroupId
+from zraft_core.topics.commands import Command, Remote, Start
+from zraft_core.topics.messages import Propose, StartRequest
 
 
 class Step(Enum):
@@ -88,8 +89,8 @@ class Dying:
                     self._logged[group] = (*found, step)
             return found
 
-        def durable(host: GroupHost) -> None:
-            persisted(host)
+        def durable(host: GroupHost, frame: Durable) -> None:
+            persisted(host, frame)
             for group, (index, term, step) in list(self._logged.items()):
                 raft = host.groups[group].raft
                 if raft.term != term:

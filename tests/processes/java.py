@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from onyxlog.audits.java import find_java
-from zraft.address import Address
+from zraft_core.address import Address
 
 END_S: Final = 30.0
 RETRY_MS: Final = 100

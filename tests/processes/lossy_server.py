@@ -10,7 +10,7 @@ import random
 import sys
 from pathlib import Path
 
-from zraft.main import main
+from zraft.cli.main import main
 from zraft.transport.udp import Address, UdpEndpoint
 
 LOOKED_AT_EVERY = 100

@@ -20,8 +20,6 @@ from kazoo.client import KazooClient
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, Server, free_ports, wait_until
 from tests.processes.workload import Adder, Sequencer, Setter, Worker, Workers
-from zraft.address import Address
-from zraft.ids import ServerId
 from zraft.operator.client import OperatorClient
 from zraft.operator.requests import (
     Done,
@@ -36,6 +34,8 @@ from zraft.operator.requests import (
     Transfer,
 )
 from zraft.transport.keys import key_ring, read_keys
+from zraft_core.address import Address
+from zraft_core.ids import ServerId
 
 OPERATOR_S: Final = 60.0
 

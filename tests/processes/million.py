@@ -22,8 +22,8 @@ from kazoo.client import KazooClient
 
 from tests.processes.cluster import wait_until
 from tests.processes.members import GrowingCluster
+from zraft.cli.status import ask
 from zraft.operator.requests import SnapshotFile, SnapshotTake
-from zraft.status import ask
 
 DATA_BYTES: Final = 100
 PER_MULTI: Final = 500

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zraft.main import main
-from zraft.tree import features
+from zraft.cli.main import main
+from zraft.config import features
 
 if __name__ == "__main__":
     features.FEATURE_LEVEL_MAX = 1  # type: ignore[misc]

@@ -15,7 +15,7 @@ from typing import Any, Final
 from tests.processes.cluster import DEADLINE_S, HOST, free_ports, wait_until
 from tests.processes.disks import FaultyCluster
 from tests.prometheus_tools import RULES, find_tool
-from zraft.address import Address
+from zraft_core.address import Address
 
 SCRAPE_S: Final = 1
 HOLD_S: Final = 3

@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 
 from tests.processes.cluster import DEADLINE_S
-from zraft.address import Address
-from zraft.errors import Code
-from zraft.tree.txn import Command
-from zraft.wire.client import Received, Reply, ZkClientCodec
-from zraft.wire.connect import NO_PASSWORD, ConnectResponse
-from zraft.wire.opcodes import Opcode
+from zraft_core.address import Address
+from zraft_core.errors import Code
+from zraft_core.wire.client import Received, Reply, ZkClientCodec
+from zraft_core.wire.connect import NO_PASSWORD, ConnectResponse
+from zraft_core.wire.opcodes import Opcode
+from zraft_core.znodes.txn import Command
 
 
 class QuietClient:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from zraft.address import Address
+from zraft_core.address import Address
 
 
 class Addressed(Protocol):

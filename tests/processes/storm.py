@@ -17,9 +17,14 @@ from typing import Final
 
 from attrs import Factory, define, frozen
 
-from zraft.address import Address, parse_address
-from zraft.wire.connect import NO_PASSWORD, ConnectRequest, decode_connect_response, encode_connect_request
-from zraft.wire.opcodes import Opcode
+from zraft_core.address import Address, parse_address
+from zraft_core.wire.connect import (
+    NO_PASSWORD,
+    ConnectRequest,
+    decode_connect_response,
+    encode_connect_request,
+)
+from zraft_core.wire.opcodes import Opcode
 
 PING: Final = struct.pack(">iii", 8, -2, Opcode.PING)
 PING_SWEEP_S: Final = 0.05

@@ -6,8 +6,8 @@ import sys
 import threading
 from types import ModuleType
 
-from zraft.main import main
-from zraft.server import admin_listener
+from zraft.cli.main import main
+from zraft.server.process import admin_listener
 
 STUCK = "the thread is stuck"
 

@@ -22,9 +22,9 @@ from tests.processes.cluster import wait_until
 from tests.processes.conftest import StartCluster
 from tests.processes.disks import SmallDisk
 from tests.processes.prometheus import ScrapedCluster, watch
-from zraft.main import main
+from zraft.cli.main import main
 from zraft.transport.keys import create_key_file
-from zraft.wire.client import ZkClientCodec
+from zraft_core.wire.client import ZkClientCodec
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

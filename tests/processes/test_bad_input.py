@@ -12,8 +12,8 @@ import pytest
 from tests.processes.clients import Sessions
 from tests.processes.cluster import DEADLINE_S, Cluster
 from tests.processes.quiet import QuietClient
-from zraft.address import Address
-from zraft.wire.client import ZkClientCodec
+from zraft_core.address import Address
+from zraft_core.wire.client import ZkClientCodec
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

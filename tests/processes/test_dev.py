@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.processes.cluster import DEADLINE_S, HOST, free_ports
-from zraft.main import main
+from zraft.cli.main import main
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

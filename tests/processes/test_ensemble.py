@@ -10,9 +10,9 @@ from tests.processes.cluster import wait_until
 from tests.processes.conftest import StartCluster
 from tests.processes.java import curator_at
 from tests.processes.members import GrowingCluster
-from zraft.ids import ServerId
-from zraft.tree.features import FEATURE_LEVEL_MAX
+from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.tree.members import WantedMember, config_text
+from zraft_core.ids import ServerId
 
 pytestmark = pytest.mark.processes
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.processes.cluster import Cluster
 from tests.unit.offline.states import found_at, rich, server_directory
-from zraft.tree.features import FEATURE_LEVEL_MAX
-from zraft.tree.txn import FEATURE
+from zraft.config.features import FEATURE_LEVEL_MAX
+from zraft_core.znodes.txn import FEATURE
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 

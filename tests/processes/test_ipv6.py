@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -72,22 +71,18 @@ def test_zookeepers_clients_work_at_every_server_and_an_acl_names_their_address(
         )
 
 
-def test_native_clients_find_the_leaders_of_partitions(cluster: OverIPv6) -> None:
+async def test_native_clients_find_the_leaders_of_partitions(cluster: OverIPv6) -> None:
     """Servers tell them host and port of another one to connect to."""
-
-    async def main() -> None:
-        async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
-            await topics.create("orders", 3)
-            async with topics.producer() as producer:
-                for number in range(9):
-                    await producer.send(("orders", number % 3), b"%d" % number)
-            found: set[bytes] = set()
-            async with topics.consumer("orders") as consumer:
-                while len(found) < 9:
-                    found |= {record.value for record in await consumer.poll(PATIENT_S)}
-            await topics.delete("orders")
-
-    asyncio.run(main())
+    async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
+        await topics.create("orders", 3)
+        async with topics.producer() as producer:
+            for number in range(9):
+                await producer.send(("orders", number % 3), b"%d" % number)
+        found: set[bytes] = set()
+        async with topics.consumer("orders") as consumer:
+            while len(found) < 9:
+                found |= {record.value for record in await consumer.poll(PATIENT_S)}
+        await topics.delete("orders")
 
 
 def test_operators_commands_and_pages_take_and_show_the_addresses(cluster: OverIPv6) -> None:

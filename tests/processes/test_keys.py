@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, wait_until
 from tests.processes.conftest import StartCluster
-from zraft.main import main
+from zraft.cli.main import main
 from zraft.transport.keys import read_key_file
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]

@@ -15,8 +15,8 @@ from kazoo.exceptions import BadArgumentsError, BadVersionError, NoAuthError
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, Server, free_ports, wait_until
 from tests.processes.members import GrowingCluster, Load
-from zraft.server.authentication import digest_id
-from zraft.status import ask
+from zraft.cli.status import ask
+from zraft.server.clients.authentication.proofs import digest_id
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

@@ -15,8 +15,8 @@ from tests.certificates import Authority
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, wait_until
 from tests.processes.native import ConnectionEndedError, Map, RawClient, zatt
-from zraft.tree.features import LEVEL_OF_NATIVE
-from zraft.wire.dictionary import decode_entry, entry_path
+from zraft.config.features import LEVEL_OF_NATIVE
+from zraft_core.wire.dictionary import decode_entry, entry_path
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

@@ -9,7 +9,7 @@ import random
 import ssl
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from tests.client.dictionary_model import (
 )
 from tests.processes.cluster import Cluster, wait_until
 from tests.processes.conftest import StartCluster
-from zraft.testing.checkers.linearizability import Call
+from zraft.checkers.linearizability import Call
 from zraft_client import (
     AuthFailedError,
     BadVersionError,
@@ -68,21 +68,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def with_client(
-    cluster: Cluster, test: Callable[[Client], Coroutine[Any, Any, None]], **options: Any
-) -> None:
-    async def main() -> None:
-        async with Client(cluster.hosts(), timeout_s=PATIENT_S, **options) as client:
-            await test(client)
-
-    asyncio.run(main())
-
-
 # -- what harms no server
 
 
-def test_calls_of_znodes_and_dictionaries_mean_what_the_fake_says_they_do(running: Cluster) -> None:
-    async def test(client: Client) -> None:
+async def test_calls_of_znodes_and_dictionaries_mean_what_the_fake_says_they_do(running: Cluster) -> None:
+    async with Client(running.hosts(), timeout_s=PATIENT_S) as client:
         first = await client.put("k", [1, {"a": (2, 3)}])
         assert first.version == 0
         found = await client.get("k")
@@ -114,11 +104,9 @@ def test_calls_of_znodes_and_dictionaries_mean_what_the_fake_says_they_do(runnin
         assert await client.exists("/made") is None
         assert len(await client.members()) == 3
 
-    with_client(running, test)
 
-
-def test_large_values_travel_and_one_beyond_the_limit_is_refused_by_name(running: Cluster) -> None:
-    async def test(client: Client) -> None:
+async def test_large_values_travel_and_one_beyond_the_limit_is_refused_by_name(running: Cluster) -> None:
+    async with Client(running.hosts(), timeout_s=PATIENT_S) as client:
         value = random.Random(1).randbytes(1_000_000)
         await client.put("large", value, dictionary="large")
         found = await client.get("large", dictionary="large")
@@ -126,16 +114,11 @@ def test_large_values_travel_and_one_beyond_the_limit_is_refused_by_name(running
         assert found.value == value
         with pytest.raises(EncodingError, match=r"client\.jute_maxbuffer"):
             await client.put("larger", value + bytes(100_000), dictionary="large")
-
-    with_client(running, test)
     # a client that is told a larger limit than the servers have learns it from them
-    with_client(running, _too_large_for_servers, request_bytes_max=10_000_000)
-
-
-async def _too_large_for_servers(client: Client) -> None:
-    with pytest.raises(EncodingError, match=r"client\.jute_maxbuffer"):
-        await client.put("larger", bytes(2_000_000))
-    assert await client.get("larger") is None
+    async with Client(running.hosts(), timeout_s=PATIENT_S, request_bytes_max=10_000_000) as client:
+        with pytest.raises(EncodingError, match=r"client\.jute_maxbuffer"):
+            await client.put("larger", bytes(2_000_000))
+        assert await client.get("larger") is None
 
 
 @pytest.mark.parametrize(
@@ -199,48 +182,48 @@ def test_a_watching_reader_sees_a_change_within_one_round_trip_and_asks_nothing_
         assert after - before <= 3, "pings of ten seconds at most"
 
 
-def test_recipes_on_real_servers(running: Cluster) -> None:
-    async def test(client: Client) -> None:
-        async with Client(running.hosts(), timeout_s=PATIENT_S) as other:
-            tokens: list[int] = []
-            inside = 0
+async def test_recipes_on_real_servers(running: Cluster) -> None:
+    async with (
+        Client(running.hosts(), timeout_s=PATIENT_S) as client,
+        Client(running.hosts(), timeout_s=PATIENT_S) as other,
+    ):
+        tokens: list[int] = []
+        inside = 0
 
-            async def locked(one: Client) -> None:
-                nonlocal inside
-                for _ in range(3):
-                    async with Lock(one, "/recipes/lock") as lock:
-                        inside += 1
-                        assert inside == 1
-                        tokens.append(lock.token)
-                        inside -= 1
+        async def locked(one: Client) -> None:
+            nonlocal inside
+            for _ in range(3):
+                async with Lock(one, "/recipes/lock") as lock:
+                    inside += 1
+                    assert inside == 1
+                    tokens.append(lock.token)
+                    inside -= 1
 
-            await asyncio.gather(*(locked(one) for one in (client, other, other)))
-            assert tokens == sorted(set(tokens))
-            async with Election(client, "/recipes/election", b"me") as election:
-                leader = await Election(other, "/recipes/election", b"you").leader()
-                assert leader is not None
-                assert (leader.data, election.token > tokens[-1]) == (b"me", True)
-            barriers = [Barrier(one, "/recipes/barrier", 2) for one in (client, other)]
-            for _ in range(2):
-                first, second = await asyncio.gather(*(barrier.enter() for barrier in barriers))
-                assert first == second
-                await asyncio.gather(*(barrier.leave() for barrier in barriers))
-            assert await Counter(client, "counted").next() == 1
-            mine, theirs = Queue(client, "/recipes/queue"), Queue(other, "/recipes/queue")
-            taking = asyncio.create_task(theirs.take())
-            await mine.put(b"one")
-            assert await taking == b"one"
-            await mine.put(b"two")
-            claim = await theirs.claim()
-            assert claim.data == b"two"
-            await theirs.finish(claim)
-            assert await mine.size() == 0
-
-    with_client(running, test)
+        await asyncio.gather(*(locked(one) for one in (client, other, other)))
+        assert tokens == sorted(set(tokens))
+        async with Election(client, "/recipes/election", b"me") as election:
+            leader = await Election(other, "/recipes/election", b"you").leader()
+            assert leader is not None
+            assert (leader.data, election.token > tokens[-1]) == (b"me", True)
+        barriers = [Barrier(one, "/recipes/barrier", 2) for one in (client, other)]
+        for _ in range(2):
+            first, second = await asyncio.gather(*(barrier.enter() for barrier in barriers))
+            assert first == second
+            await asyncio.gather(*(barrier.leave() for barrier in barriers))
+        assert await Counter(client, "counted").next() == 1
+        mine, theirs = Queue(client, "/recipes/queue"), Queue(other, "/recipes/queue")
+        taking = asyncio.create_task(theirs.take())
+        await mine.put(b"one")
+        assert await taking == b"one"
+        await mine.put(b"two")
+        claim = await theirs.claim()
+        assert claim.data == b"two"
+        await theirs.finish(claim)
+        assert await mine.size() == 0
 
 
-def test_a_log_is_followed_and_truncated_and_a_will_is_left(running: Cluster) -> None:
-    async def test(client: Client) -> None:
+async def test_a_log_is_followed_and_truncated_and_a_will_is_left(running: Cluster) -> None:
+    async with Client(running.hosts(), timeout_s=PATIENT_S) as client:
         await client.create("/log")
         found: list[int] = []
         async with client.subscribe_log("/log", "e-") as tail:
@@ -260,8 +243,6 @@ def test_a_log_is_followed_and_truncated_and_a_will_is_left(running: Cluster) ->
         async with Client(running.hosts(), timeout_s=PATIENT_S) as leaving:
             await leaving.will("/log", "will-", b"left")
         assert [n for n in (await client.children("/log")).names if n.startswith("will-")]
-
-    with_client(running, test)
 
 
 # -- exactly once
@@ -333,9 +314,9 @@ async def exactly_once(cluster: Cluster, total: int, kills: int, cuts: int, seed
     }
 
 
-def test_two_thousand_increments_of_eight_clients_count_exactly(cluster: Cluster, seed: int) -> None:
+async def test_two_thousand_increments_of_eight_clients_count_exactly(cluster: Cluster, seed: int) -> None:
     """Z-33: one leader is killed and ten connections are cut meanwhile."""
-    took = asyncio.run(exactly_once(cluster, total=2_000, kills=1, cuts=10, seed=seed))
+    took = await exactly_once(cluster, total=2_000, kills=1, cuts=10, seed=seed)
     print(took)
     assert took["harmed"] == 11
     assert took["repeats"] > 0, "no write was ever repeated: the test showed nothing"
@@ -344,9 +325,11 @@ def test_two_thousand_increments_of_eight_clients_count_exactly(cluster: Cluster
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
-def test_a_hundred_thousand_increments_of_eight_clients_count_exactly(cluster: Cluster, seed: int) -> None:
+async def test_a_hundred_thousand_increments_of_eight_clients_count_exactly(
+    cluster: Cluster, seed: int
+) -> None:
     """Z-33: ten leaders are killed and two hundred connections are cut meanwhile."""
-    took = asyncio.run(exactly_once(cluster, total=100_000, kills=10, cuts=200, seed=seed))
+    took = await exactly_once(cluster, total=100_000, kills=10, cuts=200, seed=seed)
     print(took)
     assert took["harmed"] == 210
     assert took["repeats"] > 200

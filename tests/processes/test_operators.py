@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, free_ports, wait_until
 from zraft.admin.commands import COMMAND_NAMES
-from zraft.wire.framing import FOUR_LETTER_WORDS
+from zraft_core.wire.framing import FOUR_LETTER_WORDS
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

@@ -15,8 +15,8 @@ from kazoo.security import make_digest_acl
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, wait_until
 from tests.processes.members import GrowingCluster
-from zraft.ids import zxid_anew
 from zraft.transport.keys import create_key_file
+from zraft_core.ids import zxid_anew
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 

@@ -17,8 +17,8 @@ from typing import Final
 import pytest
 
 from tests.processes.cluster import HOST, free_ports, wait_until
-from zraft.address import Address
-from zraft.status import UnreachableError, ask
+from zraft.cli.status import UnreachableError, ask
+from zraft_core.address import Address
 
 pytestmark = [pytest.mark.processes, pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -13,7 +13,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 from tests.processes.clients import Sessions
 from tests.processes.cluster import DEADLINE_S, Cluster, wait_until
 from tests.processes.quiet import QuietClient
-from zraft.tree.txn import CREATE, FLAG_EPHEMERAL
+from zraft_core.znodes.txn import CREATE, FLAG_EPHEMERAL
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

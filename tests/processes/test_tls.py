@@ -25,9 +25,9 @@ from tests.certificates import Authority, Signed, subject_of
 from tests.processes.clients import RETRY
 from tests.processes.cluster import DEADLINE_S, HOST, Cluster, ServerDiedError, free_ports, wait_until
 from tests.processes.conftest import StartCluster
-from zraft.address import Address
-from zraft.status import UnreachableError, ask, tls_context
-from zraft.wire.client import ZkClientCodec
+from zraft.cli.status import UnreachableError, ask, tls_context
+from zraft_core.address import Address
+from zraft_core.wire.client import ZkClientCodec
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

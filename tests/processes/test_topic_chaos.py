@@ -24,7 +24,7 @@ from tests.processes.topics import (
     pending,
     wait_leader,
 )
-from zraft.ids import GroupId, ServerId
+from zraft_core.ids import GroupId, ServerId
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]
 

@@ -20,16 +20,22 @@ import pytest
 from tests.processes.cluster import ROOT, Cluster, wait_until
 from tests.processes.reachable import Reachable
 from tests.processes.topics import PATIENT_S, Producers, created, groups_of, wait_count
-from zraft.claims.values import Mode
-from zraft.ids import GroupId
+from tests.simulation.claims.checks import Checks
+from tests.topic_chaos.claims import (
+    ClaimsJudged,
+    Handed,
+    judge_claims,
+    read_consumer_journal,
+    replay,
+)
 from zraft.raft.messages import Entry
 from zraft.storage.filesystem import ReadOnlyFileSystem
 from zraft.storage.inspection import read_records
 from zraft.storage.records import EntryRecord, TruncateRecord
-from zraft.testing.claims.checks import Checks
-from zraft.testing.topic_chaos.claims import ClaimsJudged, Handed, judge_claims, read_consumer_journal, replay
 from zraft_client import Client
 from zraft_client.topics import Topics
+from zraft_core.claims.values import Mode
+from zraft_core.ids import GroupId
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]
 

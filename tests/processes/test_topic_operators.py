@@ -11,8 +11,8 @@ import pytest
 from tests.processes.cluster import wait_until
 from tests.processes.members import GrowingCluster
 from tests.processes.test_upgrade import RollingCluster
+from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.operator.requests import TopicDescribe, TopicDescription
-from zraft.tree.features import FEATURE_LEVEL_MAX
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

@@ -18,6 +18,7 @@ from tests.processes.clients import Sessions
 from tests.processes.cluster import wait_until
 from tests.processes.members import GrowingCluster
 from tests.processes.workload import Workload
+from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.operator.requests import (
     Done,
     SettingsListing,
@@ -26,7 +27,6 @@ from zraft.operator.requests import (
     SnapshotFile,
     SnapshotTake,
 )
-from zraft.tree.features import FEATURE_LEVEL_MAX
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

@@ -15,8 +15,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
 from tests.processes.cluster import DEADLINE_S, HOST, ROOT, free_ports, wait_until
-from zraft.address import Address
-from zraft.status import UnreachableError, ask
+from zraft.cli.status import UnreachableError, ask
+from zraft_core.address import Address
 
 pytestmark = pytest.mark.processes
 

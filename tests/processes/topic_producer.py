@@ -13,7 +13,7 @@ import random
 import signal
 import time
 
-from zraft.testing.topic_chaos.journal import Journal, Key, Outcome, payload_of
+from tests.topic_chaos.journal import Journal, Key, Outcome, payload_of
 from zraft_client import Client, ClientError
 from zraft_client.topics import NeverDeliveredError, Producer, Reach, Topics
 

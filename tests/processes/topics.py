@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from tests.processes.cluster import ROOT, wait_until
 from tests.processes.reachable import Reachable
-from zraft.ids import GroupId
-from zraft.testing.topic_chaos.journal import Key, Outcome, Sent, key_of, read_journal
-from zraft.testing.topic_chaos.oracles import Judged, Place, Read, Reading, judge
+from tests.topic_chaos.journal import Key, Outcome, Sent, key_of, read_journal
+from tests.topic_chaos.oracles import Judged, Place, Read, Reading, judge
 from zraft_client import Client, ClientError
 from zraft_client.calls import Request
 from zraft_client.topics import Metadata, Topics, requests
 from zraft_client.topics.payloads import decode_content
 from zraft_client.topics.requests import Refused
+from zraft_core.ids import GroupId
 
 PATIENT_S: Final = 180.0
 FETCH_BYTES: Final = 1 << 20

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.testing.directed import NeverHappenedError, Scene, leaves
-from zraft.testing.directed_schedules import DIRECTED
-from zraft.testing.planted import planted
+from tests.simulation.directed import NeverHappenedError, Scene, leaves
+from tests.simulation.directed_schedules import DIRECTED
+from tests.simulation.planted import planted
 
 
 @pytest.mark.parametrize("name", DIRECTED)

@@ -1,6 +1,6 @@
 """How soon a server whose state differs stops serving (D-26): in entries after the divergence, and in time after those.
 
-Times and the distance of the points are scaled down here (`SCALED` in zraft/testing/simulation.py): 64 entries for 1,024,
+Times and the distance of the points are scaled down here (`SCALED` in tests/simulation/simulation.py): 64 entries for 1,024,
 200 ms for a second between two verdicts, 100 ms for a second between two reports. The bound is made of the same parts.
 """
 
@@ -10,12 +10,12 @@ from typing import Final
 
 import pytest
 
-from zraft.server.divergence import DivergedError
-from zraft.server.driver import IDLE_TURN_MS
-from zraft.server.membership_keeper import LOOK_INTERVAL_MS
-from zraft.testing.directed import Scene
-from zraft.testing.planted import differing
-from zraft.testing.profile import TICK_TIME_MS
+from tests.simulation.directed import Scene
+from tests.simulation.planted import differing
+from tests.simulation.profile import TICK_TIME_MS
+from zraft.groups.divergence import DivergedError
+from zraft.server.coordination.membership_keeper import LOOK_INTERVAL_MS
+from zraft.server.engine.driver import IDLE_TURN_MS
 
 POINTS_EVERY: Final = 64
 VERDICT_MS: Final = 200

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.testing.groups.__main__ import PLANTED_SEEDS_MAX, run_planted
-from zraft.testing.groups.planted import PLANTS
-from zraft.testing.groups.simulation import GroupsReport, GroupsSimulation
+from tests.simulation.groups.__main__ import PLANTED_SEEDS_MAX, run_planted
+from tests.simulation.groups.planted import PLANTS
+from tests.simulation.groups.simulation import GroupsReport, GroupsSimulation
 
 
 def run(seed: int, groups: int) -> GroupsReport:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from zraft.ids import Instance
+from tests.simulation.directed import Scene, leaves
+from tests.simulation.disk_image import DiskImage
+from tests.simulation.process import Process
 from zraft.storage.errors import WriteError
-from zraft.testing.directed import Scene, leaves
-from zraft.testing.disk_image import DiskImage
-from zraft.testing.process import Process
 from zraft.transport.messages import Hello
-from zraft.tree import txn
-from zraft.tree.members import REMOVE
+from zraft_core.ids import Instance
+from zraft_core.znodes import txn
+from zraft_core.znodes.member_roles import REMOVE
 
 
 def _fails_once(image: DiskImage, name: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.errors import StorageError
-from zraft.testing.broken import BrokenPromiseError
-from zraft.testing.hosting_simulation import HostingSimulation, HostingStatistics
-from zraft.testing.planted_hosting import PLANTS, planted
+from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.hosting_simulation import HostingSimulation, HostingStatistics
+from tests.simulation.planted_hosting import PLANTS, planted
+from zraft_core.errors import StorageError
 
 SEEDS = range(1, 5)
 LONG_SEEDS = range(1_000, 1_060)

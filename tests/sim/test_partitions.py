@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.testing.partitions.__main__ import PLANTED_SEEDS_MAX, run_planted, run_seed
-from zraft.testing.partitions.planted import PLANTS
+from tests.simulation.partitions.__main__ import PLANTED_SEEDS_MAX, run_planted, run_seed
+from tests.simulation.partitions.planted import PLANTS
 
 
 @pytest.mark.timeout(600)

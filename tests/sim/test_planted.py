@@ -1,4 +1,4 @@
-"""The test of the tests: each bug of zraft/testing/planted.py is caught.
+"""The test of the tests: each bug of tests/simulation/planted.py is caught.
 
 Here by the seed that is known to show it; those that seeds hardly show have directed schedules (`test_directed`).
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.testing.directed_schedules import DIRECTED
-from zraft.testing.planted import PLANTS, planted
-from zraft.testing.simulate import run_planted
-from zraft.testing.simulation import Simulation
+from tests.simulation.directed_schedules import DIRECTED
+from tests.simulation.planted import PLANTS, planted
+from tests.simulation.simulate import run_planted
+from tests.simulation.simulation import Simulation
 
 # Up to forty seeds of a second or two each where a schedule has moved, on a machine that may be busy.
 pytestmark = pytest.mark.timeout(300)

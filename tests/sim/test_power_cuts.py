@@ -11,11 +11,11 @@ from functools import cache
 
 import pytest
 
-from zraft.ids import ServerId
-from zraft.testing import power_cuts
-from zraft.testing.broken import BrokenPromiseError
-from zraft.testing.disk import SimulatedDisk, Trouble
-from zraft.testing.power_cuts import TROUBLES, Cut, CutSimulation, Outcome, cuts
+from tests.simulation import power_cuts
+from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.disk import SimulatedDisk, Trouble
+from tests.simulation.power_cuts import TROUBLES, Cut, CutSimulation, Outcome, cuts
+from zraft_core.ids import ServerId
 
 DISKS = [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0)]
 """(server, which of its disks): server 2 loses its first one."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from zraft.testing.profile import Mode
-from zraft.testing.simulate import run_seed
+from tests.simulation.profile import Mode
+from tests.simulation.simulate import run_seed
 
 
 def regressions() -> list[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""A quick set of seeds keeps every promise and sees enough; the long set is `python -m zraft.testing.simulate`."""
+"""A quick set of seeds keeps every promise and sees enough; the long set is `python -m tests.simulation.simulate`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import sys
 import pytest
 from attrs import evolve
 
-from zraft.server import reconciliation
-from zraft.server.driver import Driver
-from zraft.server.snapshots import Snapshots
-from zraft.testing.client_checks import KINDS
-from zraft.testing.directed import Scene
-from zraft.testing.natives import KINDS as NATIVE_KINDS
-from zraft.testing.profile import Mode, roll
-from zraft.testing.simulate import KINDS_FROM_SEEDS, MEANS_FROM_SEEDS, emptiness, run_seed
-from zraft.testing.simulation import Report, Simulation
-from zraft.testing.topics import KINDS as TOPIC_KINDS
+from tests.simulation.client_checks import KINDS
+from tests.simulation.directed import Scene
+from tests.simulation.natives import KINDS as NATIVE_KINDS
+from tests.simulation.profile import Mode, roll
+from tests.simulation.simulate import KINDS_FROM_SEEDS, MEANS_FROM_SEEDS, emptiness, run_seed
+from tests.simulation.simulation import Report, Simulation
+from tests.simulation.topics import KINDS as TOPIC_KINDS
+from zraft.groups.snapshots.snapshots import Snapshots
+from zraft.server.coordination import reconciliation
+from zraft.server.engine.driver import Driver
 
 QUICK_SEEDS = range(40)
 
@@ -78,7 +78,7 @@ def test_a_turn_is_taken_only_if_the_servers_own_loop_would_take_one(monkeypatch
 
 def test_run_does_not_depend_on_hash_order() -> None:
     """D-5: processes with different PYTHONHASHSEED agree on every byte sent and when."""
-    code = "from zraft.testing.simulation import Simulation; print(Simulation(0).run())"
+    code = "from tests.simulation.simulation import Simulation; print(Simulation(0).run())"
     outputs = {
         subprocess.run(
             [sys.executable, "-c", code],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.testing.broken import BrokenPromiseError
-from zraft.testing.multicast.stage import Stage
-from zraft.testing.multicast.thesis import CORRECTED, PUBLISHED, Message, Nodes, Variant, violations
-from zraft.topics.message import Message as Multicast
-from zraft.topics.stamps import MessageId
+from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.multicast.stage import Stage
+from tests.simulation.multicast.thesis import CORRECTED, PUBLISHED, Message, Nodes, Variant, violations
+from zraft_core.topics.message import Message as Multicast
+from zraft_core.topics.stamps import MessageId
 
 RUNS = 400
 

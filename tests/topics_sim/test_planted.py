@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from zraft.testing.multicast.directed import DIRECTED
-from zraft.testing.multicast.planted import PLANTS, planted
-from zraft.testing.multicast.profile import Size
-from zraft.testing.multicast.run import run_directed, run_planted, run_seed
+from tests.simulation.multicast.directed import DIRECTED
+from tests.simulation.multicast.planted import PLANTS, planted
+from tests.simulation.multicast.profile import Size
+from tests.simulation.multicast.run import run_directed, run_planted, run_seed
 
 SEEDS: Final[Mapping[str, int]] = {
     "advance_past_pending": 6,
@@ -68,7 +68,7 @@ SEEDS: Final[Mapping[str, int]] = {
     "void_delivered": 28,
 }
 """The first small run, in the bug's mode, that notices it. When the simulator changes, find them again:
-`python -m zraft.testing.multicast --planted all` prints them."""
+`python -m tests.simulation.multicast --planted all` prints them."""
 
 
 def test_every_planted_bug_has_a_schedule_or_a_known_seed() -> None:

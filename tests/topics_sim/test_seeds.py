@@ -1,4 +1,4 @@
-"""A few seeds of the multicast simulator, and its command; more: `python -m zraft.testing.multicast --seeds 10000`."""
+"""A few seeds of the multicast simulator, and its command; more: `python -m tests.simulation.multicast --seeds 10000`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from click.testing import CliRunner
 
-from zraft.testing.multicast.__main__ import main
-from zraft.testing.multicast.profile import Mode, Size
-from zraft.testing.multicast.run import Result, run_seed, shortfalls
-from zraft.testing.multicast.world import Summary
+from tests.simulation.multicast.__main__ import main
+from tests.simulation.multicast.profile import Mode, Size
+from tests.simulation.multicast.run import Result, run_seed, shortfalls
+from tests.simulation.multicast.world import Summary
 
 
 def sound(result: Result) -> Summary:

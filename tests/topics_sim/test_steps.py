@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 from attrs import evolve
 
-from zraft.ids import GroupId
-from zraft.testing.multicast.stage import Stage
+from tests.simulation.multicast.stage import Stage
 from zraft.topics.leader_settings import Exchange, LeaderSettings
-from zraft.topics.message import Message
-from zraft.topics.producer import Ending, Producer, Reach
+from zraft_core.ids import GroupId
+from zraft_core.topics.message import Message
+from zraft_core.topics.producer import Ending, Producer, Reach
 
 SLOW = LeaderSettings(resend_ticks=1000, resend_ticks_max=1000, floor_ticks=1000, report_ticks=1000)
 

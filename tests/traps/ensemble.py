@@ -12,23 +12,23 @@ from typing import Final
 
 from attrs import evolve
 
+from tests.simulation.network import Network
+from tests.simulation.process import Process
+from tests.simulation.profile import ELECTION_TIMEOUT_MS, HEARTBEAT_MS, TICK_TIME_MS, Mode, roll
+from tests.simulation.schedule import Schedule
+from tests.simulation.simulation import decode_datagram, encode_datagram
+from tests.simulation.sockets import Socket
 from tests.traps.peer import Peer, connect_bytes
 from tests.traps.protocol import PING_REQUEST, XID_PING, Answer, Ask
-from zraft.errors import StorageError
-from zraft.ids import ServerId
 from zraft.raft.settings import RaftSettings
-from zraft.server.driver_types import DriverSettings
-from zraft.server.origin import OriginSettings
+from zraft.server.coordination.origin import OriginSettings
+from zraft.server.engine.settings import DriverSettings
 from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
-from zraft.testing.network import Network
-from zraft.testing.process import Process
-from zraft.testing.profile import ELECTION_TIMEOUT_MS, HEARTBEAT_MS, TICK_TIME_MS, Mode, roll
-from zraft.testing.schedule import Schedule
-from zraft.testing.simulation import decode_datagram, encode_datagram
-from zraft.testing.sockets import Socket
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.tree.settings import Settings
+from zraft_core.errors import StorageError
+from zraft_core.ids import ServerId
 
 SERVERS: Final = (ServerId(1), ServerId(2), ServerId(3))
 SESSION_MS: Final = 3_000

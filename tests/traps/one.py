@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.traps.peer import Peer, connect_bytes
 from tests.traps.protocol import Answer, Ask
 from tests.unit.server.one_server import OneServer
-from zraft.ids import Instance, ServerId
-from zraft.server.clients import ClientSettings
-from zraft.tree.txn import EXPIRE, REAP, Command, pack_batch
+from zraft.server.clients.settings import ClientSettings
+from zraft_core.ids import Instance, ServerId
+from zraft_core.znodes.txn import EXPIRE, REAP, Command, pack_batch
 
 ADDRESS = "10.0.0.7"
 

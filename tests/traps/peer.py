@@ -11,8 +11,8 @@ from typing import Final
 
 from attrs import frozen
 
+from tests.simulation.jute import Reader, blob, frame
 from tests.traps.protocol import Answer, Ask, Event, Heard, parsed
-from zraft.testing.jute import Reader, blob, frame
 
 TIMEOUT_MS: Final = 6_000
 NO_PASSWORD: Final = bytes(16)

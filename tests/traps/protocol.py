@@ -1,4 +1,4 @@
-"""Requests as bytes and answers as values, written from ZooKeeper's record formats and nothing of `zraft.wire`.
+"""Requests as bytes and answers as values, written from ZooKeeper's record formats and nothing of `zraft_core.wire`.
 
 What the server's own codec gets wrong these tests must not get wrong with it. Source: docs/PROTOCOL-ZOOKEEPER.md.
 """
@@ -11,8 +11,8 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.testing import jute
-from zraft.testing.jute import Reader, Stat, blob, text, texts
+from tests.simulation import jute
+from tests.simulation.jute import Reader, Stat, blob, text, texts
 
 CREATE: Final = 1
 DELETE: Final = 2

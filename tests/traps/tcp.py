@@ -8,7 +8,7 @@ import time
 from tests.processes.cluster import DEADLINE_S
 from tests.traps.peer import Peer, connect_bytes
 from tests.traps.protocol import PING_REQUEST, XID_PING, Answer, Ask
-from zraft.address import Address
+from zraft_core.address import Address
 
 TIMEOUT_MS = 30_000
 """Long, since these clients ping only when told to."""

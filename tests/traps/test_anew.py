@@ -6,9 +6,10 @@ from tests.traps.one import Server
 from tests.traps.peer import connect_bytes
 from tests.traps.protocol import create, get_data
 from tests.unit.server.one_server import INSTANCE, ME
-from zraft.ids import zxid_anew
-from zraft.tree.image import ImageReader, ImageWriter
+from zraft.tree.image.reader import ImageReader
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.members import WantedMember
+from zraft_core.ids import zxid_anew
 
 
 def backup_of(server: Server) -> bytes:

@@ -42,7 +42,7 @@ from tests.traps.protocol import (
     set_acl,
     set_data,
 )
-from zraft.server.clients import ClientSettings
+from zraft.server.clients.settings import ClientSettings
 
 ZOOKEEPERS_CODES = frozenset(
     {
@@ -164,7 +164,7 @@ def test_null_and_empty_data_are_different_and_come_back_as_they_went(
 def test_no_error_code_is_sent_that_zookeeper_does_not_have() -> None:
     """Trap 36: thousands of requests, right and wrong, and each error is one that clients know."""
     rng = random.Random(36)
-    table = Path(__file__).parents[2] / "zraft" / "errors.py"
+    table = Path(__file__).parents[2] / "client" / "zraft_core" / "errors.py"
     declared = {int(code) for code in re.findall(r"^    [A-Z_]+ = (-?\d+)$", table.read_text(), re.MULTILINE)}
     assert declared == ZOOKEEPERS_CODES, "the table in the code is ZooKeeper's"
 

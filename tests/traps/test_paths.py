@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.jute import Stat
 from tests.traps.one import Server
 from tests.traps.peer import Peer
 from tests.traps.protocol import (
@@ -27,7 +28,6 @@ from tests.traps.protocol import (
     multi,
     multi_results,
 )
-from zraft.testing.jute import Stat
 
 
 def test_configuration_znode_exists_from_birth_and_is_empty(server: Server, client: Peer) -> None:

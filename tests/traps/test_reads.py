@@ -19,8 +19,8 @@ from tests.traps.protocol import (
     set_data,
     sync,
 )
+from zraft.groups.snapshots import keeper as snapshot_keeper
 from zraft.raft.messages import AppendEntries
-from zraft.server import snapshot_keeper
 
 
 def test_sync_brings_a_server_up_to_what_was_committed_and_repeats_its_path(ensemble: Ensemble) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
+from tests.simulation.jute import Stat
 from tests.traps.one import Server
 from tests.traps.peer import Peer
 from tests.traps.protocol import (
@@ -31,7 +32,6 @@ from tests.traps.protocol import (
     set_acl,
     set_data,
 )
-from zraft.testing.jute import Stat
 
 
 def _stat(server: Server, client: Peer, path: str) -> Stat:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from zraft.limited_log import INTERVAL_S, KINDS_MAX, LimitedLog, kind_of
+from zraft.program.limited_log import INTERVAL_S, KINDS_MAX, LimitedLog, kind_of
 
 
 class Clock:

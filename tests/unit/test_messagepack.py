@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zraft.errors import ProtocolError
-from zraft.messagepack import (
+from tests.fuzz.costly import alike, costly_value, crowding, packed_map
+from zraft_core.errors import ProtocolError
+from zraft_core.messagepack import (
     COUNTED_KEYS_MAX,
     LEVELS_MAX,
     MAPS_MIN,
@@ -28,7 +29,6 @@ from zraft.messagepack import (
     shown,
     unpack,
 )
-from zraft.testing.fuzz.costly import alike, costly_value, crowding, packed_map
 
 scalars = st.one_of(
     st.none(),

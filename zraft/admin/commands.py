@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from zraft.admin.status import AdminReports
-from zraft.wire.monitor import monitor_values
-from zraft.wire.statistics import ConnectionStatistics, LeaderStatistics, ServerStatistics
+from zraft.monitoring.monitor import monitor_values
+from zraft.monitoring.statistics import ConnectionStatistics, LeaderStatistics, ServerStatistics
+from zraft.server.operators.status import AdminReports
 
 Answer = dict[str, Any]
 Parameters = Mapping[str, str]

@@ -2,7 +2,7 @@
 
 Loading it takes a third of a second of CPU, and longer on a busy machine, in which a server that serves would not be
 known to be ready. So `/readyz` and `/livez` in their plain form, as orchestrators ask, are answered without it. Who may
-stay connected is decided as it is afterwards (`zraft.http_places`).
+stay connected is decided as it is afterwards (`zraft.program.http_places`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
-from zraft.admin.status import AdminReports, readiness
-from zraft.http_places import HEAD_S, Places, is_this_machine
+from zraft.program.http_places import HEAD_S, Places, is_this_machine
+from zraft.server.operators.status import AdminReports, readiness
 
 EARLY_BYTES_MAX: Final = 8_192
 """Of one connection that waits; a longer request is none of a probe or a browser."""

@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Family
 
-from zraft.wire.statistics import Metric
+from zraft.monitoring.statistics import Metric
 
 GROUP_GAUGES: Final[Mapping[str, str]] = {
     "groups": "Groups of topics with a replica here.",

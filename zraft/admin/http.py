@@ -1,7 +1,7 @@
 """The admin HTTP server: AdminServer's commands, health, Prometheus metrics and a page, on the server's own loop.
 
-Imported only where `admin` is configured, and late (see `zraft.http_service`). Every request does a bounded piece of work
-at a time; long answers are encoded in slices with the loop's other work in between. There is no authentication: whoever
+Imported only where `admin` is configured, and late (see `zraft.program.http_service`). Every request does a bounded piece of
+work at a time; long answers are encoded in slices with the loop's other work in between. There is no authentication: whoever
 reaches the address may ask, and reset statistics. A browser may do less for the pages of other sites: see `HttpService`.
 """
 
@@ -19,12 +19,15 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from zraft.admin.commands import COMMAND_NAMES, changes_something, run_command
 from zraft.admin.metrics import StatusCollector
-from zraft.admin.status import AdminReports, readiness
 from zraft.admin.summary import summary
-from zraft.http_service import HEADERS, HttpService, exposition, text
+from zraft.program.http_service import HEADERS, HttpService, exposition, text
+from zraft.server.operators.status import AdminReports, readiness
 
 SLICE_ITEMS: Final = 250
 """Items of a list encoded before the loop gets its turn: about a millisecond."""
+
+_PAGE: Final = resources.files("zraft.admin").joinpath("page.html").read_text(encoding="utf-8")
+"""Read where this module is imported, in a thread: the loop does not wait for the disk."""
 
 
 class AdminServer:
@@ -33,7 +36,6 @@ class AdminServer:
     def __init__(self, reports: AdminReports, hosts: Iterable[str] = ()) -> None:
         """`hosts`: names under which browsers may ask for pages, beside addresses and localhost."""
         self._reports = reports
-        self._page = resources.files("zraft.admin").joinpath("page.html").read_text(encoding="utf-8")
         self._collector = StatusCollector()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self._collector)
@@ -68,7 +70,7 @@ class AdminServer:
     # -- what is answered
 
     async def _show_page(self, _: web.Request) -> web.Response:
-        return web.Response(text=self._page, content_type="text/html", headers=HEADERS)
+        return web.Response(text=_PAGE, content_type="text/html", headers=HEADERS)
 
     async def _show_status(self, _: web.Request) -> web.Response:
         return await _json(summary(self._reports.status()))

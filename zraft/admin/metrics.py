@@ -20,7 +20,9 @@ from prometheus_client.core import (
 )
 
 from zraft.admin.group_metrics import group_families
-from zraft.admin.status import (
+from zraft.monitoring.monitor import monitor_values
+from zraft.monitoring.statistics import Distribution
+from zraft.server.operators.status import (
     ClientTraffic,
     Durations,
     MemberStatus,
@@ -29,8 +31,6 @@ from zraft.admin.status import (
     Status,
     TopicsStatus,
 )
-from zraft.wire.monitor import monitor_values
-from zraft.wire.statistics import Distribution
 
 PREFIX: Final = "zraft_"
 

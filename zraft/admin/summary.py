@@ -6,8 +6,8 @@ from typing import Any
 
 from attrs import asdict
 
-from zraft.admin.status import Status
-from zraft.wire.statistics import Distribution
+from zraft.monitoring.statistics import Distribution
+from zraft.server.operators.status import Status
 
 
 def summary(status: Status) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from attrs import field, frozen
 
-from zraft.errors import ConfigError
-from zraft.ids import COORDINATION_GROUP, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import UNKNOWN_INSTANCE, Member, MemberRole
+from zraft_core.errors import ConfigError
+from zraft_core.ids import COORDINATION_GROUP, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
 
 
 def _read_only(founders: Mapping[ServerId, Instance]) -> Mapping[ServerId, Instance]:
@@ -55,35 +55,3 @@ class GroupDescription:
         if self.founded_by(server, instance):
             return Membership({one: Member(disk) for one, disk in self.founders.items()})
         return Membership({server: Member(instance, MemberRole.LEARNER)})
-
-
-def preferred_leaders(
-    groups: Mapping[GroupId, Iterable[ServerId]], present: Mapping[GroupId, ServerId | None]
-) -> dict[GroupId, ServerId]:
-    """Leaders spread evenly over the servers that hold the groups, changing as few as that takes.
-
-    Args:
-        groups: the servers that may lead each group, at least one.
-        present: who is preferred now, if anybody.
-    """
-    preferred: dict[GroupId, ServerId] = {}
-    held: dict[ServerId, int] = {}
-    ordered = {group: sorted(servers) for group, servers in sorted(groups.items())}
-    for group, servers in ordered.items():
-        server = present.get(group)
-        if server is None or server not in servers:
-            server = min(servers, key=lambda one: (held.get(one, 0), one))
-        preferred[group] = server
-        held[server] = held.get(server, 0) + 1
-    moved = True
-    while moved:
-        moved = False
-        for group, servers in ordered.items():
-            server = preferred[group]
-            least = min(servers, key=lambda one: (held.get(one, 0), one))
-            if held[server] > held.get(least, 0) + 1:
-                preferred[group] = least
-                held[server] -= 1
-                held[least] = held.get(least, 0) + 1
-                moved = True
-    return preferred

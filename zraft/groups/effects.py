@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from attrs import Factory, define, frozen
 
-from zraft.ids import GroupId, ServerId
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.storage.records import Record
 from zraft.transport.messages import SharedHeartbeat, SharedHeartbeatReply
+from zraft_core.ids import GroupId, ServerId
 
 GroupMessage = RaftMessage | SharedHeartbeat | SharedHeartbeatReply
 """What the hosts of groups say to each other."""
@@ -30,12 +29,11 @@ class GroupEffects:
 
     Attributes:
         sends: what goes to whom, one datagram if it fits.
-        records: of one frame of the common log; `GroupHost.persisted` when it is durable. None while one is under way.
         touched: groups that were looked at: only their roles, members and commits can have changed.
         applied: groups whose state machines took entries.
         reads: (group, context): that read may be answered from the state machine as it is now.
         snapshots: what is to be made durable, in order.
-        compactions: (group, index): `Wal.compact`, after `records`.
+        compactions: (group, index): `Wal.compact`, after the frame of this turn.
         coordination_due: the coordination group, which is not hosted here, is to be snapshotted for the log's sake.
         needs_snapshot: (group, follower): its log no longer reaches the leader's.
         placed: groups led here whose committed voters are the wanted disks now: whoever else has a replica may
@@ -45,7 +43,6 @@ class GroupEffects:
     """
 
     sends: dict[ServerId, list[GroupMessage]] = Factory(dict)
-    records: list[Record] | None = None
     touched: list[GroupId] = Factory(list)
     applied: list[GroupId] = Factory(list)
     reads: list[tuple[GroupId, int]] = Factory(list)

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zraft.errors import ProtocolError
 from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupEffects, GroupMessage
+from zraft.groups.frame import Durable
 from zraft.groups.machine import StateMachine
 from zraft.groups.placing import Placing
 from zraft.groups.replica import Replica, StoredGroup
 from zraft.groups.statistics import GroupsStatistics
-from zraft.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
 from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 
 
 class GroupHost(Placing):
@@ -31,12 +32,14 @@ class GroupHost(Placing):
     Args:
         server, instance, boot: who this is (D-1).
         rng: draws election timeouts; nothing else is random.
-        retention: what each group holds back of the log, if groups that are not hosted here write to it, too.
+        retention, frame: what each group holds back of the log and what waits to be written to it, if groups that are not
+            hosted here write to it, too.
 
     Raises:
         ConfigError: the settings contradict each other.
 
     Attributes:
+        frame: what waits for the log: the owner takes it after a turn, and tells `persisted` when it is durable.
         now: ticks of 1 ms that the turns were told, in which this process ran.
     """
 
@@ -91,7 +94,7 @@ class GroupHost(Placing):
         self._timers.clear(group)
         self._moves.discard(group)
         self._retention.removed(group)
-        self._commit.forget(group)
+        self.frame.forget(group)
 
     def vouch(self, server: ServerId, instance: Instance) -> None:
         """That disk belongs to the same cluster (the coordination group says so): see `Raft.vouch`."""
@@ -129,11 +132,10 @@ class GroupHost(Placing):
                     self._mistakes += 1
                     self.mistakes.append((sender.server, str(error)))
 
-    def persisted(self) -> None:
-        """The frame of the last `GroupEffects.records` is durable."""
-        numbers, forgotten = self._commit.durable()
-        self._effects.forgotten += forgotten
-        for group, number in numbers.items():
+    def persisted(self, durable: Durable) -> None:
+        """A frame is durable; what is of groups that are not hosted here is for others."""
+        self._effects.forgotten += durable.forgotten
+        for group, number in durable.numbers.items():
             replica = self.groups.get(group)
             if replica is not None:
                 self._touch(replica)
@@ -170,7 +172,7 @@ class GroupHost(Placing):
     @property
     def wants_turn(self) -> bool:
         """Does what arrived since the last turn give one something to do now?"""
-        return self.stirred or self._commit.due
+        return self.stirred or self.frame.due
 
     @property
     def stirred(self) -> bool:
@@ -181,19 +183,10 @@ class GroupHost(Placing):
             or any(peer.taken.answer_due for peer in self.peers.values())
         )
 
-    @property
-    def frame_due(self) -> bool:
-        """Could a frame be written now?"""
-        return self._commit.due
-
     # -- one turn
 
-    def turn(self, elapsed: int, *, may_write: bool = True) -> GroupEffects:
-        """Everything that follows from what arrived, and from `elapsed` more ticks in which this process ran.
-
-        Not `may_write`: the log's disk is busy with a frame of somebody else; what is to be written waits for a turn
-        in which it is not.
-        """
+    def turn(self, elapsed: int) -> GroupEffects:
+        """Everything that follows from what arrived, and from `elapsed` more ticks in which this process ran."""
         assert elapsed >= 0
         self.now += elapsed
         self._turns += 1
@@ -212,7 +205,6 @@ class GroupHost(Placing):
             self._speak(peer)
         effects, self._effects = self._effects, GroupEffects()
         effects.touched = list(touched)
-        effects.records = self._commit.next_frame() if may_write else None
         effects.wake_in = self._wake_in()
         return effects
 
@@ -236,7 +228,7 @@ class GroupHost(Placing):
         for to, message in ready.messages:
             self._send(to, message)
         if ready.write is not None:
-            size = self._commit.add(group, ready.write)
+            size = self.frame.add(group, ready.write)
             if ready.write.entries:
                 self._retention.wrote(group, size)
         if ready.read_states:

@@ -10,17 +10,17 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from zraft.groups.commit import SharedCommit
+from zraft.groups.covers.peer import Peer
 from zraft.groups.effects import GroupEffects, GroupMessage
+from zraft.groups.frame import LogFrame
 from zraft.groups.leadership import Moves
-from zraft.groups.peer import Peer
 from zraft.groups.replica import Replica
 from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.timers import Timers
-from zraft.ids import GroupId, Instance, ServerId
-from zraft.raft.quorum import majority
+from zraft.raft.membership.quorum import majority
 from zraft.raft.role import Role
+from zraft_core.ids import GroupId, Instance, ServerId
 
 MISTAKES_KEPT_MAX: Final = 16
 """Messages that no correct peer sends, remembered for the log; all are counted."""
@@ -38,6 +38,7 @@ class HostState:
         settings: GroupSettings,
         rng: random.Random,
         retention: Retention | None = None,
+        frame: LogFrame | None = None,
     ) -> None:
         settings.validate()
         self.server = server
@@ -52,7 +53,7 @@ class HostState:
         self._vouched: dict[ServerId, Instance] = {}
         self._touched: dict[GroupId, Replica] = {}
         self._timers = Timers()
-        self._commit = SharedCommit()
+        self.frame = frame if frame is not None else LogFrame()
         self._retention = retention if retention is not None else Retention(settings)
         self._moves = Moves(settings)
         self._effects = GroupEffects()

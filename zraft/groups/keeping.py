@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from zraft.groups.covers.sharing import Sharing
 from zraft.groups.effects import SnapshotTask
 from zraft.groups.replica import Replica
-from zraft.groups.sharing import Sharing
-from zraft.ids import COORDINATION_GROUP, GroupId
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
+from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 
 class Keeping(Sharing):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from attrs import define
 
 from zraft.groups.settings import GroupSettings
-from zraft.ids import GroupId
+from zraft_core.ids import GroupId
 
 
 @define

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from zraft.ids import Instance, ServerId
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Member, MemberRole
+from zraft_core.ids import Instance, ServerId
 
 
 @frozen

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from zraft.groups.keeping import Keeping
 from zraft.groups.members import Await, next_step, target_of
 from zraft.groups.replica import Replica
-from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.role import Role
+from zraft_core.ids import GroupId, Instance, ServerId
 
 
 class Placing(Keeping):

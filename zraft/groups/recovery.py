@@ -1,35 +1,231 @@
-"""From what the common log recovered to what each group starts with: its tail in memory, the rest on the disk."""
+"""From the data directory to what each group of a server starts with, in one function: `recover`.
+
+All snapshots are found first, then the log is opened with where they stand (D-13). A group's image is read at the start as
+well: later, when the coordination group's state has said that the group still exists, the loop has no time for files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from attrs import frozen
 
 from zraft.groups.replica import StoredGroup
+from zraft.groups.roster import Roster
 from zraft.raft.log import Archive, Log
-from zraft.raft.messages import HardState
+from zraft.raft.messages import Entry, HardState
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.storage.recovery import GroupRecovered
+from zraft.storage.directory import DataDirectory
+from zraft.storage.durable import reading, remove_if_hollow
+from zraft.storage.errors import CorruptionError
+from zraft.storage.filesystem import FileSystem
+from zraft.storage.recovery import GroupRecovered, Recovered
+from zraft.storage.settings import WalSettings
+from zraft.storage.snapshot_format import SnapshotInfo
+from zraft.storage.snapshots import SnapshotStore
+from zraft.storage.wal import Wal
+from zraft.tree.image.reader import ImageReader
+from zraft.tree.machine import Machine
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import COORDINATION_GROUP, GroupId
+
+ITEMS_PER_STEP: Final = 10_000
+
+
+@frozen
+class Stored:
+    """What the disk holds of the coordination group, in the form that a start needs.
+
+    `machine` is the state as restored from `snapshot`, the newest one; both are None before the first. `held_after` is
+    `Wal.held_after` of this group.
+    """
+
+    hard_state: HardState
+    roster: Roster | None
+    log: Log
+    snapshot: SnapshotInfo | None = None
+    machine: Machine | None = None
+    held_after: Callable[[int], int] = lambda index: 0
+
+
+class StoredGroups(Protocol):
+    """What the disk held of groups when this process started."""
+
+    @property
+    def present(self) -> frozenset[GroupId]:
+        """Groups that were not taken yet, and of which the disk knows something."""
+
+    def holds(self, group: GroupId) -> bool:
+        """Whether it is one of them."""
+
+    def newest(self, group: GroupId) -> SnapshotInfo | None:
+        """Its newest snapshot, while it is not taken."""
+
+    def take(self, group: GroupId) -> StoredGroup:
+        """What the disk holds of it, which may be nothing; once."""
+
+    def drop(self, group: GroupId) -> None:
+        """It is gone for good."""
+
+
+class RecoveredGroups:
+    """What a start found. Holds images and tails of the log until they are taken."""
+
+    def __init__(
+        self, recovered: Recovered, snapshots: Mapping[GroupId, tuple[SnapshotInfo, bytes]], wal: Wal
+    ) -> None:
+        self._groups = {group: log for group, log in recovered.groups.items() if group != COORDINATION_GROUP}
+        self._snapshots = dict(snapshots)
+        self._wal = wal
+
+    @property
+    def present(self) -> frozenset[GroupId]:
+        return frozenset(self._groups) | frozenset(self._snapshots)
+
+    def holds(self, group: GroupId) -> bool:
+        return group in self._groups or group in self._snapshots
+
+    def newest(self, group: GroupId) -> SnapshotInfo | None:
+        found = self._snapshots.get(group)
+        return None if found is None else found[0]
+
+    def take(self, group: GroupId) -> StoredGroup:
+        found = self._snapshots.pop(group, None)
+        snapshot: tuple[SnapshotMeta, bytes] | None = None
+        if found is not None:
+            snapshot = (found[0].meta, found[1])
+        return stored_group(self._wal, group, self._groups.pop(group, None), snapshot)
+
+    def drop(self, group: GroupId) -> None:
+        self._groups.pop(group, None)
+        self._snapshots.pop(group, None)
+
+
+@frozen
+class Recovery:
+    """What a start found: the log, the snapshots of every group that has some, and what the groups start with.
+
+    `stores` has the coordination group's in any case.
+    """
+
+    wal: Wal
+    recovered: Recovered
+    stores: dict[GroupId, SnapshotStore]
+    coordination: Stored
+    groups: RecoveredGroups
+
+
+def restore_machine(
+    store: SnapshotStore,
+    info: SnapshotInfo,
+    on_progress: Callable[[int, int], None] = lambda done, items: None,
+) -> Machine:
+    """The state as of a snapshot. Blocks for seconds if it is large; `on_progress` gets (items so far, of how many).
+
+    Raises:
+        CorruptionError: the file is not the image that its header says.
+    """
+    reader = ImageReader()
+    machine = Machine()
+    try:
+        for block in store.blocks(info):
+            reader.feed(block)
+            while reader.step(ITEMS_PER_STEP):
+                on_progress(reader.items, info.items)
+        machine.adopt(reader.finish())
+    except ProtocolError as error:
+        raise CorruptionError(
+            info.path,
+            0,
+            str(error),
+            advice="move the data directory aside and let the server join again with an empty one",
+        ) from error
+    return machine
+
+
+Restore = Callable[[SnapshotStore, SnapshotInfo], Machine]
+
+
+def recover(
+    fs: FileSystem, directory: DataDirectory, settings: WalSettings, restore: Restore = restore_machine
+) -> Recovery:
+    """Open the snapshots and the log, and say what every group starts with. Files of forgotten groups are still there.
+
+    Raises:
+        StorageError: a directory cannot be read or written.
+        CorruptionError: a file is damaged.
+    """
+    coordination_store = SnapshotStore.open(fs, directory, COORDINATION_GROUP)
+    stores = {COORDINATION_GROUP: coordination_store, **open_stores(fs, directory)}
+    newest = {group: store.newest for group, store in stores.items() if store.newest is not None}
+    wal, recovered = Wal.open(
+        fs, directory, settings=settings, snapshots={group: info.meta for group, info in newest.items()}
+    )
+    info = newest.pop(COORDINATION_GROUP, None)
+    machine = restore(coordination_store, info) if info is not None else None
+    images = {
+        group: (one, b"".join(stores[group].blocks(one)))
+        for group, one in newest.items()
+        if group not in recovered.forgotten
+    }
+    found = recovered.groups.get(COORDINATION_GROUP)
+    coordination = Stored(
+        found.hard_state if found is not None else HardState(),
+        found.roster if found is not None else None,
+        log_of(wal, COORDINATION_GROUP, found),
+        info,
+        machine,
+        lambda index: wal.held_after(COORDINATION_GROUP, index),
+    )
+    return Recovery(wal, recovered, stores, coordination, RecoveredGroups(recovered, images, wal))
+
+
+def open_stores(fs: FileSystem, directory: DataDirectory) -> dict[GroupId, SnapshotStore]:
+    """The snapshots of every group that this disk has some of, but the coordination group's.
+
+    Raises:
+        StorageError: a directory cannot be read or written.
+    """
+    with reading(directory.path):
+        if "groups" not in fs.listdir(directory.path):
+            return {}
+        names = fs.listdir(f"{directory.path}/groups")
+    groups = sorted(GroupId(int(name)) for name in names if name.isascii() and name.isdigit())
+    return {
+        group: SnapshotStore.open(fs, directory, group)
+        for group in groups
+        # What is empty holds nothing of a living group, and is what earlier releases left of those that are gone.
+        if group != COORDINATION_GROUP and not remove_if_hollow(fs, f"{directory.path}/groups/{group}")
+    }
 
 
 def stored_group(
+    wal: Wal,
+    group: GroupId,
     recovered: GroupRecovered | None,
-    archive: Archive,
     snapshot: tuple[SnapshotMeta, bytes] | None = None,
-    held_after: Callable[[int], int] = lambda index: 0,
 ) -> StoredGroup:
     """One group as recovered; `recovered` is None if the log has no record of it.
 
     Args:
-        archive: reads entries of this group that are not in memory.
         snapshot: the newest good one, with which the log was opened.
-        held_after: bytes of the common log that the group's entries after an index hold back.
     """
+    log = log_of(wal, group, recovered)
     if recovered is None:
-        return StoredGroup(HardState(), Log(archive=archive), snapshot)
+        return StoredGroup(HardState(), log, snapshot)
+    return StoredGroup(recovered.hard_state, log, snapshot, wal.held_after(group, log.first_index - 1))
+
+
+def log_of(wal: Wal, group: GroupId, recovered: GroupRecovered | None) -> Log:
+    """A group's log as recovered: its tail in memory, the rest read from the disk when it is needed."""
+    archive = archive_of(wal, group)
+    if recovered is None:
+        return Log(archive=archive)
     base = recovered.base
     first_index = base.index + 1 if base is not None else 1
     tail_index = recovered.tail[0].index if recovered.tail else first_index
-    log = Log(
+    return Log(
         entries=recovered.tail,
         first_index=first_index,
         base_term=base.term if base is not None else 0,
@@ -39,4 +235,12 @@ def stored_group(
         term_runs=[run for run in recovered.term_runs if run[0] < tail_index],
         memberships=[entry for entry in recovered.memberships if entry.index < tail_index],
     )
-    return StoredGroup(recovered.hard_state, log, snapshot, held_after(first_index - 1))
+
+
+def archive_of(wal: Wal, group: GroupId) -> Archive:
+    """Reads entries of the group that are not in memory."""
+
+    def read(lo: int, hi: int, bytes_max: int) -> Sequence[Entry]:
+        return wal.read_entries(group, lo, hi, bytes_max)
+
+    return read

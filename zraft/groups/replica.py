@@ -9,11 +9,11 @@ from typing import Final
 from attrs import frozen
 
 from zraft.groups.machine import StateMachine
-from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.messages import EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
+from zraft_core.ids import GroupId, Instance, ServerId
 
 DIGESTS_KEPT: Final = 4
 """As long as a leader may take to ask for one."""

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from zraft.groups.settings import GroupSettings
-from zraft.ids import COORDINATION_GROUP, GroupId
+from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 
 class Retention:

@@ -6,8 +6,8 @@ from typing import Final
 
 from attrs import field, fields, frozen
 
-from zraft.errors import ConfigError
 from zraft.raft.settings import RaftSettings
+from zraft_core.errors import ConfigError
 
 ITEMS_MAX: Final = 128
 """With as many withdrawals as there may be, still what the codec takes for one message."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from zraft.ids import GroupId
+from zraft_core.ids import GroupId
 
 
 class Timers:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from zraft.errors import ConfigError
-from zraft.ids import Instance, ServerId
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import UNKNOWN_INSTANCE, Member, MemberRole
 from zraft.tree.members import WantedMember
+from zraft_core.errors import ConfigError
+from zraft_core.ids import Instance, ServerId
 
 
 @frozen

@@ -16,8 +16,6 @@ from typing import Any, Final
 import msgpack
 from attrs import frozen
 
-from zraft.errors import StorageError
-from zraft.ids import COORDINATION_GROUP, Instance, zxid_anew
 from zraft.offline.errors import OfflineError
 from zraft.offline.founders import Founders
 from zraft.raft.messages import HardState
@@ -29,8 +27,10 @@ from zraft.storage.records import HardStateRecord
 from zraft.storage.snapshot_format import SNAPSHOT_ID_BYTES, SnapshotHeader
 from zraft.storage.snapshots import WRITE_BYTES_MAX, SnapshotStore
 from zraft.storage.wal import Wal
-from zraft.tree.image import ImageWriter
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
+from zraft_core.errors import StorageError
+from zraft_core.ids import COORDINATION_GROUP, Instance, zxid_anew
 
 CLUSTER_ID_BYTES: Final = 16
 ITEMS_PER_STEP: Final = 10_000

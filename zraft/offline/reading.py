@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from zraft.errors import ProtocolError
 from zraft.storage.errors import CorruptionError
-from zraft.tree.image import ImageReader
+from zraft.tree.image.reader import ImageReader
 from zraft.tree.machine import Machine
+from zraft_core.errors import ProtocolError
 
 ITEMS_PER_STEP = 10_000
 

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 from attrs import evolve, frozen
 
-from zraft.ids import COORDINATION_GROUP
 from zraft.offline.errors import OfflineError
 from zraft.offline.founding import Origin
 from zraft.offline.reading import machine_of
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import CutSegment
@@ -20,7 +19,8 @@ from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
 from zraft.tree.machine import Machine
-from zraft.tree.txn import command_count, unpack_entry
+from zraft_core.ids import COORDINATION_GROUP
+from zraft_core.znodes.txn import command_count, unpack_entry
 
 READ_BYTES = 4 << 20
 

@@ -7,13 +7,13 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from zraft.address import Address
-from zraft.errors import Code, ProtocolError
 from zraft.offline.errors import OfflineError
 from zraft.offline.walking import Walk
-from zraft.wire.client import Received, Reply, ZkClientCodec
-from zraft.wire.client_requests import Auth, CloseSession
-from zraft.wire.connect import ConnectResponse
+from zraft_core.address import Address
+from zraft_core.errors import Code, ProtocolError
+from zraft_core.wire.client import Received, Reply, ZkClientCodec
+from zraft_core.wire.client_requests import Auth, CloseSession
+from zraft_core.wire.connect import ConnectResponse
 
 REQUESTS_MAX: Final = 96
 """On the way at a time: a server holds their answers in memory until we take them."""

@@ -16,23 +16,24 @@ from typing import Any, Final
 import msgpack
 from attrs import Factory, define, frozen
 
-from zraft.errors import Code
-from zraft.ids import ServerId
+from zraft.config.features import FEATURE_LEVEL_MIN
 from zraft.offline.errors import OfflineError
-from zraft.tree.acl import OPEN_ACL, Acl
 from zraft.tree.digest import MODULUS, record_hash
-from zraft.tree.features import FEATURE_LEVEL_MIN
-from zraft.tree.image import ImageReader
-from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, HEAD, ZNODE
+from zraft.tree.image.layout import ACL, DIGEST_BYTES, END, FORMAT, HEAD, ZNODE
+from zraft.tree.image.reader import ImageReader
+from zraft.tree.image.small_items import small_shares
 from zraft.tree.lifetime import CONTAINER, TTL_MS_MAX
 from zraft.tree.machine import Machine
 from zraft.tree.members import WantedMember
-from zraft.tree.node import BORN, Stat, table_at_birth
+from zraft.tree.node import BORN, table_at_birth
 from zraft.tree.origins import Origin, Row
 from zraft.tree.settings import Settings
-from zraft.tree.small_items import small_shares
-from zraft.wire.client import Reply
-from zraft.wire.client_requests import GetAcl, GetChildren, GetData, Request
+from zraft_core.errors import Code
+from zraft_core.ids import ServerId
+from zraft_core.wire.client import Reply
+from zraft_core.wire.client_requests import GetAcl, GetChildren, GetData, Request
+from zraft_core.znodes.acl import OPEN_ACL, Acl
+from zraft_core.znodes.stat import Stat
 
 NAMED_MAX: Final = 20
 """Paths that cannot be read and are named in a message; all are counted."""

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from zraft.address import Address, parse_address
-from zraft.errors import ConfigError, ProtocolError
 from zraft.operator.errors import OperatorError, RefusedError, UncertainError
 from zraft.operator.protocol import PART_BYTES_MAX, decode_reply, encode_request
 from zraft.operator.requests import (
@@ -26,10 +24,12 @@ from zraft.operator.requests import (
     SnapshotPart,
     SnapshotRead,
 )
-from zraft.reaching import told_once
+from zraft.program.reaching import told_once
 from zraft.transport.bulk import ANY_SERVER, BulkConnection, Ring
 from zraft.transport.keys import PLAIN_KEY_ID, key_name
 from zraft.transport.sealing import RejectedError
+from zraft_core.address import Address, parse_address
+from zraft_core.errors import ConfigError, ProtocolError
 
 CONNECT_TIMEOUT_S: Final = 3.0
 """For one server of several, so that a dead one leaves time for the others."""

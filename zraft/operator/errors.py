@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zraft.errors import ZraftError
+from zraft_core.errors import ZraftError
 
 
 class OperatorError(ZraftError):

@@ -14,11 +14,11 @@ from typing import Any, Final
 import msgpack
 from attrs import NOTHING, fields, frozen, has
 
-from zraft.errors import ProtocolError
-from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN
-from zraft.messagepack import unpack
 from zraft.operator import requests
 from zraft.operator.requests import OperatorReply, OperatorRequest, Refused
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN
+from zraft_core.messagepack import unpack
 
 NUMBER_MAX: Final = 2**63 - 1
 TEXT_BYTES_MAX: Final = 4096

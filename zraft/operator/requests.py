@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from zraft.ids import Instance, ServerId
+from zraft_core.ids import Instance, ServerId
 
 
 @frozen

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zraft.ids import ServerId
 from zraft.raft.handover import Handover
 from zraft.raft.leading import Leading
-from zraft.raft.membership import Membership
-from zraft.raft.membership_change import next_membership
+from zraft.raft.membership.change import next_membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import EntryKind, Member, TimeoutNow
 from zraft.raft.role import Role
+from zraft_core.ids import ServerId
 
 
 class Changing(Leading):

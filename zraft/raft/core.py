@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from zraft.ids import Instance, ServerId
 from zraft.raft.changing import Changing
 from zraft.raft.messages import (
     AppendEntries,
@@ -41,6 +40,7 @@ from zraft.raft.progress import Progress
 from zraft.raft.ready import Ready
 from zraft.raft.role import Role
 from zraft.raft.statistics import RaftStatistics
+from zraft_core.ids import Instance, ServerId
 
 
 class Raft(Changing):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import random
 
-from zraft.ids import ServerId
-from zraft.raft.membership import Membership
-from zraft.raft.quorum import VoteResult, vote_result
+from zraft.raft.membership.quorum import VoteResult, vote_result
+from zraft.raft.membership.value import Membership
 from zraft.raft.settings import RaftSettings
+from zraft_core.ids import ServerId
 
 
 class Election:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from zraft.errors import ProtocolError
-from zraft.ids import ServerId
 from zraft.raft.matching import check_entries, find_conflict, new_entries
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import AppendEntries, AppendEntriesReply, Heartbeat, HeartbeatReply
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.raft.voting import Voting
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import ServerId
 
 
 class Following(Voting):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define
 
-from zraft.ids import ServerId
+from zraft_core.ids import ServerId
 
 
 @define

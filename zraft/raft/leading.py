@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zraft.errors import ProtocolError
-from zraft.ids import ServerId
 from zraft.raft.following import Following
 from zraft.raft.messages import (
     AppendEntriesReply,
@@ -17,6 +15,8 @@ from zraft.raft.messages import (
 )
 from zraft.raft.progress import Progress, ProgressState
 from zraft.raft.role import Role
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import ServerId
 
 
 class Leading(Following):
@@ -46,7 +46,7 @@ class Leading(Following):
         """
         return self._rounds.contact
 
-    # -- what is known beside this group's own messages (zraft.groups.cover)
+    # -- what is known beside this group's own messages (zraft.groups.covers.cover)
 
     @property
     def matches(self) -> dict[ServerId, int]:

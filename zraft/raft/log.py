@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 
-from zraft.errors import StorageError
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.snapshot import SnapshotMeta
+from zraft_core.errors import StorageError
 
 Archive = Callable[[int, int, int], Sequence[Entry]]
 """(lo, hi, bytes_max) -> entries lo, lo+1, ... below hi: at least one, stopping before bytes_max is exceeded.

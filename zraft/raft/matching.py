@@ -5,11 +5,11 @@ Functions of a log and a message; they change neither (section 3.5, and section 
 
 from __future__ import annotations
 
-from zraft.errors import ProtocolError
-from zraft.ids import ServerId
 from zraft.raft.log import Log
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import AppendEntries, AppendEntriesReply, Entry, EntryKind
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import ServerId
 
 
 def check_entries(message: AppendEntries) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.ids import GroupId, Instance, ServerId
+from zraft_core.ids import GroupId, Instance, ServerId
 
 
 class EntryKind(IntEnum):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zraft.ids import ServerId
 from zraft.raft.messages import Message
+from zraft_core.ids import ServerId
 
 
 class Outbox:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
-from zraft.ids import ServerId
 from zraft.raft.settings import RaftSettings
+from zraft_core.ids import ServerId
 
 
 class ProgressState(Enum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from zraft.ids import ServerId
+from zraft_core.ids import ServerId
 
 Read = tuple[ServerId, int]
 """(who asked, its own number for the read)."""

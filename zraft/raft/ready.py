@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from zraft.ids import ServerId
 from zraft.raft.messages import Entry, HardState, Message
 from zraft.raft.snapshot import SnapshotMeta
+from zraft_core.ids import ServerId
 
 
 @frozen

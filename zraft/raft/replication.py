@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from zraft.errors import ProtocolError
-from zraft.ids import GroupId, ServerId
 from zraft.raft.log import Log, entry_bytes
 from zraft.raft.matching import next_probe
 from zraft.raft.messages import AppendEntries, AppendEntriesReply, Entry
 from zraft.raft.progress import Progress, ProgressState
 from zraft.raft.settings import RaftSettings
 from zraft.raft.statistics import FollowerStatistics
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import GroupId, ServerId
 
 
 class Replication:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import fields, frozen
 
-from zraft.errors import ConfigError
+from zraft_core.errors import ConfigError
 
 HEARTBEATS_PER_TIMEOUT_MIN = 3
 """Fewer heartbeats within an election timeout, and two lost datagrams would start an election."""

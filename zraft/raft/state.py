@@ -10,16 +10,14 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from zraft.errors import StorageError
-from zraft.ids import GroupId, Instance, ServerId
-from zraft.raft.departures import Departures
 from zraft.raft.election import Election
 from zraft.raft.handover import Handover
 from zraft.raft.log import Log
-from zraft.raft.membership import Membership
+from zraft.raft.membership.departures import Departures
+from zraft.raft.membership.quorum import VoteResult, agreed_value
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import HardState, Message
 from zraft.raft.outbox import Outbox
-from zraft.raft.quorum import VoteResult, agreed_value
 from zraft.raft.read_index import PendingReads
 from zraft.raft.ready import Ready
 from zraft.raft.replication import Replication
@@ -27,6 +25,8 @@ from zraft.raft.role import Role
 from zraft.raft.rounds import Rounds
 from zraft.raft.settings import RaftSettings
 from zraft.raft.writes import Writes
+from zraft_core.errors import StorageError
+from zraft_core.ids import GroupId, Instance, ServerId
 
 
 class GroupState:

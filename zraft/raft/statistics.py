@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from zraft.ids import ServerId
 from zraft.raft.progress import ProgressState
 from zraft.raft.role import Role
+from zraft_core.ids import ServerId
 
 
 @frozen

@@ -6,11 +6,11 @@ older than the asker's (section 4.1); whose votes count is decided by the asker'
 
 from __future__ import annotations
 
-from zraft.ids import ServerId
+from zraft.raft.membership.quorum import VoteResult
 from zraft.raft.messages import PreVote, PreVoteReply, RequestVote, RequestVoteReply, TimeoutNow
-from zraft.raft.quorum import VoteResult
 from zraft.raft.role import Role
 from zraft.raft.state import GroupState
+from zraft_core.ids import ServerId
 
 
 class Voting(GroupState):

@@ -1,1 +1,1 @@
-"""The server: the driver that puts log, network and clients in the right order, and its asyncio shell."""
+"""The server, in rooms: each imports only those below it (docs/ARCHITECTURE.md has the list)."""

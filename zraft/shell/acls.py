@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from zraft.shell.errors import UsageError
-from zraft.tree.acl import ADMIN, CREATE, DELETE, READ, WRITE
-from zraft.wire.requests import Acl
+from zraft_core.wire.requests import Acl
+from zraft_core.znodes.acl import ADMIN, CREATE, DELETE, READ, WRITE
 
 _LETTERS: Final = (("c", CREATE), ("d", DELETE), ("r", READ), ("w", WRITE), ("a", ADMIN))
 _BITS: Final = dict(_LETTERS)

@@ -18,22 +18,22 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
-from zraft.address import Address
-from zraft.errors import Code, ProtocolError
-from zraft.reaching import told_once
+from zraft.program.reaching import told_once
 from zraft.shell.errors import NotConnectedError
 from zraft.shell.render import show_hex
 from zraft.shell.target import Target, rooted, unrooted, unrooted_value
 from zraft.shell.watches import Watches, WatchNotice
-from zraft.tree.events import WatcherType
-from zraft.wire.client import PENDING_MAX, Pong, Received, Reply, WatchEvent, ZkClientCodec
-from zraft.wire.client_requests import (
+from zraft_core.address import Address
+from zraft_core.errors import Code, ProtocolError
+from zraft_core.wire.client import PENDING_MAX, Pong, Received, Reply, WatchEvent, ZkClientCodec
+from zraft_core.wire.client_requests import (
     Auth,
     CloseSession,
     RemoveWatches,
     Request,
 )
-from zraft.wire.connect import NO_PASSWORD, ConnectResponse
+from zraft_core.wire.connect import NO_PASSWORD, ConnectResponse
+from zraft_core.znodes.events import WatcherType
 
 REPLY_BYTES_MAX: Final = 134_217_728
 """Largest answer taken, far above a server's own bound: listing a large directory is what a shell is for."""

@@ -11,7 +11,6 @@ from typing import Any, Final
 from attrs import frozen
 
 from zraft import __version__
-from zraft.errors import Code
 from zraft.shell import quotas
 from zraft.shell.acls import parse_acl, permissions, show_acl
 from zraft.shell.conversation import (
@@ -40,10 +39,9 @@ from zraft.shell.render import (
     stat_value,
 )
 from zraft.shell.subtree import BATCH, Walk, delete_subtree
-from zraft.tree.events import AddWatchMode, WatcherType
-from zraft.tree.node import Stat
-from zraft.wire.client import Reply
-from zraft.wire.client_requests import (
+from zraft_core.errors import Code
+from zraft_core.wire.client import Reply
+from zraft_core.wire.client_requests import (
     AddWatch,
     Auth,
     Create,
@@ -63,7 +61,9 @@ from zraft.wire.client_requests import (
     Sync,
     WhoAmI,
 )
-from zraft.wire.requests import Acl
+from zraft_core.wire.requests import Acl
+from zraft_core.znodes.events import AddWatchMode, WatcherType
+from zraft_core.znodes.stat import Stat
 
 CONFIG: Final = "/zookeeper/config"
 _HOST: Final = re.compile(r"\[[^\]]*\]|[^:]*")

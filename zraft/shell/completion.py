@@ -11,7 +11,7 @@ from zraft.shell.errors import UsageError
 from zraft.shell.grammar import Spec
 from zraft.shell.paths import child_of
 from zraft.shell.words import quoted, split
-from zraft.tree.events import AddWatchMode
+from zraft_core.znodes.events import AddWatchMode
 
 CANDIDATES_MAX: Final = 1000
 """A directory may have a million children; nobody picks from more than this."""

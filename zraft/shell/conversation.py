@@ -13,11 +13,11 @@ from typing import Any, TypeVar, cast
 from attrs import frozen
 
 from zraft.shell.errors import RefusedError
-from zraft.tree.events import WatcherType
-from zraft.wire.client import Reply
-from zraft.wire.client_requests import (
+from zraft_core.wire.client import Reply
+from zraft_core.wire.client_requests import (
     Request,
 )
+from zraft_core.znodes.events import WatcherType
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zraft.errors import Code, ZraftError
+from zraft_core.errors import Code, ZraftError
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1

@@ -9,7 +9,7 @@ from typing import Final
 
 from prompt_toolkit.history import History
 
-from zraft.state_directory import state_directory
+from zraft.program.state_directory import state_directory
 
 LINES_MAX: Final = 10_000
 """Kept in the file; beyond twice as many its older half goes."""

@@ -20,7 +20,7 @@ from zraft.shell.display import GREEN, RESET, Display
 from zraft.shell.errors import ShellError, UsageError
 from zraft.shell.history import LineHistory
 from zraft.shell.session import Session
-from zraft.wire.client_requests import GetChildren
+from zraft_core.wire.client_requests import GetChildren
 
 COMPLETION_TIMEOUT_S: Final = 2.0
 """A server that takes longer to list children leaves the line as it is."""

@@ -7,7 +7,6 @@ from typing import Final
 
 from attrs import asdict, evolve
 
-from zraft.errors import Code
 from zraft.shell.conversation import Conversation, Step, ask, ask_each, checked, note, plain
 from zraft.shell.errors import RefusedError, ShellError, UsageError
 from zraft.shell.grammar import Invocation
@@ -24,8 +23,9 @@ from zraft.shell.quota import (
     stats_path,
 )
 from zraft.shell.subtree import Walk
-from zraft.wire.client import Reply
-from zraft.wire.client_requests import Create, Delete, Exists, GetChildren, GetData, SetData
+from zraft_core.errors import Code
+from zraft_core.wire.client import Reply
+from zraft_core.wire.client_requests import Create, Delete, Exists, GetChildren, GetData, SetData
 
 FIELDS: Final = {"n": "count", "b": "bytes", "N": "count_hard_limit", "B": "byte_hard_limit"}
 """The field of `Quota` that an option sets."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from zraft.tree.node import Stat
+from zraft_core.znodes.stat import Stat
 
 _UINT64: Final = 2**64 - 1
 

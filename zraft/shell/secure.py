@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Iterable
 from pathlib import Path
 
-from zraft.errors import ConfigError
+from zraft_core.errors import ConfigError
 
 
 def client_context(

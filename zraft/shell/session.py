@@ -9,7 +9,6 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.errors import ConfigError
 from zraft.shell.catalogue import help_text, spec_of
 from zraft.shell.client import Client, ClientNotice, State, StateNotice, four_letter
 from zraft.shell.commands import COMMANDS, Context
@@ -19,7 +18,8 @@ from zraft.shell.errors import EXIT_OK, EXIT_USAGE, NotConnectedError, ShellErro
 from zraft.shell.grammar import Invocation, checked_number, parse
 from zraft.shell.target import Target, parse_target
 from zraft.shell.words import quoted, split
-from zraft.wire.client import Reply
+from zraft_core.errors import ConfigError
+from zraft_core.wire.client import Reply
 
 HISTORY_MAX: Final = 1000
 HISTORY_SHOWN: Final = 11

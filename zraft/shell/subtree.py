@@ -7,12 +7,12 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.errors import Code
 from zraft.shell.conversation import Step, ask, ask_each, checked
 from zraft.shell.errors import RefusedError
 from zraft.shell.paths import child_of
-from zraft.wire.client import Reply
-from zraft.wire.client_requests import Delete, GetChildren
+from zraft_core.errors import Code
+from zraft_core.wire.client import Reply
+from zraft_core.wire.client_requests import Delete, GetChildren
 
 BATCH: Final = 1000
 """Requests sent together unless told otherwise, as many as ZooKeeper's client sends."""

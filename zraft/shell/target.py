@@ -6,10 +6,10 @@ from typing import Any, Final, cast
 
 from attrs import evolve, fields_dict, frozen
 
-from zraft.address import Address, parse_address
-from zraft.errors import ConfigError
 from zraft.shell.paths import checked_path
-from zraft.wire.client_requests import Create, GetEphemerals, Request, Sync
+from zraft_core.address import Address, parse_address
+from zraft_core.errors import ConfigError
+from zraft_core.wire.client_requests import Create, GetEphemerals, Request, Sync
 
 DEFAULT_PORT: Final = 2181
 

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from zraft.tree.events import AddWatchMode, WatcherType
-from zraft.wire.client import WatchEvent
-from zraft.wire.client_requests import (
+from zraft_core.wire.client import WatchEvent
+from zraft_core.wire.client_requests import (
     AddWatch,
     Exists,
     GetChildren,
@@ -19,7 +18,8 @@ from zraft.wire.client_requests import (
     Request,
     RestoreWatches,
 )
-from zraft.wire.events import EventType
+from zraft_core.wire.events import EventType
+from zraft_core.znodes.events import AddWatchMode, WatcherType
 
 RESTORE_BYTES_MAX: Final = 131_072
 """Paths in one request that sets watches again: a server need not take a larger one."""

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgpack
 from attrs import frozen
 
-from zraft.errors import StorageError
 from zraft.storage.durable import reading, sync_directory, sync_file, writing
 from zraft.storage.filesystem import FileSystem
+from zraft_core.errors import StorageError
 
 MARKER: Final = "condemned"
 REASON: Final = "reason"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from zraft.ids import GroupId
 from zraft.raft.messages import NO_INDEX
 from zraft.storage.group_log import NO_BASE, GroupLog
 from zraft.storage.segments import SegmentSpan
+from zraft_core.ids import GroupId
 
 ROLL_FRACTION: Final = 4
 """A last segment is closed early if it holds compacted entries and is at least this part (a quarter) full."""

@@ -16,12 +16,12 @@ import msgpack
 from attrs import evolve, frozen
 from crc32c import crc32c
 
-from zraft.errors import StorageError
-from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
 from zraft.storage.aside import ASIDE_PREFIX, condemn, settle
 from zraft.storage.durable import make_directories, reading, sync_directory, sync_file, writing
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
+from zraft_core.errors import StorageError
+from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
 
 META_FORMAT: Final = 1
 META_BYTES_MAX: Final = 4096

@@ -6,9 +6,9 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from zraft.errors import StorageError
 from zraft.storage.errors import DiskFullError, FsyncError, WriteError
 from zraft.storage.filesystem import FileSystem
+from zraft_core.errors import StorageError
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from zraft.ids import GroupId
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
@@ -22,6 +21,7 @@ from zraft.storage.records import (
 )
 from zraft.storage.segments import segment_path
 from zraft.storage.sparse_index import Place
+from zraft_core.ids import GroupId
 
 
 @frozen

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from zraft.errors import StorageError
+from zraft_core.errors import StorageError
 
 
 class CorruptionError(StorageError):

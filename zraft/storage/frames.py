@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 from attrs import frozen
 from crc32c import crc32c
 
-from zraft.ids import INSTANCE_BYTES, Instance, ServerId
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.records import FRAME_KIND, RECORD_BYTES_MAX
+from zraft_core.ids import INSTANCE_BYTES, Instance, ServerId
 
 FORMAT: Final = 2
 """Format 1 is the same without base frames; it is still read."""

@@ -7,8 +7,6 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.errors import StorageError
-from zraft.ids import GroupId
 from zraft.storage.directory import read_meta
 from zraft.storage.durable import reading, size_if_there
 from zraft.storage.errors import CorruptionError
@@ -19,6 +17,8 @@ from zraft.storage.recovery import Replay, replay
 from zraft.storage.segments import SegmentSpan, in_use, numbers_of, segment_path
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotFile, SnapshotInfo
+from zraft_core.errors import StorageError
+from zraft_core.ids import GroupId
 
 _ATTEMPTS: Final = 3
 """A running server removes segments and writes frames while we read; what looks wrong is looked at again."""

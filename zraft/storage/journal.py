@@ -15,9 +15,9 @@ import msgpack
 from attrs import frozen
 from crc32c import crc32c
 
-from zraft.ids import INSTANCE_BYTES
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
+from zraft_core.ids import INSTANCE_BYTES
 
 FORMAT: Final = 1
 DIRECTORY: Final = "journal"

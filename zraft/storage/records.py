@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgpack
 from attrs import frozen
 
-from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
 from zraft.raft.messages import NO_INDEX, Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
+from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
 
 FRAME_KIND: Final = 1  # the frame's own head, see frames.py
 ENTRY_KIND: Final = 2

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 
-from zraft.errors import StorageError
-from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.messages import NO_INDEX, Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.durable import reading
@@ -43,6 +41,8 @@ from zraft.storage.records import (
 from zraft.storage.segments import MISSING_ADVICE, SegmentSpan, segment_path
 from zraft.storage.settings import WalSettings
 from zraft.storage.sparse_index import Place, SparseIndex
+from zraft_core.errors import StorageError
+from zraft_core.ids import GroupId, Instance, ServerId
 
 ENTRY_OVERHEAD_BYTES = 256
 """What an entry of a tail costs in memory beside its payload, roughly; so empty entries are bounded too."""

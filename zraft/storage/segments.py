@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from zraft.errors import StorageError
-from zraft.ids import GroupId
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import reading, reserve, sync_directory, sync_file, writing
 from zraft.storage.errors import CorruptionError, FsyncError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import HEADER_BYTES, SegmentHeader
+from zraft_core.errors import StorageError
+from zraft_core.ids import GroupId
 
 MISSING_ADVICE = (
     "put the file back if it was moved; otherwise move the data directory aside and let the server join again "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from zraft.errors import ConfigError
-from zraft.ids import COORDINATION_GROUP, GroupId
+from zraft_core.errors import ConfigError
+from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 SEGMENT_BYTES_MIN = 4096
 """Below a page, preallocation gains nothing and a segment is mostly its header."""

@@ -16,11 +16,11 @@ import zstandard
 from attrs import frozen
 from crc32c import crc32c
 
-from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError, NoSnapshotError, UnknownFormatError
 from zraft.storage.filesystem import FileSystem
+from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
 
 FORMAT: Final = 1
 SNAPSHOT_ID_BYTES: Final = 16

@@ -14,7 +14,6 @@ from typing import Final
 import zstandard
 from attrs import evolve, frozen
 
-from zraft.ids import GroupId
 from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import make_directories, reading, reserve, sync_directory, sync_file, writing
 from zraft.storage.errors import CorruptionError, DiskFullError, SnapshotGoneError, SnapshotRejectedError
@@ -29,6 +28,7 @@ from zraft.storage.snapshot_format import (
     encode_footer,
     encode_header,
 )
+from zraft_core.ids import GroupId
 
 WRITE_BYTES_MAX: Final = 1 << 20
 """Largest piece that `SnapshotStore.write` takes."""

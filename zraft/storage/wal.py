@@ -12,8 +12,6 @@ from contextlib import suppress
 
 from attrs import frozen
 
-from zraft.errors import StorageError
-from zraft.ids import GroupId
 from zraft.raft.messages import NO_INDEX, Entry, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.compaction import bytes_from, is_worth_rolling, oldest_needed
@@ -58,6 +56,8 @@ from zraft.storage.segments import (
 )
 from zraft.storage.settings import WalSettings
 from zraft.storage.sparse_index import Place, SparseIndex
+from zraft_core.errors import StorageError
+from zraft_core.ids import GroupId
 
 
 @frozen

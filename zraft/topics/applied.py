@@ -6,11 +6,11 @@ from enum import Enum
 
 from attrs import frozen
 
-from zraft.errors import ZraftError
-from zraft.topics.commands import Command
-from zraft.topics.message import Delivery
 from zraft.topics.pending import Entry
-from zraft.topics.stamps import MessageId
+from zraft_core.errors import ZraftError
+from zraft_core.topics.commands import Command
+from zraft_core.topics.message import Delivery
+from zraft_core.topics.stamps import MessageId
 
 
 class BrokenGroupError(ZraftError):
@@ -28,18 +28,6 @@ class Verdict(Enum):
     """Its table of groups is older than a deletion, or names a group that is none."""
     RETRY = "retry"
     """Not yet: something has to come before it."""
-
-
-@frozen
-class PartitionSettings:
-    """What apply consults, so part of the group's creation (D-5).
-
-    `window`: how many numbers a producer may have above its floor. `consumers_max`: how many consumers' offsets
-    are kept for conditions.
-    """
-
-    window: int = 1024
-    consumers_max: int = 1024
 
 
 @frozen

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgpack
 
-from zraft.ids import GroupId
-from zraft.topics.message import DIGEST_BYTES, Message, as_fields
-from zraft.topics.stamps import Stamp
+from zraft_core.ids import GroupId
+from zraft_core.topics.message import DIGEST_BYTES, Message, as_fields
+from zraft_core.topics.stamps import Stamp
 
 _LINK: Final = Struct(">16sQQQQQ16s")
 

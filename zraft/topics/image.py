@@ -11,16 +11,16 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
 
-from zraft.errors import ProtocolError
-from zraft.ids import GroupId
-from zraft.topics import layouts
-from zraft.topics.applied import PartitionSettings
-from zraft.topics.layouts import array, formatted, from_bytes, number, pack_view, to_bytes, wrong
-from zraft.topics.message import DIGEST_BYTES, as_fields
 from zraft.topics.partition import Partition
 from zraft.topics.pending import Entry
 from zraft.topics.rows import Row
-from zraft.topics.view import View
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import GroupId
+from zraft_core.topics import layouts
+from zraft_core.topics.layouts import array, formatted, from_bytes, number, pack_view, to_bytes, wrong
+from zraft_core.topics.message import DIGEST_BYTES, as_fields
+from zraft_core.topics.registry_values import PartitionSettings
+from zraft_core.topics.view import View
 
 FORMAT: Final = 1
 ITEMS_PER_PIECE: Final = 256

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from zraft.ids import GroupId, ProducerId
 from zraft.topics.applied import Applied, Verdict
-from zraft.topics.commands import Advance, Command, Remote, Settled, Stage, Start, ViewChanged
 from zraft.topics.leader_settings import Exchange, LeaderSettings, LeaderStatistics, Output, entry_of
-from zraft.topics.message import Message, may_change_topics
-from zraft.topics.messages import (
+from zraft.topics.partition import NO_ROW, Partition
+from zraft.topics.pending import Entry
+from zraft.topics.resending import AT_ONCE, Resending
+from zraft.topics.rows import FAILED
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.commands import Advance, Command, Remote, Settled, Stage, Start, ViewChanged
+from zraft_core.topics.message import Message, may_change_topics
+from zraft_core.topics.messages import (
     Answer,
     FloorReport,
     GroupMessage,
@@ -28,11 +32,7 @@ from zraft.topics.messages import (
     Told,
     ViewUpdate,
 )
-from zraft.topics.partition import NO_ROW, Partition
-from zraft.topics.pending import Entry
-from zraft.topics.resending import AT_ONCE, Resending
-from zraft.topics.rows import FAILED
-from zraft.topics.stamps import BEGINNING, FinalTime, MessageId
+from zraft_core.topics.stamps import BEGINNING, FinalTime, MessageId
 
 
 class PartitionLeader:

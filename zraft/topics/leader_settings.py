@@ -6,10 +6,10 @@ from enum import Enum
 
 from attrs import frozen
 
-from zraft.ids import GroupId
-from zraft.topics.commands import Command
-from zraft.topics.message import Message
-from zraft.topics.messages import GroupMessage, Reply, Report
+from zraft_core.ids import GroupId
+from zraft_core.topics.commands import Command
+from zraft_core.topics.message import Message
+from zraft_core.topics.messages import GroupMessage, Reply, Report
 
 
 class Exchange(Enum):

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from zraft.errors import ProtocolError
-from zraft.ids import GroupId, ProducerId
-from zraft.topics.applied import Applied, BrokenGroupError, PartitionSettings, Verdict
+from zraft.topics.applied import Applied, BrokenGroupError, Verdict
 from zraft.topics.chain import first_link, message_digest, next_link
-from zraft.topics.commands import (
+from zraft.topics.pending import Entry, Involved, Pending
+from zraft.topics.pending import Settled as SettledEntries
+from zraft.topics.rows import FAILED, Row
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.commands import (
     Advance,
     Batch,
     Command,
@@ -23,12 +26,10 @@ from zraft.topics.commands import (
     Start,
     ViewChanged,
 )
-from zraft.topics.message import Delivery, Message, Round, without_payload
-from zraft.topics.pending import Entry, Involved, Pending
-from zraft.topics.pending import Settled as SettledEntries
-from zraft.topics.rows import FAILED, Row
-from zraft.topics.stamps import AFTER_ALL_GROUPS, BEGINNING, FinalTime, MessageId, Stamp
-from zraft.topics.view import AnyView, LoggedView, View
+from zraft_core.topics.message import Delivery, Message, Round, without_payload
+from zraft_core.topics.registry_values import PartitionSettings
+from zraft_core.topics.stamps import AFTER_ALL_GROUPS, BEGINNING, FinalTime, MessageId, Stamp
+from zraft_core.topics.view import AnyView, LoggedView, View
 
 NO_ROW: Final = Row()
 """Stands for the row of a producer that is not known here. Never changed."""

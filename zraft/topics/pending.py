@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush, heapreplace
 from typing import TypeVar
 
-from zraft.ids import GroupId, ProducerId
-from zraft.topics.message import Message
-from zraft.topics.stamps import BEGINNING, FinalTime, MessageId
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.message import Message
+from zraft_core.topics.stamps import BEGINNING, FinalTime, MessageId
 
 
 class Entry:

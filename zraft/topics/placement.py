@@ -7,17 +7,16 @@ more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
 from attrs import frozen
 
-from zraft.groups.description import preferred_leaders
-from zraft.ids import GroupId, Instance, ServerId
 from zraft.topics.registry import Registry
-from zraft.topics.registry_commands import CreateGroup, PlaceGroup, RegistryCommand
-from zraft.topics.registry_values import Disks, GroupRecord
+from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.topics.registry_commands import CreateGroup, PlaceGroup, RegistryCommand
+from zraft_core.topics.registry_values import Disks, GroupRecord
 
 GROUPS_AT_ONCE: Final = 128
 """Created by one look: each is a log, a vote and a leader to be found."""
@@ -189,3 +188,35 @@ class _Look:
             leader = min(answering or servers, key=lambda server: (self._led[server], server))
             self._led[leader] += 1
             yield CreateGroup(topic, founders, leader)
+
+
+def preferred_leaders(
+    groups: Mapping[GroupId, Iterable[ServerId]], present: Mapping[GroupId, ServerId | None]
+) -> dict[GroupId, ServerId]:
+    """Leaders spread evenly over the servers that hold the groups, changing as few as that takes.
+
+    Args:
+        groups: the servers that may lead each group, at least one.
+        present: who is preferred now, if anybody.
+    """
+    preferred: dict[GroupId, ServerId] = {}
+    held: dict[ServerId, int] = {}
+    ordered = {group: sorted(servers) for group, servers in sorted(groups.items())}
+    for group, servers in ordered.items():
+        server = present.get(group)
+        if server is None or server not in servers:
+            server = min(servers, key=lambda one: (held.get(one, 0), one))
+        preferred[group] = server
+        held[server] = held.get(server, 0) + 1
+    moved = True
+    while moved:
+        moved = False
+        for group, servers in ordered.items():
+            server = preferred[group]
+            least = min(servers, key=lambda one: (held.get(one, 0), one))
+            if held[server] > held.get(least, 0) + 1:
+                preferred[group] = least
+                held[server] -= 1
+                held[least] = held.get(least, 0) + 1
+                moved = True
+    return preferred

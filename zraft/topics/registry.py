@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from zraft.ids import GroupId, Instance, ProducerId, ServerId
-from zraft.topics.applied import PartitionSettings
-from zraft.topics.message import COORDINATOR
-from zraft.topics.registry_commands import (
+from zraft.topics.registry_history import Became, History
+from zraft.topics.registry_items import Part, RegistryDigest
+from zraft_core.ids import GroupId, Instance, ProducerId, ServerId
+from zraft_core.topics.message import COORDINATOR
+from zraft_core.topics.registry_commands import (
     AlterTopic,
     Cleared,
     CloseProducer,
@@ -26,13 +27,12 @@ from zraft.topics.registry_commands import (
     RetainTopic,
     TopicChanged,
 )
-from zraft.topics.registry_history import Became, History
-from zraft.topics.registry_items import Part, RegistryDigest
-from zraft.topics.registry_values import (
+from zraft_core.topics.registry_values import (
     Birth,
     Change,
     Disks,
     GroupRecord,
+    PartitionSettings,
     Refusal,
     RegistrySettings,
     Result,
@@ -41,7 +41,7 @@ from zraft.topics.registry_values import (
     Topic,
     is_topic_name,
 )
-from zraft.topics.view import AnyView, View
+from zraft_core.topics.view import AnyView, View
 
 
 class Registry:

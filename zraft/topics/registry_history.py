@@ -6,8 +6,8 @@ from collections import deque
 from enum import Enum
 from typing import Final
 
-from zraft.ids import GroupId, ProducerId
-from zraft.topics.view import ViewDelta
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.view import ViewDelta
 
 CHANGES_KEPT: Final = 4096
 """Changes of ids that are remembered; a bound, not a promise."""

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from zraft.errors import ProtocolError
-from zraft.ids import GroupId
-from zraft.topics import layouts
-from zraft.topics.applied import PartitionSettings
-from zraft.topics.layouts import array, formatted, from_bytes, number, to_bytes, wrong
 from zraft.topics.registry import Registry
 from zraft.topics.registry_items import TABLES, Part, head, items_of
-from zraft.topics.registry_values import Change, GroupRecord, RegistrySettings, Topic
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import GroupId
+from zraft_core.topics import layouts
+from zraft_core.topics.layouts import array, formatted, from_bytes, number, to_bytes, wrong
+from zraft_core.topics.registry_values import Change, GroupRecord, PartitionSettings, RegistrySettings, Topic
 
 FORMAT: Final = 1
 ITEMS_PER_PIECE: Final = 256

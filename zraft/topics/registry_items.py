@@ -8,15 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-from zraft.topics.layouts import to_bytes
-from zraft.topics.message import COORDINATOR
-
-if TYPE_CHECKING:
-    from zraft.topics.registry import Registry
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.layouts import to_bytes
+from zraft_core.topics.message import COORDINATOR
+from zraft_core.topics.registry_values import Change, GroupRecord, PartitionSettings, Topic
 
 MODULUS: Final = 2**128
+
+
+class RegistryState(Protocol):
+    """What of a `zraft.topics.registry.Registry` has items."""
+
+    group_settings: PartitionSettings
+    position: int
+    epoch: int
+    last_change: int
+    producers: dict[ProducerId, int]
+    closed: dict[ProducerId, set[GroupId]]
+    topics: dict[int, Topic]
+    groups: dict[GroupId, GroupRecord]
+    deleting: dict[GroupId, set[GroupId]]
+    changes: dict[int, Change]
 
 
 class Part(IntEnum):
@@ -35,7 +49,7 @@ class Part(IntEnum):
 TABLES: Final = (Part.PRODUCERS, Part.CLOSED, Part.TOPICS, Part.GROUPS, Part.DELETING, Part.CHANGES)
 
 
-def head(registry: Registry) -> tuple[Any, ...]:
+def head(registry: RegistryState) -> tuple[Any, ...]:
     """What is no table."""
     groups = registry.group_settings
     return (
@@ -46,18 +60,18 @@ def head(registry: Registry) -> tuple[Any, ...]:
     )
 
 
-def _producer(registry: Registry, which: Any) -> Any:
+def _producer(registry: RegistryState, which: Any) -> Any:
     owner = registry.producers.get(which)
     # Group 0 as a producer is always there.
     return None if owner is None or which == COORDINATOR else (which, owner)
 
 
-def _closed(registry: Registry, which: Any) -> Any:
+def _closed(registry: RegistryState, which: Any) -> Any:
     heard = registry.closed.get(which)
     return None if heard is None else (which, sorted(heard))
 
 
-def _topic(registry: Registry, which: Any) -> Any:
+def _topic(registry: RegistryState, which: Any) -> Any:
     t = registry.topics.get(which)
     if t is None:
         return None
@@ -65,22 +79,22 @@ def _topic(registry: Registry, which: Any) -> Any:
     return t.topic, t.name.encode(), t.wanted, t.partitions, t.adding, t.change, retention
 
 
-def _group(registry: Registry, which: Any) -> Any:
+def _group(registry: RegistryState, which: Any) -> Any:
     g = registry.groups.get(which)
     return g and (g.group, g.topic, g.founders, g.preferred, g.wanted, g.born, g.former)
 
 
-def _deleting(registry: Registry, which: Any) -> Any:
+def _deleting(registry: RegistryState, which: Any) -> Any:
     heard = registry.deleting.get(which)
     return None if heard is None else (which, sorted(heard))
 
 
-def _change(registry: Registry, which: Any) -> Any:
+def _change(registry: RegistryState, which: Any) -> Any:
     c = registry.changes.get(which)
     return c and (c.seq, c.topic, c.partitions, c.epoch)
 
 
-_ITEMS: Final[dict[Part, Callable[[Registry, int], Any]]] = {
+_ITEMS: Final[dict[Part, Callable[[RegistryState, int], Any]]] = {
     Part.PRODUCERS: _producer,
     Part.CLOSED: _closed,
     Part.TOPICS: _topic,
@@ -90,7 +104,7 @@ _ITEMS: Final[dict[Part, Callable[[Registry, int], Any]]] = {
 }
 
 
-def table_of(registry: Registry, part: Part) -> dict[Any, Any]:
+def table_of(registry: RegistryState, part: Part) -> dict[Any, Any]:
     tables: dict[Part, dict[Any, Any]] = {
         Part.PRODUCERS: registry.producers,
         Part.CLOSED: registry.closed,
@@ -102,7 +116,7 @@ def table_of(registry: Registry, part: Part) -> dict[Any, Any]:
     return tables[part]
 
 
-def items_of(registry: Registry, part: Part) -> Iterator[Any]:
+def items_of(registry: RegistryState, part: Part) -> Iterator[Any]:
     """The items of a table, in the order of their ids."""
     item = _ITEMS[part]
     return (
@@ -117,7 +131,7 @@ def _share(part: Part, item: Any) -> int:
 class RegistryDigest:
     """The sum over a registry's items. Whoever changes, adds or removes an item marks it *before*."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: RegistryState) -> None:
         self._registry = registry
         self._total = 0
         self._dirty: set[tuple[Part, int]] = set()
@@ -157,12 +171,12 @@ class RegistryDigest:
         return (self._total + _head_share(self._registry)) % MODULUS
 
 
-def full_digest(registry: Registry) -> int:
+def full_digest(registry: RegistryState) -> int:
     """The same from scratch, touching nothing."""
     total = sum(_share(part, item) for part in TABLES for item in items_of(registry, part))
     return (total + _head_share(registry)) % MODULUS
 
 
-def _head_share(registry: Registry) -> int:
+def _head_share(registry: RegistryState) -> int:
     found = head(registry)
     return _share(Part.HEAD, found) if any(found[1:]) else 0

@@ -5,11 +5,11 @@ Nothing here is remembered that matters: reports are repeated, and so is all tha
 
 from __future__ import annotations
 
-from zraft.ids import GroupId
-from zraft.topics.messages import Answer, Reply, Report, StartRequest, ViewUpdate
 from zraft.topics.registry import Registry
-from zraft.topics.registry_commands import Cleared, RegistryCommand, TopicChanged
-from zraft.topics.view import AnyView
+from zraft_core.ids import GroupId
+from zraft_core.topics.messages import Answer, Reply, Report, StartRequest, ViewUpdate
+from zraft_core.topics.registry_commands import Cleared, RegistryCommand, TopicChanged
+from zraft_core.topics.view import AnyView
 
 _DECIDED = (Answer.DELIVERED, Answer.FAILED, Answer.DECIDED)
 

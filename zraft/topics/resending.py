@@ -10,7 +10,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Final
 
-from zraft.topics.stamps import MessageId
+from zraft_core.topics.stamps import MessageId
 
 AT_ONCE: Final = 0
 """The interval of what this leader has not said at all."""

@@ -28,11 +28,11 @@ from attrs import frozen
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
 from zraft.transport.keys import KEY_BYTES, ClusterKey, key_name
 from zraft.transport.messages import Sender
 from zraft.transport.packing import MESSAGE_BYTES_MAX, UnsendableError
 from zraft.transport.sealing import SALT_BYTES, Checksum, Cipher, RejectedError, Rejection, hkdf
+from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
 
 MAGIC: Final = b"\x7a\xffB\x01"
 """The last byte is the format. As the length of a ZooKeeper frame it is two gigabytes, as a four-letter word it is no

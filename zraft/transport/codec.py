@@ -16,8 +16,6 @@ from typing import Any, Final
 import msgpack
 from attrs import fields, frozen
 
-from zraft.errors import ProtocolError
-from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -59,6 +57,8 @@ from zraft.transport.messages import (
     Verdict,
     Welcome,
 )
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
 
 NUMBER_MAX: Final = 2**63 - 1
 """Largest index, position, group, boot or count: what fits a signed 64-bit field everywhere else."""

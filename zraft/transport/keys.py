@@ -20,7 +20,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from zraft.errors import ConfigError
+from zraft_core.errors import ConfigError
 
 KEY_BYTES: Final = 32
 KEY_ID_BYTES: Final = 4

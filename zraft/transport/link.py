@@ -12,8 +12,6 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.errors import ConfigError, ProtocolError
-from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 from zraft.transport import codec, packing
 from zraft.transport.handshake import Handshake
 from zraft.transport.keys import PLAIN_KEY_ID, ClusterKey, key_name, key_ring
@@ -34,6 +32,8 @@ from zraft.transport.sealing import (
     mac_key_for,
     read_prefix,
 )
+from zraft_core.errors import ConfigError, ProtocolError
+from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 
 DATAGRAM_BYTES_DEFAULT: Final = 1_400
 """Fits an Ethernet frame with room for IPv6 and a tunnel or two: no fragmentation by IP."""

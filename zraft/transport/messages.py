@@ -6,8 +6,8 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.messages import Message as RaftMessage
+from zraft_core.ids import GroupId, Instance, ServerId
 
 
 @frozen
@@ -27,7 +27,7 @@ class Hello:
 class OriginBatch:
     """One numbered batch of an origin's client writes, for the leader to append (D-2).
 
-    `blob` is the packed batch exactly as it will stand in the log (see `zraft.tree.txn`); its bytes never
+    `blob` is the packed batch exactly as it will stand in the log (see `zraft_core.znodes.txn`); its bytes never
     change once numbered. (boot, seq, count) repeat what the blob says, so that the leader need not unpack it.
     """
 
@@ -74,7 +74,7 @@ class Join:
 class Welcome:
     """The joiner's instance is a member as of entry `index`; it may start with this configuration.
 
-    `membership` is the payload of a MEMBERSHIP entry (`zraft.raft.membership`).
+    `membership` is the payload of a MEMBERSHIP entry (`zraft.raft.membership.value`).
     """
 
     cluster: bytes
@@ -176,7 +176,7 @@ class SharedHeartbeatReply:
 
 @frozen
 class Bundle:
-    """Messages of a group's leader, or of group 0's, to the leader of `to`: what `zraft.topics.codec` packs.
+    """Messages of a group's leader, or of group 0's, to the leader of `to`: what `zraft_core.topics.codec` packs.
 
     It goes to whoever leads `to` as far as the sender knows. Any other server with a replica of it passes it on, once:
     `passed` says that this was done.
@@ -189,7 +189,10 @@ class Bundle:
 
 @frozen
 class Edge:
-    """What a group says to group 0's leader, a report or an answer to it as a producer: `zraft.topics.codec` packs it."""
+    """What a group says to group 0's leader, a report or an answer to it as a producer.
+
+    `zraft_core.topics.codec` packs it.
+    """
 
     blob: bytes
 

@@ -14,9 +14,9 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.errors import ProtocolError
-from zraft.ids import ServerId
 from zraft.transport import codec
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import ServerId
 
 WHOLE: Final = 1
 FRAGMENT: Final = 2

@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from zraft.errors import ProtocolError
-from zraft.ids import INSTANCE_BYTES, Instance, ServerId
 from zraft.transport.keys import KEY_BYTES, PLAIN_KEY_ID, ClusterKey
 from zraft.transport.messages import Sender
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import INSTANCE_BYTES, Instance, ServerId
 
 MAGIC: Final = 0x7A
 FORMAT: Final = 1

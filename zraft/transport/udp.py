@@ -23,9 +23,9 @@ from typing import Final, Self
 
 from attrs import frozen
 
-from zraft.address import Address as HostAddress
-from zraft.errors import ZraftError
-from zraft.listening import cannot_listen
+from zraft.program.listening import cannot_listen
+from zraft_core.address import Address as HostAddress
+from zraft_core.errors import ZraftError
 
 Address = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module has it, IPv4 or IPv6."""

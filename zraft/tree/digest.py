@@ -13,10 +13,10 @@ from typing import Any, Final, TypeVar
 
 import msgpack
 
-from zraft.tree.acl import Acl
 from zraft.tree.children import ManyNames
 from zraft.tree.node import NodeTable, Znode
-from zraft.tree.sessions import Session
+from zraft.tree.sessions.session import Session
+from zraft_core.znodes.acl import Acl
 
 MODULUS: Final = 2**128
 DIRTY_MAX: Final = 65_536

@@ -1,6 +1,6 @@
 """Which znodes are hidden: those below the `first` of a truncated directory, and all below them (D-20).
 
-They are in memory until `zraft.tree.truncation` comes to them, and nothing that is asked for may find them.
+They are in memory until `zraft.tree.commands.truncation` comes to them, and nothing that is asked for may find them.
 """
 
 from __future__ import annotations

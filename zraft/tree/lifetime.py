@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from zraft.errors import Code
 from zraft.tree.node import Lifetime, Znode
 from zraft.tree.settings import Settings
-from zraft.tree.txn import CREATE_CONTAINER, CREATE_TTL, FLAG_EPHEMERAL, FLAG_SEQUENTIAL
+from zraft_core.errors import Code
+from zraft_core.znodes.txn import CREATE_CONTAINER, CREATE_TTL, FLAG_EPHEMERAL, FLAG_SEQUENTIAL
 
 TTL_MS_MAX: Final = 2**40 - 1
 

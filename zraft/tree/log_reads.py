@@ -6,11 +6,11 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.errors import Code
-from zraft.tree.acl import OPEN_ACL, READ, Ids, permits
 from zraft.tree.children import ManyNames
 from zraft.tree.machine import Machine
 from zraft.tree.paths import ROOT
+from zraft_core.errors import Code
+from zraft_core.znodes.acl import OPEN_ACL, READ, Ids, permits
 
 HOLES_MAX: Final = 4_096
 """Numbers without an entry that one read passes over: about 1 ms."""

@@ -11,19 +11,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from zraft.errors import Code
-from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId, zxid_after
-from zraft.topics.registry import Registry
-from zraft.topics.registry_commands import EndOwner
-from zraft.topics.registry_image import registry_image
-from zraft.topics.registry_items import full_digest
-from zraft.topics.registry_values import Result
-from zraft.tree.acl import WRITE, Ids, are_ids, permits
-from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, Digest
-from zraft.tree.events import Event
-from zraft.tree.features import (
+from zraft.config.features import (
     FEATURE_LEVEL_MIN,
     LEVEL_OF_MEMBERS,
     LEVEL_OF_NATIVE,
@@ -31,22 +21,37 @@ from zraft.tree.features import (
     LEVEL_OF_TOPICS,
     check_level,
 )
+from zraft.topics.registry import Registry
+from zraft.topics.registry_image import registry_image
+from zraft.topics.registry_items import full_digest
+from zraft.tree.commands.multi import execute_multi, part_handlers
+from zraft.tree.commands.once import execute_once
+from zraft.tree.commands.topics import change_topics, limits_of
+from zraft.tree.commands.truncation import drain, forget_hidden, truncate
+from zraft.tree.commands.upsert import add, put
+from zraft.tree.commands.wills import carry_out, register_will
+from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, Digest
 from zraft.tree.hiding import Hidden, is_hidden
+from zraft.tree.image.reader import ImageState
+from zraft.tree.image.small_items import small_items, small_shares
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.members import EVERYWHERE, Wanted, WantedMember, changed_members, config_text
-from zraft.tree.multi import execute_multi, part_handlers
 from zraft.tree.node import CONFIG, NodeTable, Znode
-from zraft.tree.once import execute_once
 from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, Origins, Row
-from zraft.tree.outcomes import Outcome
 from zraft.tree.quota import Quotas
 from zraft.tree.quota_usage import recount
 from zraft.tree.remains import Remains
-from zraft.tree.sessions import PASSWORD_BYTES, Owner, Session, session_id_for
+from zraft.tree.sessions.session import PASSWORD_BYTES, Owner, Session, session_id_for
 from zraft.tree.settings import Settings
-from zraft.tree.small_items import small_items, small_shares
-from zraft.tree.topics import change_topics, limits_of
-from zraft.tree.truncation import drain, forget_hidden, truncate
-from zraft.tree.txn import (
+from zraft.tree.znodes import Tree
+from zraft_core.errors import Code
+from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId, zxid_after
+from zraft_core.topics.registry_commands import EndOwner
+from zraft_core.topics.registry_values import Result
+from zraft_core.znodes.acl import WRITE, Ids, are_ids, permits
+from zraft_core.znodes.events import Event
+from zraft_core.znodes.outcome import Outcome
+from zraft_core.znodes.txn import (
     ADD,
     ATTACH,
     CLOSE_SESSION,
@@ -73,13 +78,6 @@ from zraft.tree.txn import (
     WILL,
     Command,
 )
-from zraft.tree.upsert import add, put
-from zraft.tree.wills import carry_out, register_will
-from zraft.tree.znodes import Tree
-
-if TYPE_CHECKING:
-    from zraft.tree.image_reader import ImageState
-    from zraft.tree.image_writer import ImageWriter
 
 Handler = Callable[[Command, int], object]
 
@@ -101,7 +99,7 @@ class Machine:
     - `index`, `term`: of the current entry;
     - `members`: who is to belong to the cluster (`zraft.tree.members`), {} until it was written down;
     - `registry`: producers, topics and groups (docs/TOPICS.md), empty before feature level 4;
-    - `feature_level`: in force (`zraft.tree.features`); whoever sets it raises it;
+    - `feature_level`: in force (`zraft.config.features`); whoever sets it raises it;
     - `digests`: the newest (index, digest as of after that entry), noted when the entry after it begins (D-26);
     - `image_writer`: the one that is open, if any;
     - `wills_dropped`: that could not be carried out (D-19), since this object was made: no part of the state.

@@ -11,13 +11,10 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from zraft.errors import Code
-from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
-from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_ONE_PORT
-
-REMOVE: Final = 0
-PARTICIPANT: Final = 1
-OBSERVER: Final = 2
+from zraft.config.features import FEATURE_LEVEL_MAX, LEVEL_OF_ONE_PORT
+from zraft_core.errors import Code
+from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+from zraft_core.znodes.member_roles import OBSERVER, PARTICIPANT, REMOVE
 
 EVERYWHERE: Final = ("0.0.0.0:", "[::]:")
 """How an address begins that only says where a server listens: its own entry of `--cluster` may be one."""

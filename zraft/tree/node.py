@@ -5,32 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from zraft.tree.acl import OPEN_ACL, Acl
 from zraft.tree.children import ManyNames, Names
-
-INT32_MAX: Final = 2**31 - 1
-INT32_MIN: Final = -(2**31)
+from zraft_core.znodes.acl import OPEN_ACL, Acl
+from zraft_core.znodes.stat import Stat
 
 
 def int32(number: int) -> int:
     """`number` as a signed 32-bit integer wraps it."""
     return (number + 2**31) % 2**32 - 2**31
-
-
-class Stat(NamedTuple):
-    """A znode's stat as it was at one moment, fields in the order of ZooKeeper's wire."""
-
-    czxid: int
-    mzxid: int
-    ctime: int
-    mtime: int
-    version: int
-    cversion: int
-    aversion: int
-    ephemeral_owner: int
-    data_length: int
-    num_children: int
-    pzxid: int
 
 
 class Lifetime(NamedTuple):

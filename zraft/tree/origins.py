@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from zraft.ids import Instance, ServerId
+from zraft_core.ids import Instance, ServerId
 
 Origin = tuple[ServerId, Instance]
 

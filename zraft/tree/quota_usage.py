@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from zraft.tree.node import Znode
-from zraft.tree.quota import LIMITS, QUOTA_ROOT, STATS, Quota, is_over, limited_path, usage_text
+from zraft.tree.digest import Digest
+from zraft.tree.journal import Undo
+from zraft.tree.node import NodeTable, Znode
+from zraft.tree.quota import LIMITS, QUOTA_ROOT, STATS, Quota, Quotas, is_over, limited_path, usage_text
+from zraft.tree.settings import Settings
 
-if TYPE_CHECKING:
-    from zraft.tree.znodes import Tree
+
+class LimitedTree(Protocol):
+    """What of the tree (`zraft.tree.znodes`) quotas are counted in."""
+
+    nodes: NodeTable
+    digest: Digest
+    journal: list[Undo] | None
+    quotas: Quotas
+    settings: Settings
 
 
-def is_refused(tree: Tree, path: str, more_znodes: int, more_bytes: int) -> bool:
+def is_refused(tree: LimitedTree, path: str, more_znodes: int, more_bytes: int) -> bool:
     """Would this change exceed a hard limit that is enforced? Any other excess is only remembered for the log."""
     top = tree.quotas.above(path)
     if top is None:
@@ -34,7 +44,7 @@ def is_refused(tree: Tree, path: str, more_znodes: int, more_bytes: int) -> bool
     return refused and tree.settings.quota_enforced == 1
 
 
-def count_usage(tree: Tree, path: str, more_znodes: int, more_bytes: int) -> None:
+def count_usage(tree: LimitedTree, path: str, more_znodes: int, more_bytes: int) -> None:
     """Bring the usage up to date. It moves neither version nor zxid, and no watch is told, as in ZooKeeper."""
     top = tree.quotas.above(path)
     if top is None:
@@ -47,7 +57,7 @@ def count_usage(tree: Tree, path: str, more_znodes: int, more_bytes: int) -> Non
     _set_usage(tree, stats_path, stats, used.count + more_znodes, used.size + more_bytes)
 
 
-def _set_usage(tree: Tree, path: str, stats: Znode, count: int, size: int) -> None:
+def _set_usage(tree: LimitedTree, path: str, stats: Znode, count: int, size: int) -> None:
     tree.digest.dirty_nodes.add(path)
     if tree.journal is not None:
         tree.journal.append((_undo_usage, (tree, stats, stats.data)))
@@ -56,7 +66,7 @@ def _set_usage(tree: Tree, path: str, stats: Znode, count: int, size: int) -> No
     stats.data = text
 
 
-def quota_made(tree: Tree, quota_path: str, name: str, node: Znode) -> None:
+def quota_made(tree: LimitedTree, quota_path: str, name: str, node: Znode) -> None:
     """A znode below the quota's root was created: a limit takes effect, or a usage is to be counted."""
     top = limited_path(quota_path)
     if top is None:
@@ -70,7 +80,7 @@ def quota_made(tree: Tree, quota_path: str, name: str, node: Znode) -> None:
         _set_usage(tree, f"{quota_path}/{name}", node, *_usage_below(tree, top))
 
 
-def recount(tree: Tree) -> None:
+def recount(tree: LimitedTree) -> None:
     """Count the usage of every quota anew: of a tree that was not made by commands alone."""
     for top in sorted(tree.quotas.limited):
         path = f"{QUOTA_ROOT}{top}/{STATS}"
@@ -79,7 +89,7 @@ def recount(tree: Tree) -> None:
             _set_usage(tree, path, stats, *_usage_below(tree, top))
 
 
-def limits_gone(tree: Tree, quota_path: str) -> None:
+def limits_gone(tree: LimitedTree, quota_path: str) -> None:
     top = limited_path(quota_path)
     if top in tree.quotas.limited:
         tree.quotas.limited.remove(top)
@@ -87,7 +97,7 @@ def limits_gone(tree: Tree, quota_path: str) -> None:
             tree.journal.append((tree.quotas.limited.add, (top,)))
 
 
-def _usage_below(tree: Tree, top: str) -> tuple[int, int]:
+def _usage_below(tree: LimitedTree, top: str) -> tuple[int, int]:
     """(znodes, bytes of data) of a subtree, its top included: one look at every znode, 0.1 us each."""
     node = tree.nodes.get(top)
     if node is None:
@@ -102,6 +112,6 @@ def _usage_below(tree: Tree, top: str) -> tuple[int, int]:
     return count, size
 
 
-def _undo_usage(tree: Tree, stats: Znode, data: bytes | None) -> None:
+def _undo_usage(tree: LimitedTree, stats: Znode, data: bytes | None) -> None:
     tree.nodes.data_bytes += (len(data) if data else 0) - stats.data_length
     stats.data = data

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from zraft.errors import Code
-from zraft.tree.acl import ADMIN, READ, Acl, Ids, permits, user_of
 from zraft.tree.children import ManyNames
 from zraft.tree.hiding import is_hidden
 from zraft.tree.machine import Machine
 from zraft.tree.node import SHARD_COUNT, Znode
 from zraft.tree.paths import ROOT
+from zraft_core.errors import Code
+from zraft_core.znodes.acl import ADMIN, READ, Acl, Ids, permits, user_of
 
 _DIGEST_MASK: Final = "x"
 

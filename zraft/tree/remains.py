@@ -7,7 +7,7 @@ from typing import Any
 
 from zraft.tree.children import ManyNames
 from zraft.tree.node import Znode
-from zraft.tree.sessions import Session
+from zraft.tree.sessions.session import Session
 
 
 class Remains:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from attrs import evolve, fields, frozen
 
-from zraft.tree.features import LEVEL_OF_TOPICS
+from zraft.config.features import LEVEL_OF_TOPICS
 
 
 @frozen

@@ -11,8 +11,11 @@ from collections.abc import Hashable, Iterable, Iterator
 from itertools import chain
 from typing import Final, Generic, TypeVar
 
-from zraft.tree.acl import READ, Ids, permits
-from zraft.tree.events import (
+from zraft.tree.machine import Machine
+from zraft.tree.node import Znode
+from zraft.tree.paths import ROOT
+from zraft_core.znodes.acl import READ, Ids, permits
+from zraft_core.znodes.events import (
     NODE_CHILDREN_CHANGED,
     NODE_CREATED,
     NODE_DATA_CHANGED,
@@ -20,9 +23,6 @@ from zraft.tree.events import (
     AddWatchMode,
     WatcherType,
 )
-from zraft.tree.machine import Machine
-from zraft.tree.node import Znode
-from zraft.tree.paths import ROOT
 
 W = TypeVar("W", bound=Hashable)
 

@@ -6,46 +6,43 @@ from peers, so their types are checked too: a wrong one is MARSHALLING_ERROR eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from zraft.errors import Code
-from zraft.tree.acl import ADMIN, CREATE, DELETE, OPEN_ACL, READ, WRITE, AclTable, Ids, checked_acl, permits
 from zraft.tree.children import SPLIT_AT, ManyNames, Names
 from zraft.tree.digest import Digest
-from zraft.tree.events import (
+from zraft.tree.hiding import Hidden, is_hidden
+from zraft.tree.image.reader import ImageState
+from zraft.tree.journal import Undo
+from zraft.tree.lifetime import CONTAINER, Kind, is_due, requested_kind
+from zraft.tree.node import BORN, CONFIG, SHARD_COUNT, SHARD_SHIFT, Lifetime, NodeTable, Znode, table_at_birth
+from zraft.tree.paths import ROOT, is_valid_name, is_valid_path, split
+from zraft.tree.quota import LIMITS, QUOTA_NAMES, Quotas
+from zraft.tree.quota_usage import count_usage, is_refused, limits_gone, quota_made
+from zraft.tree.remains import Remains
+from zraft.tree.sessions.session import Session
+from zraft.tree.settings import Settings
+from zraft_core.errors import Code
+from zraft_core.znodes.acl import (
+    ADMIN,
+    CREATE,
+    DELETE,
+    OPEN_ACL,
+    READ,
+    WRITE,
+    AclTable,
+    Ids,
+    checked_acl,
+    permits,
+)
+from zraft_core.znodes.events import (
     NODE_CHILDREN_CHANGED,
     NODE_CREATED,
     NODE_DATA_CHANGED,
     NODE_DELETED,
     Event,
 )
-from zraft.tree.hiding import Hidden, is_hidden
-from zraft.tree.lifetime import CONTAINER, Kind, is_due, requested_kind
-from zraft.tree.node import (
-    BORN,
-    CONFIG,
-    INT32_MAX,
-    INT32_MIN,
-    SHARD_COUNT,
-    SHARD_SHIFT,
-    Lifetime,
-    NodeTable,
-    Znode,
-    table_at_birth,
-)
-from zraft.tree.paths import ROOT, is_valid_name, is_valid_path, split
-from zraft.tree.quota import LIMITS, QUOTA_NAMES, Quotas
-from zraft.tree.quota_usage import count_usage, is_refused, limits_gone, quota_made
-from zraft.tree.remains import Remains
-from zraft.tree.sessions import Session
-from zraft.tree.settings import Settings
-from zraft.tree.txn import CREATE2, FLAG_EPHEMERAL, FLAG_SEQUENTIAL, Command
-
-if TYPE_CHECKING:
-    from zraft.tree.image_reader import ImageState
-
-Undo = tuple[Callable[..., None], tuple[Any, ...]]
+from zraft_core.znodes.stat import INT32_MAX, INT32_MIN
+from zraft_core.znodes.txn import CREATE2, FLAG_EPHEMERAL, FLAG_SEQUENTIAL, Command
 
 _SHARD_MASK: Final = SHARD_COUNT - 1
 _UNDELETABLE: Final = frozenset(BORN)

@@ -14,12 +14,12 @@ from typing import Final, Protocol
 
 from attrs import evolve, frozen
 
-from zraft.claims.answers import Answer, Granted, Reason, Refused, View
-from zraft.claims.commands import ClaimMessages, ClaimPartition
-from zraft.claims.values import RANGE_MESSAGES_MAX, Claim, Owner
 from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import Seen
 from zraft_client.claims.requests import NEVER, Requests
+from zraft_core.claims.answers import Answer, Granted, Reason, Refused, View
+from zraft_core.claims.commands import ClaimMessages, ClaimPartition
+from zraft_core.claims.values import RANGE_MESSAGES_MAX, Claim, Owner
 
 HELD_LOOKS: Final = 8
 """How often in a heartbeat interval to look whether a partition that may be free any moment is."""

@@ -11,7 +11,6 @@ import random
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import Any
 
-from zraft.claims.values import Owner
 from zraft_client.claims.clock import uptime_ms
 from zraft_client.claims.consumption import Consumption
 from zraft_client.claims.core import ConsumerCore, ConsumerStatistics
@@ -22,6 +21,7 @@ from zraft_client.claims.port import ClaimsPort
 from zraft_client.claims.requests import Effect, Fetch, Look, Reply, Submit
 from zraft_client.errors import BadArgumentsError, ClientError, ClosedError
 from zraft_client.line import Line
+from zraft_core.claims.values import Owner
 
 TERMINATION_S: float = 10.0
 """How long `terminate` and `flush` wait for the service before they give up."""

@@ -13,10 +13,6 @@ from collections import deque
 from enum import Enum, unique
 from typing import Final
 
-from zraft.claims.answers import Accepted, Answer, Granted, Reason, Refused
-from zraft.claims.commands import Commit, CommitBatch, CommitRanges, Heartbeat, Release
-from zraft.claims.progress import Range
-from zraft.claims.values import RANGES_MAX, Mode
 from zraft_client.claims.health import Health
 from zraft_client.claims.lease import Lease
 from zraft_client.claims.messages import Message
@@ -24,6 +20,10 @@ from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import Fetched, Record
 from zraft_client.claims.requests import NEVER, Requests, Then
 from zraft_client.claims.tracking import Tracking
+from zraft_core.claims.answers import Accepted, Answer, Granted, Reason, Refused
+from zraft_core.claims.commands import Commit, CommitBatch, CommitRanges, Heartbeat, Release
+from zraft_core.claims.progress import Range
+from zraft_core.claims.values import RANGES_MAX, Mode
 
 COMMIT_WAIT_MS: Final = 100
 """How long a commit that nobody waits for may wait for others to be told along with it."""

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping
 
 from attrs import frozen
 
-from zraft.claims.answers import Granted
-from zraft.claims.commands import Release
-from zraft.claims.values import Owner
 from zraft_client.claims.claiming import Claiming, Place
 from zraft_client.claims.consumption import Consumption, Ended, Told
 from zraft_client.claims.messages import CommitToken, Message
 from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import Seen
 from zraft_client.claims.requests import NEVER, Effect, Reply, Requests
+from zraft_core.claims.answers import Granted
+from zraft_core.claims.commands import Release
+from zraft_core.claims.values import Owner
 
 Key = tuple[str, int, int]
 """(topic, partition, epoch)"""

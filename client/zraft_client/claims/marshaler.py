@@ -5,15 +5,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 
-from zraft.claims.answers import Accepted, Answer, Refused
-from zraft.claims.commands import Command, Forget, Pause
-from zraft.claims.values import Claim, Freshness, Owner, is_name
-from zraft.errors import Code
 from zraft_client.claims.consumer import Consumer
 from zraft_client.claims.messages import PartitionOffsets
 from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import ClaimsPort, Seen
 from zraft_client.errors import BadArgumentsError, FailedError
+from zraft_core.claims.answers import Accepted, Answer, Refused
+from zraft_core.claims.commands import Command, Forget, Pause
+from zraft_core.claims.values import Claim, Freshness, Owner, is_name
+from zraft_core.errors import Code
 
 INSTANCE_BYTES = 8
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zraft.claims.answers import Answer
-from zraft.claims.commands import Command
-from zraft.claims.expiry import ClaimExpiry
-from zraft.claims.state import Claims
-from zraft.claims.values import HEARTBEAT_MS_DEFAULT
 from zraft_client.claims.clock import uptime_ms
 from zraft_client.claims.errors import PortError
 from zraft_client.claims.port import Fetched, Record, Seen
+from zraft_core.claims.answers import Answer
+from zraft_core.claims.commands import Command
+from zraft_core.claims.expiry import ClaimExpiry
+from zraft_core.claims.state import Claims
+from zraft_core.claims.values import HEARTBEAT_MS_DEFAULT
 
 STEP_MS_MAX = 1_000
 """As a leader: time in which nobody looked ages owners by so much at most."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-from zraft.claims.values import (
+from zraft_core.claims.values import (
     HEARTBEAT_MS_DEFAULT,
     HEARTBEAT_MS_MAX,
     HEARTBEAT_MS_MIN,
     RANGE_MESSAGES_MAX,
     Mode,
 )
-from zraft.errors import ConfigError
+from zraft_core.errors import ConfigError
 
 
 @frozen(kw_only=True)

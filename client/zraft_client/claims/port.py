@@ -10,8 +10,8 @@ from typing import Protocol
 
 from attrs import frozen
 
-from zraft.claims.answers import Answer, View
-from zraft.claims.commands import Command
+from zraft_core.claims.answers import Answer, View
+from zraft_core.claims.commands import Command
 
 
 @frozen

@@ -11,9 +11,9 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.claims.answers import Answer
-from zraft.claims.commands import Command
 from zraft_client.claims.port import Fetched, Seen
+from zraft_core.claims.answers import Answer
+from zraft_core.claims.commands import Command
 
 
 @frozen

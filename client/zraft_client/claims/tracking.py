@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
-from zraft.claims.progress import Range
+from zraft_core.claims.progress import Range
 
 
 class Tracking:

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from zraft.errors import Code
 from zraft_client.client import Client
 from zraft_client.errors import ClientError, LockLostError, NodeExistsError, NoNodeError, UnknownOutcomeError
 from zraft_client.subscriptions import Subscription
 from zraft_client.values import ConnectionState, Created
+from zraft_core.errors import Code
 
 DIGITS: Final = 10
 CLEAN_PAUSE_S: Final = 0.1

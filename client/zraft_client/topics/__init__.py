@@ -3,9 +3,6 @@
 Start with `Topics` over a `Client`; `BlockingTopics` is the same for threads.
 """
 
-from zraft.topics.merger import MergePosition
-from zraft.topics.producer import Reach
-from zraft.topics.stamps import MessageId, Stamp
 from zraft_client.topics.admin import Topics
 from zraft_client.topics.blocking import BlockingTopics
 from zraft_client.topics.consumer import Consumer, Start
@@ -23,6 +20,9 @@ from zraft_client.topics.payloads import Compression, PayloadError
 from zraft_client.topics.producer import Producer
 from zraft_client.topics.sent import Sent
 from zraft_client.topics.values import Bounds, Metadata, Receipt, Record, Topic
+from zraft_core.topics.merger import MergePosition
+from zraft_core.topics.producer import Reach
+from zraft_core.topics.stamps import MessageId, Stamp
 
 __all__ = [
     "Acknowledge",

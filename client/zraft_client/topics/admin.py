@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
-from zraft.errors import Code
 from zraft_client.client import Client
 from zraft_client.errors import DeadlineError, FailedError
 from zraft_client.topics import requests
@@ -17,6 +16,7 @@ from zraft_client.topics.directory import Directory
 from zraft_client.topics.merged import MergedConsumer
 from zraft_client.topics.producer import Producer
 from zraft_client.topics.values import Bounds, Metadata, Topic
+from zraft_core.errors import Code
 
 POLL_S: Final = 0.05
 POLL_S_MAX: Final = 0.5

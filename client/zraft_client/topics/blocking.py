@@ -11,8 +11,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from zraft.topics.merger import MergePosition
-from zraft.topics.stamps import MessageId, Stamp
 from zraft_client.blocking import BlockingClient
 from zraft_client.errors import ClosedError, ForkedError
 from zraft_client.topics.admin import Topics
@@ -23,6 +21,8 @@ from zraft_client.topics.polling import RECORDS_MAX
 from zraft_client.topics.producer import Producer
 from zraft_client.topics.sent import Sent
 from zraft_client.topics.values import Bounds, Receipt, Record, Topic
+from zraft_core.topics.merger import MergePosition
+from zraft_core.topics.stamps import MessageId, Stamp
 
 T = TypeVar("T")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from zraft.ids import GroupId
 from zraft_client.errors import DeadlineError
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import LinkError
 from zraft_client.topics.values import Bounds
+from zraft_core.ids import GroupId
 
 PAUSE_S: Final = 0.05
 

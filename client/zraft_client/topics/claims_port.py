@@ -9,9 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from zraft.claims.answers import Answer
-from zraft.claims.commands import Command
-from zraft.ids import GroupId
 from zraft_client.claims.errors import PortError
 from zraft_client.claims.port import Fetched, Record, Seen
 from zraft_client.errors import ClientError
@@ -21,6 +18,9 @@ from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import LinkError, NoTopicError
 from zraft_client.topics.records import record_of
 from zraft_client.topics.requests import FETCH_BYTES_MAX
+from zraft_core.claims.answers import Answer
+from zraft_core.claims.commands import Command
+from zraft_core.ids import GroupId
 
 TIMEOUT_S: Final = 10.0
 """Consumers have deadlines of their own, which are shorter."""

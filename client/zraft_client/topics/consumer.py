@@ -13,8 +13,6 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
 
-from zraft.ids import GroupId
-from zraft.topics.message import Delivery
 from zraft_client.errors import BadArgumentsError, ClientError, ClosedError
 from zraft_client.topics import requests
 from zraft_client.topics.bounds import bounds_of
@@ -25,6 +23,8 @@ from zraft_client.topics.reading import Reader
 from zraft_client.topics.records import record_of
 from zraft_client.topics.requests import Part
 from zraft_client.topics.values import Record
+from zraft_core.ids import GroupId
+from zraft_core.topics.message import Delivery
 
 BUFFERED_MAX: Final = 4096
 BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024

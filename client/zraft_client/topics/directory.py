@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final, TypeVar
 
-from zraft.errors import Code
-from zraft.ids import GroupId, ServerId
 from zraft_client.calls import Request
 from zraft_client.client import Client
 from zraft_client.errors import BadArgumentsError, DeadlineError, FailedError
@@ -19,6 +17,8 @@ from zraft_client.topics.errors import LinkError, NoTopicError
 from zraft_client.topics.links import Link, Links
 from zraft_client.topics.requests import Refused
 from zraft_client.topics.values import Metadata, Topic
+from zraft_core.errors import Code
+from zraft_core.ids import GroupId, ServerId
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.ids import GroupId
-from zraft.topics.message import Message
-from zraft.topics.messages import Answer, Reply, StartRequest
-from zraft.topics.producer import Ended, Producer
-from zraft.topics.stamps import MessageId
+from zraft_core.ids import GroupId
+from zraft_core.topics.message import Message
+from zraft_core.topics.messages import Answer, Reply, StartRequest
+from zraft_core.topics.producer import Ended, Producer
+from zraft_core.topics.stamps import MessageId
 
 REPEAT_S: Final = 1.0
 REPEAT_S_MAX: Final = 8.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zraft.errors import Code
 from zraft_client.errors import ClientError, FailedError
+from zraft_core.errors import Code
 
 
 class NoTopicError(FailedError, KeyError):

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from zraft.address import Address
-from zraft.ids import ServerId
 from zraft_client.calls import Request
 from zraft_client.client import Client
 from zraft_client.errors import ClientError, DeadlineError, FailedError, WireError
 from zraft_client.topics.errors import LinkError
 from zraft_client.values import ConnectionState
 from zraft_client.waiters import converted
+from zraft_core.address import Address
+from zraft_core.ids import ServerId
 
 T = TypeVar("T")
 

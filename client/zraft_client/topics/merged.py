@@ -1,6 +1,6 @@
 """All partitions of a topic in one order, the same for every consumer of it, as asyncio programs use it.
 
-Around `zraft.topics.merger`: reads every partition, and asks those that are idle to let the others' messages pass. New
+Around `zraft_core.topics.merger`: reads every partition, and asks those that are idle to let the others' messages pass. New
 partitions of the topic join at the same place for everybody.
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from zraft.ids import GroupId, ServerId
-from zraft.topics.merger import MergePosition, Merger
 from zraft_client.errors import BadArgumentsError, ClientError, ClosedError
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
@@ -20,6 +18,8 @@ from zraft_client.topics.reading import Reader
 from zraft_client.topics.records import record_of
 from zraft_client.topics.requests import Part
 from zraft_client.topics.values import Record
+from zraft_core.ids import GroupId, ServerId
+from zraft_core.topics.merger import MergePosition, Merger
 
 BUFFERED_MAX: Final = 4096
 NEED_S: Final = 0.02

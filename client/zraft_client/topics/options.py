@@ -7,10 +7,10 @@ from enum import Enum
 
 from attrs import frozen
 
-from zraft.ids import GroupId
-from zraft.topics.partitioner import RoundRobin, by_key
 from zraft_client.topics.errors import NoTopicError
 from zraft_client.topics.values import Metadata
+from zraft_core.ids import GroupId
+from zraft_core.topics.partitioner import RoundRobin, by_key
 
 Place = tuple[str, int]
 """A topic, and the number of a partition of it."""

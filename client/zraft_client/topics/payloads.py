@@ -14,8 +14,8 @@ import msgpack
 import zstandard
 from attrs import field, frozen
 
-from zraft.topics.layouts import PAYLOAD_BYTES_MAX
 from zraft_client.errors import EncodingError
+from zraft_core.topics.layouts import PAYLOAD_BYTES_MAX
 
 FORMAT: Final = 1
 COMPRESS_BYTES_MIN: Final = 256

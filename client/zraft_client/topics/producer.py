@@ -11,13 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from zraft.errors import Code
-from zraft.ids import GroupId, ProducerId, ServerId
-from zraft.topics.message import Condition, Message
-from zraft.topics.messages import Reply
-from zraft.topics.producer import Ended, Reach
-from zraft.topics.producer import Producer as ProducerCore
-from zraft.topics.stamps import Stamp
 from zraft_client.client import Session
 from zraft_client.errors import (
     BadArgumentsError,
@@ -48,6 +41,13 @@ from zraft_client.topics.sent import Sent, error_of_end
 from zraft_client.topics.streams import Stream
 from zraft_client.topics.values import Metadata, Receipt, Record
 from zraft_client.values import ConnectionState
+from zraft_core.errors import Code
+from zraft_core.ids import GroupId, ProducerId, ServerId
+from zraft_core.topics.message import Condition, Message
+from zraft_core.topics.messages import Reply
+from zraft_core.topics.producer import Ended, Reach
+from zraft_core.topics.producer import Producer as ProducerCore
+from zraft_core.topics.stamps import Stamp
 
 WINDOW: Final = 1024
 """Messages under way; what partitions keep of a producer is bounded by it, so no larger one works."""

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from zraft.ids import GroupId, ServerId
 from zraft_client.errors import ClientError, ClosedError
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import LinkError
 from zraft_client.topics.requests import FETCH_BYTES_MAX, Part, Refused
+from zraft_core.ids import GroupId, ServerId
 
 WAIT_MS: Final = 1_000
 GRACE_S: Final = 5.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zraft.topics.message import Delivery
 from zraft_client.topics.payloads import decode_content
 from zraft_client.topics.values import Record
+from zraft_core.topics.message import Delivery
 
 
 def record_of(delivery: Delivery, topic: str, partition: int) -> Record | None:

@@ -8,22 +8,22 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from zraft.address import parse_address
-from zraft.claims.answers import Answer as ClaimAnswer
-from zraft.claims.answers import View as ClaimsView
-from zraft.claims.codec import decode_answer, decode_view, encode_command
-from zraft.claims.commands import Command as ClaimCommand
-from zraft.errors import ConfigError, ProtocolError
-from zraft.ids import GroupId, ProducerId, ServerId
-from zraft.topics.codec import decode_message
-from zraft.topics.message import Delivery, as_fields
-from zraft.topics.messages import Reply, StartRequest
-from zraft.topics.registry_values import Table
-from zraft.topics.stamps import MessageId, Stamp
-from zraft.wire.native_topic_answers import ANSWERS
 from zraft_client.calls import Answer, Kind, Request
 from zraft_client.errors import WireError
 from zraft_client.topics.values import Metadata, Placement, Topic
+from zraft_core.address import parse_address
+from zraft_core.claims.answers import Answer as ClaimAnswer
+from zraft_core.claims.answers import View as ClaimsView
+from zraft_core.claims.codec import decode_answer, decode_view, encode_command
+from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.errors import ConfigError, ProtocolError
+from zraft_core.ids import GroupId, ProducerId, ServerId
+from zraft_core.topics.codec import decode_message
+from zraft_core.topics.message import Delivery, as_fields
+from zraft_core.topics.messages import Reply, StartRequest
+from zraft_core.topics.registry_values import Table
+from zraft_core.topics.stamps import MessageId, Stamp
+from zraft_core.wire.native_topic_answers import ANSWERS
 
 FETCH_BYTES_MAX: Final = 1_048_576
 FEATURES_UNTOLD: Final = 4

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Generator
 from typing import Any
 
-from zraft.topics.message import Message
-from zraft.topics.producer import Ended, Ending
-from zraft.topics.stamps import MessageId
 from zraft_client.errors import ClientError, UnknownOutcomeError
 from zraft_client.topics.errors import ConditionFailedError, NeverDeliveredError
 from zraft_client.topics.values import Receipt
+from zraft_core.topics.message import Message
+from zraft_core.topics.producer import Ended, Ending
+from zraft_core.topics.stamps import MessageId
 
 
 class Sent:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from zraft.ids import ProducerId, ServerId
-from zraft.topics.messages import Reply
 from zraft_client.calls import Answer, Request
 from zraft_client.client import Session
 from zraft_client.errors import ClientError, ClosedError
@@ -13,6 +11,8 @@ from zraft_client.subscriptions import Subscription
 from zraft_client.topics import requests
 from zraft_client.topics.links import Link
 from zraft_client.topics.requests import Refused
+from zraft_core.ids import ProducerId, ServerId
+from zraft_core.topics.messages import Reply
 
 
 class StreamOwner(Protocol):

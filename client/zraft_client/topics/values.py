@@ -7,11 +7,11 @@ from typing import Final
 
 from attrs import field, frozen
 
-from zraft.address import Address
-from zraft.ids import GroupId, ServerId
-from zraft.topics.registry_values import Table
-from zraft.topics.stamps import MessageId, Stamp
 from zraft_client.topics.errors import NoTopicError
+from zraft_core.address import Address
+from zraft_core.ids import GroupId, ServerId
+from zraft_core.topics.registry_values import Table
+from zraft_core.topics.stamps import MessageId, Stamp
 
 FEATURES_OF_ROUNDS: Final = 5
 """docs/UPGRADES.md, "Feature levels"."""

@@ -15,10 +15,10 @@ from onyxlog.audits.rules.check import Check, Derived, Input, Rule, Tables
 from onyxlog.audits.rules.violation import Violation, violation_at
 from onyxlog.audits.tables.claims import ClaimRow
 from onyxlog.audits.tables.placed import Standing
-from zraft.claims import commands as c
-from zraft.claims.answers import Accepted, Answer, Granted
-from zraft.claims.state import Claims
-from zraft.claims.values import FUTURE_MESSAGES_MAX, Claim, Mode
+from zraft_core.claims import commands as c
+from zraft_core.claims.answers import Accepted, Answer, Granted
+from zraft_core.claims.state import Claims
+from zraft_core.claims.values import FUTURE_MESSAGES_MAX, Claim, Mode
 
 RULE: Final = "S21"
 DISJOINT: Final = "claims are disjoint"

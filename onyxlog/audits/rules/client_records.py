@@ -9,7 +9,7 @@ from typing import Any
 from onyxlog.audits.rules.check import Check, Input, Judge
 from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.tables.histories import HistoryRow
-from zraft.testing.checkers.history import (
+from zraft.checkers.history import (
     Connected,
     Disconnected,
     Event,
@@ -19,7 +19,7 @@ from zraft.testing.checkers.history import (
     Outcome,
     Record,
 )
-from zraft.testing.checkers.history import Violation as Found
+from zraft.checkers.history import Violation as Found
 
 Checker = Callable[[Sequence[Sequence[Record]]], Sequence[Found]]
 

@@ -1,6 +1,6 @@
 """S9: every key was one register, zxids tell one order, and reads show a moment of it. Pure.
 
-The search per key is that of `zraft.testing.checkers.linearizability`, which takes nothing from zxids; the order of
+The search per key is that of `zraft.checkers.linearizability`, which takes nothing from zxids; the order of
 zxids is judged beside it, over all keys.
 """
 
@@ -17,10 +17,10 @@ from onyxlog.audits.rules.check import Check, Derived, Input, Rule, Tables
 from onyxlog.audits.rules.client_records import of_all_clients, operation_of
 from onyxlog.audits.rules.violation import Violation, violation_at
 from onyxlog.audits.tables.histories import HistoryRow
-from zraft.testing.checkers.history import Kind, Operation, Outcome, describe
-from zraft.testing.checkers.linearizability import Broken, Call, UndecidedError, check
-from zraft.testing.checkers.order import check_reads, check_zxids
-from zraft.testing.checkers.registers import ANONYMOUS, Absent, Present, Register, State
+from zraft.checkers.history import Kind, Operation, Outcome, describe
+from zraft.checkers.linearizability import Broken, Call, UndecidedError, check
+from zraft.checkers.order import check_reads, check_zxids
+from zraft.checkers.registers import ANONYMOUS, Absent, Present, Register, State
 
 RULE: Final = "S9"
 REGISTERS: Final = "each key is linearizable"

@@ -19,10 +19,10 @@ from onyxlog.audits.tables.entries import EntryRow
 from onyxlog.audits.tables.events import EventRow
 from onyxlog.audits.tables.placed import Standing
 from onyxlog.audits.tables.snapshots import SnapshotRow
-from zraft.errors import Code
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.tree.machine import Machine
-from zraft.tree.txn import (
+from zraft_core.errors import Code
+from zraft_core.znodes.txn import (
     CLOSE_SESSION,
     CREATE,
     CREATE2,

@@ -6,7 +6,7 @@ from typing import Final
 
 from onyxlog.audits.rules.check import Rule
 from onyxlog.audits.rules.client_records import of_all_clients
-from zraft.testing.checkers.sequences import check_lists, check_sequences
+from zraft.checkers.sequences import check_lists, check_sequences
 
 RULE: Final = "S11"
 

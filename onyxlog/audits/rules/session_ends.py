@@ -10,8 +10,8 @@ from onyxlog.audits.rules.client_records import of_all_clients
 from onyxlog.audits.rules.violation import Violation, violation_at
 from onyxlog.audits.tables.commands import CommandRow
 from onyxlog.audits.tables.placed import Standing
-from zraft.testing.checkers.locks import check_locks
-from zraft.testing.checkers.sessions import check_ephemerals, check_sessions
+from zraft.checkers.locks import check_locks
+from zraft.checkers.sessions import check_ephemerals, check_sessions
 
 RULE: Final = "S10"
 EXPIRY: Final = "only a leader's own command expires a session"

@@ -6,7 +6,7 @@ from typing import Final
 
 from onyxlog.audits.rules.check import Rule
 from onyxlog.audits.rules.client_records import of_all_clients
-from zraft.testing.checkers.watches import check_watches
+from zraft.checkers.watches import check_watches
 
 RULE: Final = "S12"
 

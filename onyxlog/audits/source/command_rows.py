@@ -12,7 +12,7 @@ from typing import Any, Final
 from onyxlog.audits.source.entry_rows import DIGEST_BYTES
 from onyxlog.audits.tables.table import signed
 from zraft.storage.records import EntryFields
-from zraft.tree import txn
+from zraft_core.znodes import txn
 
 OPERATIONS: Final = {
     value: name.lower()

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import frozen
 
 from onyxlog.audits.source.survey import Configuration, Runs, Standpoint, term_in
-from zraft.raft.quorum import agreed_value
+from zraft.raft.membership.quorum import agreed_value
 
 
 @frozen

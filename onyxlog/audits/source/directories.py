@@ -10,10 +10,10 @@ from typing import Final
 from attrs import frozen
 
 from onyxlog.audits.errors import AuditError
-from zraft.errors import StorageError
 from zraft.storage.directory import read_meta
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import ReadOnlyFileSystem
+from zraft_core.errors import StorageError
 
 RECORDING_SUFFIX: Final = ".onyx"
 """Of a file in which a peer group records what it applies and receives."""

@@ -13,8 +13,6 @@ from onyxlog.audits.source.entry_rows import DIGEST_BYTES
 from onyxlog.audits.source.following import Follower, PlacedFrame
 from onyxlog.audits.source.server_log import fields_of, record_of
 from onyxlog.audits.tables.table import signed
-from zraft.errors import ProtocolError, StorageError
-from zraft.ids import GroupId
 from zraft.storage.delivery.inspection import groups_with_deliveries, read_group, verify_deliveries
 from zraft.storage.durable import names_if_there, reading, size_if_there
 from zraft.storage.errors import CorruptionError
@@ -24,7 +22,9 @@ from zraft.storage.journal import DIRECTORY, SUFFIX, JournalHeader, PlacedNote, 
 from zraft.storage.records import RecordReader, is_entry
 from zraft.storage.segments import segment_path
 from zraft.storage.snapshot_format import SnapshotFile
-from zraft.topics.codec import decode_message
+from zraft_core.errors import ProtocolError, StorageError
+from zraft_core.ids import GroupId
+from zraft_core.topics.codec import decode_message
 
 Values = tuple[Any, ...]
 

@@ -14,13 +14,13 @@ from typing import Final
 from attrs import frozen
 
 from onyxlog.audits.errors import AuditError
-from zraft.errors import StorageError
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import HEADER_BYTES, Frame, FrameReader, SegmentHeader, decode_header, inspect_rest
 from zraft.storage.inspection import segment_numbers
 from zraft.storage.segments import segment_path
+from zraft_core.errors import StorageError
 
 SETTLED_S: Final = 2.0
 """A write that is this old is durable, or its server has ended because of it: until then the newest one does not count."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from onyxlog.audits.tables.table import signed
-from zraft.errors import ProtocolError
-from zraft.testing.checkers import history
+from zraft.checkers import history
+from zraft_core.errors import ProtocolError
 
 
 def history_values(path: str) -> Iterator[tuple[Any, ...]]:

@@ -15,7 +15,6 @@ from onyxlog.audits.errors import AuditError
 from onyxlog.audits.source.directories import ServerDirectory
 from onyxlog.audits.source.file_tables import FilePiece, delivery_groups
 from onyxlog.audits.source.options import Options
-from zraft.errors import StorageError
 from zraft.storage.delivery.frames import HEAD_BYTES, FrameHead
 from zraft.storage.delivery.manifest import Manifest, load_manifest
 from zraft.storage.delivery.recovery import directory_of
@@ -23,6 +22,7 @@ from zraft.storage.delivery.scanning import scan_heads
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
+from zraft_core.errors import StorageError
 
 Offsets = dict[str, dict[str, int]]
 """By data directory and group (as text): the offset of the next delivery."""

@@ -15,13 +15,13 @@ from attrs import fields as fields_of
 from onyxlog.audits.source.entry_rows import DIGEST_BYTES
 from onyxlog.audits.tables.claims import CLAIMS
 from onyxlog.audits.tables.multicast import MULTICAST
-from zraft.claims import commands as claims
-from zraft.server.partition_entries import BirthEntry, decode_entry
 from zraft.storage.records import EntryFields
-from zraft.topics import commands as topics
 from zraft.topics.chain import message_digest
-from zraft.topics.codec import encode_message
-from zraft.topics.message import Message
+from zraft.topics.entries import BirthEntry, decode_entry
+from zraft_core.claims import commands as claims
+from zraft_core.topics import commands as topics
+from zraft_core.topics.codec import encode_message
+from zraft_core.topics.message import Message
 
 _HEAD_COLUMNS: Final = 4
 

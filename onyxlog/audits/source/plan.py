@@ -33,11 +33,11 @@ from onyxlog.audits.tables.hard_states import HardStateRow
 from onyxlog.audits.tables.members import MembershipRow
 from onyxlog.audits.tables.placed import Standing
 from onyxlog.errors import EntryError
-from zraft.errors import ProtocolError, StorageError
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem, ReadOnlyFileSystem
 from zraft.storage.journal import Kind
 from zraft.storage.snapshot_format import SnapshotFile
+from zraft_core.errors import ProtocolError, StorageError
 
 SURVEYED: frozenset[str] = frozenset({"hard_states", "truncations", "members"})
 """Tables whose rows come out of planning itself: they are few."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from onyxlog.errors import EntryError
 from onyxlog.peer.publishing import decode
 from zraft.storage.records import EntryFields
-from zraft.tree import txn
+from zraft_core.znodes import txn
 
 PATH: Final = re.compile(r"/onyx/(?P<tenancy>[^/]+)/state/digests/[^/]+")
 PREFIX: Final = b"/onyx/"

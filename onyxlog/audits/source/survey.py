@@ -14,8 +14,7 @@ from attrs import Factory, define, evolve, frozen
 from onyxlog.audits.tables.hard_states import HardStateRow
 from onyxlog.audits.tables.members import MembershipRow
 from onyxlog.audits.tables.truncations import TruncationRow
-from zraft.ids import Instance, ServerId
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import EntryKind, Member, MemberRole
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.records import (
@@ -28,6 +27,7 @@ from zraft.storage.records import (
     RosterRecord,
     TruncateRecord,
 )
+from zraft_core.ids import Instance, ServerId
 
 Runs = tuple[tuple[int, int], ...]
 """(first index, term) of each run of entries of equal term, ascending."""

@@ -17,12 +17,12 @@ from onyxlog.audits.source.published import published_values
 from onyxlog.audits.source.server_log import Span, fields_of, record_of
 from onyxlog.audits.source.survey import Cut, Spot, Survey
 from onyxlog.audits.tables.placed import Standing
-from zraft.errors import StorageError
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import HEADER_BYTES, FrameReader, decode_header
 from zraft.storage.records import RecordReader, is_entry
+from zraft_core.errors import StorageError
 
 WAL_TABLES: Final = frozenset({"entries", "commands", "multicast", "claims"})
 """Those that are made where the log is read; others are few and come from planning."""

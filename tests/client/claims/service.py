@@ -6,13 +6,13 @@ import random
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from zraft.claims.values import Mode, Owner
 from zraft_client.claims.core import ConsumerCore
 from zraft_client.claims.errors import PortError
 from zraft_client.claims.memory import MemoryService
 from zraft_client.claims.messages import Message
 from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.requests import Effect, Fetch, Look, Reply, Submit
+from zraft_core.claims.values import Mode, Owner
 
 T = TypeVar("T")
 HB = 8_000

@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 
 from tests.client.claims.service import GROUP, HB, LEAST, ONCE, TOPIC, World
-from zraft.claims.answers import Granted
-from zraft.claims.commands import ClaimPartition, Heartbeat, Pause
-from zraft.claims.values import Mode
 from zraft_client.claims.messages import CommitToken
 from zraft_client.claims.requests import Fetch, Submit
+from zraft_core.claims.answers import Granted
+from zraft_core.claims.commands import ClaimPartition, Heartbeat, Pause
+from zraft_core.claims.values import Mode
 
 
 def test_a_consumer_claims_and_consumes_from_where_its_group_stands() -> None:

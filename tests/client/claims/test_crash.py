@@ -7,12 +7,13 @@ import random
 
 import pytest
 
-from onyxlog.testing.virtual_time import run_virtually
 from tests.client.claims.service import GROUP, TOPIC, Driven, World
-from zraft.claims.values import Owner
-from zraft.errors import ConfigError
 from zraft_client.claims import ClaimLostError, Consumer, ConsumerOptions, Message
 from zraft_client.claims.memory import MemoryService
+from zraft_core.claims.values import Owner
+from zraft_core.errors import ConfigError
+
+pytestmark = pytest.mark.loops("virtual")
 
 PARTITIONS = 16
 
@@ -119,99 +120,80 @@ async def kill(one: Consumer) -> None:
     await asyncio.sleep(0)
 
 
-def test_after_a_crash_only_what_was_not_committed_comes_again() -> None:
+async def test_after_a_crash_only_what_was_not_committed_comes_again() -> None:
     """All that had been committed in the last minute came again: commits were told with heartbeats only."""
-
-    async def main() -> None:
-        port = service(messages=20)
-        x = consumer(port, "x")
-        await x.start()
-        for message in (await take(x, 12))[:7]:
-            await x.commit(message)
-        await kill(x)
-        async with consumer(port, "y") as y:
-            assert [message.offset for message in await take(y, 13)] == list(range(7, 20))
-
-    run_virtually(main())
+    port = service(messages=20)
+    x = consumer(port, "x")
+    await x.start()
+    for message in (await take(x, 12))[:7]:
+        await x.commit(message)
+    await kill(x)
+    async with consumer(port, "y") as y:
+        assert [message.offset for message in await take(y, 13)] == list(range(7, 20))
 
 
-def test_what_was_committed_out_of_order_does_not_come_again_either() -> None:
-    async def main() -> None:
-        port = service(messages=20)
-        x = consumer(port, "x")
-        await x.start()
-        messages = await take(x, 20)
-        for number in (9, 3, 0, 4, 15, 8):
-            await x.commit(messages[number])
-        await kill(x)
-        async with consumer(port, "y") as y:
-            expected = [number for number in range(20) if number not in (0, 3, 4, 8, 9, 15)]
-            assert [message.offset for message in await take(y, 14)] == expected
-            await asyncio.sleep(10)
-            assert y.statistics().handed_out == 14
-
-    run_virtually(main())
+async def test_what_was_committed_out_of_order_does_not_come_again_either() -> None:
+    port = service(messages=20)
+    x = consumer(port, "x")
+    await x.start()
+    messages = await take(x, 20)
+    for number in (9, 3, 0, 4, 15, 8):
+        await x.commit(messages[number])
+    await kill(x)
+    async with consumer(port, "y") as y:
+        expected = [number for number in range(20) if number not in (0, 3, 4, 8, 9, 15)]
+        assert [message.offset for message in await take(y, 14)] == expected
+        await asyncio.sleep(10)
+        assert y.statistics().handed_out == 14
 
 
-def test_commit_returns_when_the_service_has_it_and_not_before() -> None:
-    async def main() -> None:
-        port = service(messages=2)
-        async with consumer(port, "x") as x:
-            first, second = await take(x, 2)
-            port.fail_next(carried_out=False)
-            port.fail_next(carried_out=False)
-            await x.commit(first)
-            claim = port.partition(TOPIC, 0).claims.view(GROUP).whole
-            assert claim is not None
-            assert claim.committed == 1
-            before = loop_ms()
-            await x.commit_by_token(second.token)
-            assert loop_ms() - before < 100, "at once, and not with the next heartbeat"
-
-    run_virtually(main())
-
-
-def test_a_commit_that_nobody_awaits_is_told_a_moment_later() -> None:
-    async def main() -> None:
-        port = service(messages=5)
-        async with consumer(port, "x") as x:
-            for message in await take(x, 3):
-                x.commit(message)
-            await asyncio.sleep(0.2)
-            claim = port.partition(TOPIC, 0).claims.view(GROUP).whole
-            assert claim is not None
-            assert claim.committed == 3
-
-    run_virtually(main())
-
-
-def test_many_commits_at_once_travel_together() -> None:
-    async def main() -> None:
-        port = service(messages=500)
-        async with consumer(port, "x") as x:
-            messages = await take(x, 500)
-            random.Random(5).shuffle(messages)
-            before = port.partition(TOPIC, 0).claims.position
-            await asyncio.gather(*(x.commit(message) for message in messages))
-            assert port.partition(TOPIC, 0).claims.position - before < 10
-
-    run_virtually(main())
-
-
-def test_a_commit_under_a_claim_that_is_lost_meanwhile_says_so() -> None:
-    async def main() -> None:
-        port = service(messages=3)
-        x = consumer(port, "x")
-        await x.start()
-        first, second, _ = await take(x, 3)
+async def test_commit_returns_when_the_service_has_it_and_not_before() -> None:
+    port = service(messages=2)
+    async with consumer(port, "x") as x:
+        first, second = await take(x, 2)
+        port.fail_next(carried_out=False)
+        port.fail_next(carried_out=False)
         await x.commit(first)
-        again = Consumer(port, Owner("x", "another"), GROUP, [TOPIC], clock=loop_ms, rng=random.Random(2))
-        async with again:
-            await take(again, 1)
-            with pytest.raises(ClaimLostError, match="may be processed again"):
-                await x.commit(second)
-            with pytest.raises(ClaimLostError):
-                x.commit(second)
-        await x.terminate()
+        claim = port.partition(TOPIC, 0).claims.view(GROUP).whole
+        assert claim is not None
+        assert claim.committed == 1
+        before = loop_ms()
+        await x.commit_by_token(second.token)
+        assert loop_ms() - before < 100, "at once, and not with the next heartbeat"
 
-    run_virtually(main())
+
+async def test_a_commit_that_nobody_awaits_is_told_a_moment_later() -> None:
+    port = service(messages=5)
+    async with consumer(port, "x") as x:
+        for message in await take(x, 3):
+            x.commit(message)
+        await asyncio.sleep(0.2)
+        claim = port.partition(TOPIC, 0).claims.view(GROUP).whole
+        assert claim is not None
+        assert claim.committed == 3
+
+
+async def test_many_commits_at_once_travel_together() -> None:
+    port = service(messages=500)
+    async with consumer(port, "x") as x:
+        messages = await take(x, 500)
+        random.Random(5).shuffle(messages)
+        before = port.partition(TOPIC, 0).claims.position
+        await asyncio.gather(*(x.commit(message) for message in messages))
+        assert port.partition(TOPIC, 0).claims.position - before < 10
+
+
+async def test_a_commit_under_a_claim_that_is_lost_meanwhile_says_so() -> None:
+    port = service(messages=3)
+    x = consumer(port, "x")
+    await x.start()
+    first, second, _ = await take(x, 3)
+    await x.commit(first)
+    again = Consumer(port, Owner("x", "another"), GROUP, [TOPIC], clock=loop_ms, rng=random.Random(2))
+    async with again:
+        await take(again, 1)
+        with pytest.raises(ClaimLostError, match="may be processed again"):
+            await x.commit(second)
+        with pytest.raises(ClaimLostError):
+            x.commit(second)
+    await x.terminate()

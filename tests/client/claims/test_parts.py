@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zraft.errors import ConfigError
 from zraft_client.claims.health import BEATS, CYCLES_BEHIND_MAX, Health
 from zraft_client.claims.lease import BEATS_KEPT, Lease
 from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.tracking import Tracking
+from zraft_core.errors import ConfigError
 
 HB = 1_000
 

@@ -12,29 +12,29 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.client.fake import FakeCluster, FakeConnection, Fault, KeptSession, Refused, _stop_listening
-from zraft.claims.commands import Command as ClaimCommand
-from zraft.claims.expiry import ClaimExpiry
-from zraft.claims.state import Claims
-from zraft.errors import Code
-from zraft.ids import GroupId, Instance, ServerId
-from zraft.server.native_topics import ConnectionTopics, read_topics
-from zraft.server.topic_service import Fetched, Offset, TopicClient, TopicRefusal
-from zraft.topics.codec import decode_registry, encode_message
-from zraft.topics.commands import Batch, Command, Seek
+from zraft.config.features import FEATURE_LEVEL_MAX
+from zraft.server.clients.native.topics import ConnectionTopics, read_topics
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import LeaderSettings
-from zraft.topics.message import Delivery
-from zraft.topics.messages import GroupMessage, Need, Reply, StartRequest
 from zraft.topics.partition import Partition
 from zraft.topics.registry import Registry
-from zraft.topics.registry_commands import CloseProducer, CreateGroup, RegistryCommand
 from zraft.topics.registry_leader import RegistryLeader
-from zraft.topics.registry_values import Result
-from zraft.topics.stamps import Stamp
-from zraft.tree.features import FEATURE_LEVEL_MAX
-from zraft.tree.outcomes import outcome_of
-from zraft.wire.native_requests import decode_request
-from zraft.wire.native_topics import SubscribeProducer, register_command
+from zraft.topics.service import Fetched, Offset, TopicClient, TopicRefusal
+from zraft.tree.commands.outcomes import outcome_of
+from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.expiry import ClaimExpiry
+from zraft_core.claims.state import Claims
+from zraft_core.errors import Code
+from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.topics.codec import decode_registry, encode_message
+from zraft_core.topics.commands import Batch, Command, Seek
+from zraft_core.topics.message import Delivery
+from zraft_core.topics.messages import GroupMessage, Need, Reply, StartRequest
+from zraft_core.topics.registry_commands import CloseProducer, CreateGroup, RegistryCommand
+from zraft_core.topics.registry_values import Result
+from zraft_core.topics.stamps import Stamp
+from zraft_core.wire.native_requests import decode_request
+from zraft_core.wire.native_topics import SubscribeProducer, register_command
 
 TICK_S = 0.01
 HEARTBEAT_MS = 1_000
@@ -226,6 +226,20 @@ class FakeService:
                 group.waiting.remove(one)
 
 
+class _Services:
+    """What `ConnectionTopics` asks of the server of its connection."""
+
+    def __init__(self, connection: TopicConnection) -> None:
+        self._connection = connection
+
+    @property
+    def topics(self) -> FakeService | None:
+        return self._connection.cluster.services[self._connection.server]
+
+    def on_topics(self, connection: TopicConnection) -> None:
+        connection.push_soon()
+
+
 class TopicConnection(FakeConnection):
     """One client of one server; its topics are handled by what ships."""
 
@@ -234,16 +248,13 @@ class TopicConnection(FakeConnection):
     def __init__(self, cluster: TopicCluster, server: int) -> None:
         super().__init__(cluster)
         self.server = server
+        self.clients = _Services(self)
         self.topics = ConnectionTopics(self)  # type: ignore[arg-type]
         self._due = False
         self.due_bytes = 0
         self.wants_flush = False  # what is answered is written at once
 
     # what ConnectionTopics needs of a connection
-
-    @property
-    def topic_service(self) -> FakeService | None:
-        return self.cluster.services[self.server]
 
     @property
     def machine(self) -> Any:
@@ -271,7 +282,7 @@ class TopicConnection(FakeConnection):
         if self._transport is not None:
             self._transport.write(data)
 
-    def on_topics(self) -> None:
+    def push_soon(self) -> None:
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._push_all)

@@ -9,16 +9,18 @@ import pytest
 from tests.client.topics.cluster import Group
 from tests.client.topics.test_claims_port import FAST
 from tests.client.topics.test_consumer import filled
-from tests.client.topics.test_producer import run, running, values
-from zraft.claims.codec import is_newer
-from zraft.claims.commands import Command as ClaimCommand
-from zraft.ids import GroupId, ProducerId
-from zraft.topics.commands import Command, Stage, Start
-from zraft.topics.messages import Answer, Reply
-from zraft.topics.stamps import MessageId
-from zraft.wire import native_requests, native_topic_answers
+from tests.client.topics.test_producer import running, values
 from zraft_client.claims import ConsumerOptions, Marshaler
 from zraft_client.topics import Order
+from zraft_core.claims.codec import is_newer
+from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.commands import Command, Stage, Start
+from zraft_core.topics.messages import Answer, Reply
+from zraft_core.topics.stamps import MessageId
+from zraft_core.wire import native_requests, native_topic_answers
+
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 LAST_LEVEL = 4
 
@@ -56,60 +58,51 @@ def last_release(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("last_release")
 @pytest.mark.parametrize("order", [Order.FIFO, Order.CAUSAL])
-def test_ordered_messages_go_to_servers_of_the_last_release_one_behind_the_other(order: Order) -> None:
-    async def test() -> None:
-        async with running(orders=3) as (cluster, topics):
-            cluster.features = LAST_LEVEL
-            async with topics.producer(order=order) as producer:
-                for number in range(60):
-                    await producer.send_soon(("orders", number % 3), b"%d" % number)
-                await producer.flush()
-            for partition in range(3):
-                expected = [b"%d" % number for number in range(partition, 60, 3)]
-                assert values(cluster.group("orders", partition)) == expected
-
-    run(test())
+async def test_ordered_messages_go_to_servers_of_the_last_release_one_behind_the_other(order: Order) -> None:
+    async with running(orders=3) as (cluster, topics):
+        cluster.features = LAST_LEVEL
+        async with topics.producer(order=order) as producer:
+            for number in range(60):
+                await producer.send_soon(("orders", number % 3), b"%d" % number)
+            await producer.flush()
+        for partition in range(3):
+            expected = [b"%d" % number for number in range(partition, 60, 3)]
+            assert values(cluster.group("orders", partition)) == expected
 
 
 @pytest.mark.usefixtures("last_release")
-def test_consumers_share_partitions_of_servers_of_the_last_release() -> None:
-    async def test() -> None:
-        async with running(orders=2) as (cluster, topics):
-            cluster.features = LAST_LEVEL
-            await filled(topics, 20)
-            seen = []
-            marshaler = Marshaler(topics.claims_port(), "a", "billing")
-            async with marshaler.consumer(["orders"], ConsumerOptions(**FAST)) as consumer:
-                async for message in consumer.consume():
-                    seen.append((message.partition, message.offset))
-                    await consumer.commit(message)
-                    if len(seen) == 20:
-                        break
-            assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in range(10)]
-
-    run(test())
+async def test_consumers_share_partitions_of_servers_of_the_last_release() -> None:
+    async with running(orders=2) as (cluster, topics):
+        cluster.features = LAST_LEVEL
+        await filled(topics, 20)
+        seen = []
+        marshaler = Marshaler(topics.claims_port(), "a", "billing")
+        async with marshaler.consumer(["orders"], ConsumerOptions(**FAST)) as consumer:
+            async for message in consumer.consume():
+                seen.append((message.partition, message.offset))
+                await consumer.commit(message)
+                if len(seen) == 20:
+                    break
+        assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in range(10)]
 
 
-def test_a_producer_uses_rounds_once_the_level_has_risen_and_stays_in_order() -> None:
-    async def test() -> None:
-        async with running(orders=2) as (cluster, topics):
-            cluster.features = LAST_LEVEL
-            async with topics.producer(order=Order.FIFO) as producer:
-                for number in range(40):
-                    if number == 20:
-                        await producer.flush()
-                        assert producer._core is not None
-                        assert producer._core.last == 20
-                        cluster.features = LAST_LEVEL + 1
-                        await topics.create("another")
-                    await producer.send_soon(("orders", number % 2), b"%d" % number)
-                await producer.flush()
-                assert producer._core.last > 40, "rounds have numbers"
-            for partition in range(2):
-                expected = [b"%d" % number for number in range(partition, 40, 2)]
-                assert values(cluster.group("orders", partition)) == expected
-
-    run(test())
+async def test_a_producer_uses_rounds_once_the_level_has_risen_and_stays_in_order() -> None:
+    async with running(orders=2) as (cluster, topics):
+        cluster.features = LAST_LEVEL
+        async with topics.producer(order=Order.FIFO) as producer:
+            for number in range(40):
+                if number == 20:
+                    await producer.flush()
+                    assert producer._core is not None
+                    assert producer._core.last == 20
+                    cluster.features = LAST_LEVEL + 1
+                    await topics.create("another")
+                await producer.send_soon(("orders", number % 2), b"%d" % number)
+            await producer.flush()
+            assert producer._core.last > 40, "rounds have numbers"
+        for partition in range(2):
+            expected = [b"%d" % number for number in range(partition, 40, 2)]
+            assert values(cluster.group("orders", partition)) == expected
 
 
 def test_a_client_of_the_last_release_is_answered_in_the_form_that_it_reads() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.client.topics.cluster import Fault
-from tests.client.topics.test_producer import run, running
+from tests.client.topics.test_producer import running
 from zraft_client import BadArgumentsError
 from zraft_client.topics import (
     Compression,
@@ -20,6 +20,8 @@ from zraft_client.topics import (
     Topics,
 )
 from zraft_client.topics.consumer import Consumer
+
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 
 async def polled(consumer: Consumer | MergedConsumer, count: int) -> list[Record]:
@@ -39,381 +41,309 @@ async def filled(topics: Topics, count: int, to: Any = "orders") -> None:
         await producer.flush()
 
 
-def test_a_consumer_gets_every_record_of_its_partitions_once_and_each_partition_in_order() -> None:
-    async def test() -> None:
-        async with running(orders=3) as (_, topics), topics.consumer("orders") as consumer:
-            await filled(topics, 60)
-            found = await polled(consumer, 60)
-            assert sorted(int(one.value) for one in found) == list(range(60))
-            for partition in range(3):
-                offsets = [one.offset for one in found if one.partition == partition]
-                assert offsets == list(range(20))
-            assert await consumer.poll(0.05) == []
-
-    run(test())
+async def test_a_consumer_gets_every_record_of_its_partitions_once_and_each_partition_in_order() -> None:
+    async with running(orders=3) as (_, topics), topics.consumer("orders") as consumer:
+        await filled(topics, 60)
+        found = await polled(consumer, 60)
+        assert sorted(int(one.value) for one in found) == list(range(60))
+        for partition in range(3):
+            offsets = [one.offset for one in found if one.partition == partition]
+            assert offsets == list(range(20))
+        assert await consumer.poll(0.05) == []
 
 
-def test_key_headers_and_a_compressed_value_come_out_as_they_went_in() -> None:
-    async def test() -> None:
-        async with running(orders=1) as (cluster, topics), topics.consumer("orders") as consumer:
-            async with topics.producer(compression=Compression.ZSTD) as producer:
-                await producer.send("orders", b"x" * 10_000, key=b"k", headers={"h": b"v"})
-            (record,) = await polled(consumer, 1)
-            assert (record.value, record.key, record.headers) == (b"x" * 10_000, b"k", {"h": b"v"})
-            assert len(cluster.group("orders").deliveries[0].message.payload) < 200
-
-    run(test())
+async def test_key_headers_and_a_compressed_value_come_out_as_they_went_in() -> None:
+    async with running(orders=1) as (cluster, topics), topics.consumer("orders") as consumer:
+        async with topics.producer(compression=Compression.ZSTD) as producer:
+            await producer.send("orders", b"x" * 10_000, key=b"k", headers={"h": b"v"})
+        (record,) = await polled(consumer, 1)
+        assert (record.value, record.key, record.headers) == (b"x" * 10_000, b"k", {"h": b"v"})
+        assert len(cluster.group("orders").deliveries[0].message.payload) < 200
 
 
-def test_seek_goes_back_and_forth_and_forgets_what_was_read_ahead() -> None:
-    async def test() -> None:
-        async with running(orders=1) as (_, topics), topics.consumer(("orders", 0)) as consumer:
-            await filled(topics, 20)
-            await polled(consumer, 20)
-            consumer.seek("orders", 0, 5)
-            assert [int(one.value) for one in await polled(consumer, 15)] == list(range(5, 20))
-            consumer.seek("orders", 0, 19)
-            assert [int(one.value) for one in await polled(consumer, 1)] == [19]
-            assert consumer.lag() == {("orders", 0): 0}
-
-    run(test())
+async def test_seek_goes_back_and_forth_and_forgets_what_was_read_ahead() -> None:
+    async with running(orders=1) as (_, topics), topics.consumer(("orders", 0)) as consumer:
+        await filled(topics, 20)
+        await polled(consumer, 20)
+        consumer.seek("orders", 0, 5)
+        assert [int(one.value) for one in await polled(consumer, 15)] == list(range(5, 20))
+        consumer.seek("orders", 0, 19)
+        assert [int(one.value) for one in await polled(consumer, 1)] == [19]
+        assert consumer.lag() == {("orders", 0): 0}
 
 
-def test_latest_begins_behind_what_is_there() -> None:
-    async def test() -> None:
-        async with running(orders=1) as (_, topics):
-            await filled(topics, 5)
-            async with topics.consumer("orders", start=Start.LATEST) as consumer:
-                await filled(topics, 1)
-                (record,) = await polled(consumer, 1)
-                assert record.offset == 5
-
-    run(test())
-
-
-def test_stored_offsets_are_where_another_consumer_of_the_name_goes_on() -> None:
-    async def test() -> None:
-        async with running(orders=2) as (_, topics):
-            await filled(topics, 20)
-            async with topics.consumer("orders", name="billing") as consumer:
-                assert await consumer.committed() == {("orders", 0): None, ("orders", 1): None}
-                await polled(consumer, 20)
-                await consumer.commit()
-                await consumer.commit({("orders", 1): 8})
-            async with topics.consumer("orders", name="billing", start=Start.STORED) as consumer:
-                assert await consumer.committed() == {("orders", 0): 10, ("orders", 1): 8}
-                found = await polled(consumer, 2)
-                assert [(one.partition, one.offset) for one in found] == [(1, 8), (1, 9)]
-
-    run(test())
-
-
-def test_a_consumer_without_a_name_stores_nothing() -> None:
-    async def test() -> None:
-        async with running(orders=1) as (_, topics), topics.consumer("orders") as consumer:
-            with pytest.raises(BadArgumentsError, match="name"):
-                await consumer.commit()
-            with pytest.raises(BadArgumentsError, match="name"):
-                topics.consumer("orders", start=Start.STORED)
-
-    run(test())
-
-
-def test_records_that_retention_removed_are_passed_over_or_told() -> None:
-    async def test() -> None:
-        async with running(orders=1) as (cluster, topics):
-            await filled(topics, 10)
-            cluster.group("orders").first = 6
-            async with topics.consumer("orders") as consumer:
-                assert [one.offset for one in await polled(consumer, 4)] == [6, 7, 8, 9]
-            async with topics.consumer("orders", skip_gone=False) as consumer:
-                with pytest.raises(OffsetGoneError) as caught:
-                    await consumer.poll(10)
-                assert caught.value.first == 6
-                consumer.seek("orders", 0, 6)
-                assert len(await polled(consumer, 4)) == 4
-
-    run(test())
-
-
-def test_a_consumer_goes_on_at_another_replica_without_a_gap_or_a_repeat() -> None:
-    async def test() -> None:
-        async with running(orders=2) as (cluster, topics), topics.consumer("orders") as consumer:
-            found: list[Record] = []
-            for victim in (1, 2, 3):
-                await filled(topics, 20)
-                found += await polled(consumer, 20)
-                await cluster.stop(victim)
-                await cluster.start(victim)
-            places = [(one.partition, one.offset) for one in found]
-            assert len(set(places)) == len(places) == 60
-
-    run(test())
-
-
-def test_a_consumer_outlives_that_group_0_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where partitions are is asked anew when a server goes; partitions may be there while nobody answers that."""
-
-    async def test() -> None:
-        monkeypatch.setattr("zraft_client.topics.directory.REFRESH_S", 0.1)
-        async with (
-            running(timeout_s=1, orders=1) as (cluster, topics),
-            topics.consumer("orders", wait_ms=100) as consumer,
-        ):
-            await filled(topics, 3)
-            await polled(consumer, 3)
-            cluster.fault("topics", *[Fault.CUT_BEFORE] * 1_000)
-            for victim in (1, 2, 3):
-                await cluster.stop(victim)
-                await cluster.start(victim)
-            group = cluster.group("orders")
-            group.lead(1)
-            before = len(cluster.requests)
-            # Longer than the client waits for an answer.
-            assert await consumer.poll(1.5) == []
-            assert any(one["type"] == "fetch" for one in cluster.requests[before:])
-            cluster.faults.clear()
-            await filled(topics, 2)
-            assert len(await polled(consumer, 2)) == 2
-
-    run(test())
-
-
-def test_a_deleted_topic_is_told_after_its_records() -> None:
-    async def test() -> None:
-        async with running(orders=1) as (_, topics), topics.consumer("orders", wait_ms=50) as consumer:
-            await filled(topics, 3)
-            await polled(consumer, 3)
-            await topics.delete("orders")
-            with pytest.raises(NoTopicError, match="deleted"):
-                await consumer.poll(20)
-
-    run(test())
-
-
-def test_a_paused_partition_is_not_read_and_does_not_hold_up_others() -> None:
-    async def test() -> None:
-        async with running(orders=2) as (_, topics), topics.consumer("orders") as consumer:
-            consumer.pause("orders", 0)
-            await filled(topics, 10)
-            assert {one.partition for one in await polled(consumer, 5)} == {1}
-            consumer.resume("orders", 0)
-            assert {one.partition for one in await polled(consumer, 5)} == {0}
-
-    run(test())
-
-
-def test_an_idle_consumer_asks_once_per_wait_and_server() -> None:
-    async def test() -> None:
-        async with (
-            running(1, orders=4) as (cluster, topics),
-            topics.consumer("orders", wait_ms=60_000) as consumer,
-        ):
-            while cluster.fetches < 4:
-                await consumer.poll(0.02)
-            cluster.requests.clear()
-            await consumer.poll(0.3)
-            assert [one["type"] for one in cluster.requests] == []
-            polls = cluster.fetches
+async def test_latest_begins_behind_what_is_there() -> None:
+    async with running(orders=1) as (_, topics):
+        await filled(topics, 5)
+        async with topics.consumer("orders", start=Start.LATEST) as consumer:
             await filled(topics, 1)
-            await polled(consumer, 1)
-            # One partition had something; the reads of the three others went on.
-            assert cluster.fetches <= polls + 1
-
-    run(test())
+            (record,) = await polled(consumer, 1)
+            assert record.offset == 5
 
 
-def test_iteration_gives_records_until_the_consumer_is_closed() -> None:
-    async def test() -> None:
-        async with running(orders=1) as (_, topics):
-            await filled(topics, 3)
-            consumer = topics.consumer("orders")
-            await consumer.open()
-            found = []
-            async for record in consumer:
-                found.append(record.value)
-                if len(found) == 3:
-                    await consumer.close()
-            assert found == [b"0", b"1", b"2"]
-
-    run(test())
+async def test_stored_offsets_are_where_another_consumer_of_the_name_goes_on() -> None:
+    async with running(orders=2) as (_, topics):
+        await filled(topics, 20)
+        async with topics.consumer("orders", name="billing") as consumer:
+            assert await consumer.committed() == {("orders", 0): None, ("orders", 1): None}
+            await polled(consumer, 20)
+            await consumer.commit()
+            await consumer.commit({("orders", 1): 8})
+        async with topics.consumer("orders", name="billing", start=Start.STORED) as consumer:
+            assert await consumer.committed() == {("orders", 0): 10, ("orders", 1): 8}
+            found = await polled(consumer, 2)
+            assert [(one.partition, one.offset) for one in found] == [(1, 8), (1, 9)]
 
 
-def test_two_merged_consumers_see_one_order_that_an_idle_partition_does_not_stall() -> None:
+async def test_a_consumer_without_a_name_stores_nothing() -> None:
+    async with running(orders=1) as (_, topics), topics.consumer("orders") as consumer:
+        with pytest.raises(BadArgumentsError, match="name"):
+            await consumer.commit()
+        with pytest.raises(BadArgumentsError, match="name"):
+            topics.consumer("orders", start=Start.STORED)
+
+
+async def test_records_that_retention_removed_are_passed_over_or_told() -> None:
+    async with running(orders=1) as (cluster, topics):
+        await filled(topics, 10)
+        cluster.group("orders").first = 6
+        async with topics.consumer("orders") as consumer:
+            assert [one.offset for one in await polled(consumer, 4)] == [6, 7, 8, 9]
+        async with topics.consumer("orders", skip_gone=False) as consumer:
+            with pytest.raises(OffsetGoneError) as caught:
+                await consumer.poll(10)
+            assert caught.value.first == 6
+            consumer.seek("orders", 0, 6)
+            assert len(await polled(consumer, 4)) == 4
+
+
+async def test_a_consumer_goes_on_at_another_replica_without_a_gap_or_a_repeat() -> None:
+    async with running(orders=2) as (cluster, topics), topics.consumer("orders") as consumer:
+        found: list[Record] = []
+        for victim in (1, 2, 3):
+            await filled(topics, 20)
+            found += await polled(consumer, 20)
+            await cluster.stop(victim)
+            await cluster.start(victim)
+        places = [(one.partition, one.offset) for one in found]
+        assert len(set(places)) == len(places) == 60
+
+
+async def test_a_consumer_outlives_that_group_0_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where partitions are is asked anew when a server goes; partitions may be there while nobody answers that."""
+    monkeypatch.setattr("zraft_client.topics.directory.REFRESH_S", 0.1)
+    async with (
+        running(timeout_s=1, orders=1) as (cluster, topics),
+        topics.consumer("orders", wait_ms=100) as consumer,
+    ):
+        await filled(topics, 3)
+        await polled(consumer, 3)
+        cluster.fault("topics", *[Fault.CUT_BEFORE] * 1_000)
+        for victim in (1, 2, 3):
+            await cluster.stop(victim)
+            await cluster.start(victim)
+        group = cluster.group("orders")
+        group.lead(1)
+        before = len(cluster.requests)
+        # Longer than the client waits for an answer.
+        assert await consumer.poll(1.5) == []
+        assert any(one["type"] == "fetch" for one in cluster.requests[before:])
+        cluster.faults.clear()
+        await filled(topics, 2)
+        assert len(await polled(consumer, 2)) == 2
+
+
+async def test_a_deleted_topic_is_told_after_its_records() -> None:
+    async with running(orders=1) as (_, topics), topics.consumer("orders", wait_ms=50) as consumer:
+        await filled(topics, 3)
+        await polled(consumer, 3)
+        await topics.delete("orders")
+        with pytest.raises(NoTopicError, match="deleted"):
+            await consumer.poll(20)
+
+
+async def test_a_paused_partition_is_not_read_and_does_not_hold_up_others() -> None:
+    async with running(orders=2) as (_, topics), topics.consumer("orders") as consumer:
+        consumer.pause("orders", 0)
+        await filled(topics, 10)
+        assert {one.partition for one in await polled(consumer, 5)} == {1}
+        consumer.resume("orders", 0)
+        assert {one.partition for one in await polled(consumer, 5)} == {0}
+
+
+async def test_an_idle_consumer_asks_once_per_wait_and_server() -> None:
+    async with (
+        running(1, orders=4) as (cluster, topics),
+        topics.consumer("orders", wait_ms=60_000) as consumer,
+    ):
+        while cluster.fetches < 4:
+            await consumer.poll(0.02)
+        cluster.requests.clear()
+        await consumer.poll(0.3)
+        assert [one["type"] for one in cluster.requests] == []
+        polls = cluster.fetches
+        await filled(topics, 1)
+        await polled(consumer, 1)
+        # One partition had something; the reads of the three others went on.
+        assert cluster.fetches <= polls + 1
+
+
+async def test_iteration_gives_records_until_the_consumer_is_closed() -> None:
+    async with running(orders=1) as (_, topics):
+        await filled(topics, 3)
+        consumer = topics.consumer("orders")
+        await consumer.open()
+        found = []
+        async for record in consumer:
+            found.append(record.value)
+            if len(found) == 3:
+                await consumer.close()
+        assert found == [b"0", b"1", b"2"]
+
+
+async def test_two_merged_consumers_see_one_order_that_an_idle_partition_does_not_stall() -> None:
     """D-17b, D-17d."""
-
-    async def test() -> None:
-        async with (
-            running(orders=4) as (cluster, topics),
-            topics.merged("orders") as one,
-            topics.merged("orders") as other,
-        ):
-            async with topics.producer() as producer:
-                for number in range(90):
-                    # Partition 3 gets nothing.
-                    to: Any = ("orders", number % 3) if number % 5 else [("orders", 0), ("orders", 2)]
-                    await producer.send_soon(to, b"%d" % number)
-                await producer.flush()
-            first, second = await polled(one, 90), await polled(other, 90)
-            assert [record.id for record in first] == [record.id for record in second]
-            assert [record.stamp for record in first] == sorted(record.stamp for record in first)
-            assert len({record.id for record in first}) == 90
-            assert cluster.needs
-
-    run(test())
+    async with (
+        running(orders=4) as (cluster, topics),
+        topics.merged("orders") as one,
+        topics.merged("orders") as other,
+    ):
+        async with topics.producer() as producer:
+            for number in range(90):
+                # Partition 3 gets nothing.
+                to: Any = ("orders", number % 3) if number % 5 else [("orders", 0), ("orders", 2)]
+                await producer.send_soon(to, b"%d" % number)
+            await producer.flush()
+        first, second = await polled(one, 90), await polled(other, 90)
+        assert [record.id for record in first] == [record.id for record in second]
+        assert [record.stamp for record in first] == sorted(record.stamp for record in first)
+        assert len({record.id for record in first}) == 90
+        assert cluster.needs
 
 
-def test_a_merged_consumer_goes_on_where_another_left_off() -> None:
-    async def test() -> None:
-        async with running(orders=2) as (_, topics):
-            await filled(topics, 30)
-            async with topics.merged("orders") as one:
-                all_of_it = await polled(one, 30)
-            async with topics.merged("orders") as one:
-                begun = await one.poll(10, limit=11)
-                position = one.position()
-            async with topics.merged("orders", position=position) as one:
-                rest = await polled(one, 30 - len(begun))
-            assert [record.id for record in begun + rest] == [record.id for record in all_of_it]
-
-    run(test())
+async def test_a_merged_consumer_goes_on_where_another_left_off() -> None:
+    async with running(orders=2) as (_, topics):
+        await filled(topics, 30)
+        async with topics.merged("orders") as one:
+            all_of_it = await polled(one, 30)
+        async with topics.merged("orders") as one:
+            begun = await one.poll(10, limit=11)
+            position = one.position()
+        async with topics.merged("orders", position=position) as one:
+            rest = await polled(one, 30 - len(begun))
+        assert [record.id for record in begun + rest] == [record.id for record in all_of_it]
 
 
-def test_partitions_that_are_added_join_the_merged_order() -> None:
-    async def test() -> None:
-        async with running(orders=1) as (_, topics), topics.merged("orders") as consumer:
-            await filled(topics, 5)
-            await topics.alter("orders", 3)
-            await filled(topics, 12)
-            found = await polled(consumer, 17)
-            assert {record.partition for record in found} == {0, 1, 2}
-            async with topics.merged("orders") as other:
-                assert [one.id for one in await polled(other, 17)] == [one.id for one in found]
-
-    run(test())
+async def test_partitions_that_are_added_join_the_merged_order() -> None:
+    async with running(orders=1) as (_, topics), topics.merged("orders") as consumer:
+        await filled(topics, 5)
+        await topics.alter("orders", 3)
+        await filled(topics, 12)
+        found = await polled(consumer, 17)
+        assert {record.partition for record in found} == {0, 1, 2}
+        async with topics.merged("orders") as other:
+            assert [one.id for one in await polled(other, 17)] == [one.id for one in found]
 
 
-def test_a_merged_position_of_another_topic_is_refused() -> None:
-    async def test() -> None:
-        async with running(a=1, b=1) as (_, topics), topics.merged("a") as one:
-            other = topics.merged("b", position=one.position())
-            with pytest.raises(BadArgumentsError, match="position"):
-                await other.open()
-            await other.close()
-
-    run(test())
+async def test_a_merged_position_of_another_topic_is_refused() -> None:
+    async with running(a=1, b=1) as (_, topics), topics.merged("a") as one:
+        other = topics.merged("b", position=one.position())
+        with pytest.raises(BadArgumentsError, match="position"):
+            await other.open()
+        await other.close()
 
 
-def test_a_merged_consumer_says_that_its_next_record_is_gone() -> None:
-    async def test() -> None:
-        async with running(orders=1) as (cluster, topics):
-            await filled(topics, 5)
-            cluster.group("orders").first = 2
-            async with topics.merged("orders") as consumer:
-                with pytest.raises(OffsetGoneError):
-                    await consumer.poll(10)
-
-    run(test())
+async def test_a_merged_consumer_says_that_its_next_record_is_gone() -> None:
+    async with running(orders=1) as (cluster, topics):
+        await filled(topics, 5)
+        cluster.group("orders").first = 2
+        async with topics.merged("orders") as consumer:
+            with pytest.raises(OffsetGoneError):
+                await consumer.poll(10)
 
 
-def test_bounds_are_those_of_each_partition() -> None:
-    async def test() -> None:
-        async with running(orders=2) as (cluster, topics):
-            await filled(topics, 7)
-            cluster.group("orders", 1).first = 1
-            bounds = await topics.bounds("orders")
-            assert {number: (one.first, one.end) for number, one in bounds.items()} == {0: (0, 4), 1: (1, 3)}
-
-    run(test())
+async def test_bounds_are_those_of_each_partition() -> None:
+    async with running(orders=2) as (cluster, topics):
+        await filled(topics, 7)
+        cluster.group("orders", 1).first = 1
+        bounds = await topics.bounds("orders")
+        assert {number: (one.first, one.end) for number, one in bounds.items()} == {0: (0, 4), 1: (1, 3)}
 
 
-def test_closing_ends_everything_that_was_begun() -> None:
-    async def test() -> None:
-        async with running(orders=2) as (_, topics):
-            await filled(topics, 3)
-            async with topics.consumer("orders"), topics.merged("orders") as consumer:
-                await polled(consumer, 3)
-        current = asyncio.current_task()
-        left = [task for task in asyncio.all_tasks() if task is not current and not task.done()]
-        assert left == []
-
-    run(test())
+async def test_closing_ends_everything_that_was_begun() -> None:
+    async with running(orders=2) as (_, topics):
+        await filled(topics, 3)
+        async with topics.consumer("orders"), topics.merged("orders") as consumer:
+            await polled(consumer, 3)
+    current = asyncio.current_task()
+    left = [task for task in asyncio.all_tasks() if task is not current and not task.done()]
+    assert left == []
 
 
-def test_partitions_that_are_added_to_a_topic_are_read_from_their_beginning_whatever_the_start() -> None:
-    async def test() -> None:
-        async with (
-            running(orders=1) as (_, topics),
-            topics.consumer("orders") as everything,
-            topics.consumer("orders", start=Start.LATEST) as latest,
-            topics.consumer(("orders", 0)) as first,
-        ):
-            await filled(topics, 5)
-            await topics.alter("orders", 3)
-            await filled(topics, 30)
-            found = await polled(everything, 35)
-            assert len({(one.partition, one.offset) for one in found}) == 35
-            assert everything.partitions == (("orders", 0), ("orders", 1), ("orders", 2))
-            # They came after this one was opened, so all of them are news.
-            assert len(await polled(latest, 35)) == 35
-            assert {one.partition for one in await polled(first, 15)} == {0}
-            assert first.partitions == (("orders", 0),), "who names partitions gets these"
-            for number in range(3):
-                offsets = [one.offset for one in found if one.partition == number]
-                assert offsets == sorted(offsets)
+async def test_partitions_that_are_added_to_a_topic_are_read_from_their_beginning_whatever_the_start() -> (
+    None
+):
+    async with (
+        running(orders=1) as (_, topics),
+        topics.consumer("orders") as everything,
+        topics.consumer("orders", start=Start.LATEST) as latest,
+        topics.consumer(("orders", 0)) as first,
+    ):
+        await filled(topics, 5)
+        await topics.alter("orders", 3)
+        await filled(topics, 30)
+        found = await polled(everything, 35)
+        assert len({(one.partition, one.offset) for one in found}) == 35
+        assert everything.partitions == (("orders", 0), ("orders", 1), ("orders", 2))
+        # They came after this one was opened, so all of them are news.
+        assert len(await polled(latest, 35)) == 35
+        assert {one.partition for one in await polled(first, 15)} == {0}
+        assert first.partitions == (("orders", 0),), "who names partitions gets these"
+        for number in range(3):
+            offsets = [one.offset for one in found if one.partition == number]
+            assert offsets == sorted(offsets)
 
-    run(test())
 
-
-def test_added_partitions_are_found_although_no_change_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_added_partitions_are_found_although_no_change_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The partition whose log has the change stands still; the table of topics is looked at once in a while."""
     monkeypatch.setattr("zraft_client.topics.consumer.PARTITIONS_AGE_S", 0.05)
 
-    async def test() -> None:
-        async with running(orders=1) as (_, topics), topics.consumer("orders") as consumer:
-            consumer.pause("orders", 0)
-            await topics.alter("orders", 3)
-            await filled(topics, 30)
-            found = await polled(consumer, 20)
-            assert {one.partition for one in found} == {1, 2}
-
-    run(test())
+    async with running(orders=1) as (_, topics), topics.consumer("orders") as consumer:
+        consumer.pause("orders", 0)
+        await topics.alter("orders", 3)
+        await filled(topics, 30)
+        found = await polled(consumer, 20)
+        assert {one.partition for one in found} == {1, 2}
 
 
-def test_an_added_partition_begins_where_its_consumer_left_off_if_offsets_are_stored() -> None:
-    async def test() -> None:
-        async with (
-            running(orders=1) as (_, topics),
-            topics.consumer("orders", name="billing") as consumer,
-            topics.consumer("orders", name="billing", start=Start.STORED) as second,
-        ):
-            second.pause("orders", 0)
-            await topics.alter("orders", 2)
-            await filled(topics, 10, ("orders", 1))
-            await polled(consumer, 10)
-            await consumer.commit({("orders", 1): 7})
-            second.resume("orders", 0)
-            # The change itself has offset 0 there.
-            assert [one.offset for one in await polled(second, 4)] == [7, 8, 9, 10]
-
-    run(test())
+async def test_an_added_partition_begins_where_its_consumer_left_off_if_offsets_are_stored() -> None:
+    async with (
+        running(orders=1) as (_, topics),
+        topics.consumer("orders", name="billing") as consumer,
+        topics.consumer("orders", name="billing", start=Start.STORED) as second,
+    ):
+        second.pause("orders", 0)
+        await topics.alter("orders", 2)
+        await filled(topics, 10, ("orders", 1))
+        await polled(consumer, 10)
+        await consumer.commit({("orders", 1): 7})
+        second.resume("orders", 0)
+        # The change itself has offset 0 there.
+        assert [one.offset for one in await polled(second, 4)] == [7, 8, 9, 10]
 
 
-def test_a_topic_that_is_created_again_is_another_one() -> None:
-    async def test() -> None:
-        async with running(orders=1) as (_, topics), topics.consumer("orders") as consumer:
-            await topics.delete("orders")
-            await topics.create("orders", 3)
-            await filled(topics, 9)
-            await topics.metadata()
-            assert await consumer._join(), "nothing is left to be found"
+async def test_a_topic_that_is_created_again_is_another_one() -> None:
+    async with running(orders=1) as (_, topics), topics.consumer("orders") as consumer:
+        await topics.delete("orders")
+        await topics.create("orders", 3)
+        await filled(topics, 9)
+        await topics.metadata()
+        assert await consumer._join(), "nothing is left to be found"
 
-            async def read_to_the_end() -> None:
-                while True:
-                    assert await consumer.poll(10.0) == []
+        async def read_to_the_end() -> None:
+            while True:
+                assert await consumer.poll(10.0) == []
 
-            with pytest.raises(NoTopicError):
-                await read_to_the_end()
-            assert consumer.partitions == (("orders", 0),)
-
-    run(test())
+        with pytest.raises(NoTopicError):
+            await read_to_the_end()
+        assert consumer.partitions == (("orders", 0),)

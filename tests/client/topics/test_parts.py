@@ -10,16 +10,16 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zraft.ids import GroupId, ProducerId
-from zraft.topics.message import Message
-from zraft.topics.messages import Answer, Reply
-from zraft.topics.producer import Producer
-from zraft.topics.registry_values import Table
 from zraft_client import EncodingError
 from zraft_client.topics import Compression, PayloadError
 from zraft_client.topics.dispatch import REPEAT_S, REPEAT_S_MAX, SOON_S, SOON_S_MAX, Dispatch
 from zraft_client.topics.options import destinations_of
 from zraft_client.topics.payloads import Content, decode_content, encode_content
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.message import Message
+from zraft_core.topics.messages import Answer, Reply
+from zraft_core.topics.producer import Producer
+from zraft_core.topics.registry_values import Table
 
 A, B = GroupId(1), GroupId(2)
 

@@ -14,16 +14,16 @@ from onyxlog.audits.generating import Generator, Scenario
 from onyxlog.gossip.settings import settings_for
 from onyxlog.gossip.spreading import Mode
 from onyxlog.peer.fleet import Fleet
-from onyxlog.peer.gossip_link import open_udp
-from onyxlog.peer.messenger import gossip_sources
+from onyxlog.peer.gossip.link import open_udp
+from onyxlog.peer.gossip.source import gossip_sources
+from onyxlog.peer.idle_runner import run_nothing
 from onyxlog.peer.recording import Recordings
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.replica.commands import BackpressureOff
-from onyxlog.testing.idle_runner import run_nothing
-from onyxlog.testing.memory_log import MemoryLog
 from tests.onyxlog.gossiping import KEY
+from tests.onyxlog.simulation.memory_log import MemoryLog
 from tests.unit.server.nodes import Nodes, Sending
-from zraft.address import Address
+from zraft_core.address import Address
 
 COMMANDS = 3_000
 MESSAGES = 40

@@ -11,12 +11,12 @@ from attrs import evolve
 
 from onyxlog.audits.generating import UnsyncedFileSystem
 from tests.onyxlog.audits.conftest import age
-from zraft.ids import ServerId
 from zraft.storage.directory import DataDirectory
 from zraft.storage.inspection import read_records
 from zraft.storage.records import BaseRecord, EntryRecord
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal
+from zraft_core.ids import ServerId
 
 VICTIM = 3
 

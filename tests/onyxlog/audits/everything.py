@@ -30,9 +30,27 @@ import click
 from onyxlog.api import Client as OnyxClient
 from onyxlog.api import connect
 from onyxlog.errors import OnyxlogError
-from onyxlog.peer.native_log import native_ports
+from onyxlog.peer.log.native import native_ports
 from onyxlog.replica.commands import BackpressureOff
 from onyxlog.replica.replica import JoinMode, Parameters
+from tests.chaos.client import Client as RecordingClient
+from tests.chaos.schedule import FaultKind, parse_faults
+from tests.chaos.schedule import plan as plan_faults
+from tests.chaos.workloads import (
+    FIRST,
+    SET_UP,
+    TIMEOUTS_MS,
+    CounterWorker,
+    ExclusiveWorker,
+    FencedWorker,
+    OnceWatcher,
+    QueueWorker,
+    RecursiveWatcher,
+    RegisterWorker,
+    ToggleWorker,
+    WatchedWriter,
+    Worker,
+)
 from tests.onyxlog.audits.everything_plan import (
     CONSUMERS,
     PEERS,
@@ -48,25 +66,7 @@ from tests.onyxlog.peer_processes import Processes
 from tests.processes.cluster import ROOT, wait_until
 from tests.processes.test_topic_claims import TOPIC, Crowd, bounds, processed
 from tests.processes.topics import Producers, created, groups_of, settled_readings
-from zraft.testing.chaos.client import Client as RecordingClient
-from zraft.testing.chaos.schedule import FaultKind, parse_faults
-from zraft.testing.chaos.schedule import plan as plan_faults
-from zraft.testing.chaos.workloads import (
-    FIRST,
-    SET_UP,
-    TIMEOUTS_MS,
-    CounterWorker,
-    ExclusiveWorker,
-    FencedWorker,
-    OnceWatcher,
-    QueueWorker,
-    RecursiveWatcher,
-    RegisterWorker,
-    ToggleWorker,
-    WatchedWriter,
-    Worker,
-)
-from zraft.testing.checkers.history import Outcome, encode, heading
+from zraft.checkers.history import Outcome, encode, heading
 from zraft.transport.keys import create_key_file
 from zraft_client import ClientError
 
@@ -357,7 +357,7 @@ def judged(found: dict[str, Any]) -> list[str]:
     default="default",
     show_default=True,
     metavar="NAMES",
-    help="Of servers, as `python -m zraft.testing.chaos` takes them.",
+    help="Of servers, as `python -m tests.chaos` takes them.",
 )
 @click.option("--master", default="local[*]", show_default=True, help="Where the audit runs.")
 @click.option("--audit/--no-audit", "audited", default=True, show_default=True)

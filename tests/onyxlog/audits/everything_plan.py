@@ -1,6 +1,6 @@
 """Which producer, consumer or peer dies when in a run of everything. Pure: a seed and a length are the plan.
 
-What servers suffer meanwhile is of `zraft.testing.chaos.schedule`.
+What servers suffer meanwhile is of `tests.chaos.schedule`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.claims.values import Mode
+from zraft_core.claims.values import Mode
 
 SERVERS: Final = 3
 PRODUCERS: Final = 2

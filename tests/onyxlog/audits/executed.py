@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from onyxlog.audits.tables.entries import EntryRow
 from onyxlog.audits.tables.events import EventRow
-from zraft.ids import GroupId, Instance, ServerId
+from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.offline.replay import apply_entry
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind, Member, MemberRole
-from zraft.tree import txn
-from zraft.tree.features import FEATURE_LEVEL_MAX
 from zraft.tree.machine import Machine
-from zraft.tree.sessions import session_id_for
+from zraft.tree.sessions.session import session_id_for
+from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.znodes import txn
 
 INSTANCE: Final = Instance(b"4" * 16)
 SERVER: Final = ServerId(4)

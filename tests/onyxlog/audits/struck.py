@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.chaos.links import Links, open_links
+from tests.chaos.schedule import Fault
+from tests.chaos.servers import Server, Servers
+from tests.chaos.shim import build
+from tests.chaos.strikes import Strikes
 from tests.processes.cluster import ASK_TIMEOUT_S, ROOT, read_mntr
-from zraft.status import UnreachableError, ask
-from zraft.testing.chaos.links import Links, open_links
-from zraft.testing.chaos.schedule import Fault
-from zraft.testing.chaos.servers import Server, Servers
-from zraft.testing.chaos.shim import build
-from zraft.testing.chaos.strikes import Strikes
-from zraft.testing.checkers.history import Violation
+from zraft.checkers.history import Violation
+from zraft.cli.status import UnreachableError, ask
 
 SETTINGS: Final = {
     "snapshot.log_bytes_min": 65_536,

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 from onyxlog.audits import session
 from onyxlog.main import main
-from zraft.ids import ServerId
 from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import RealFileSystem
+from zraft_core.ids import ServerId
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from onyxlog.audits.rules.claim_intervals import DISJOINT, FENCED, KEPT, ONWARD,
 from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.tables.claims import ClaimRow
 from tests.onyxlog.audits.sound import LEFT, claims, sound
-from zraft.claims import commands as c
-from zraft.claims.answers import Accepted, Answer, Granted
-from zraft.claims.state import Claims
-from zraft.claims.values import Claim, Mode, Owner
+from zraft_core.claims import commands as c
+from zraft_core.claims.answers import Accepted, Answer, Granted
+from zraft_core.claims.state import Claims
+from zraft_core.claims.values import Claim, Mode, Owner
 
 
 def judged(decide: Callable[..., Answer], rows: list[ClaimRow] | None = None) -> list[Violation]:

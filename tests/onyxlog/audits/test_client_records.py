@@ -9,7 +9,7 @@ import pytest
 from onyxlog.audits.rules.client_records import record_of
 from onyxlog.audits.source.history_rows import history_values
 from onyxlog.audits.tables.histories import HISTORIES
-from zraft.testing.checkers.history import (
+from zraft.checkers.history import (
     Connected,
     Disconnected,
     Event,

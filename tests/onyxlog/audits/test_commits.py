@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from onyxlog.audits.source.commits import Committed, Evidence, committed
 from onyxlog.audits.source.survey import Configuration, Spot, Standpoint, Survey, is_cut, with_committed
-from zraft.ids import GroupId, Instance, ServerId
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState, Member, MemberRole
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.records import (
@@ -16,6 +15,7 @@ from zraft.storage.records import (
     RestoreRecord,
     TruncateRecord,
 )
+from zraft_core.ids import GroupId, Instance, ServerId
 
 GROUP = GroupId(0)
 

@@ -23,8 +23,8 @@ from onyxlog.audits.tables.events import EventRow
 from tests.onyxlog.audits.conftest import age
 from tests.onyxlog.audits.reading import chosen, rows_of
 from tests.onyxlog.audits.sound import sound
+from zraft.checkers.history import Kind, Operation, Outcome, encode, heading
 from zraft.storage.errors import CorruptionError
-from zraft.testing.checkers.history import Kind, Operation, Outcome, encode, heading
 
 Harm = Callable[[Path, random.Random], int]
 """Harms a file; the offset at or before which that must be noticed."""

@@ -14,10 +14,10 @@ from onyxlog.audits.source.live_deliveries import LiveDeliveries
 from onyxlog.audits.source.options import Options
 from onyxlog.audits.source.plan import read_piece
 from tests.onyxlog.audits.reading import chosen
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.delivery.scenario import GROUP, Opened, between, history, open_log
 from tests.unit.storage.scenario import PATH
 from zraft.storage.delivery.settings import Retention
-from zraft.testing.disk import SimulatedDisk
 
 HISTORY = history(120)
 MIDDLE, LAST = HISTORY[len(HISTORY) // 2].index, HISTORY[-1].index

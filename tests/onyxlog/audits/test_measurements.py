@@ -15,11 +15,11 @@ from onyxlog.audits.thesis_gossip import copy_rows, expected_pools, pool_rows
 from onyxlog.audits.thesis_multicast import mixes, published_mixes
 from onyxlog.gossip.thesis.tables import GRAPHS
 from tests.onyxlog.audits.sound import sound
-from zraft_bench import gossip_tables
-from zraft_bench.histogram import highest_of
+from zraft_bench.gossip import tables as gossip_tables
+from zraft_bench.load.histogram import highest_of
+from zraft_bench.load.workload import Workload
 from zraft_bench.result_files import ResultFile, new_run
 from zraft_bench.results import ElectionTrial, Part, combine
-from zraft_bench.workload import Workload
 
 
 def results(directory: Path) -> None:

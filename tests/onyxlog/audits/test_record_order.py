@@ -13,12 +13,12 @@ from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.violation import Violation
 from tests.onyxlog.audits.conftest import age
 from tests.onyxlog.audits.reading import read
-from zraft.ids import COORDINATION_GROUP, ServerId
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.storage.directory import DataDirectory
 from zraft.storage.records import EntryRecord, HardStateRecord, Record, TruncateRecord
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal
+from zraft_core.ids import COORDINATION_GROUP, ServerId
 
 GROUP = COORDINATION_GROUP
 

@@ -17,8 +17,8 @@ from onyxlog.audits.tables.snapshots import SnapshotRow
 from tests.onyxlog.audits.executed import NOTED, PLACE, entries, rows
 from tests.onyxlog.audits.reading import read
 from zraft.offline.replay import apply_entry
-from zraft.tree import txn
 from zraft.tree.machine import Machine
+from zraft_core.znodes import txn
 
 CHECKS = {
     r.STATES: r.reexecution(r.STATES, load=r.nothing_loaded, states=True),

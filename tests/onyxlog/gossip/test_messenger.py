@@ -12,7 +12,7 @@ from onyxlog.gossip.settings import GossipSettings
 from onyxlog.gossip.simulation import digest
 from onyxlog.ids import BEFORE_ALL
 from tests.onyxlog.gossip.harness import Harness, chain, event, on_stream, payload
-from zraft.errors import ConfigError
+from zraft_core.errors import ConfigError
 
 QUIET = GossipSettings(sentinels=0, heartbeat_ms=50_000, heartbeat_ms_max=50_000)
 SENTINEL = GossipSettings(sentinels=8, heartbeat_ms=50_000, heartbeat_ms_max=50_000)

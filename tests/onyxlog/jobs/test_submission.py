@@ -9,12 +9,13 @@ from onyxlog.api import Client
 from onyxlog.errors import WorkflowError
 from onyxlog.jobs.specification import Plugin
 from onyxlog.replica.replica import JoinMode
-from onyxlog.testing.virtual_time import run_virtually
 from tests.onyxlog.jobs.samples import HERE, word_count
 from tests.onyxlog.peer.fleets import Scene
 
+pytestmark = pytest.mark.loops("virtual")
 
-def test_a_job_that_cannot_run_is_refused_before_anything_is_written() -> None:
+
+async def test_a_job_that_cannot_run_is_refused_before_anything_is_written() -> None:
     good = word_count()
     lines, split, *others = good.catalog
     wrong = [
@@ -29,18 +30,15 @@ def test_a_job_that_cannot_run_is_refused_before_anything_is_written() -> None:
         ),
     ]
 
-    async def main() -> None:
-        scene = Scene(JoinMode.DIRECT)
-        scene.start(1)
-        await scene.settled()
-        async with Client(scene.log.open()) as client:
-            await client.start()
-            before = await client.caught_up()
-            for job, message in wrong:
-                with pytest.raises(WorkflowError, match=message):
-                    await client.submit_job(job)
-            assert await client.caught_up() == before
-            assert await client.submit_job(wrong[2][0], importing=False) > before.version
-        await scene.fleet.stop()
-
-    run_virtually(main())
+    scene = Scene(JoinMode.DIRECT)
+    scene.start(1)
+    await scene.settled()
+    async with Client(scene.log.open()) as client:
+        await client.start()
+        before = await client.caught_up()
+        for job, message in wrong:
+            with pytest.raises(WorkflowError, match=message):
+                await client.submit_job(job)
+        assert await client.caught_up() == before
+        assert await client.submit_job(wrong[2][0], importing=False) > before.version
+    await scene.fleet.stop()

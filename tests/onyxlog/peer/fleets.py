@@ -11,6 +11,7 @@ from attrs import define, evolve, field
 
 from onyxlog.peer.fleet import Fleet
 from onyxlog.peer.group import ID_BYTES, PeerGroup
+from onyxlog.peer.idle_runner import IdleRunner
 from onyxlog.peer.incarnation import Incarnation
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import TaskHost, TaskRunner
@@ -18,8 +19,7 @@ from onyxlog.replica.codec import decode_record, encode_record
 from onyxlog.replica.commands import Record
 from onyxlog.replica.replica import JoinMode, Parameters, Replica
 from onyxlog.status import is_closed
-from onyxlog.testing.idle_runner import IdleRunner
-from onyxlog.testing.memory_log import MemoryLog, MemoryPort
+from tests.onyxlog.simulation.memory_log import MemoryLog, MemoryPort
 
 SETTLE_S = 30.0
 """Of virtual time: detectors, back-offs and restarts are over by then."""

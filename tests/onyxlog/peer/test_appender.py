@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from onyxlog.peer import appender
-from onyxlog.peer.appender import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, Appender
+from onyxlog.peer.log import appender
+from onyxlog.peer.log.appender import BATCH_BYTES_MAX, BATCH_ENTRIES_MAX, Appender
 from zraft_client import ClosedError, NotSentError, UnknownOutcomeError
 
 
@@ -40,99 +40,81 @@ def asked(appends: Appender, *records: bytes) -> list[asyncio.Task[int]]:
     return [asyncio.ensure_future(appends.append(data)) for data in records]
 
 
-def test_what_is_asked_meanwhile_goes_together_and_in_order() -> None:
-    async def test() -> None:
-        log = Log()
-        appends = Appender(log.send)
-        first = asked(appends, b"0")
-        await asyncio.sleep(0.001)
-        rest = asked(appends, b"1", b"2", b"3")
-        await asyncio.sleep(0.001)
-        log.allow(2)
-        assert await asyncio.gather(*first, *rest) == [0, 1, 2, 3]
-        assert log.batches == [[b"0"], [b"1", b"2", b"3"]]
-
-    asyncio.run(test())
+async def test_what_is_asked_meanwhile_goes_together_and_in_order() -> None:
+    log = Log()
+    appends = Appender(log.send)
+    first = asked(appends, b"0")
+    await asyncio.sleep(0.001)
+    rest = asked(appends, b"1", b"2", b"3")
+    await asyncio.sleep(0.001)
+    log.allow(2)
+    assert await asyncio.gather(*first, *rest) == [0, 1, 2, 3]
+    assert log.batches == [[b"0"], [b"1", b"2", b"3"]]
 
 
-def test_a_batch_is_bounded_in_entries_and_bytes() -> None:
-    async def test() -> None:
-        log = Log()
-        appends = Appender(log.send)
-        log.allow(10)
-        half = b"x" * (BATCH_BYTES_MAX // 2)
-        await asyncio.gather(*asked(appends, half, half, b"y", half * 3, b"z"))
-        assert [len(batch) for batch in log.batches] == [2, 1, 1, 1]
-        log.batches.clear()
-        await asyncio.gather(*asked(appends, *[b"w"] * (BATCH_ENTRIES_MAX + 1)))
-        assert [len(batch) for batch in log.batches] == [BATCH_ENTRIES_MAX, 1]
-
-    asyncio.run(test())
+async def test_a_batch_is_bounded_in_entries_and_bytes() -> None:
+    log = Log()
+    appends = Appender(log.send)
+    log.allow(10)
+    half = b"x" * (BATCH_BYTES_MAX // 2)
+    await asyncio.gather(*asked(appends, half, half, b"y", half * 3, b"z"))
+    assert [len(batch) for batch in log.batches] == [2, 1, 1, 1]
+    log.batches.clear()
+    await asyncio.gather(*asked(appends, *[b"w"] * (BATCH_ENTRIES_MAX + 1)))
+    assert [len(batch) for batch in log.batches] == [BATCH_ENTRIES_MAX, 1]
 
 
-def test_an_error_is_told_to_those_of_its_batch_only() -> None:
-    async def test() -> None:
-        log = Log()
-        appends = Appender(log.send)
-        first = asked(appends, b"0", b"1")
-        await asyncio.sleep(0.001)
-        rest = asked(appends, b"2")
-        log.allow(error=UnknownOutcomeError("lost"))
-        log.allow()
-        for one in first:
-            with pytest.raises(UnknownOutcomeError):
-                await one
-        assert await rest[0] == 0
-
-    asyncio.run(test())
+async def test_an_error_is_told_to_those_of_its_batch_only() -> None:
+    log = Log()
+    appends = Appender(log.send)
+    first = asked(appends, b"0", b"1")
+    await asyncio.sleep(0.001)
+    rest = asked(appends, b"2")
+    log.allow(error=UnknownOutcomeError("lost"))
+    log.allow()
+    for one in first:
+        with pytest.raises(UnknownOutcomeError):
+            await one
+    assert await rest[0] == 0
 
 
-def test_who_gives_up_waiting_does_not_disturb_the_others() -> None:
-    async def test() -> None:
-        log = Log()
-        appends = Appender(log.send)
-        tasks = asked(appends, b"0", b"1", b"2")
-        await asyncio.sleep(0.001)
-        tasks[1].cancel()
-        log.allow()
-        assert await asyncio.gather(tasks[0], tasks[2]) == [0, 2]
-
-    asyncio.run(test())
+async def test_who_gives_up_waiting_does_not_disturb_the_others() -> None:
+    log = Log()
+    appends = Appender(log.send)
+    tasks = asked(appends, b"0", b"1", b"2")
+    await asyncio.sleep(0.001)
+    tasks[1].cancel()
+    log.allow()
+    assert await asyncio.gather(tasks[0], tasks[2]) == [0, 2]
 
 
-def test_too_many_that_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_that_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(appender, "WAITING_BYTES_MAX", 10)
 
-    async def test() -> None:
-        log = Log()
-        appends = Appender(log.send)
-        under_way = asked(appends, b"0")
-        await asyncio.sleep(0.001)
-        waiting = asked(appends, b"1" * 11)
-        await asyncio.sleep(0.001)
-        with pytest.raises(NotSentError, match="1 appends of 11 bytes wait"):
-            await appends.append(b"2")
-        log.allow(2)
-        assert await asyncio.gather(*under_way, *waiting) == [0, 1]
-        log.allow()
-        assert await appends.append(b"3") == 2
-
-    asyncio.run(test())
+    log = Log()
+    appends = Appender(log.send)
+    under_way = asked(appends, b"0")
+    await asyncio.sleep(0.001)
+    waiting = asked(appends, b"1" * 11)
+    await asyncio.sleep(0.001)
+    with pytest.raises(NotSentError, match="1 appends of 11 bytes wait"):
+        await appends.append(b"2")
+    log.allow(2)
+    assert await asyncio.gather(*under_way, *waiting) == [0, 1]
+    log.allow()
+    assert await appends.append(b"3") == 2
 
 
-def test_when_it_is_closed_all_are_told() -> None:
-    async def test() -> None:
-        log = Log()
-        appends = Appender(log.send)
-        first = asked(appends, b"0")
-        await asyncio.sleep(0.001)
-        rest = asked(appends, b"1")
-        await asyncio.sleep(0.001)
-        await appends.close()
-        with pytest.raises(ClosedError, match="under way"):
-            await first[0]
-        with pytest.raises(ClosedError):
-            await rest[0]
-        assert log.batches == []
-
-    asyncio.run(test())
+async def test_when_it_is_closed_all_are_told() -> None:
+    log = Log()
+    appends = Appender(log.send)
+    first = asked(appends, b"0")
+    await asyncio.sleep(0.001)
+    rest = asked(appends, b"1")
+    await asyncio.sleep(0.001)
+    await appends.close()
+    with pytest.raises(ClosedError, match="under way"):
+        await first[0]
+    with pytest.raises(ClosedError):
+        await rest[0]
+    assert log.batches == []

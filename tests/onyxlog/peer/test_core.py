@@ -6,7 +6,7 @@ import pytest
 
 from onyxlog.errors import OnyxlogError
 from onyxlog.peer.core import UNSEEN_MAX, GroupCore
-from onyxlog.peer.log_port import Origin, first_origin
+from onyxlog.peer.log.port import Origin, first_origin
 from onyxlog.peer.turns import Append, Truncate, Turn
 from onyxlog.replica.commands import (
     AbortJoin,

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from onyxlog.main import main
-from onyxlog.peer import native_log
 from onyxlog.peer.fleet import Fleet
-from onyxlog.testing.idle_runner import run_nothing
-from onyxlog.testing.memory_log import MemoryLog
+from onyxlog.peer.idle_runner import run_nothing
+from onyxlog.peer.log import native as native_log
+from tests.onyxlog.simulation.memory_log import MemoryLog
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "ONYXLOG.md").read_text(encoding="utf-8")
 

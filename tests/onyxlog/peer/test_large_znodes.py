@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyxlog.errors import EntryError
-from onyxlog.peer.large_znodes import LargeZnodes
-from onyxlog.peer.parts import Head, decode_head, encode_head, head_of, join, order_of, split
+from onyxlog.peer.log.large_znodes import LargeZnodes
+from onyxlog.peer.log.parts import Head, decode_head, encode_head, head_of, join, order_of, split
 from tests.onyxlog.peer.plain_znodes import PlainZnodes, StoppedError
 
 PART = 10
@@ -58,58 +58,52 @@ def left_over(znodes: PlainZnodes) -> list[str]:
 
 @pytest.mark.parametrize("old", VERSIONS[1:4])
 @pytest.mark.parametrize("new", VERSIONS[1:5])
-def test_a_writer_that_stops_anywhere_leaves_the_old_or_the_new_version(old: bytes, new: bytes) -> None:
-    async def test() -> None:
-        stops = 0
-        while True:
-            znodes = PlainZnodes()
-            large = LargeZnodes(znodes, PART)
-            await large.write(PATH, old)
-            znodes.stop_after = znodes.calls + stops
-            try:
-                await large.write(PATH, new)
-                stopped = False
-            except StoppedError:
-                stopped = True
-            znodes.stop_after = None
-            assert await large.read(PATH) in ((old, new) if stopped else (new,))
-            last = b"9" * 41
-            await large.write(PATH, last)
-            assert await large.read(PATH) == last
-            assert left_over(znodes) == []
-            if not stopped:
-                break
-            stops += 1
-        assert stops >= 2
-
-    asyncio.run(test())
+async def test_a_writer_that_stops_anywhere_leaves_the_old_or_the_new_version(old: bytes, new: bytes) -> None:
+    stops = 0
+    while True:
+        znodes = PlainZnodes()
+        large = LargeZnodes(znodes, PART)
+        await large.write(PATH, old)
+        znodes.stop_after = znodes.calls + stops
+        try:
+            await large.write(PATH, new)
+            stopped = False
+        except StoppedError:
+            stopped = True
+        znodes.stop_after = None
+        assert await large.read(PATH) in ((old, new) if stopped else (new,))
+        last = b"9" * 41
+        await large.write(PATH, last)
+        assert await large.read(PATH) == last
+        assert left_over(znodes) == []
+        if not stopped:
+            break
+        stops += 1
+    assert stops >= 2
 
 
 @pytest.mark.parametrize("data", VERSIONS)
-def test_what_is_written_once_is_there_whole_or_not_at_all(data: bytes) -> None:
-    async def test() -> None:
-        stops = 0
-        stopped = True
-        while stopped:
-            znodes = PlainZnodes()
-            large = LargeZnodes(znodes, PART)
-            znodes.stop_after = stops
-            try:
-                assert await large.write_once(PATH, data)
-                stopped = False
-            except StoppedError:
-                pass
-            znodes.stop_after = None
-            found = await large.read(PATH)
-            assert found in ((None, data) if stopped else (data,))
-            assert await large.write_once(PATH, b"other" * 9) == (found is None)
-            assert await large.write_once(PATH, data) == (found is not None)
-            stops += 1
-
-    asyncio.run(test())
+async def test_what_is_written_once_is_there_whole_or_not_at_all(data: bytes) -> None:
+    stops = 0
+    stopped = True
+    while stopped:
+        znodes = PlainZnodes()
+        large = LargeZnodes(znodes, PART)
+        znodes.stop_after = stops
+        try:
+            assert await large.write_once(PATH, data)
+            stopped = False
+        except StoppedError:
+            pass
+        znodes.stop_after = None
+        found = await large.read(PATH)
+        assert found in ((None, data) if stopped else (data,))
+        assert await large.write_once(PATH, b"other" * 9) == (found is None)
+        assert await large.write_once(PATH, data) == (found is not None)
+        stops += 1
 
 
-def test_readers_and_writers_at_the_same_time_see_whole_versions(seed: int) -> None:
+async def test_readers_and_writers_at_the_same_time_see_whole_versions(seed: int) -> None:
     async def one(rng: Random) -> None:
         znodes = PlainZnodes(rng)
         written = [bytes([65 + number]) * rng.choice((3, 25, 60)) for number in range(6)]
@@ -128,20 +122,14 @@ def test_readers_and_writers_at_the_same_time_see_whole_versions(seed: int) -> N
         await LargeZnodes(znodes, PART).write(PATH, last)
         assert left_over(znodes) == []
 
-    async def test() -> None:
-        for number in range(40):
-            await one(Random(f"{seed} {number}"))
-
-    asyncio.run(test())
+    for number in range(40):
+        await one(Random(f"{seed} {number}"))
 
 
-def test_a_head_whose_parts_are_gone_is_an_error() -> None:
-    async def test() -> None:
-        znodes = PlainZnodes()
-        large = LargeZnodes(znodes, PART)
-        await large.write(PATH, b"1" * 25)
-        del znodes.data[next(path for path in znodes.data if path.endswith("/0001"))]
-        with pytest.raises(EntryError, match="parts are missing"):
-            await large.read(PATH)
-
-    asyncio.run(test())
+async def test_a_head_whose_parts_are_gone_is_an_error() -> None:
+    znodes = PlainZnodes()
+    large = LargeZnodes(znodes, PART)
+    await large.write(PATH, b"1" * 25)
+    del znodes.data[next(path for path in znodes.data if path.endswith("/0001"))]
+    with pytest.raises(EntryError, match="parts are missing"):
+        await large.read(PATH)

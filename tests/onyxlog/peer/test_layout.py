@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onyxlog.errors import EntryError, ParametersError
-from onyxlog.peer.layout import Layout, decode_parameters, encode_parameters, parents
+from onyxlog.peer.log.layout import Layout, decode_parameters, encode_parameters, parents
 from onyxlog.replica.replica import JoinMode, Parameters
-from zraft.errors import ConfigError
+from zraft_core.errors import ConfigError
 
 
 def test_paths_are_those_of_the_documents() -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 from prometheus_client import CollectorRegistry
 
 from onyxlog.api import Client
 from onyxlog.gossip.outputs import Counters
 from onyxlog.ids import PeerId
 from onyxlog.peer.fleet import Fleet
+from onyxlog.peer.idle_runner import IdleRunner
 from onyxlog.peer.live_metrics import CHANNEL_COUNTERS, GOSSIP_BY, GOSSIP_COUNTERS, TASK_COUNTERS
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import PlaneStatistics, TaskHost, TaskRunner, WorkerStatistics
 from onyxlog.replica.replica import JoinMode
-from onyxlog.testing.idle_runner import IdleRunner
-from onyxlog.testing.memory_log import MemoryLog
-from onyxlog.testing.virtual_time import run_virtually
 from tests.onyxlog.peer.fleets import Scene
 from tests.onyxlog.peer.jobs import a_job
 from tests.onyxlog.peer.test_messenger import Gossiping, note_all
+from tests.onyxlog.simulation.memory_log import MemoryLog
+
+pytestmark = pytest.mark.loops("virtual")
 
 
 class CountingRunner(IdleRunner):
@@ -54,44 +56,38 @@ def test_everything_that_is_counted_is_a_metric() -> None:
     assert names(Counters) == {*GOSSIP_COUNTERS, *GOSSIP_BY}
 
 
-def test_a_worker_has_series_as_long_as_it_runs_and_a_group_as_long_as_it_lives() -> None:
-    async def main() -> None:
-        log = MemoryLog()
-        async with Fleet(log.opened, counting) as fleet, Client(await log.opened()) as client:
-            registry = fleet.metrics.registry
-            group = fleet.start(GroupSettings(offers=((), ())))
-            assert shown(registry, "onyxlog_channels_items_sent_total") == {}
-            await fleet.joined()
-            await client.start()
-            await client.submit_job(a_job("job", tasks=2))
-            await fleet.until(lambda one: len(one.running) == 2)
-            workers = {("job", "task-0", "0"), ("job", "task-1", "0")}
-            assert shown(registry, "onyxlog_task_segments_total") == dict.fromkeys(workers, 7)
-            assert shown(registry, "onyxlog_task_pending_segments") == dict.fromkeys(workers, 2)
-            assert shown(registry, "onyxlog_channels_items_sent_total") == {(group.id,): 3}
-            assert shown(registry, "onyxlog_gossip_published_total") == {}, "there is no gossip"
-            await client.kill_job("job")
-            await fleet.until(lambda one: not one.running)
-            assert shown(registry, "onyxlog_task_segments_total") == {}
-            await group.stop()
-            assert shown(registry, "onyxlog_channels_items_sent_total") == {}
-
-    run_virtually(main())
+async def test_a_worker_has_series_as_long_as_it_runs_and_a_group_as_long_as_it_lives() -> None:
+    log = MemoryLog()
+    async with Fleet(log.opened, counting) as fleet, Client(await log.opened()) as client:
+        registry = fleet.metrics.registry
+        group = fleet.start(GroupSettings(offers=((), ())))
+        assert shown(registry, "onyxlog_channels_items_sent_total") == {}
+        await fleet.joined()
+        await client.start()
+        await client.submit_job(a_job("job", tasks=2))
+        await fleet.until(lambda one: len(one.running) == 2)
+        workers = {("job", "task-0", "0"), ("job", "task-1", "0")}
+        assert shown(registry, "onyxlog_task_segments_total") == dict.fromkeys(workers, 7)
+        assert shown(registry, "onyxlog_task_pending_segments") == dict.fromkeys(workers, 2)
+        assert shown(registry, "onyxlog_channels_items_sent_total") == {(group.id,): 3}
+        assert shown(registry, "onyxlog_gossip_published_total") == {}, "there is no gossip"
+        await client.kill_job("job")
+        await fleet.until(lambda one: not one.running)
+        assert shown(registry, "onyxlog_task_segments_total") == {}
+        await group.stop()
+        assert shown(registry, "onyxlog_channels_items_sent_total") == {}
 
 
-def test_what_gossip_saves_is_shown_per_group() -> None:
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT))
-        groups = world.scene.start(9)
-        await world.scene.settled()
-        await note_all(world, groups, 20)
-        await world.scene.settled()
-        registry = world.scene.fleet.metrics.registry
-        applied = shown(registry, "onyxlog_gossip_applied_total")
-        assert {group for group, _ in applied} == {group.id for group in groups}
-        assert sum(count for (_, source), count in applied.items() if source == "gossip") > 0
-        published = shown(registry, "onyxlog_gossip_published_total")
-        assert sum(published.values()) >= 20
-        await world.scene.fleet.stop()
-
-    run_virtually(main())
+async def test_what_gossip_saves_is_shown_per_group() -> None:
+    world = Gossiping(Scene(JoinMode.DIRECT))
+    groups = world.scene.start(9)
+    await world.scene.settled()
+    await note_all(world, groups, 20)
+    await world.scene.settled()
+    registry = world.scene.fleet.metrics.registry
+    applied = shown(registry, "onyxlog_gossip_applied_total")
+    assert {group for group, _ in applied} == {group.id for group in groups}
+    assert sum(count for (_, source), count in applied.items() if source == "gossip") > 0
+    published = shown(registry, "onyxlog_gossip_published_total")
+    assert sum(published.values()) >= 20
+    await world.scene.fleet.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onyxlog.peer.log_port import LogPort
+from onyxlog.peer.log.port import LogPort
 from onyxlog.replica.commands import Entry
 from tests.onyxlog.peer.places import Native, Place, Zookeeper
 from tests.onyxlog.peer.test_log_contract import PARAMETERS, record, take

@@ -16,21 +16,22 @@ from onyxlog.gossip.settings import GossipSettings, settings_for
 from onyxlog.gossip.spreading import Mode
 from onyxlog.peer.entry_source import EntrySource
 from onyxlog.peer.fleet import Fleet
-from onyxlog.peer.gossip_link import open_udp
-from onyxlog.peer.gossip_seal import SALT_BYTES, Sealer
+from onyxlog.peer.gossip.link import open_udp
+from onyxlog.peer.gossip.seal import SALT_BYTES, Sealer
+from onyxlog.peer.gossip.source import LOOK_AGAIN_S, GossipSource, gossip_sources
 from onyxlog.peer.group import PeerGroup
-from onyxlog.peer.log_port import LogPort
-from onyxlog.peer.messenger import LOOK_AGAIN_S, GossipSource, gossip_sources
+from onyxlog.peer.log.port import LogPort
 from onyxlog.replica.commands import BackpressureOff, Entry, Gc, GroupLeave, KillJob, Record
 from onyxlog.replica.replica import JoinMode
-from onyxlog.testing.datagrams import Network
-from onyxlog.testing.memory_log import MemoryPort
-from onyxlog.testing.virtual_time import run_virtually
 from tests.onyxlog.peer.fleets import Scene, seeded_ids
-from zraft.address import Address
-from zraft.errors import Code
+from tests.onyxlog.simulation.datagrams import Network
+from tests.onyxlog.simulation.memory_log import MemoryPort
 from zraft.transport.keys import ClusterKey
 from zraft_client.errors import ClientError
+from zraft_core.address import Address
+from zraft_core.errors import Code
+
+pytestmark = pytest.mark.loops("virtual")
 
 KEY = ClusterKey(bytes(range(32)))
 OTHER = ClusterKey(bytes(range(1, 33)))
@@ -96,22 +97,19 @@ async def note_all(world: Gossiping, groups: list[PeerGroup], count: int, pause_
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_groups_join_and_agree_whatever_way_events_spread(mode: Mode) -> None:
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT), settings=settings_for(mode))
-        groups = world.scene.start(9)
-        await world.scene.settled()
-        await note_all(world, groups, 30)
-        replica = await world.scene.settled()
-        assert len(replica.groups) == 9
-        assert world.scene.log.end >= 9 + 30
-        await world.scene.fleet.stop()
-
-    run_virtually(main())
+async def test_groups_join_and_agree_whatever_way_events_spread(mode: Mode) -> None:
+    world = Gossiping(Scene(JoinMode.DIRECT), settings=settings_for(mode))
+    groups = world.scene.start(9)
+    await world.scene.settled()
+    await note_all(world, groups, 30)
+    replica = await world.scene.settled()
+    assert len(replica.groups) == 9
+    assert world.scene.log.end >= 9 + 30
+    await world.scene.fleet.stop()
 
 
 @pytest.mark.parametrize("seed", [8, 9])
-def test_a_group_that_left_reads_no_further(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_group_that_left_reads_no_further(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With these ids entries wait behind a group's own leave: it was given the first of them for ever."""
     given: Counter[tuple[str, int]] = Counter()
     read = GossipSource._read
@@ -123,279 +121,239 @@ def test_a_group_that_left_reads_no_further(seed: int, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(GossipSource, "_read", counted)
 
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT, seed=seed), settings=settings_for(Mode.VISITED_STREAMS))
-        groups = world.scene.start(9)
-        await world.scene.settled()
-        await note_all(world, groups, 30)
-        await world.scene.settled()
-        await world.scene.fleet.stop()
-        left = {
-            entry.command.group
-            for entry in world.scene.log.slice(0, world.scene.log.end)
-            if isinstance(entry.command, GroupLeave)
-        }
-        assert len(left) == 9
-
-    run_virtually(main())
+    world = Gossiping(Scene(JoinMode.DIRECT, seed=seed), settings=settings_for(Mode.VISITED_STREAMS))
+    groups = world.scene.start(9)
+    await world.scene.settled()
+    await note_all(world, groups, 30)
+    await world.scene.settled()
+    await world.scene.fleet.stop()
+    left = {
+        entry.command.group
+        for entry in world.scene.log.slice(0, world.scene.log.end)
+        if isinstance(entry.command, GroupLeave)
+    }
+    assert len(left) == 9
     assert set(given.values()) == {1}, "an entry was given more than once"
 
 
-def test_joining_by_the_ring_works_over_gossip_too() -> None:
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.RING))
-        world.scene.start(7)
-        replica = await world.scene.settled()
-        assert len(replica.pairs) == 7
-        await world.scene.fleet.stop()
-
-    run_virtually(main())
+async def test_joining_by_the_ring_works_over_gossip_too() -> None:
+    world = Gossiping(Scene(JoinMode.RING))
+    world.scene.start(7)
+    replica = await world.scene.settled()
+    assert len(replica.pairs) == 7
+    await world.scene.fleet.stop()
 
 
-def test_in_the_calm_entries_come_by_gossip_and_the_log_is_read_for_one_sentinel() -> None:
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT))
-        groups = world.scene.start(21)
-        await world.scene.settled()
-        before, end = world.read(), world.scene.log.end
-        reads = sum(source.counters.reads.total() for source in world.sources)
-        await note_all(world, groups, 100)
-        await world.scene.settled()
-        entries = world.scene.log.end - end
-        assert entries == 100
-        assert world.read() - before == entries
-        assert sum(source.counters.reads.total() for source in world.sources) == reads
-        assert sum(source.refused for source in world.sources) == 0
-        await world.scene.fleet.stop()
-
-    run_virtually(main())
+async def test_in_the_calm_entries_come_by_gossip_and_the_log_is_read_for_one_sentinel() -> None:
+    world = Gossiping(Scene(JoinMode.DIRECT))
+    groups = world.scene.start(21)
+    await world.scene.settled()
+    before, end = world.read(), world.scene.log.end
+    reads = sum(source.counters.reads.total() for source in world.sources)
+    await note_all(world, groups, 100)
+    await world.scene.settled()
+    entries = world.scene.log.end - end
+    assert entries == 100
+    assert world.read() - before == entries
+    assert sum(source.counters.reads.total() for source in world.sources) == reads
+    assert sum(source.refused for source in world.sources) == 0
+    await world.scene.fleet.stop()
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_loss_doubles_and_flipped_bits_change_nothing_but_how_entries_come(seed: int) -> None:
-    async def main() -> None:
-        network = Network(random.Random(seed), loss=0.1, doubled=0.1, flipped=0.05, delay_s=(0.001, 0.05))
-        world = Gossiping(Scene(JoinMode.DIRECT), network)
-        groups = world.scene.start(9)
-        await world.scene.settled()
-        await note_all(world, groups, 60)
-        await world.scene.settled()
-        assert sum(source.refused for source in world.sources) > 10
-        assert sum(source.counters.applied["peer"] for source in world.sources) > 0
-        assert [group.incarnations for group in groups] == [1] * 9
-        await world.scene.fleet.stop()
-
-    run_virtually(main())
+async def test_loss_doubles_and_flipped_bits_change_nothing_but_how_entries_come(seed: int) -> None:
+    network = Network(random.Random(seed), loss=0.1, doubled=0.1, flipped=0.05, delay_s=(0.001, 0.05))
+    world = Gossiping(Scene(JoinMode.DIRECT), network)
+    groups = world.scene.start(9)
+    await world.scene.settled()
+    await note_all(world, groups, 60)
+    await world.scene.settled()
+    assert sum(source.refused for source in world.sources) > 10
+    assert sum(source.counters.applied["peer"] for source in world.sources) > 0
+    assert [group.incarnations for group in groups] == [1] * 9
+    await world.scene.fleet.stop()
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("sentinel", [False, True])
-def test_a_will_and_a_clients_entry_reach_everybody_though_no_group_wrote_them(
+async def test_a_will_and_a_clients_entry_reach_everybody_though_no_group_wrote_them(
     seed: int, sentinel: bool
 ) -> None:
     """Of a group that the log has lost, while its process runs and reaches the others: any, or the sentinel."""
-
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT, seed=seed))
-        groups = world.scene.start(9)
-        await world.scene.settled()
-        gone = random.Random(seed).choice([group for group in groups if world.is_sentinel(group) == sentinel])
-        port = world.scene.port(gone)
-        world.scene.log.hold(port)
-        world.scene.log.expire(port)
-        world.scene.fleet.groups.remove(gone)
-        client = world.scene.log.open()
-        await client.append(Record(KillJob("none", 0), "client"))
-        # Nobody pushes or tells then: the others look by themselves, after so long at the latest since they were told.
-        await asyncio.sleep(1.5 * world.settings.poll_ms_max / 1000 + 1 if sentinel else 1)
-        present = [group.incarnation for group in world.scene.fleet.groups]
-        assert {one.core.version for one in present if one is not None} == {world.scene.log.end - 1}
-        assert len(present[0].core.replica.groups) == 8  # type: ignore[union-attr]
-        gone.start().cancel()
-        await world.scene.fleet.stop()
-
-    run_virtually(main())
+    world = Gossiping(Scene(JoinMode.DIRECT, seed=seed))
+    groups = world.scene.start(9)
+    await world.scene.settled()
+    gone = random.Random(seed).choice([group for group in groups if world.is_sentinel(group) == sentinel])
+    port = world.scene.port(gone)
+    world.scene.log.hold(port)
+    world.scene.log.expire(port)
+    world.scene.fleet.groups.remove(gone)
+    client = world.scene.log.open()
+    await client.append(Record(KillJob("none", 0), "client"))
+    # Nobody pushes or tells then: the others look by themselves, after so long at the latest since they were told.
+    await asyncio.sleep(1.5 * world.settings.poll_ms_max / 1000 + 1 if sentinel else 1)
+    present = [group.incarnation for group in world.scene.fleet.groups]
+    assert {one.core.version for one in present if one is not None} == {world.scene.log.end - 1}
+    assert len(present[0].core.replica.groups) == 8  # type: ignore[union-attr]
+    gone.start().cancel()
+    await world.scene.fleet.stop()
 
 
 @pytest.mark.parametrize("mode", [Mode.POOL, Mode.PLUMTREE])
-def test_an_entry_that_no_datagram_holds_is_read_from_the_log_soon_and_others_after_it_come_by_gossip(
+async def test_an_entry_that_no_datagram_holds_is_read_from_the_log_soon_and_others_after_it_come_by_gossip(
     mode: Mode,
 ) -> None:
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT), settings=settings_for(mode))
-        groups = world.scene.start(9)
-        await world.scene.settled()
-        before = world.gossiped()
-        writer = next(group for group in groups if not world.is_sentinel(group)).incarnation
-        assert writer is not None
-        writer.append(BackpressureOff("x" * 70_000))
-        # Nothing comes after it that would show that it is there. Waiting for it, asking two peers, and the log's answer.
-        settings = world.settings
-        await asyncio.sleep(
-            1.5 * (settings.gap_ms + settings.repair_attempts * settings.repair_ms) / 1000 + 0.1
-        )
-        assert {one.core.version for one in world.scene.present()} == {world.scene.log.end - 1}
-        assert sum(source.counters.reads["gap"] for source in world.sources) == 9 - 1 - 1, (
-            "not writer, not sentinel"
-        )
-        await note_all(world, groups, 9)
-        await asyncio.sleep(1)
-        assert {one.core.version for one in world.scene.present()} == {world.scene.log.end - 1}
-        assert sum(source.counters.reads["gap"] for source in world.sources) == 7
-        assert world.gossiped() - before >= 9 * 7
-        await world.scene.fleet.stop()
-
-    run_virtually(main())
+    world = Gossiping(Scene(JoinMode.DIRECT), settings=settings_for(mode))
+    groups = world.scene.start(9)
+    await world.scene.settled()
+    before = world.gossiped()
+    writer = next(group for group in groups if not world.is_sentinel(group)).incarnation
+    assert writer is not None
+    writer.append(BackpressureOff("x" * 70_000))
+    # Nothing comes after it that would show that it is there. Waiting for it, asking two peers, and the log's answer.
+    settings = world.settings
+    await asyncio.sleep(1.5 * (settings.gap_ms + settings.repair_attempts * settings.repair_ms) / 1000 + 0.1)
+    assert {one.core.version for one in world.scene.present()} == {world.scene.log.end - 1}
+    assert sum(source.counters.reads["gap"] for source in world.sources) == 9 - 1 - 1, (
+        "not writer, not sentinel"
+    )
+    await note_all(world, groups, 9)
+    await asyncio.sleep(1)
+    assert {one.core.version for one in world.scene.present()} == {world.scene.log.end - 1}
+    assert sum(source.counters.reads["gap"] for source in world.sources) == 7
+    assert world.gossiped() - before >= 9 * 7
+    await world.scene.fleet.stop()
 
 
-def test_a_partitioned_half_goes_on_by_the_log_and_nobody_begins_again() -> None:
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT))
-        groups = world.scene.start(8)
-        await world.scene.settled()
-        world.network.connected = lambda a, b: a.port % 2 == b.port % 2
-        await note_all(world, groups, 40)
-        await world.scene.settled()
-        world.network.connected = lambda a, b: True
-        await note_all(world, groups, 10)
-        await world.scene.settled()
-        assert [group.incarnations for group in groups] == [1] * 8
-        await world.scene.fleet.stop()
-
-    run_virtually(main())
+async def test_a_partitioned_half_goes_on_by_the_log_and_nobody_begins_again() -> None:
+    world = Gossiping(Scene(JoinMode.DIRECT))
+    groups = world.scene.start(8)
+    await world.scene.settled()
+    world.network.connected = lambda a, b: a.port % 2 == b.port % 2
+    await note_all(world, groups, 40)
+    await world.scene.settled()
+    world.network.connected = lambda a, b: True
+    await note_all(world, groups, 10)
+    await world.scene.settled()
+    assert [group.incarnations for group in groups] == [1] * 8
+    await world.scene.fleet.stop()
 
 
-def test_garbage_collection_overtakes_a_group_that_hears_nothing() -> None:
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT), settings=GossipSettings(history=64))
-        groups = world.scene.start(6)
-        await world.scene.settled()
-        deaf = world.sources[4]
-        deaf_address = deaf._link.address  # type: ignore[union-attr]
-        world.network.connected = lambda a, b: deaf_address not in (a, b)
-        port = world.scene.port(groups[4])
-        if not deaf._messenger._tailing:  # type: ignore[union-attr]
-            world.scene.log.hold(port)
-        others = [group for group in groups if group is not groups[4]]
-        await note_all(world, others, 100, 0.01)
-        incarnation = others[0].incarnation
-        assert incarnation is not None
-        incarnation.append(GroupLeave("nobody"))
-        incarnation.append(Gc(incarnation.group))
-        await asyncio.sleep(1)
-        world.scene.log.release(port)
-        world.network.connected = lambda a, b: True
-        await world.scene.settled()
-        assert groups[4].incarnations == 1
-        await world.scene.fleet.stop()
-
-    run_virtually(main())
+async def test_garbage_collection_overtakes_a_group_that_hears_nothing() -> None:
+    world = Gossiping(Scene(JoinMode.DIRECT), settings=GossipSettings(history=64))
+    groups = world.scene.start(6)
+    await world.scene.settled()
+    deaf = world.sources[4]
+    deaf_address = deaf._link.address  # type: ignore[union-attr]
+    world.network.connected = lambda a, b: deaf_address not in (a, b)
+    port = world.scene.port(groups[4])
+    if not deaf._messenger._tailing:  # type: ignore[union-attr]
+        world.scene.log.hold(port)
+    others = [group for group in groups if group is not groups[4]]
+    await note_all(world, others, 100, 0.01)
+    incarnation = others[0].incarnation
+    assert incarnation is not None
+    incarnation.append(GroupLeave("nobody"))
+    incarnation.append(Gc(incarnation.group))
+    await asyncio.sleep(1)
+    world.scene.log.release(port)
+    world.network.connected = lambda a, b: True
+    await world.scene.settled()
+    assert groups[4].incarnations == 1
+    await world.scene.fleet.stop()
 
 
-def test_datagrams_that_were_recorded_change_nothing_when_they_are_played_again() -> None:
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT), Network(record=[]))
-        groups = world.scene.start(5)
-        await world.scene.settled()
-        await note_all(world, groups, 10)
-        await world.scene.settled()
-        record, world.network.record = world.network.record, None
-        await asyncio.sleep(1)  # what was recorded has arrived
-        refused = sum(source.refused for source in world.sources)
-        assert record
-        for sender, receiver, datagram in record:
-            world.network.deliver(sender, receiver, datagram)
-        assert sum(source.refused for source in world.sources) - refused == len(record)
-        await world.scene.settled()
-        await world.scene.fleet.stop()
-
-    run_virtually(main())
+async def test_datagrams_that_were_recorded_change_nothing_when_they_are_played_again() -> None:
+    world = Gossiping(Scene(JoinMode.DIRECT), Network(record=[]))
+    groups = world.scene.start(5)
+    await world.scene.settled()
+    await note_all(world, groups, 10)
+    await world.scene.settled()
+    record, world.network.record = world.network.record, None
+    await asyncio.sleep(1)  # what was recorded has arrived
+    refused = sum(source.refused for source in world.sources)
+    assert record
+    for sender, receiver, datagram in record:
+        world.network.deliver(sender, receiver, datagram)
+    assert sum(source.refused for source in world.sources) - refused == len(record)
+    await world.scene.settled()
+    await world.scene.fleet.stop()
 
 
-def test_addresses_of_groups_that_left_go_from_the_directory() -> None:
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT))
-        groups = world.scene.start(3)
-        await world.scene.settled()
-        assert len([name for name in world.scene.log.states if name.startswith("gossip/")]) == 3
-        await groups[0].stop()
-        assert len([name for name in world.scene.log.states if name.startswith("gossip/")]) == 2
-        world.scene.fleet.groups.remove(groups[0])
-        await world.scene.fleet.stop()
-
-    run_virtually(main())
+async def test_addresses_of_groups_that_left_go_from_the_directory() -> None:
+    world = Gossiping(Scene(JoinMode.DIRECT))
+    groups = world.scene.start(3)
+    await world.scene.settled()
+    assert len([name for name in world.scene.log.states if name.startswith("gossip/")]) == 3
+    await groups[0].stop()
+    assert len([name for name in world.scene.log.states if name.startswith("gossip/")]) == 2
+    world.scene.fleet.groups.remove(groups[0])
+    await world.scene.fleet.stop()
 
 
-def test_a_group_that_cannot_say_where_it_is_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a port of its own the next incarnation could not open it."""
-
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT))
-        put, failures = MemoryPort.put_state, iter(range(3))
-
-        async def lost(port: MemoryPort, path: str, data: bytes) -> None:
-            if next(failures, None) is not None:
-                raise ClientError("the connection was lost", Code.CONNECTION_LOSS)
-            await put(port, path, data)
-
-        monkeypatch.setattr(MemoryPort, "put_state", lost)
-        (group,) = world.scene.start(1)
-        await world.scene.settled()
-        assert (group.incarnations, world.network.ends) == (4, 1)
-        await world.scene.fleet.stop()
-        assert world.network.ends == 0
-
-    run_virtually(main())
-
-
-def test_a_group_that_cannot_look_for_addresses_for_now_looks_again_later(
+async def test_a_group_that_cannot_say_where_it_is_leaves_no_socket_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT))
-        groups = world.scene.start(3)
-        await world.scene.settled()
-        port, asked = world.scene.port(groups[1]), 0
+    """With a port of its own the next incarnation could not open it."""
+    world = Gossiping(Scene(JoinMode.DIRECT))
+    put, failures = MemoryPort.put_state, iter(range(3))
 
-        async def lost(path: str) -> tuple[str, ...]:
-            nonlocal asked
-            asked += 1
+    async def lost(port: MemoryPort, path: str, data: bytes) -> None:
+        if next(failures, None) is not None:
             raise ClientError("the connection was lost", Code.CONNECTION_LOSS)
+        await put(port, path, data)
 
-        (source,) = [source for source in world.sources if source._group == groups[1].id]
-        world.network.connected = lambda a, b: False
-        source._addresses.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(port, "states", lost)
-            await note_all(world, groups[1:2], 10, 2 * LOOK_AGAIN_S / 10)
-        assert asked == 2
+    monkeypatch.setattr(MemoryPort, "put_state", lost)
+    (group,) = world.scene.start(1)
+    await world.scene.settled()
+    assert (group.incarnations, world.network.ends) == (4, 1)
+    await world.scene.fleet.stop()
+    assert world.network.ends == 0
+
+
+async def test_a_group_that_cannot_look_for_addresses_for_now_looks_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = Gossiping(Scene(JoinMode.DIRECT))
+    groups = world.scene.start(3)
+    await world.scene.settled()
+    port, asked = world.scene.port(groups[1]), 0
+
+    async def lost(path: str) -> tuple[str, ...]:
+        nonlocal asked
+        asked += 1
+        raise ClientError("the connection was lost", Code.CONNECTION_LOSS)
+
+    (source,) = [source for source in world.sources if source._group == groups[1].id]
+    world.network.connected = lambda a, b: False
+    source._addresses.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(port, "states", lost)
         await note_all(world, groups[1:2], 10, 2 * LOOK_AGAIN_S / 10)
-        assert len(source._addresses) == 3
-        assert groups[1].incarnations == 1
-        await world.scene.fleet.stop()
+    assert asked == 2
+    await note_all(world, groups[1:2], 10, 2 * LOOK_AGAIN_S / 10)
+    assert len(source._addresses) == 3
+    assert groups[1].incarnations == 1
+    await world.scene.fleet.stop()
 
-    run_virtually(main())
 
-
-def test_groups_gossip_over_udp() -> None:
-    async def main() -> None:
-        scene = Scene(JoinMode.DIRECT)
-        world = Gossiping(scene)
-        make = gossip_sources(open_udp(Address("127.0.0.1", 0)), (KEY,), "tests", GossipSettings())
-        scene.fleet = Fleet(scene.log.opened, scene._make_runner, make_source=make)
-        groups = scene.start(8)
-        await scene.fleet.joined()
-        await note_all(world, groups, 20, 0.005)
-        for _ in range(400):
-            present = [group.incarnation for group in groups]
-            if all(one is not None and one.core.version == scene.log.end - 1 for one in present):
-                break
-            await asyncio.sleep(0.025)
-        assert len({one.core.chain for one in present if one is not None}) == 1
-        assert scene.log.end >= 28
-        await scene.fleet.stop()
-
-    asyncio.run(main())
+@pytest.mark.loops("asyncio", "uvloop")
+async def test_groups_gossip_over_udp() -> None:
+    scene = Scene(JoinMode.DIRECT)
+    world = Gossiping(scene)
+    make = gossip_sources(open_udp(Address("127.0.0.1", 0)), (KEY,), "tests", GossipSettings())
+    scene.fleet = Fleet(scene.log.opened, scene._make_runner, make_source=make)
+    groups = scene.start(8)
+    await scene.fleet.joined()
+    await note_all(world, groups, 20, 0.005)
+    for _ in range(400):
+        present = [group.incarnation for group in groups]
+        if all(one is not None and one.core.version == scene.log.end - 1 for one in present):
+            break
+        await asyncio.sleep(0.025)
+    assert len({one.core.chain for one in present if one is not None}) == 1
+    assert scene.log.end >= 28
+    await scene.fleet.stop()
 
 
 def sealer(

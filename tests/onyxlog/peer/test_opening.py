@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from onyxlog.peer.opening import Service, opener
-from zraft.address import Address
+from onyxlog.peer.log.opening import Service, opener
+from zraft_core.address import Address
 
 HOSTS = (Address("127.0.0.1", 2181),)
 

@@ -17,7 +17,7 @@ from onyxlog.peer.backoff import (
     join_again_ms,
     restart_ms,
 )
-from onyxlog.peer.log_port import first_origin
+from onyxlog.peer.log.port import first_origin
 from onyxlog.peer.outbox import Outbox
 from onyxlog.peer.publishing import DigestPublisher, Published
 from onyxlog.peer.task_runner import PlaneStatistics, WorkerStatistics
@@ -28,8 +28,9 @@ from onyxlog.replica.codec import name_of
 from onyxlog.replica.commands import AddVirtualPeer, Gc, KillJob, Record
 from onyxlog.replica.effects import StartTask, StopTask
 from onyxlog.replica.replica import Parameters, Replica
-from onyxlog.testing.memory_log import MemoryLog, MemoryPort
-from onyxlog.testing.virtual_time import run_virtually
+from tests.onyxlog.simulation.memory_log import MemoryLog, MemoryPort
+
+pytestmark = pytest.mark.loops("virtual")
 
 
 def spawn(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -80,47 +81,41 @@ def test_what_is_published_is_read_back_and_anything_else_is_an_error() -> None:
             publishing.decode(wrong, "digests/g")
 
 
-def test_digests_are_written_at_multiples_and_after_quiet_and_one_at_a_time() -> None:
-    async def main() -> None:
-        log = begun()
-        port = log.open()
-        publisher = DigestPublisher(port, "g", every=10, quiet_s=5)
-        task = spawn(publisher.run())
-        for position in range(25):
-            publisher.applied(position, bytes([position]))
-            await asyncio.sleep(0.01)
-            if position == 15:
-                # the loop is at position 15, the last multiple is written
-                assert publisher.written == Published("g", 10, bytes([10]))
-        assert publisher.writes == 3
-        await asyncio.sleep(4)
-        assert publisher.writes == 3
-        await asyncio.sleep(2)
-        assert publisher.written == Published("g", 24, bytes([24]))
-        await asyncio.sleep(60)
-        assert publisher.writes == 4, "nothing has changed since"
-        assert publishing.decode(log.states["digests/g"], "") == publisher.written
-        task.cancel()
-
-    run_virtually(main())
+async def test_digests_are_written_at_multiples_and_after_quiet_and_one_at_a_time() -> None:
+    log = begun()
+    port = log.open()
+    publisher = DigestPublisher(port, "g", every=10, quiet_s=5)
+    task = spawn(publisher.run())
+    for position in range(25):
+        publisher.applied(position, bytes([position]))
+        await asyncio.sleep(0.01)
+        if position == 15:
+            # the loop is at position 15, the last multiple is written
+            assert publisher.written == Published("g", 10, bytes([10]))
+    assert publisher.writes == 3
+    await asyncio.sleep(4)
+    assert publisher.writes == 3
+    await asyncio.sleep(2)
+    assert publisher.written == Published("g", 24, bytes([24]))
+    await asyncio.sleep(60)
+    assert publisher.writes == 4, "nothing has changed since"
+    assert publishing.decode(log.states["digests/g"], "") == publisher.written
+    task.cancel()
 
 
 # -- the outbox
 
 
-def test_the_outbox_keeps_the_order_and_tells_the_positions() -> None:
-    async def main() -> None:
-        log = begun()
-        told: list[tuple[int, int]] = []
-        outbox = Outbox(log.open(), lambda append, position, _: told.append((append.number, position)))
-        for number in range(5):
-            outbox.put(Append(number, Record(KillJob(f"job-{number}", 0), "g")))
-        task = spawn(outbox.run())
-        await outbox.drained()
-        assert told == [(number, number) for number in range(5)]
-        task.cancel()
-
-    run_virtually(main())
+async def test_the_outbox_keeps_the_order_and_tells_the_positions() -> None:
+    log = begun()
+    told: list[tuple[int, int]] = []
+    outbox = Outbox(log.open(), lambda append, position, _: told.append((append.number, position)))
+    for number in range(5):
+        outbox.put(Append(number, Record(KillJob(f"job-{number}", 0), "g")))
+    task = spawn(outbox.run())
+    await outbox.drained()
+    assert told == [(number, number) for number in range(5)]
+    task.cancel()
 
 
 # -- watches
@@ -145,87 +140,72 @@ class Pulses:
         await asyncio.sleep(0.01)
 
 
-def test_the_ring_s_watch_moves_and_tells_only_of_whom_it_is_on() -> None:
-    async def main() -> None:
-        pulses = Pulses("a", "b", "c")
-        await pulses.begin()
-        for subject in ("a", "b", "c"):
-            pulses.watching.watch(subject)
-            await asyncio.sleep(0.01)
-        await pulses.die("a")
-        assert pulses.told == []
-        await pulses.die("c")
-        assert pulses.told == ["c"]
-        pulses.watching.watch("b")
+async def test_the_ring_s_watch_moves_and_tells_only_of_whom_it_is_on() -> None:
+    pulses = Pulses("a", "b", "c")
+    await pulses.begin()
+    for subject in ("a", "b", "c"):
+        pulses.watching.watch(subject)
         await asyncio.sleep(0.01)
-        pulses.watching.watch(None)
-        await asyncio.sleep(0.01)
-        await pulses.die("b")
-        assert pulses.told == ["c"]
-
-    run_virtually(main())
-
-
-def test_watches_that_were_superseded_before_they_were_set_are_never_asked_for() -> None:
-    async def main() -> None:
-        pulses = Pulses("a", "b", "c", "d")
-        await pulses.begin()
-        for subject in ("a", "b", "c", "d"):
-            pulses.watching.watch(subject)
-        await asyncio.sleep(0.01)
-        assert pulses.port.statistics().watches <= 2
-        await pulses.die("d")
-        assert pulses.told == ["d"]
-
-    run_virtually(main())
+    await pulses.die("a")
+    assert pulses.told == []
+    await pulses.die("c")
+    assert pulses.told == ["c"]
+    pulses.watching.watch("b")
+    await asyncio.sleep(0.01)
+    pulses.watching.watch(None)
+    await asyncio.sleep(0.01)
+    await pulses.die("b")
+    assert pulses.told == ["c"]
 
 
-def test_the_joiner_is_watched_beside_the_neighbour() -> None:
-    async def main() -> None:
-        pulses = Pulses("neighbour", "joiner")
-        await pulses.begin()
-        pulses.watching.watch("neighbour")
-        pulses.watching.watch_joiner("joiner")
-        await asyncio.sleep(0.01)
-        await pulses.die("joiner")
-        await pulses.die("neighbour")
-        assert pulses.told == ["joiner", "neighbour"]
-
-    run_virtually(main())
+async def test_watches_that_were_superseded_before_they_were_set_are_never_asked_for() -> None:
+    pulses = Pulses("a", "b", "c", "d")
+    await pulses.begin()
+    for subject in ("a", "b", "c", "d"):
+        pulses.watching.watch(subject)
+    await asyncio.sleep(0.01)
+    assert pulses.port.statistics().watches <= 2
+    await pulses.die("d")
+    assert pulses.told == ["d"]
 
 
-def test_who_is_gone_already_is_told_of() -> None:
-    async def main() -> None:
-        pulses = Pulses("a")
-        await pulses.begin()
-        pulses.watching.watch("never there")
-        pulses.watching.look_once("a")
-        pulses.watching.look_once("nobody")
-        await asyncio.sleep(0.01)
-        assert sorted(pulses.told) == ["never there", "nobody"]
-
-    run_virtually(main())
+async def test_the_joiner_is_watched_beside_the_neighbour() -> None:
+    pulses = Pulses("neighbour", "joiner")
+    await pulses.begin()
+    pulses.watching.watch("neighbour")
+    pulses.watching.watch_joiner("joiner")
+    await asyncio.sleep(0.01)
+    await pulses.die("joiner")
+    await pulses.die("neighbour")
+    assert pulses.told == ["joiner", "neighbour"]
 
 
-def test_the_failure_detector_looks_once_a_second_until_it_is_stopped() -> None:
-    async def main() -> None:
-        pulses = Pulses("a", "b")
-        await pulses.begin()
-        pulses.watching.detect("a")
-        await asyncio.sleep(10.5)
-        assert pulses.port.statistics().reads == 11
-        await pulses.die("a")
-        await asyncio.sleep(1)
-        assert pulses.told == ["a"]
-        pulses.watching.detect("b")
-        await asyncio.sleep(0.5)
-        pulses.watching.stop_detecting()
-        assert pulses.watching.detected is None
-        await pulses.die("b")
-        await asyncio.sleep(5)
-        assert pulses.told == ["a"]
+async def test_who_is_gone_already_is_told_of() -> None:
+    pulses = Pulses("a")
+    await pulses.begin()
+    pulses.watching.watch("never there")
+    pulses.watching.look_once("a")
+    pulses.watching.look_once("nobody")
+    await asyncio.sleep(0.01)
+    assert sorted(pulses.told) == ["never there", "nobody"]
 
-    run_virtually(main())
+
+async def test_the_failure_detector_looks_once_a_second_until_it_is_stopped() -> None:
+    pulses = Pulses("a", "b")
+    await pulses.begin()
+    pulses.watching.detect("a")
+    await asyncio.sleep(10.5)
+    assert pulses.port.statistics().reads == 11
+    await pulses.die("a")
+    await asyncio.sleep(1)
+    assert pulses.told == ["a"]
+    pulses.watching.detect("b")
+    await asyncio.sleep(0.5)
+    pulses.watching.stop_detecting()
+    assert pulses.watching.detected is None
+    await pulses.die("b")
+    await asyncio.sleep(5)
+    assert pulses.told == ["a"]
 
 
 # -- tasks
@@ -266,74 +246,62 @@ def a_start(peer: str, job: str, version: int = 0) -> StartTask:
     return StartTask(peer, job, "task", 0, version)
 
 
-def test_tasks_of_a_virtual_peer_are_brought_one_at_a_time_and_only_to_the_newest() -> None:
-    async def main() -> None:
-        runner = SlowRunner()
-        workers = Workers(runner, lambda peer, error: None, spawn)
-        for position, job in enumerate(("one", "two", "three")):
-            workers.want(position, a_start("p", job))
-            await asyncio.sleep(0.1)
-        workers.want(3, a_start("q", "one"))
-        await asyncio.sleep(5)
-        assert runner.told == ["start p one", "start q one", "start p three"]
-        assert workers.settled
-        assert {peer: task.job for peer, task in workers.running.items()} == {"p": "three", "q": "one"}
-        workers.want(4, a_start("p", "three"))
-        workers.want(5, StopTask("q", "one", "killed"))
-        await asyncio.sleep(5)
-        assert runner.told[3:] == ["stop q one"], "what is so already is not asked for"
-        assert set(workers.running) == {"p"}
-
-    run_virtually(main())
-
-
-def test_a_start_that_fails_is_told_and_does_not_run() -> None:
-    async def main() -> None:
-        failed: list[str] = []
-        workers = Workers(SlowRunner(), lambda peer, error: failed.append(f"{peer}: {error}"), spawn)
-        workers.want(0, a_start("p", "bad"))
-        await asyncio.sleep(5)
-        assert failed == ["p: planted"]
-        assert not workers.running
-        workers.want(1, a_start("p", "good"))
-        await asyncio.sleep(5)
-        assert set(workers.running) == {"p"}
-
-    run_virtually(main())
-
-
-def test_a_virtual_peer_that_is_out_is_stopped_whether_it_runs_or_is_about_to() -> None:
-    async def main() -> None:
-        runner = SlowRunner()
-        workers = Workers(runner, lambda peer, error: None, spawn)
-        workers.want(0, a_start("p", "one"))
-        await asyncio.sleep(3)
-        workers.want(1, a_start("q", "one"))
+async def test_tasks_of_a_virtual_peer_are_brought_one_at_a_time_and_only_to_the_newest() -> None:
+    runner = SlowRunner()
+    workers = Workers(runner, lambda peer, error: None, spawn)
+    for position, job in enumerate(("one", "two", "three")):
+        workers.want(position, a_start("p", job))
         await asyncio.sleep(0.1)
-        workers.forget("p", 2)
-        workers.forget("q", 2)
-        workers.forget("r", 2)
-        await asyncio.sleep(5)
-        assert not workers.running
-        assert sorted(runner.told) == ["start p one", "start q one", "stop p one", "stop q one"]
+    workers.want(3, a_start("q", "one"))
+    await asyncio.sleep(5)
+    assert runner.told == ["start p one", "start q one", "start p three"]
+    assert workers.settled
+    assert {peer: task.job for peer, task in workers.running.items()} == {"p": "three", "q": "one"}
+    workers.want(4, a_start("p", "three"))
+    workers.want(5, StopTask("q", "one", "killed"))
+    await asyncio.sleep(5)
+    assert runner.told[3:] == ["stop q one"], "what is so already is not asked for"
+    assert set(workers.running) == {"p"}
 
-    run_virtually(main())
+
+async def test_a_start_that_fails_is_told_and_does_not_run() -> None:
+    failed: list[str] = []
+    workers = Workers(SlowRunner(), lambda peer, error: failed.append(f"{peer}: {error}"), spawn)
+    workers.want(0, a_start("p", "bad"))
+    await asyncio.sleep(5)
+    assert failed == ["p: planted"]
+    assert not workers.running
+    workers.want(1, a_start("p", "good"))
+    await asyncio.sleep(5)
+    assert set(workers.running) == {"p"}
 
 
-def test_a_port_that_fails_while_a_watch_is_set_is_the_failure_of_who_spawned_it() -> None:
-    async def main() -> None:
-        log = begun()
-        port: MemoryPort = log.open()
-        tasks: list[asyncio.Task[None]] = []
+async def test_a_virtual_peer_that_is_out_is_stopped_whether_it_runs_or_is_about_to() -> None:
+    runner = SlowRunner()
+    workers = Workers(runner, lambda peer, error: None, spawn)
+    workers.want(0, a_start("p", "one"))
+    await asyncio.sleep(3)
+    workers.want(1, a_start("q", "one"))
+    await asyncio.sleep(0.1)
+    workers.forget("p", 2)
+    workers.forget("q", 2)
+    workers.forget("r", 2)
+    await asyncio.sleep(5)
+    assert not workers.running
+    assert sorted(runner.told) == ["start p one", "start q one", "stop p one", "stop q one"]
 
-        def note(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-            tasks.append(spawn(coroutine))
-            return tasks[-1]
 
-        watching = Watching(port, lambda group: None, note)
-        log.expire(port)
-        watching.watch("a")
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert tasks[0].exception() is not None
+async def test_a_port_that_fails_while_a_watch_is_set_is_the_failure_of_who_spawned_it() -> None:
+    log = begun()
+    port: MemoryPort = log.open()
+    tasks: list[asyncio.Task[None]] = []
 
-    run_virtually(main())
+    def note(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        tasks.append(spawn(coroutine))
+        return tasks[-1]
+
+    watching = Watching(port, lambda group: None, note)
+    log.expire(port)
+    watching.watch("a")
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert tasks[0].exception() is not None

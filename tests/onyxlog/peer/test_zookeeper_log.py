@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from onyxlog.errors import OvertakenError
-from onyxlog.peer.log_port import LogBounds
-from onyxlog.peer.zookeeper_log import RECORD_BYTES_MAX, zookeeper_ports
+from onyxlog.peer.log.port import LogBounds
+from onyxlog.peer.log.zookeeper import RECORD_BYTES_MAX, zookeeper_ports
 from onyxlog.replica.commands import Entry, KillJob, Record
 from onyxlog.replica.replica import JoinMode
 from tests.onyxlog.joining import measure
@@ -20,7 +20,6 @@ from tests.processes.cluster import Cluster
 from zraft_client import EncodingError, UnknownOutcomeError
 
 pytestmark = pytest.mark.processes
-Test = Callable[[Zookeeper], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +30,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def run(servers: Cluster) -> Callable[[Test], None]:
-    def running(test: Test) -> None:
-        async def main() -> None:
-            place = Zookeeper(servers.hosts())
-            async with asyncio.timeout(30), place:
-                await test(place)
-
-        asyncio.run(main())
-
-    return running
+async def place(servers: Cluster) -> AsyncIterator[Zookeeper]:
+    async with Zookeeper(servers.hosts()) as opened:
+        yield opened
 
 
 def lose_answers(port: Any, fates: str) -> None:
@@ -63,146 +55,122 @@ def lose_answers(port: Any, fates: str) -> None:
     port._session.once = once
 
 
-def test_an_append_whose_answer_was_lost_is_looked_for_and_not_repeated(run: Callable[[Test], None]) -> None:
-    async def test(place: Zookeeper) -> None:
-        port, other = await begun(place), await place.open()
-        lose_answers(port, "DLLD2OLDO")
-        positions = []
-        for number in range(7):
-            asked = [asyncio.ensure_future(port.append(record(2 * number + part))) for part in range(2)]
-            await asyncio.sleep(0)
-            await other.append(Record(KillJob("other", 0), "other"))
-            positions += await asyncio.gather(*asked)
-        entries = [entry for entry in await other.read(0, 100) if entry.record.author != "other"]
-        assert [entry.record for entry in entries] == [record(number) for number in range(14)]
-        assert [entry.position for entry in entries] == positions
-        assert len(await other.read(0, 100)) == 21
-
-    run(test)
+async def test_an_append_whose_answer_was_lost_is_looked_for_and_not_repeated(place: Zookeeper) -> None:
+    port, other = await begun(place), await place.open()
+    lose_answers(port, "DLLD2OLDO")
+    positions = []
+    for number in range(7):
+        asked = [asyncio.ensure_future(port.append(record(2 * number + part))) for part in range(2)]
+        await asyncio.sleep(0)
+        await other.append(Record(KillJob("other", 0), "other"))
+        positions += await asyncio.gather(*asked)
+    entries = [entry for entry in await other.read(0, 100) if entry.record.author != "other"]
+    assert [entry.record for entry in entries] == [record(number) for number in range(14)]
+    assert [entry.position for entry in entries] == positions
+    assert len(await other.read(0, 100)) == 21
 
 
-def test_an_append_that_was_truncated_before_its_answer_came_is_unknown(run: Callable[[Test], None]) -> None:
-    async def test(place: Zookeeper) -> None:
-        port, other = await begun(place), await place.open()
-        answered = port._session.once
+async def test_an_append_that_was_truncated_before_its_answer_came_is_unknown(place: Zookeeper) -> None:
+    port, other = await begun(place), await place.open()
+    answered = port._session.once
 
-        async def once(begin: Callable[[], Any]) -> Any:
-            await answered(begin)
-            await other.store_origin(origin_at(0))
-            raise UnknownOutcomeError("lost")
+    async def once(begin: Callable[[], Any]) -> Any:
+        await answered(begin)
+        await other.store_origin(origin_at(0))
+        raise UnknownOutcomeError("lost")
 
-        port._session.once = once
-        with pytest.raises(UnknownOutcomeError, match="truncated already") as raised:
-            await port.append(record(0))
-        assert raised.value.settled
-        port._session.once = answered
-        assert await port.append(record(1)) == 1
-
-    run(test)
+    port._session.once = once
+    with pytest.raises(UnknownOutcomeError, match="truncated already") as raised:
+        await port.append(record(0))
+    assert raised.value.settled
+    port._session.once = answered
+    assert await port.append(record(1)) == 1
 
 
-def test_a_truncation_that_stopped_midway_is_finished_by_the_next(run: Callable[[Test], None]) -> None:
-    async def test(place: Zookeeper) -> None:
-        port, other = await begun(place), await place.open()
-        for number in range(12):
-            await port.append(record(number))
+async def test_a_truncation_that_stopped_midway_is_finished_by_the_next(place: Zookeeper) -> None:
+    port, other = await begun(place), await place.open()
+    for number in range(12):
+        await port.append(record(number))
 
-        async def nothing(first: int, end: int) -> None:
-            await port._znodes.remove(port.layout.entry(first))
+    async def nothing(first: int, end: int) -> None:
+        await port._znodes.remove(port.layout.entry(first))
 
-        removing, port._remove_entries = port._remove_entries, nothing
-        assert await port.store_origin(origin_at(5))
-        assert len(await port._znodes.children(port.layout.log)) == 11
-        assert (await other.bounds()).first == 6
-        port._remove_entries = removing
-        assert await port.store_origin(origin_at(7))
-        assert [port.layout.position(n) for n in await port._znodes.children(port.layout.log)] == [
-            8,
-            9,
-            10,
-            11,
-        ]
-
-    run(test)
+    removing, port._remove_entries = port._remove_entries, nothing
+    assert await port.store_origin(origin_at(5))
+    assert len(await port._znodes.children(port.layout.log)) == 11
+    assert (await other.bounds()).first == 6
+    port._remove_entries = removing
+    assert await port.store_origin(origin_at(7))
+    assert [port.layout.position(n) for n in await port._znodes.children(port.layout.log)] == [
+        8,
+        9,
+        10,
+        11,
+    ]
 
 
-def test_a_record_that_no_server_takes_is_refused_here(run: Callable[[Test], None]) -> None:
+async def test_a_record_that_no_server_takes_is_refused_here(place: Zookeeper) -> None:
     """A server would close the connection, and the client would send it again on the next one."""
-
-    async def test(place: Zookeeper) -> None:
-        port = await begun(place)
-        with pytest.raises(EncodingError, match=str(RECORD_BYTES_MAX)):
-            await port.append(Record(KillJob("j", 0, "x" * RECORD_BYTES_MAX), "a"))
-        assert await port.append(record(0)) == 0
-
-    run(test)
+    port = await begun(place)
+    with pytest.raises(EncodingError, match=str(RECORD_BYTES_MAX)):
+        await port.append(Record(KillJob("j", 0, "x" * RECORD_BYTES_MAX), "a"))
+    assert await port.append(record(0)) == 0
 
 
-def test_native_and_zookeeper_ports_share_a_log(run: Callable[[Test], None], servers: Cluster) -> None:
-    async def test(place: Zookeeper) -> None:
-        native = Native(servers)
-        native.tenancy = place.tenancy
-        async with native:
-            one, other = await begun(native), await place.open()
-            await other.begin(PARAMETERS)
-            tails = [asyncio.ensure_future(take(port, 0, 4)) for port in (one, other)]
-            for number in range(4):
-                assert await (one, other)[number % 2].append(record(number)) == number
-            assert await asyncio.gather(*tails) == [[Entry(n, record(n)) for n in range(4)]] * 2
-            assert await one.store_origin(origin_at(1, peers=100))
-            assert await other.origin() == origin_at(1, peers=100)
-            assert await other.store_origin(origin_at(2, peers=100))
-            assert await one.origin() == origin_at(2, peers=100)
-            for reading in (take(one, 2, 1), one.read(2, 4), take(other, 1, 1)):
-                with pytest.raises(OvertakenError):
-                    await reading
-            assert await one.bounds() == await other.bounds() == LogBounds(3, 4)
-            assert (await one.read(3, 4)) == (Entry(3, record(3)),)
-            await other.put_state("a/b", b"1" * 5_000)
-            assert await one.state("a/b") == b"1" * 5_000
-            await other.put_job("j", b"2" * 5_000)
-            assert await one.job("j") == b"2" * 5_000
-
-    run(test)
+async def test_native_and_zookeeper_ports_share_a_log(servers: Cluster, place: Zookeeper) -> None:
+    native = Native(servers)
+    native.tenancy = place.tenancy
+    async with native:
+        one, other = await begun(native), await place.open()
+        await other.begin(PARAMETERS)
+        tails = [asyncio.ensure_future(take(port, 0, 4)) for port in (one, other)]
+        for number in range(4):
+            assert await (one, other)[number % 2].append(record(number)) == number
+        assert await asyncio.gather(*tails) == [[Entry(n, record(n)) for n in range(4)]] * 2
+        assert await one.store_origin(origin_at(1, peers=100))
+        assert await other.origin() == origin_at(1, peers=100)
+        assert await other.store_origin(origin_at(2, peers=100))
+        assert await one.origin() == origin_at(2, peers=100)
+        for reading in (take(one, 2, 1), one.read(2, 4), take(other, 1, 1)):
+            with pytest.raises(OvertakenError):
+                await reading
+        assert await one.bounds() == await other.bounds() == LogBounds(3, 4)
+        assert await one.read(3, 4) == (Entry(3, record(3)),)
+        await other.put_state("a/b", b"1" * 5_000)
+        assert await one.state("a/b") == b"1" * 5_000
+        await other.put_job("j", b"2" * 5_000)
+        assert await one.job("j") == b"2" * 5_000
 
 
-def test_groups_over_zookeepers_protocol_close_their_ring(servers: Cluster) -> None:
+async def test_groups_over_zookeepers_protocol_close_their_ring(servers: Cluster) -> None:
     """With nothing that only zraft has: any ZooKeeper would do."""
-
-    async def main() -> None:
-        opener = zookeeper_ports(servers.hosts(), "fleet", poll_s=0.5)
-        async with asyncio.timeout(50):
-            first, one_more = await measure(opener, JoinMode.RING, 4, 1)
-        assert first.entries["accept-join"] >= 3
-        assert one_more.entries == {"prepare-join": 1, "notify-join": 1, "accept-join": 1}
-
-    asyncio.run(main())
+    opener = zookeeper_ports(servers.hosts(), "fleet", poll_s=0.5)
+    async with asyncio.timeout(50):
+        first, one_more = await measure(opener, JoinMode.RING, 4, 1)
+    assert first.entries["accept-join"] >= 3
+    assert one_more.entries == {"prepare-join": 1, "notify-join": 1, "accept-join": 1}
 
 
-def test_nobody_lists_the_log_to_read_it_or_to_be_woken(run: Callable[[Test], None]) -> None:
+async def test_nobody_lists_the_log_to_read_it_or_to_be_woken(place: Zookeeper) -> None:
     """In Onyx every peer watches the directory: an append makes each of them read the names of the whole log."""
+    port, other = await begun(place), await place.open()
+    listed: list[str] = []
+    for one in (port, other):
+        client = one._session.client
+        answered = client.get_children_async
 
-    async def test(place: Zookeeper) -> None:
-        port, other = await begun(place), await place.open()
-        listed: list[str] = []
-        for one in (port, other):
-            client = one._session.client
-            answered = client.get_children_async
+        def watched(path: str, *rest: Any, answered: Any = answered, **named: Any) -> Any:
+            listed.append(path)
+            return answered(path, *rest, **named)
 
-            def watched(path: str, *rest: Any, answered: Any = answered, **named: Any) -> Any:
-                listed.append(path)
-                return answered(path, *rest, **named)
-
-            client.get_children_async = watched
-        reading = asyncio.ensure_future(take(other, 0, 20))
-        for number in range(20):
-            await port.append(record(number))
-        await reading
-        await other.read(3, 20)
-        await other.bounds()
-        await port.store_origin(origin_at(9))
-        assert port.layout.log not in listed
-        assert (await other.states("")) == ()
-        assert listed  # it would have been noticed
-
-    run(test)
+        client.get_children_async = watched
+    reading = asyncio.ensure_future(take(other, 0, 20))
+    for number in range(20):
+        await port.append(record(number))
+    await reading
+    await other.read(3, 20)
+    await other.bounds()
+    await port.store_origin(origin_at(9))
+    assert port.layout.log not in listed
+    assert await other.states("") == ()
+    assert listed  # it would have been noticed

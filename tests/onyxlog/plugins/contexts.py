@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+import asyncio
 
 from onyxlog.access import NOBODY, Access
 from onyxlog.jobs.grouping import adopts
 from onyxlog.plugins.plugin import Chunk, Input, PluginContext
-
-T = TypeVar("T")
-
-
-async def at_once(function: Callable[[], T]) -> T:
-    return function()
 
 
 def context(
@@ -25,7 +18,7 @@ def context(
         "a.1",
         slot,
         "job 'job': catalog: task 'task'",
-        at_once,
+        asyncio.to_thread,
         hosts,
         access,
         lambda other: adopts(slot, slots, other),

@@ -15,8 +15,8 @@ from onyxlog.replica.kind import Kind
 from onyxlog.replica.kinds import KINDS, abort_join, group_leave, leave, notify_join, signal_ready
 from onyxlog.replica.replica import JoinMode, Parameters
 from onyxlog.scheduling.requirements import JobScheduler
-from onyxlog.testing.fleet import Counts, Fleet
-from onyxlog.testing.simulated_log import FleetError
+from tests.onyxlog.simulation.fleet import Counts, Fleet
+from tests.onyxlog.simulation.simulated_log import FleetError
 
 
 def run(seed: int, mode: JoinMode, turns: int = 250) -> Counts:
@@ -81,7 +81,7 @@ def test_the_fleet_notices_a_rule_that_is_missing(name: str, monkeypatch: pytest
     module, change = MUTANTS[name]
     kind = next(each for each, known in KINDS.items() if known is module.KIND)
     monkeypatch.setitem(KINDS, kind, change(module.KIND))  # type: ignore[arg-type]
-    monkeypatch.setattr("onyxlog.testing.fleet.TURNS_TO_HEAL_MAX", 300)
+    monkeypatch.setattr("tests.onyxlog.simulation.fleet.TURNS_TO_HEAL_MAX", 300)
     with pytest.raises(FleetError):
         run_many(JoinMode.RING)
 

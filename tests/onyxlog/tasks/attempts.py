@@ -9,14 +9,14 @@ from typing import Final
 
 from onyxlog.ids import GroupId, PeerId
 from onyxlog.jobs.specification import Job, encode_job
-from onyxlog.peer.log_port import LogPort
+from onyxlog.peer.log.port import LogPort
 from onyxlog.replica.commands import Command, CompleteJob, KillJob
 from onyxlog.replica.effects import StartTask, StopTask
 from onyxlog.replica.replica import Job as ReplicaJob
 from onyxlog.replica.replica import Replica, VirtualPeer
 from onyxlog.replica.table import Table
 from onyxlog.tasks.runner import JobRunner, RunnerSettings, start_runner
-from onyxlog.testing.memory_log import MemoryLog
+from tests.onyxlog.simulation.memory_log import MemoryLog
 
 SUBMITTED: Final = 3
 """Where every job stands in the log."""

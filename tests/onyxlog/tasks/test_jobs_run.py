@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
@@ -28,6 +27,8 @@ from tests.onyxlog.tasks import gates
 from tests.onyxlog.tasks.attempts import SUBMITTED, Groups
 from tests.onyxlog.tasks.functions import counts, split
 from tests.onyxlog.tasks.gates import Gate
+
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 HERE = "tests.onyxlog.tasks.functions"
 
@@ -111,7 +112,7 @@ def result_of(written: list[Any]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("threads", [False, True])
-def test_a_word_count_over_three_groups_counts_every_word_once(
+async def test_a_word_count_over_three_groups_counts_every_word_once(
     out: list[Any], threads: bool, request: Any
 ) -> None:
     job = word_count(request.node.name, 300, Delivery.EXACTLY_ONCE_STATE)
@@ -123,7 +124,7 @@ def test_a_word_count_over_three_groups_counts_every_word_once(
             await groups.completed()
             return groups
 
-    groups = asyncio.run(run())
+    groups = await run()
     assert len(out) == len(counts(300))
     assert result_of(out) == counts(300)
     appended = groups.appended
@@ -139,16 +140,13 @@ def test_a_word_count_over_three_groups_counts_every_word_once(
 
 
 @pytest.mark.parametrize("delivery", list(Delivery))
-def test_every_segment_comes_through_once_when_nothing_fails(
+async def test_every_segment_comes_through_once_when_nothing_fails(
     out: list[Any], delivery: Delivery, request: Any
 ) -> None:
-    async def run() -> None:
-        async with Groups("a", "b") as groups:
-            job = spread(request.node.name, 200, delivery=delivery)
-            await groups.begin(job, {"read": ["a.1", "b.1"], "split": ["a.2", "b.2"], "write": ["b.3"]}, 3)
-            await groups.completed()
-
-    asyncio.run(run())
+    async with Groups("a", "b") as groups:
+        job = spread(request.node.name, 200, delivery=delivery)
+        await groups.begin(job, {"read": ["a.1", "b.1"], "split": ["a.2", "b.2"], "write": ["b.3"]}, 3)
+        await groups.completed()
     expected = [
         segment["at"] for number in range(200) for segment in split({"number": number, "line": "x y z"})
     ]
@@ -156,7 +154,7 @@ def test_every_segment_comes_through_once_when_nothing_fails(
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
-def test_counts_are_exact_although_a_group_dies_midway(
+async def test_counts_are_exact_although_a_group_dies_midway(
     out: list[Any], gate: Gate, checkpointed: bool, request: Any
 ) -> None:
     """Those that are left are another number for each task: positions and groups go to other workers."""
@@ -165,24 +163,21 @@ def test_counts_are_exact_although_a_group_dies_midway(
         job = attrs.evolve(job, checkpoint_interval_ms=1_000_000)
     gate.limit = 500  # of 1,000 in each partition
 
-    async def run() -> None:
-        async with Groups("a", "b", "c") as groups:
-            await groups.begin(job, WORDS_AT, 7)
-            if checkpointed:
-                await groups.until(lambda: any("parts/7" in path for path in groups.log.states))
-            await until_read(groups, 1_000)
-            assert checkpointed is any("parts/7" in path for path in groups.log.states)
-            await groups.kill("b")
-            places = {"read": ["a.1"], "split": ["a.2", "c.1"], "count": ["a.3", "c.3"], "write": ["c.2"]}
-            await groups.begin(job, places, 12)
-            gate.open()
-            await groups.completed()
-
-    asyncio.run(run())
+    async with Groups("a", "b", "c") as groups:
+        await groups.begin(job, WORDS_AT, 7)
+        if checkpointed:
+            await groups.until(lambda: any("parts/7" in path for path in groups.log.states))
+        await until_read(groups, 1_000)
+        assert checkpointed is any("parts/7" in path for path in groups.log.states)
+        await groups.kill("b")
+        places = {"read": ["a.1"], "split": ["a.2", "c.1"], "count": ["a.3", "c.3"], "write": ["c.2"]}
+        await groups.begin(job, places, 12)
+        gate.open()
+        await groups.completed()
     assert result_of(out) == counts(4_000)
 
 
-def test_a_job_begins_from_its_checkpoint_not_from_the_start(
+async def test_a_job_begins_from_its_checkpoint_not_from_the_start(
     out: list[Any], gate: Gate, request: Any
 ) -> None:
     """The first attempt can read half, and does; the second begins from a checkpoint that was begun after that."""
@@ -190,18 +185,15 @@ def test_a_job_begins_from_its_checkpoint_not_from_the_start(
     gate.limit = 750  # of 1,500 in each partition
     segments = []
 
-    async def run() -> None:
-        async with Groups("a", "b", "c") as groups:
-            await groups.begin(job, WORDS_AT, 7)
-            await until_read(groups, 3_000)
-            under_way = checkpoint_of(groups) + 1
-            await groups.until(lambda: checkpoint_of(groups) > under_way)
-            await groups.begin(job, WORDS_AT, 9)
-            gate.open()
-            await groups.completed()
-            segments.append(lines_read(groups))
-
-    asyncio.run(run())
+    async with Groups("a", "b", "c") as groups:
+        await groups.begin(job, WORDS_AT, 7)
+        await until_read(groups, 3_000)
+        under_way = checkpoint_of(groups) + 1
+        await groups.until(lambda: checkpoint_of(groups) > under_way)
+        await groups.begin(job, WORDS_AT, 9)
+        gate.open()
+        await groups.completed()
+        segments.append(lines_read(groups))
     assert result_of(out) == counts(6_000)
     assert 0 < sum(segments) < 6_000
     assert sum(segments) == 3_000
@@ -213,49 +205,43 @@ def checkpoint_of(groups: Groups) -> int:
     return max((decode_checkpoint(data, "latest").barrier.number for data in found), default=0)
 
 
-def test_broken_connections_lose_and_repeat_nothing(out: list[Any], gate: Gate, request: Any) -> None:
+async def test_broken_connections_lose_and_repeat_nothing(out: list[Any], gate: Gate, request: Any) -> None:
     job = gated(word_count(request.node.name, 6_000, Delivery.EXACTLY_ONCE_STATE), request.node.name)
     reconnects = []
 
-    async def run() -> None:
-        async with Groups("a", "b", "c") as groups:
-            await groups.begin(job, WORDS_AT, 7)
-            for number in range(6):
-                gate.limit = 200 * (number + 1)  # of 1,500 in each partition
-                await until_read(groups, 800 * number + 400)
-                for runner in groups.runners.values():
-                    runner.break_connections()
-            gate.open()
-            await groups.completed()
-            reconnects.extend(runner.plane_statistics().reconnects for runner in groups.runners.values())
-
-    asyncio.run(run())
+    async with Groups("a", "b", "c") as groups:
+        await groups.begin(job, WORDS_AT, 7)
+        for number in range(6):
+            gate.limit = 200 * (number + 1)  # of 1,500 in each partition
+            await until_read(groups, 800 * number + 400)
+            for runner in groups.runners.values():
+                runner.break_connections()
+        gate.open()
+        await groups.completed()
+        reconnects.extend(runner.plane_statistics().reconnects for runner in groups.runners.values())
     assert result_of(out) == counts(6_000)
     assert sum(reconnects) > 0
 
 
-def test_at_least_once_every_segment_arrives_although_a_group_dies(
+async def test_at_least_once_every_segment_arrives_although_a_group_dies(
     out: list[Any], gate: Gate, request: Any
 ) -> None:
     job = spread(request.node.name, 4_000, delivery=Delivery.AT_LEAST_ONCE, pending_max=500)
     job = gated(job, request.node.name)
     gate.limit = 667  # of 1,333 or 1,334 in each partition
 
-    async def run() -> None:
-        async with Groups("a", "b", "c") as groups:
-            await groups.begin(job, {"read": ["a.1", "b.1"], "split": ["a.2", "b.2"], "write": ["c.3"]}, 3)
-            await until_read(groups, 1_000)
-            await groups.kill("b")
-            await groups.begin(job, {"read": ["a.1"], "split": ["c.2"], "write": ["c.3"]}, 8)
-            gate.open()
-            await groups.completed()
-
-    asyncio.run(run())
+    async with Groups("a", "b", "c") as groups:
+        await groups.begin(job, {"read": ["a.1", "b.1"], "split": ["a.2", "b.2"], "write": ["c.3"]}, 3)
+        await until_read(groups, 1_000)
+        await groups.kill("b")
+        await groups.begin(job, {"read": ["a.1"], "split": ["c.2"], "write": ["c.3"]}, 8)
+        gate.open()
+        await groups.completed()
     expected = {f"{number}.{part}" for number in range(4_000) for part in range(3)}
     assert {segment["at"] for segment in out} == expected
 
 
-def test_a_segment_that_got_lost_is_sent_again_from_its_root(
+async def test_a_segment_that_got_lost_is_sent_again_from_its_root(
     out: list[Any], request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker drops the first batch that it is given, and tells nobody."""
@@ -278,14 +264,14 @@ def test_a_segment_that_got_lost_is_sent_again_from_its_root(
             await groups.completed()
             return groups.runners["a"].statistics()["a.1"].replayed
 
-    replayed = asyncio.run(run())
+    replayed = await run()
     assert replayed == len(lost[0].segments) > 0
     assert sorted(segment["at"] for segment in out) == sorted(
         f"{n}.{part}" for n in range(50) for part in range(3)
     )
 
 
-def test_an_exception_kills_the_job_and_says_where(out: list[Any], request: Any) -> None:
+async def test_an_exception_kills_the_job_and_says_where(out: list[Any], request: Any) -> None:
     job = spread(request.node.name, 50)
     split_and_fail = attrs.evolve(job.task("write"), function=f"{HERE}:fail_on_ring")
     job = attrs.evolve(job, catalog=(job.task("read"), job.task("split"), split_and_fail))
@@ -295,7 +281,7 @@ def test_an_exception_kills_the_job_and_says_where(out: list[Any], request: Any)
             await groups.begin(job, {"read": ["a.1"], "split": ["a.2"], "write": ["a.3"]}, 3)
             return await groups.killed()
 
-    reason = asyncio.run(run())
+    reason = await run()
     assert "job spread, task write" in reason
     assert "fail_on_ring raised ValueError: no rings here" in reason
     assert "'word': 'ring'" in reason
@@ -359,7 +345,7 @@ RAISING = Predicate(f"{HERE}:raise_on")
         ),
     ],
 )
-def test_whatever_of_a_users_fails_kills_the_job_instead_of_failing_again_and_again(
+async def test_whatever_of_a_users_fails_kills_the_job_instead_of_failing_again_and_again(
     job: Job, reason: str
 ) -> None:
     """An exception that nobody had thought of would be the virtual peer's failure, and come again with the next attempt."""
@@ -370,4 +356,4 @@ def test_whatever_of_a_users_fails_kills_the_job_instead_of_failing_again_and_ag
             await groups.begin(job, {task.name: [f"a.{n}"] for n, task in enumerate(job.catalog)}, 3)
             return await groups.killed()
 
-    assert re.search(reason, asyncio.run(run()))
+    assert re.search(reason, (await run()))

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from onyxlog.peer.gossip_link import open_udp
+from onyxlog.peer.gossip.link import open_udp
 from onyxlog.tasks.channels import Inlet
 from onyxlog.tasks.items import Barrier, Batch, ChannelError, Item, Purpose, Worker
 from onyxlog.tasks.plane import BATCH_BYTES_MAX, Channel, DataPlane
-from zraft.address import Address, parse_address
-from zraft.errors import ConfigError
 from zraft.transport.bulk import ANY_SERVER, BulkConnection
 from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.packing import MESSAGE_BYTES_MAX
+from zraft_core.address import Address, parse_address
+from zraft_core.errors import ConfigError
+
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 LOOPBACK = Address("127.0.0.1", 0)
 KEY, OTHER_KEY = ClusterKey(bytes(range(32))), ClusterKey(bytes(range(1, 33)))
@@ -57,23 +60,17 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def planes(
-    use: Callable[[DataPlane, DataPlane], Awaitable[None]], *made: dict[str, Any]
-) -> tuple[DataPlane, DataPlane]:
-    """Let it use two planes that listen, made with these options."""
-
-    async def run() -> tuple[DataPlane, DataPlane]:
-        first, second = (DataPlane(**{"tenancy": "t", **options}) for options in (made or ({}, {})))
-        try:
-            for plane in (first, second):
-                await plane.listen(LOOPBACK)
-            await use(first, second)
-        finally:
-            await first.close()
-            await second.close()
-        return first, second
-
-    return asyncio.run(run())
+@asynccontextmanager
+async def planes(*made: dict[str, Any]) -> AsyncIterator[tuple[DataPlane, DataPlane]]:
+    """Two planes that listen, made with these options."""
+    first, second = (DataPlane(**{"tenancy": "t", **options}) for options in (made or ({}, {})))
+    try:
+        for plane in (first, second):
+            await plane.listen(LOOPBACK)
+        yield first, second
+    finally:
+        await first.close()
+        await second.close()
 
 
 def connect(sender: DataPlane, receiver: DataPlane, purpose: Purpose = Purpose.DATA) -> Channel:
@@ -81,8 +78,8 @@ def connect(sender: DataPlane, receiver: DataPlane, purpose: Purpose = Purpose.D
 
 
 @pytest.mark.parametrize("keys", [None, [KEY]])
-def test_items_travel_sealed_or_in_the_clear(keys: Any) -> None:
-    async def use(a: DataPlane, b: DataPlane) -> None:
+async def test_items_travel_sealed_or_in_the_clear(keys: Any) -> None:
+    async with planes({"keys": keys}, {"keys": keys}) as (a, b):
         end = End()
         a.register(HERE, End())
         b.register(THERE, end)
@@ -93,11 +90,9 @@ def test_items_travel_sealed_or_in_the_clear(keys: Any) -> None:
         await end.until(lambda: len(end.items) == 100)
         assert end.items == sent
 
-    planes(use, {"keys": keys}, {"keys": keys})
 
-
-def test_a_handshake_may_be_over_before_whoever_dialed_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def use(a: DataPlane, b: DataPlane) -> None:
+async def test_a_handshake_may_be_over_before_whoever_dialed_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with planes({"keys": [KEY]}, {"keys": [KEY]}) as (a, b):
         loop = asyncio.get_running_loop()
         create = loop.create_connection
 
@@ -113,12 +108,10 @@ def test_a_handshake_may_be_over_before_whoever_dialed_runs_on(monkeypatch: pyte
         connect(a, b).send(Barrier(1))
         await end.until(lambda: end.items == [Barrier(1)])
 
-    planes(use, {"keys": [KEY]}, {"keys": [KEY]})
-
 
 @pytest.mark.parametrize("other", [None, [OTHER_KEY]])
-def test_without_the_key_nothing_is_taken(other: Any) -> None:
-    async def use(a: DataPlane, b: DataPlane) -> None:
+async def test_without_the_key_nothing_is_taken(other: Any) -> None:
+    async with planes({"keys": other}, {"keys": [KEY]}) as (a, b):
         end = End()
         a.register(HERE, End())
         b.register(THERE, end)
@@ -126,13 +119,10 @@ def test_without_the_key_nothing_is_taken(other: Any) -> None:
         await until(lambda: b.statistics().rejected > 0)
         assert not end.items
 
-    planes(use, {"keys": other}, {"keys": [KEY]})
 
-
-def test_the_key_of_groups_does_not_open_a_servers_stream() -> None:
+async def test_the_key_of_groups_does_not_open_a_servers_stream() -> None:
     """Nor the other way round: what is proved here is a key derived from the cluster's."""
-
-    async def use(a: DataPlane, b: DataPlane) -> None:
+    async with planes({"keys": [KEY]}, {"keys": [KEY]}) as (a, _):
         _, opening = BulkConnection.dial(
             me=None, to=ANY_SERVER, ring=key_ring([KEY], insecure=False), entropy=bytes
         )
@@ -144,11 +134,9 @@ def test_the_key_of_groups_does_not_open_a_servers_stream() -> None:
         writer.close()
         assert a.statistics().rejected == 1
 
-    planes(use, {"keys": [KEY]}, {"keys": [KEY]})
 
-
-def test_a_group_of_another_tenancy_is_refused() -> None:
-    async def use(a: DataPlane, b: DataPlane) -> None:
+async def test_a_group_of_another_tenancy_is_refused() -> None:
+    async with planes({"tenancy": "mine"}, {"tenancy": "yours"}) as (a, b):
         end = End()
         a.register(HERE, End())
         b.register(THERE, end)
@@ -156,12 +144,10 @@ def test_a_group_of_another_tenancy_is_refused() -> None:
         await until(lambda: b.statistics().rejected > 0)
         assert not end.items
 
-    planes(use, {"tenancy": "mine"}, {"tenancy": "yours"})
-
 
 @pytest.mark.parametrize("local", [False, True])
-def test_what_is_opened_early_waits_for_the_attempt(local: bool) -> None:
-    async def use(a: DataPlane, b: DataPlane) -> None:
+async def test_what_is_opened_early_waits_for_the_attempt(local: bool) -> None:
+    async with planes() as (a, b):
         b = a if local else b
         sender, end = End(), End()
         a.register(HERE, sender)
@@ -175,12 +161,10 @@ def test_what_is_opened_early_waits_for_the_attempt(local: bool) -> None:
         await end.until(lambda: end.items == [Barrier(1)])
         await sender.until(lambda: channel.has_credit)
 
-    planes(use)
-
 
 @pytest.mark.parametrize("local", [False, True])
-def test_what_is_opened_for_an_attempt_that_is_over_is_refused(local: bool) -> None:
-    async def use(a: DataPlane, b: DataPlane) -> None:
+async def test_what_is_opened_for_an_attempt_that_is_over_is_refused(local: bool) -> None:
+    async with planes() as (a, b):
         b = a if local else b
         sender, end = End(), End()
         a.register(HERE, sender)
@@ -190,13 +174,11 @@ def test_what_is_opened_for_an_attempt_that_is_over_is_refused(local: bool) -> N
         await sender.until(lambda: channel.outlet.refused)
         assert not end.items
 
-    planes(use)
 
-
-def test_a_batch_that_is_too_large_is_split_and_arrives_whole() -> None:
+async def test_a_batch_that_is_too_large_is_split_and_arrives_whole() -> None:
     segments = [{"n": n, "text": "x" * 1000} for n in range(1000)]
 
-    async def use(a: DataPlane, b: DataPlane) -> None:
+    async with planes() as (a, b):
         end = End()
         a.register(HERE, End())
         b.register(THERE, end)
@@ -209,20 +191,16 @@ def test_a_batch_that_is_too_large_is_split_and_arrives_whole() -> None:
         assert [segment for batch in batches for segment in batch.segments] == segments
         assert [root for batch in batches for root in batch.roots or ()] == list(range(1000))
 
-    planes(use)
 
-
-def test_a_segment_that_is_larger_than_a_message_is_an_error() -> None:
-    async def use(a: DataPlane, b: DataPlane) -> None:
+async def test_a_segment_that_is_larger_than_a_message_is_an_error() -> None:
+    async with planes() as (a, b):
         a.register(HERE, End())
         with pytest.raises(ChannelError, match=f"expected at most {MESSAGE_BYTES_MAX}"):
             connect(a, b).send(Batch([{"text": "x" * MESSAGE_BYTES_MAX}]))
 
-    planes(use)
 
-
-def test_a_sender_waits_while_its_receiver_takes_nothing() -> None:
-    async def use(a: DataPlane, b: DataPlane) -> None:
+async def test_a_sender_waits_while_its_receiver_takes_nothing() -> None:
+    async with planes({"window": 8}, {"window": 8}) as (a, b):
         sender, end = End(), End()
         inlets: list[Inlet] = []
         end.on_open = inlets.append  # type: ignore[method-assign]
@@ -241,49 +219,32 @@ def test_a_sender_waits_while_its_receiver_takes_nothing() -> None:
             inlets[0].take()
         await sender.until(lambda: channel.has_credit)
 
-    planes(use, {"window": 8}, {"window": 8})
-
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1"])
-def test_without_a_key_only_loopback_is_listened_on(host: str) -> None:
-    async def listen() -> None:
-        await DataPlane("t").listen(Address(host, 0), advertise=Address("x", 1))
-
+async def test_without_a_key_only_loopback_is_listened_on(host: str) -> None:
     with pytest.raises(ConfigError, match="--insecure-peers"):
-        asyncio.run(listen())
+        await DataPlane("t").listen(Address(host, 0), advertise=Address("x", 1))
 
 
 @pytest.mark.parametrize("what", ["segments", "gossip"])
-def test_an_address_of_another_machine_is_told_as_that(what: str) -> None:
+async def test_an_address_of_another_machine_is_told_as_that(what: str) -> None:
     """192.0.2.0/24 is for documents: no machine has an address of it."""
     address = Address("192.0.2.1", 0)
-
-    async def listen() -> None:
-        if what == "segments":
-            await DataPlane("t", [KEY]).listen(address)
-        else:
-            await open_udp(address)(lambda data, source: None)
-
+    listening = DataPlane("t", [KEY]).listen(address) if what == "segments" else open_udp(address)(print)
     with pytest.raises(ConfigError, match=r"^--address: cannot listen at 192\.0\.2\.1:0 .*no such address"):
-        asyncio.run(listen())
+        await listening
 
 
-def test_every_interface_is_no_address_that_others_can_dial() -> None:
-    async def listen() -> None:
-        await DataPlane("t", [KEY]).listen(Address("0.0.0.0", 0))
-
+async def test_every_interface_is_no_address_that_others_can_dial() -> None:
     with pytest.raises(ConfigError, match="--advertise"):
-        asyncio.run(listen())
+        await DataPlane("t", [KEY]).listen(Address("0.0.0.0", 0))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.9", "::1"])
-def test_a_host_that_is_advertised_without_a_port_gets_the_port_of_the_socket(host: str) -> None:
-    async def listen() -> None:
-        plane = DataPlane("t", [KEY])
-        await plane.listen(Address("127.0.0.1", 0), advertise=Address(host, 0))
-        site = parse_address(plane.site, "site")
-        assert site.host == host
-        assert site.port > 0
-        await plane.close()
-
-    asyncio.run(listen())
+async def test_a_host_that_is_advertised_without_a_port_gets_the_port_of_the_socket(host: str) -> None:
+    plane = DataPlane("t", [KEY])
+    await plane.listen(Address("127.0.0.1", 0), advertise=Address(host, 0))
+    site = parse_address(plane.site, "site")
+    assert site.host == host
+    assert site.port > 0
+    await plane.close()

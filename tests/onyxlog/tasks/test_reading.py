@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from random import Random
 
@@ -20,28 +19,25 @@ def acked(batch: Batch) -> list[tuple[int, int]]:
     return list(zip(batch.roots, batch.values, strict=True))
 
 
-def test_reading_goes_on_at_a_whole_line_once_all_that_was_read_is_acknowledged(tmp_path: Path) -> None:
+async def test_reading_goes_on_at_a_whole_line_once_all_that_was_read_is_acknowledged(tmp_path: Path) -> None:
     """Positions of lines are offsets: the next is not the last and one."""
     path = tmp_path / "text"
     path.write_text("first\nsecond\nthird\n")
     source = LinesInput(context(), str(path))
 
-    async def run() -> list[object]:
-        pending = Pending(0, Random(1), timeout_ms=1_000, pending_max=10)
-        before = await Partitions.open(source, range(1), {})
-        found = await before.read(2)
-        assert found is not None
-        batch = pending.begin(*found, now_ms=0)
-        assert pending.positions() == {0: 0}
-        pending.settle(acked(batch))
-        after = await Partitions.open(source, range(1), pending.positions())
-        rest = await after.read(10)
-        assert rest is not None
-        await before.close()
-        await after.close()
-        return rest[1].segments
-
-    assert asyncio.run(run()) == [{"line": "third"}]
+    pending = Pending(0, Random(1), timeout_ms=1_000, pending_max=10)
+    before = await Partitions.open(source, range(1), {})
+    found = await before.read(2)
+    assert found is not None
+    batch = pending.begin(*found, now_ms=0)
+    assert pending.positions() == {0: 0}
+    pending.settle(acked(batch))
+    after = await Partitions.open(source, range(1), pending.positions())
+    rest = await after.read(10)
+    assert rest is not None
+    await before.close()
+    await after.close()
+    assert (rest[1].segments) == [{"line": "third"}]
 
 
 def test_reading_goes_on_at_the_first_segment_that_is_under_way() -> None:

@@ -103,55 +103,43 @@ def chain(segments: int = 3, function: str | None = None, **more: Any) -> Job:
 PLACES = {"in": ["a.1"], "out": ["b.1"]}
 
 
-def test_a_start_that_was_overtaken_starts_nothing() -> None:
-    async def run() -> None:
-        async with Groups("a", "b") as groups:
-            await groups.begin(chain(), PLACES, 5)
-            await groups.completed()
-            await groups.runners["a"].start(StartTask("a.1", "chain", "in", 0, 4))
-            assert not groups.runners["a"].workers
-
-    asyncio.run(run())
+async def test_a_start_that_was_overtaken_starts_nothing() -> None:
+    async with Groups("a", "b") as groups:
+        await groups.begin(chain(), PLACES, 5)
+        await groups.completed()
+        await groups.runners["a"].start(StartTask("a.1", "chain", "in", 0, 4))
+        assert not groups.runners["a"].workers
 
 
-def test_after_a_stop_nothing_of_the_task_runs() -> None:
-    async def run() -> None:
-        async with Groups("a", "b", settings=RunnerSettings(threads=True)) as groups:
-            await groups.begin(chain(100, f"{HERE}:wait_for_gate"), PLACES, 5)
-            await groups.until(lambda: groups.runners["b"].statistics()["b.1"].segments > 0)
-            GATE.set()
-            await groups.runners["b"].stop(StopTask("b.1", "chain", "killed"))
-            written = len(collected("out"))
-            assert not groups.runners["b"].workers
-            await asyncio.sleep(0.05)
-            assert len(collected("out")) == written
-            await groups.runners["b"].stop(StopTask("b.1", "chain", "killed"))  # again does nothing
-
-    asyncio.run(run())
+async def test_after_a_stop_nothing_of_the_task_runs() -> None:
+    async with Groups("a", "b", settings=RunnerSettings(threads=True)) as groups:
+        await groups.begin(chain(100, f"{HERE}:wait_for_gate"), PLACES, 5)
+        await groups.until(lambda: groups.runners["b"].statistics()["b.1"].segments > 0)
+        GATE.set()
+        await groups.runners["b"].stop(StopTask("b.1", "chain", "killed"))
+        written = len(collected("out"))
+        assert not groups.runners["b"].workers
+        await asyncio.sleep(0.05)
+        assert len(collected("out")) == written
+        await groups.runners["b"].stop(StopTask("b.1", "chain", "killed"))  # again does nothing
 
 
-def test_a_function_that_blocks_does_not_stop_the_groups_loop() -> None:
-    async def run() -> None:
-        async with Groups("a", "b", settings=RunnerSettings(threads=True)) as groups:
-            await groups.begin(chain(3, f"{HERE}:wait_for_gate"), PLACES, 5)
-            await groups.until(lambda: groups.runners["b"].statistics()["b.1"].segments > 0)
-            GATE.set()
-            await groups.completed()
-
-    asyncio.run(run())
+async def test_a_function_that_blocks_does_not_stop_the_groups_loop() -> None:
+    async with Groups("a", "b", settings=RunnerSettings(threads=True)) as groups:
+        await groups.begin(chain(3, f"{HERE}:wait_for_gate"), PLACES, 5)
+        await groups.until(lambda: groups.runners["b"].statistics()["b.1"].segments > 0)
+        GATE.set()
+        await groups.completed()
     assert [segment["n"] for segment in collected("out")] == [0, 1, 2]
 
 
-def test_hooks_are_called_and_a_task_waits_until_it_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hooks_are_called_and_a_task_waits_until_it_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onyxlog.tasks.worker.START_RETRY_S", 0.01)
     job = chain(2, lifecycles=(Lifecycle("in", f"{HERE}:Recorded"),), delivery=Delivery.AT_LEAST_ONCE)
 
-    async def run() -> None:
-        async with Groups("a", "b") as groups:
-            await groups.begin(job, PLACES, 5)
-            await groups.completed()
-
-    asyncio.run(run())
+    async with Groups("a", "b") as groups:
+        await groups.begin(job, PLACES, 5)
+        await groups.completed()
     acked = [call for call in CALLS if "after_ack" in call[1]]
     assert sum(int(call[1].split()[1]) for call in acked) == 2
     assert [call for call in CALLS if call not in acked] == [
@@ -162,19 +150,16 @@ def test_hooks_are_called_and_a_task_waits_until_it_may_start(monkeypatch: pytes
     ]
 
 
-def test_a_lifecycle_that_says_restart_makes_the_virtual_peer_fail_not_the_job() -> None:
+async def test_a_lifecycle_that_says_restart_makes_the_virtual_peer_fail_not_the_job() -> None:
     job = chain(1, f"{HERE}:raises", lifecycles=(Lifecycle("out", f"{HERE}:Restarting"),))
 
-    async def run() -> None:
-        async with Groups("a", "b") as groups:
-            await groups.begin(job, PLACES, 5)
-            while not groups.hosts["b"].failures:
-                groups.told.clear()
-                await groups.told.wait()
-            assert [peer for peer, _ in groups.hosts["b"].failures] == ["b.1"]
-            assert not [command for command in groups.appended if isinstance(command, KillJob)]
-
-    asyncio.run(run())
+    async with Groups("a", "b") as groups:
+        await groups.begin(job, PLACES, 5)
+        while not groups.hosts["b"].failures:
+            groups.told.clear()
+            await groups.told.wait()
+        assert [peer for peer, _ in groups.hosts["b"].failures] == ["b.1"]
+        assert not [command for command in groups.appended if isinstance(command, KillJob)]
     assert CALLS == [("out", "apply always")]
 
 
@@ -186,7 +171,9 @@ def test_a_lifecycle_that_says_restart_makes_the_virtual_peer_fail_not_the_job()
         ({"plugin": Plugin("collecting", {"nam": "x"})}, "plugin 'collecting': options:"),
     ],
 )
-def test_a_job_that_cannot_run_here_is_killed_and_the_reason_says_where(changed: Any, reason: str) -> None:
+async def test_a_job_that_cannot_run_here_is_killed_and_the_reason_says_where(
+    changed: Any, reason: str
+) -> None:
     job = chain()
     job = attrs.evolve(job, catalog=(job.task("in"), attrs.evolve(job.task("out"), **changed)))
 
@@ -195,33 +182,30 @@ def test_a_job_that_cannot_run_here_is_killed_and_the_reason_says_where(changed:
             await groups.begin(job, PLACES, 5)
             return await groups.killed()
 
-    found = asyncio.run(run())
+    found = await run()
     assert reason in found
     assert "chain" in found
     assert "out" in found
 
 
-def test_buffers_that_stay_full_are_told_to_the_log_and_inputs_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_buffers_that_stay_full_are_told_to_the_log_and_inputs_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("onyxlog.tasks.runner.LOOK_S", 0.01)
 
-    async def run() -> None:
-        async with Groups(
-            "a", "b", settings=RunnerSettings(threads=True, window=4, pressure_s=0.03)
-        ) as groups:
-            await groups.begin(chain(200, f"{HERE}:wait_for_gate"), PLACES, 5)
-            await groups.until(lambda: BackpressureOn("b.1") in groups.appended)
-            a = groups.runners["a"]
-            replica = groups.hosts["a"].replica
-            a.replica_changed(attrs.evolve(replica, peer_states=Table({"b.1": PeerState.BACKPRESSURE})))
-            GATE.set()
-            await groups.until(lambda: BackpressureOff("b.1") in groups.appended)
-            read = a.statistics()["a.1"].segments
-            await asyncio.sleep(0.1)
-            assert a.statistics()["a.1"].segments <= read + 1 < 200
-            a.replica_changed(attrs.evolve(replica, peer_states=Table({"b.1": PeerState.ACTIVE})))
-            await groups.completed()
-
-    asyncio.run(run())
+    async with Groups("a", "b", settings=RunnerSettings(threads=True, window=4, pressure_s=0.03)) as groups:
+        await groups.begin(chain(200, f"{HERE}:wait_for_gate"), PLACES, 5)
+        await groups.until(lambda: BackpressureOn("b.1") in groups.appended)
+        a = groups.runners["a"]
+        replica = groups.hosts["a"].replica
+        a.replica_changed(attrs.evolve(replica, peer_states=Table({"b.1": PeerState.BACKPRESSURE})))
+        GATE.set()
+        await groups.until(lambda: BackpressureOff("b.1") in groups.appended)
+        read = a.statistics()["a.1"].segments
+        await asyncio.sleep(0.1)
+        assert a.statistics()["a.1"].segments <= read + 1 < 200
+        a.replica_changed(attrs.evolve(replica, peer_states=Table({"b.1": PeerState.ACTIVE})))
+        await groups.completed()
     assert [segment["n"] for segment in collected("out")] == list(range(200))
 
 
@@ -250,7 +234,7 @@ def test_a_worker_that_stands_still_with_full_buffers_is_until_it_has_room_again
     assert told == [None, None, None, True, None, None, None, None, None, False]
 
 
-def test_memory_is_bounded_by_windows_while_a_receiver_takes_nothing() -> None:
+async def test_memory_is_bounded_by_windows_while_a_receiver_takes_nothing() -> None:
     async def run() -> int:
         async with Groups("a", "b", settings=RunnerSettings(threads=True, window=4)) as groups:
             await groups.begin(chain(60, f"{HERE}:wait_for_gate"), PLACES, 5)
@@ -262,63 +246,53 @@ def test_memory_is_bounded_by_windows_while_a_receiver_takes_nothing() -> None:
             return read
 
     # the window, the batch that is worked on, and the one that was read before credit was waited for
-    assert asyncio.run(run()) <= 4 + 4 + 2
+    assert await run() <= 4 + 4 + 2
 
 
-def test_a_task_says_that_it_is_ready_once_everything_is_open() -> None:
-    async def run() -> None:
-        async with Groups("a", "b") as groups:
-            await groups.begin(chain(), PLACES, 5)
-            await groups.completed()
-            assert [c for c in groups.appended if isinstance(c, SignalReady)] == [
-                SignalReady("a.1", 5),
-                SignalReady("b.1", 5),
-            ]
-
-    asyncio.run(run())
+async def test_a_task_says_that_it_is_ready_once_everything_is_open() -> None:
+    async with Groups("a", "b") as groups:
+        await groups.begin(chain(), PLACES, 5)
+        await groups.completed()
+        assert [c for c in groups.appended if isinstance(c, SignalReady)] == [
+            SignalReady("a.1", 5),
+            SignalReady("b.1", 5),
+        ]
 
 
-def test_a_runner_that_is_closed_while_a_job_is_read_starts_nothing() -> None:
-    async def run() -> None:
-        async with Groups("a", "b") as groups:
-            runner, port = groups.runners["a"], groups.hosts["a"].port
-            asked, answer = asyncio.Event(), asyncio.Event()
-            job_of = port.job
+async def test_a_runner_that_is_closed_while_a_job_is_read_starts_nothing() -> None:
+    async with Groups("a", "b") as groups:
+        runner, port = groups.runners["a"], groups.hosts["a"].port
+        asked, answer = asyncio.Event(), asyncio.Event()
+        job_of = port.job
 
-            async def slowly(job_id: str) -> bytes:
-                asked.set()
-                await answer.wait()
-                return await job_of(job_id)
+        async def slowly(job_id: str) -> bytes:
+            asked.set()
+            await answer.wait()
+            return await job_of(job_id)
 
-            port.job = slowly  # type: ignore[method-assign]
-            beginning = asyncio.ensure_future(groups.begin(chain(), PLACES, 5))
-            await asked.wait()
-            await runner.close()
-            answer.set()
-            await beginning
-            assert not runner.workers
-
-    asyncio.run(run())
+        port.job = slowly  # type: ignore[method-assign]
+        beginning = asyncio.ensure_future(groups.begin(chain(), PLACES, 5))
+        await asked.wait()
+        await runner.close()
+        answer.set()
+        await beginning
+        assert not runner.workers
 
 
-def test_a_close_that_takes_too_long_is_given_up_and_done_again() -> None:
+async def test_a_close_that_takes_too_long_is_given_up_and_done_again() -> None:
     """A group that leaves waits only so long for user code; what it did not get to is closed all the same."""
-
-    async def run() -> None:
-        async with Groups("a", "b", settings=RunnerSettings(threads=True)) as groups:
-            await groups.begin(chain(100, f"{HERE}:wait_for_gate"), PLACES, 5)
-            await groups.until(WAITING.is_set)
-            runner = groups.runners["b"]
-            work = runner._running["b.1"].task
-            closing = asyncio.ensure_future(runner.close())
-            await groups.until(work.done)
-            closing.cancel()  # it waits for the function, which does not end
-            with pytest.raises(asyncio.CancelledError):
-                await closing
-            GATE.set()
-            await runner.close()
-            host, port = runner.site.split(":")
-            with pytest.raises(ConnectionRefusedError):
-                await asyncio.open_connection(host, int(port))
-
-    asyncio.run(run())
+    async with Groups("a", "b", settings=RunnerSettings(threads=True)) as groups:
+        await groups.begin(chain(100, f"{HERE}:wait_for_gate"), PLACES, 5)
+        await groups.until(WAITING.is_set)
+        runner = groups.runners["b"]
+        work = runner._running["b.1"].task
+        closing = asyncio.ensure_future(runner.close())
+        await groups.until(work.done)
+        closing.cancel()  # it waits for the function, which does not end
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        GATE.set()
+        await runner.close()
+        host, port = runner.site.split(":")
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(host, int(port))

@@ -8,7 +8,7 @@ import pytest
 
 from onyxlog.replica.commands import Entry, GroupLeave, KillJob, Record
 from onyxlog.replica.replica import Parameters
-from onyxlog.testing.memory_log import MemoryLog, MemoryPort
+from tests.onyxlog.simulation.memory_log import MemoryLog, MemoryPort
 from zraft_client import SessionExpiredError
 
 
@@ -22,67 +22,58 @@ async def begun(log: MemoryLog) -> MemoryPort:
     return port
 
 
-def test_what_a_held_port_asks_waits_and_keeps_its_order() -> None:
-    async def test() -> None:
-        log = MemoryLog()
-        port, other = await begun(log), await begun(log)
-        log.hold(port)
-        asked = [asyncio.ensure_future(port.append(record(number))) for number in range(3)]
-        await other.append(record(9))
+async def test_what_a_held_port_asks_waits_and_keeps_its_order() -> None:
+    log = MemoryLog()
+    port, other = await begun(log), await begun(log)
+    log.hold(port)
+    asked = [asyncio.ensure_future(port.append(record(number))) for number in range(3)]
+    await other.append(record(9))
+    await asyncio.sleep(0)
+    assert [entry.record for entry in log.entries] == [record(9)]
+    log.release(port)
+    asked.append(asyncio.ensure_future(port.append(record(3))))
+    assert await asyncio.gather(*asked) == [1, 2, 3, 4]
+    assert [entry.record for entry in log.entries[1:]] == [record(number) for number in range(4)]
+
+
+async def test_a_held_port_learns_of_its_session_s_end_when_it_is_released() -> None:
+    log = MemoryLog()
+    port, other = await begun(log), await begun(log)
+    gone: list[str] = []
+    await port.show_pulse("a")
+    await port.set_will(Record(GroupLeave("a"), "a"))
+    await other.watch_pulse("a", lambda: gone.append("a"))
+    tail = port.tail(0)
+    reading = asyncio.ensure_future(anext(tail))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    log.hold(port)
+    log.expire(port)
+    assert await other.read(0, 9) == (Entry(0, Record(GroupLeave("a"), "a")),)
+    for _ in range(5):
         await asyncio.sleep(0)
-        assert [entry.record for entry in log.entries] == [record(9)]
-        log.release(port)
-        asked.append(asyncio.ensure_future(port.append(record(3))))
-        assert await asyncio.gather(*asked) == [1, 2, 3, 4]
-        assert [entry.record for entry in log.entries[1:]] == [record(number) for number in range(4)]
-
-    asyncio.run(test())
-
-
-def test_a_held_port_learns_of_its_session_s_end_when_it_is_released() -> None:
-    async def test() -> None:
-        log = MemoryLog()
-        port, other = await begun(log), await begun(log)
-        gone: list[str] = []
-        await port.show_pulse("a")
-        await port.set_will(Record(GroupLeave("a"), "a"))
-        await other.watch_pulse("a", lambda: gone.append("a"))
-        tail = port.tail(0)
-        reading = asyncio.ensure_future(anext(tail))  # type: ignore[arg-type]
-        await asyncio.sleep(0)
-        log.hold(port)
-        log.expire(port)
-        assert await other.read(0, 9) == (Entry(0, Record(GroupLeave("a"), "a")),)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert gone == ["a"]
-        assert not reading.done()
-        log.release(port)
-        with pytest.raises(SessionExpiredError):
-            await reading
-        with pytest.raises(SessionExpiredError):
-            await port.append(record(0))
-        assert port not in log.ports
-        await other.close()
-
-    asyncio.run(test())
+    assert gone == ["a"]
+    assert not reading.done()
+    log.release(port)
+    with pytest.raises(SessionExpiredError):
+        await reading
+    with pytest.raises(SessionExpiredError):
+        await port.append(record(0))
+    assert port not in log.ports
+    await other.close()
 
 
-def test_a_record_that_cannot_be_copied_is_not_appended() -> None:
+async def test_a_record_that_cannot_be_copied_is_not_appended() -> None:
     def refuse(found: Record) -> Record:
         raise TypeError("no canonical form")
 
-    async def test() -> None:
-        log = MemoryLog(copy=refuse)
-        port = await begun(log)
-        with pytest.raises(TypeError):
-            await port.append(record(0))
-        assert (log.entries, log.end) == ([], 0)
-
-    asyncio.run(test())
+    log = MemoryLog(copy=refuse)
+    port = await begun(log)
+    with pytest.raises(TypeError):
+        await port.append(record(0))
+    assert (log.entries, log.end) == ([], 0)
 
 
-def test_what_happens_is_the_same_every_time() -> None:
+async def test_what_happens_is_the_same_every_time() -> None:
     async def once() -> list[object]:
         log, seen = MemoryLog(batch=2), []
 
@@ -100,6 +91,6 @@ def test_what_happens_is_the_same_every_time() -> None:
         await asyncio.gather(*tails)
         return seen
 
-    first = asyncio.run(once())
+    first = await once()
     assert len(first) >= 3 * 6
-    assert asyncio.run(once()) == first
+    assert await once() == first

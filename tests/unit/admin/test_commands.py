@@ -11,8 +11,8 @@ from attrs import evolve
 from tests.unit.admin.values import STATUS, FakeAdminReports
 from tests.unit.wire.reports import CONFIGURATION, DUMP, LEADER
 from zraft.admin.commands import COMMAND_NAMES, run_command
-from zraft.admin.status import MemberStatus, SnapshotStatus
-from zraft.wire.statistics import Listing
+from zraft.monitoring.statistics import Listing
+from zraft.server.operators.status import MemberStatus, SnapshotStatus
 
 # What ZooKeeper's AdminServer answered to each command, beside `command` and `error`; 3.9 has no more of them.
 FIELDS: dict[str, set[str]] = {

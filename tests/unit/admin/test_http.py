@@ -8,16 +8,15 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 from unittest.mock import Mock
 
 import aiohttp
 import pytest
 import structlog
-import uvloop
 from aiohttp import web
 from attrs import evolve
 from prometheus_client.parser import text_string_to_metric_families
@@ -25,52 +24,49 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.ipv6 import has_ipv6
 from tests.unit.admin.values import STATUS, FakeAdminReports
 from tests.unit.wire.reports import LEADER
-from zraft import http_service
-from zraft.address import Address
 from zraft.admin import http
 from zraft.admin.early import EARLY_BYTES_MAX, EarlyConnections
 from zraft.admin.http import AdminServer
-from zraft.admin.status import Status
-from zraft.errors import ConfigError
-from zraft.http_places import CONNECTIONS_MAX, Places, is_this_machine
-from zraft.http_service import HttpService
-from zraft.listening import bind_tcp
-from zraft.server.admin_listener import AdminListener
-from zraft.wire.statistics import LISTED_MAX, Listing
+from zraft.monitoring.statistics import LISTED_MAX, Listing
+from zraft.program import http_service
+from zraft.program.http_places import CONNECTIONS_MAX, Places, is_this_machine
+from zraft.program.http_service import HttpService
+from zraft.program.listening import bind_tcp
+from zraft.server.operators.status import Status
+from zraft.server.process.admin_listener import AdminListener
+from zraft_core.address import Address
+from zraft_core.errors import ConfigError
+
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 Get = Callable[..., Awaitable[tuple[int, str, Any]]]
 JSON = {"Accept": "application/json"}
 
 
-def with_server(
-    reports: FakeAdminReports,
-    scenario: Callable[[Get, tuple[str, int]], Awaitable[None]],
-    hosts: Sequence[str] = (),
-) -> None:
-    """Run `scenario` with a function that gets a path: (status, text, headers)."""
+@asynccontextmanager
+async def served(
+    reports: FakeAdminReports, hosts: Sequence[str] = ()
+) -> AsyncIterator[tuple[Get, tuple[str, int]]]:
+    """A function that gets a path as (status, text, headers), and where the server listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        place = listening.getsockname()[:2]
+        server = AdminServer(reports, hosts)
+        await server.prepare()
+        accepting = await asyncio.get_running_loop().create_server(server.connection, sock=listening)
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{place[1]}") as session:
 
-    async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            listening.setblocking(False)
-            place = listening.getsockname()[:2]
-            server = AdminServer(reports, hosts)
-            await server.prepare()
-            accepting = await asyncio.get_running_loop().create_server(server.connection, sock=listening)
-            async with aiohttp.ClientSession(f"http://127.0.0.1:{place[1]}") as session:
+            async def get(path: str, method: str = "GET", **headers: str) -> tuple[int, str, Any]:
+                async with session.request(method, path, headers=headers) as answer:
+                    return answer.status, await answer.text(), answer.headers
 
-                async def get(path: str, method: str = "GET", **headers: str) -> tuple[int, str, Any]:
-                    async with session.request(method, path, headers=headers) as answer:
-                        return answer.status, await answer.text(), answer.headers
-
-                await scenario(get, place)
-            accepting.close()
-            await server.stop()
-
-    asyncio.run(run())
+            yield get, place
+        accepting.close()
+        await server.stop()
 
 
-def test_every_path_is_answered() -> None:
-    async def scenario(get: Get, _: object) -> None:
+async def test_every_path_is_answered() -> None:
+    async with served(FakeAdminReports(LEADER)) as (get, _):
         status, text, headers = await get("/")
         assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
         assert "https://" not in text.replace(
@@ -94,58 +90,49 @@ def test_every_path_is_answered() -> None:
         assert {"znode_count", "zraft_raft_term", "process_resident_memory_bytes"} <= names
         assert (await get("/nowhere"))[0] == 404
 
-    with_server(FakeAdminReports(LEADER), scenario)
 
-
-def test_metrics_are_openmetrics_for_who_asks_for_it() -> None:
-    async def scenario(get: Get, _: object) -> None:
+async def test_metrics_are_openmetrics_for_who_asks_for_it() -> None:
+    async with served(FakeAdminReports(LEADER)) as (get, _):
         _, text, headers = await get("/metrics", Accept="application/openmetrics-text; version=1.0.0")
         assert headers["Content-Type"].startswith("application/openmetrics-text")
         assert text.endswith("# EOF\n")
 
-    with_server(FakeAdminReports(LEADER), scenario)
 
-
-def test_readiness_has_reasons_and_liveness_does_not_depend_on_it() -> None:
+async def test_readiness_has_reasons_and_liveness_does_not_depend_on_it() -> None:
     out = FakeAdminReports(
         statistics=None, current=evolve(STATUS, ready=False, reasons=("no leader is known",), statistics=None)
     )
 
-    async def unready(get: Get, _: object) -> None:
+    async with served(out) as (get, _):
         assert (await get("/readyz"))[:2] == (503, "no leader is known\n")
         status, text, _h = await get("/readyz", **JSON)
         assert (status, json.loads(text)) == (503, {"ready": False, "reasons": ["no leader is known"]})
         assert (await get("/livez"))[:2] == (200, "ok\n")
         assert (await get("/metrics"))[0] == 200
-
-    async def ready(get: Get, _: object) -> None:
+    async with served(FakeAdminReports(LEADER)) as (get, _):
         assert (await get("/readyz"))[:2] == (200, "ok\n")
 
-    with_server(out, unready)
-    with_server(FakeAdminReports(LEADER), ready)
 
-
-def test_what_changes_something_is_asked_by_get_as_in_adminserver_and_by_nothing_else() -> None:
+async def test_what_changes_something_is_asked_by_get_as_in_adminserver_and_by_nothing_else() -> None:
     reports = FakeAdminReports(LEADER)
 
-    async def scenario(get: Get, _: object) -> None:
+    async with served(reports) as (get, _):
         assert (await get("/commands/srst", method="POST"))[0] == 405
         assert reports.changes == []
         assert (await get("/commands/srst"))[0] == 200
         assert reports.changes == ["server"]
         assert json.loads((await get("/commands/stmk?traceMask=7"))[1])["tracemask"] == 7
 
-    with_server(reports, scenario)
 
-
-def test_a_long_list_is_encoded_whole_while_the_loop_goes_on() -> None:
+async def test_a_long_list_is_encoded_whole_while_the_loop_goes_on() -> None:
     reports = FakeAdminReports(LEADER)
     one = reports.listed.items[0]
     reports.listed = Listing((one,) * LISTED_MAX, LISTED_MAX)
     reports.by_path = Listing(tuple((f"/{n}", (n,)) for n in range(LISTED_MAX)), LISTED_MAX)
     turns = 0
 
-    async def scenario(get: Get, _: object) -> None:
+    async with served(reports) as (get, _):
+
         async def count() -> None:
             nonlocal turns
             while True:
@@ -159,42 +146,35 @@ def test_a_long_list_is_encoded_whole_while_the_loop_goes_on() -> None:
         paths = json.loads((await get("/commands/wchp"))[1])["path_to_session_ids"]
         assert paths == {f"/{n}": [n] for n in range(LISTED_MAX)}
         counting.cancel()
-
-    with_server(reports, scenario)
     assert turns >= 2 * LISTED_MAX // http.SLICE_ITEMS // 2
 
 
-def test_a_failing_request_is_a_500_without_its_details_and_the_next_one_works() -> None:
+async def test_a_failing_request_is_a_500_without_its_details_and_the_next_one_works() -> None:
     class Broken(FakeAdminReports):
         def configuration(self) -> Any:
             raise RuntimeError("the secret detail")
 
-    async def scenario(get: Get, _: object) -> None:
+    async with served(Broken(LEADER)) as (get, _):
         status, text, _h = await get("/commands/conf")
         assert status == 500
         assert "secret" not in text
         assert (await get("/livez"))[0] == 200
 
-    with_server(Broken(LEADER), scenario)
 
-
-def test_idle_connections_beyond_the_bound_give_way_to_who_asks() -> None:
+async def test_idle_connections_beyond_the_bound_give_way_to_who_asks() -> None:
     """However many connections somebody opens, a health check gets through."""
-
-    async def scenario(get: Get, place: tuple[str, int]) -> None:
+    async with served(FakeAdminReports(LEADER)) as (get, place):
         streams = [await asyncio.open_connection(*place) for _ in range(2 * CONNECTIONS_MAX)]
         assert (await get("/livez"))[:2] == (200, "ok\n")
         assert await streams[0][0].read() == b"", "who has waited longest has gone"
         for _, writer in streams:
             writer.close()
 
-    with_server(FakeAdminReports(LEADER), scenario)
 
-
-def test_a_head_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_head_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_service, "HEAD_S", 0.1)
 
-    async def scenario(_: Get, place: tuple[str, int]) -> None:
+    async with served(FakeAdminReports(LEADER)) as (_, place):
         reader, writer = await asyncio.open_connection(*place)
         writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-")
         async with asyncio.timeout(20):
@@ -204,15 +184,13 @@ def test_a_head_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPa
                     await reader.read(1)
         writer.close()
 
-    with_server(FakeAdminReports(LEADER), scenario)
 
-
-def test_an_answer_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_service, "IDLE_S", 0.2)
     reports = FakeAdminReports(LEADER)
     reports.by_path = Listing(tuple((f"/{n}" * 100, (n,)) for n in range(LISTED_MAX)), LISTED_MAX)
 
-    async def scenario(_: Get, place: tuple[str, int]) -> None:
+    async with served(reports) as (_, place):
         with socket.socket() as silent:
             silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             silent.connect(place)
@@ -225,8 +203,6 @@ def test_an_answer_that_is_not_read_is_not_waited_for(monkeypatch: pytest.Monkey
             await asyncio.sleep(0.5)
             assert await asyncio.to_thread(read_late) < 20 * 1_000_000
 
-    with_server(reports, scenario)
-
 
 def _received(sock: socket.socket) -> bytes:
     try:
@@ -235,8 +211,8 @@ def _received(sock: socket.socket) -> bytes:
         return b""
 
 
-def test_a_body_that_nobody_asked_for_is_not_read() -> None:
-    async def scenario(_: Get, place: tuple[str, int]) -> None:
+async def test_a_body_that_nobody_asked_for_is_not_read() -> None:
+    async with served(FakeAdminReports(LEADER)) as (_, place):
         reader, writer = await asyncio.open_connection(*place)
         writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n")
         assert b" 200 " in await reader.readline()
@@ -247,10 +223,8 @@ def test_a_body_that_nobody_asked_for_is_not_read() -> None:
                     await writer.drain()
         writer.close()
 
-    with_server(FakeAdminReports(LEADER), scenario)
 
-
-def test_a_health_check_waits_for_no_flood() -> None:
+async def test_a_health_check_waits_for_no_flood() -> None:
     """Dear answers are made one after the other; who only wants to know whether the server lives does not wait."""
     began = asyncio.Event()
 
@@ -260,7 +234,7 @@ def test_a_health_check_waits_for_no_flood() -> None:
             time.sleep(0.02)
             return super().status()
 
-    async def scenario(get: Get, place: tuple[str, int]) -> None:
+    async with served(Slow(LEADER)) as (get, place):
         loop = asyncio.get_running_loop()
         floods = [await asyncio.open_connection(*place) for _ in range(30)]
         for _, writer in floods:
@@ -277,8 +251,6 @@ def test_a_health_check_waits_for_no_flood() -> None:
         for _, writer in floods:
             writer.close()
 
-    with_server(Slow(LEADER), scenario)
-
 
 EVIL = {"Host": "evil.example"}
 
@@ -286,22 +258,20 @@ EVIL = {"Host": "evil.example"}
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "10.1.2.3:8080", "[::1]:8080", "localhost:1", "LOCALHOST.", "zk1.example"]
 )
-def test_pages_and_resets_are_served_under_addresses_and_known_names(host: str) -> None:
+async def test_pages_and_resets_are_served_under_addresses_and_known_names(host: str) -> None:
     reports = FakeAdminReports(LEADER)
 
-    async def scenario(get: Get, _: object) -> None:
+    async with served(reports, hosts=["zk1.example"]) as (get, _):
         for path in ("/", "/commands", "/commands/srst", "/commands/stat_reset"):
             assert (await get(path, Host=host))[0] == 200
         assert reports.changes == ["server", "server"]
 
-    with_server(reports, scenario, hosts=["zk1.example"])
 
-
-def test_pages_and_resets_are_refused_under_unknown_names_with_the_knob() -> None:
+async def test_pages_and_resets_are_refused_under_unknown_names_with_the_knob() -> None:
     """A name of an attacker's can be made to lead here, and then its page may read what this server answers."""
     reports = FakeAdminReports(LEADER)
 
-    async def scenario(get: Get, _: object) -> None:
+    async with served(reports) as (get, _):
         for path in (
             "/",
             "/commands",
@@ -314,17 +284,12 @@ def test_pages_and_resets_are_refused_under_unknown_names_with_the_knob() -> Non
             assert (status, "evil.example" in body, "admin.hosts" in body) == (403, True, True)
         assert reports.changes == []
 
-    with_server(reports, scenario)
 
-
-def test_checks_metrics_and_plain_reads_are_answered_under_any_name() -> None:
+async def test_checks_metrics_and_plain_reads_are_answered_under_any_name() -> None:
     """Prometheus and kubelets ask under names of services."""
-
-    async def scenario(get: Get, _: object) -> None:
+    async with served(FakeAdminReports(LEADER)) as (get, _):
         for path in ("/livez", "/readyz", "/metrics", "/status.json", "/commands/monitor", "/commands/stat"):
             assert (await get(path, **EVIL))[0] == 200
-
-    with_server(FakeAdminReports(LEADER), scenario)
 
 
 @pytest.mark.parametrize(
@@ -336,43 +301,37 @@ def test_checks_metrics_and_plain_reads_are_answered_under_any_name() -> None:
         {"Sec-Fetch-Site": "Cross-Site"},
     ],
 )
-def test_a_page_of_another_site_resets_nothing(headers: dict[str, str]) -> None:
+async def test_a_page_of_another_site_resets_nothing(headers: dict[str, str]) -> None:
     reports = FakeAdminReports(LEADER)
 
-    async def scenario(get: Get, _: object) -> None:
+    async with served(reports) as (get, _):
         assert (await get("/commands/stat_reset", **headers))[0] == 403
         assert reports.changes == []
         assert (await get("/commands/stat", **headers))[0] == 200
 
-    with_server(reports, scenario)
-
 
 @pytest.mark.parametrize("site", ["same-origin", "same-site", "none"])
-def test_who_follows_a_link_or_types_an_address_may_reset(site: str) -> None:
+async def test_who_follows_a_link_or_types_an_address_may_reset(site: str) -> None:
     reports = FakeAdminReports(LEADER)
 
-    async def scenario(get: Get, _: object) -> None:
+    async with served(reports) as (get, _):
         assert (await get("/commands/stat_reset", **{"Sec-Fetch-Site": site}))[0] == 200
         assert reports.changes == ["server"]
 
-    with_server(reports, scenario)
 
-
-def test_requests_that_are_none_and_those_that_fail_do_not_fill_the_log() -> None:
+async def test_requests_that_are_none_and_those_that_fail_do_not_fill_the_log() -> None:
     class Broken(FakeAdminReports):
         def configuration(self) -> Any:
             raise RuntimeError("the secret detail")
 
-    async def scenario(get: Get, place: tuple[str, int]) -> None:
-        for n in range(50):
-            reader, writer = await asyncio.open_connection(*place)
-            writer.write(b"GET /%d HTTP/9.9\r\n\r\n" % n)
-            assert b" 400 " in await reader.readline()
-            writer.close()
-            assert (await get("/commands/conf"))[0] == 500
-
     with structlog.testing.capture_logs() as told:
-        with_server(Broken(LEADER), scenario)
+        async with served(Broken(LEADER)) as (get, place):
+            for n in range(50):
+                reader, writer = await asyncio.open_connection(*place)
+                writer.write(b"GET /%d HTTP/9.9\r\n\r\n" % n)
+                assert b" 400 " in await reader.readline()
+                writer.close()
+                assert (await get("/commands/conf"))[0] == 500
     lines = [line for line in told if line["log_level"] != "info"]
     assert len(lines) == 3, lines
     assert sum("exc_info" in line for line in lines) == 1, "a failure of ours is worth its traceback once"
@@ -414,8 +373,8 @@ def test_strangers_never_take_the_places_of_this_machine() -> None:
 @pytest.mark.parametrize(
     "junk", [b"\x00\xff" * 40, b"GET / HTTP/9.9\r\n\r\n", b"GET " + b"x" * 9_000 + b" HTTP/1.1\r\n"]
 )
-def test_what_is_no_http_is_refused_and_harms_nobody(junk: bytes) -> None:
-    async def scenario(get: Get, place: tuple[str, int]) -> None:
+async def test_what_is_no_http_is_refused_and_harms_nobody(junk: bytes) -> None:
+    async with served(FakeAdminReports(LEADER)) as (get, place):
         complaints: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
         reader, writer = await asyncio.open_connection(*place)
@@ -426,23 +385,16 @@ def test_what_is_no_http_is_refused_and_harms_nobody(junk: bytes) -> None:
         assert (await get("/livez"))[0] == 200
         assert complaints == []
 
-    with_server(FakeAdminReports(LEADER), scenario)
 
-
-def test_a_port_at_which_another_was_first_to_listen_is_told_with_the_knob() -> None:
-    async def run() -> None:
-        (one,) = bind_tcp("admin", Address("127.0.0.1", 0))
-        address = Address(*one.getsockname())
-        (two,) = bind_tcp("admin", address)
-        with one, two:
-            one.listen()
-            listener = AdminListener(address, FakeAdminReports(), pytest.fail)
-            with pytest.raises(
-                ConfigError, match=r"^admin: cannot listen at 127\.0\.0\.1:\d+: Address already"
-            ):
-                await listener.open([two])
-
-    asyncio.run(run())
+async def test_a_port_at_which_another_was_first_to_listen_is_told_with_the_knob() -> None:
+    (one,) = bind_tcp("admin", Address("127.0.0.1", 0))
+    address = Address(*one.getsockname())
+    (two,) = bind_tcp("admin", address)
+    with one, two:
+        one.listen()
+        listener = AdminListener(address, FakeAdminReports(), pytest.fail)
+        with pytest.raises(ConfigError, match=r"^admin: cannot listen at 127\.0\.0\.1:\d+: Address already"):
+            await listener.open([two])
 
 
 OUT = FakeAdminReports(
@@ -468,34 +420,29 @@ class Loading:
             assert self.may_go.wait(20)
             return importlib.import_module(name)
 
-        monkeypatch.setattr("zraft.server.admin_listener.load_module", load)
+        monkeypatch.setattr("zraft.server.process.admin_listener.load_module", load)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = Address(*probe.getsockname())
         self.listener = AdminListener(self.address, reports, pytest.fail)
 
-    def run(self, scenario: Callable[[Loading], Awaitable[None]]) -> None:
-        async def run() -> None:
-            await self.listener.open(bind_tcp("admin", self.address))
-            try:
-                await scenario(self)
-            finally:
-                self.may_go.set()
-                await self.listener.stop()
+    async def __aenter__(self) -> Self:
+        await self.listener.open(bind_tcp("admin", self.address))
+        return self
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as servers do
-            runner.run(run())
+    async def __aexit__(self, *_: object) -> None:
+        self.may_go.set()
+        await self.listener.stop()
 
 
 @pytest.mark.parametrize(
     ("reports", "code", "said"), [(FakeAdminReports(LEADER), 200, b"ok"), (OUT, 503, b"out")]
 )
-def test_probes_are_answered_before_the_http_server_is_loaded(
+async def test_probes_are_answered_before_the_http_server_is_loaded(
     monkeypatch: pytest.MonkeyPatch, reports: FakeAdminReports, code: int, said: bytes
 ) -> None:
     """A server served for seconds before its readiness probe was answered."""
-
-    async def scenario(place: Loading) -> None:
+    async with Loading(monkeypatch, reports) as place:
         ready = await ask(place.address, b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert ready.startswith(b"HTTP/1.1 %d " % code)
         assert ready.endswith(b"\r\n\r\n" + said + b"\n")
@@ -508,11 +455,12 @@ def test_probes_are_answered_before_the_http_server_is_loaded(
             assert (answer.status, await answer.read()) == (code, said + b"\n")
             assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
 
-    Loading(monkeypatch, reports).run(scenario)
 
+async def test_who_asks_for_more_waits_until_the_http_server_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Loading(monkeypatch, FakeAdminReports(LEADER)) as place:
 
-def test_who_asks_for_more_waits_until_the_http_server_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(place: Loading) -> None:
         async def get(path: str) -> tuple[int, str]:
             async with (
                 aiohttp.ClientSession() as session,
@@ -534,8 +482,6 @@ def test_who_asks_for_more_waits_until_the_http_server_is_loaded(monkeypatch: py
         assert (await reader.read()).startswith(b"HTTP/1.1 200 OK\r\n")
         writer.close()
 
-    Loading(monkeypatch, FakeAdminReports(LEADER)).run(scenario)
-
 
 def test_who_is_accepted_while_the_http_server_takes_over_is_not_forgotten() -> None:
     """The loop makes the protocol when it accepts, and tells it of its connection one iteration later."""
@@ -550,20 +496,18 @@ def test_who_is_accepted_while_the_http_server_takes_over_is_not_forgotten() -> 
     assert early.waiting == {}
 
 
-def test_a_request_that_waits_for_the_http_server_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(place: Loading) -> None:
+async def test_a_request_that_waits_for_the_http_server_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Loading(monkeypatch, FakeAdminReports(LEADER)) as place:
         reader, writer = await asyncio.open_connection(place.address.host, place.address.port)
         writer.write(b"x" * 2 * EARLY_BYTES_MAX)
         assert await reader.read() == b"", "no probe is so long"
         writer.close()
 
-    Loading(monkeypatch, FakeAdminReports(LEADER)).run(scenario)
 
-
-def test_idle_connections_give_way_to_probes_before_the_http_server_is_loaded(
+async def test_idle_connections_give_way_to_probes_before_the_http_server_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scenario(place: Loading) -> None:
+    async with Loading(monkeypatch, FakeAdminReports(LEADER)) as place:
         host, port = place.address.host, place.address.port
         streams = [await asyncio.open_connection(host, port) for _ in range(2 * CONNECTIONS_MAX)]
         alive = await ask(place.address, b"GET /livez HTTP/1.1\r\nHost: zraft.example\r\n\r\n")
@@ -572,27 +516,23 @@ def test_idle_connections_give_way_to_probes_before_the_http_server_is_loaded(
         for _, one in streams:
             one.close()
 
-    Loading(monkeypatch, FakeAdminReports(LEADER)).run(scenario)
 
-
-def test_a_head_that_does_not_end_is_not_waited_for_before_the_http_server_is_loaded(
+async def test_a_head_that_does_not_end_is_not_waited_for_before_the_http_server_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("zraft.admin.early.HEAD_S", 0.1)
 
-    async def scenario(place: Loading) -> None:
+    async with Loading(monkeypatch, FakeAdminReports(LEADER)) as place:
         reader, writer = await asyncio.open_connection(place.address.host, place.address.port)
         writer.write(b"GET /livez HTTP/1.1\r\nX-")
         async with asyncio.timeout(20):
             assert await reader.read() == b""
         writer.close()
 
-    Loading(monkeypatch, FakeAdminReports(LEADER)).run(scenario)
 
-
-def test_a_handler_that_never_ends_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_handler_that_never_ends_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """aiohttp would wait a minute for it."""
-    monkeypatch.setattr("zraft.http_service.SHUTDOWN_S", 0.01)
+    monkeypatch.setattr("zraft.program.http_service.SHUTDOWN_S", 0.01)
     begun = asyncio.Event()
 
     async def never(_: web.Request) -> web.Response:
@@ -600,33 +540,27 @@ def test_a_handler_that_never_ends_does_not_hold_up_the_end(monkeypatch: pytest.
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def run() -> None:
-        service = HttpService({"/": never})
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = Address(*probe.getsockname())
-        await service.start(address)
-        _, writer = await asyncio.open_connection(address.host, address.port)
-        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        await begun.wait()
-        await service.stop()
-        writer.close()
-
-    asyncio.run(run())
+    service = HttpService({"/": never})
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = Address(*probe.getsockname())
+    await service.start(address)
+    _, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    await begun.wait()
+    await service.stop()
+    writer.close()
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
-def test_who_listens_everywhere_for_ipv6_is_asked_over_ipv4_too() -> None:
-    async def run() -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        listener = AdminListener(Address("::", port), FakeAdminReports(LEADER), pytest.fail)
-        await listener.open(bind_tcp("admin", listener._address))
-        async with aiohttp.ClientSession() as session:
-            for host in ("127.0.0.1", "::1"):
-                async with session.get(f"http://{Address(host, port)}/readyz") as answer:
-                    assert answer.status == 200
-        await listener.stop()
-
-    asyncio.run(run())
+async def test_who_listens_everywhere_for_ipv6_is_asked_over_ipv4_too() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    listener = AdminListener(Address("::", port), FakeAdminReports(LEADER), pytest.fail)
+    await listener.open(bind_tcp("admin", listener._address))
+    async with aiohttp.ClientSession() as session:
+        for host in ("127.0.0.1", "::1"):
+            async with session.get(f"http://{Address(host, port)}/readyz") as answer:
+                assert answer.status == 200
+    await listener.stop()

@@ -14,8 +14,8 @@ from tests.unit.wire.reports import FOLLOWER
 from zraft.admin.commands import COMMAND_NAMES
 from zraft.admin.group_metrics import AGE_SECONDS, GROUP_COUNTERS, GROUP_GAUGES
 from zraft.admin.metrics import FURTHER_COUNTERS, PREFIX, StatusCollector, families
-from zraft.admin.status import Status
-from zraft.wire.framing import FOUR_LETTER_WORDS
+from zraft.server.operators.status import Status
+from zraft_core.wire.framing import FOUR_LETTER_WORDS
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import define
 
 from tests.unit.wire.reports import LEADER, FakeReports, distribution
-from zraft.admin.status import (
+from zraft.server.operators.status import (
     ClientTraffic,
     Durations,
     MemberStatus,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.unit.claims.scene import HB, LEAST, ONCE, G, Scene
-from zraft.claims import answers as a
-from zraft.claims import commands as c
-from zraft.claims.values import Claim, Owner
+from zraft_core.claims import answers as a
+from zraft_core.claims import commands as c
+from zraft_core.claims.values import Claim, Owner
 
 CLAIM = Claim(7, Owner("x", "i1"), 3, ONCE, 10, 20, False, HB, 100, 200, 4, 12, 15)
 

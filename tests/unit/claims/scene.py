@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zraft.claims.answers import Accepted, Answer, Granted, Reason, Refused, View
-from zraft.claims.commands import (
+from zraft_core.claims.answers import Accepted, Answer, Granted, Reason, Refused, View
+from zraft_core.claims.commands import (
     ClaimMessages,
     ClaimPartition,
     Command,
@@ -13,8 +13,8 @@ from zraft.claims.commands import (
     Heartbeat,
     Release,
 )
-from zraft.claims.state import Claims
-from zraft.claims.values import Claim, Mode
+from zraft_core.claims.state import Claims
+from zraft_core.claims.values import Claim, Mode
 
 HB = 60_000
 G = "billing"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from attrs import evolve
 
 from tests.unit.claims.scene import HB, LEAST, ONCE, G, Scene
-from zraft.claims.answers import Granted, Reason, Refused
-from zraft.claims.commands import ClaimPartition
-from zraft.claims.values import FUTURE_MESSAGES_MAX, RANGE_MESSAGES_MAX, RANGES_MAX, Freshness, freshness
+from zraft_core.claims.answers import Granted, Reason, Refused
+from zraft_core.claims.commands import ClaimPartition
+from zraft_core.claims.values import FUTURE_MESSAGES_MAX, RANGE_MESSAGES_MAX, RANGES_MAX, Freshness, freshness
 
 
 def test_of_two_claims_the_first_in_the_log_wins() -> None:

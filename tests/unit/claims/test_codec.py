@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.unit.claims.samples import ANSWERS, CLAIM, COMMANDS, rich_scene
 from tests.unit.claims.scene import G
-from zraft.claims import codec
-from zraft.claims.answers import Answer
-from zraft.claims.commands import ClaimPartition, Command, CommitRanges, Heartbeat
-from zraft.claims.values import Mode
-from zraft.errors import ProtocolError
+from zraft_core.claims import codec
+from zraft_core.claims.answers import Answer
+from zraft_core.claims.commands import ClaimPartition, Command, CommitRanges, Heartbeat
+from zraft_core.claims.values import Mode
+from zraft_core.errors import ProtocolError
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.unit.claims.scene import HB, G, Scene
-from zraft.claims.answers import Reason
-from zraft.claims.commands import Expire
-from zraft.claims.expiry import PROPOSED_AGAIN_MS, SCAN_INTERVAL_MS, ClaimExpiry
+from zraft_core.claims.answers import Reason
+from zraft_core.claims.commands import Expire
+from zraft_core.claims.expiry import PROPOSED_AGAIN_MS, SCAN_INTERVAL_MS, ClaimExpiry
 
 
 def scan(expiry: ClaimExpiry, scene: Scene, next_round: int = 1) -> bool:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.claims.scene import HB, LEAST, G, Scene
-from zraft.claims import state
-from zraft.claims.answers import Accepted, Answer, Granted, Reason, Refused
-from zraft.claims.commands import ClaimMessages, ClaimPartition, Commit, Configure, Forget, Pause, Release
-from zraft.claims.snapshot import decode_snapshot, encode_snapshot
-from zraft.claims.state import Claims
-from zraft.claims.values import GROUPS_MAX, PAUSE_MS_MAX
+from zraft_core.claims import state
+from zraft_core.claims.answers import Accepted, Answer, Granted, Reason, Refused
+from zraft_core.claims.commands import (
+    ClaimMessages,
+    ClaimPartition,
+    Commit,
+    Configure,
+    Forget,
+    Pause,
+    Release,
+)
+from zraft_core.claims.snapshot import decode_snapshot, encode_snapshot
+from zraft_core.claims.state import Claims
+from zraft_core.claims.values import GROUPS_MAX, PAUSE_MS_MAX
 
 
 def test_nobody_claims_while_the_group_is_paused() -> None:

@@ -6,9 +6,9 @@ import pytest
 from attrs import evolve
 
 from tests.unit.claims.scene import HB, ONCE, G, Scene
-from zraft.claims.answers import Granted, Reason
-from zraft.claims.commands import Command, Commit, CommitBatch, CommitRanges, Heartbeat, Release
-from zraft.claims.values import HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN, RANGES_MAX, Claim
+from zraft_core.claims.answers import Granted, Reason
+from zraft_core.claims.commands import Command, Commit, CommitBatch, CommitRanges, Heartbeat, Release
+from zraft_core.claims.values import HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN, RANGES_MAX, Claim
 
 
 def test_a_heartbeat_of_before_a_pause_does_not_take_the_partition_back() -> None:

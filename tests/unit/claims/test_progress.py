@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zraft.claims.progress import NOTHING, Progress
+from zraft_core.claims.progress import NOTHING, Progress
 
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 10)), max_size=12)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.unit.claims.samples import rich_scene
 from tests.unit.claims.scene import HB, LEAST, G, Scene
-from zraft.claims.commands import (
+from zraft_core.claims.commands import (
     ClaimMessages,
     ClaimPartition,
     Command,
@@ -22,12 +22,12 @@ from zraft.claims.commands import (
     Heartbeat,
     Release,
 )
-from zraft.claims.group import Group
-from zraft.claims.progress import Progress
-from zraft.claims.snapshot import decode_snapshot, encode_snapshot
-from zraft.claims.state import Claims
-from zraft.claims.values import Claim, Mode, Owner
-from zraft.errors import ProtocolError
+from zraft_core.claims.group import Group
+from zraft_core.claims.progress import Progress
+from zraft_core.claims.snapshot import decode_snapshot, encode_snapshot
+from zraft_core.claims.state import Claims
+from zraft_core.claims.values import Claim, Mode, Owner
+from zraft_core.errors import ProtocolError
 
 
 def some_command(rng: random.Random, position: int, claims: Claims) -> Command:

@@ -1,21 +1,21 @@
-"""Some seeds of `python -m zraft.testing.claims` keep every promise, and every planted bug is noticed."""
+"""Some seeds of `python -m tests.simulation.claims` keep every promise, and every planted bug is noticed."""
 
 from __future__ import annotations
 
 import pytest
 from attrs import evolve
 
-from zraft.claims.commands import ClaimPartition, Command, Commit, Expire, Release
-from zraft.claims.progress import Progress
-from zraft.claims.state import Claims
-from zraft.claims.values import Mode
-from zraft.testing.broken import BrokenPromiseError
-from zraft.testing.claims.checks import Checks
-from zraft.testing.claims.planted import PLANTS, planted
-from zraft.testing.claims.profile import HEARTBEAT_MS
-from zraft.testing.claims.running import MEANS_FROM_SEEDS, emptiness, run_planted, run_seed
-from zraft.testing.claims.simulation import Report
-from zraft.testing.seed_runs import Result
+from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.claims.checks import Checks
+from tests.simulation.claims.planted import PLANTS, planted
+from tests.simulation.claims.profile import HEARTBEAT_MS
+from tests.simulation.claims.running import MEANS_FROM_SEEDS, emptiness, run_planted, run_seed
+from tests.simulation.claims.simulation import Report
+from tests.simulation.seed_runs import Result
+from zraft_core.claims.commands import ClaimPartition, Command, Commit, Expire, Release
+from zraft_core.claims.progress import Progress
+from zraft_core.claims.state import Claims
+from zraft_core.claims.values import Mode
 
 QUICK_SEEDS = (1, 2, 3, 6, 8, 15, 18, 19, 24, 28, 31, 32, 34)
 """Of a second or less each; all seeds are as good."""
@@ -46,7 +46,7 @@ KNOWN_SEEDS = {
     "current_behind_last_commit": 24,
     "fetched_is_processed": 31,
 }
-"""When a change moves a schedule, `python -m zraft.testing.claims --planted NAME` finds another seed."""
+"""When a change moves a schedule, `python -m tests.simulation.claims --planted NAME` finds another seed."""
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import zraft.dev
-from zraft.address import Address
-from zraft.errors import ZraftError
+import zraft.cli.dev
+from zraft_core.address import Address
+from zraft_core.errors import ZraftError
 
 FAKE = Path(__file__).with_name("fake_server.py")
 
@@ -22,9 +22,9 @@ def main(port: int, data: Path, behaviours: Sequence[str]) -> int:
         return [sys.executable, str(FAKE), str(server), str(address), behaviours[server - 1]]
 
     (data / "cluster.key").write_text("made beforehand: the key is none of these tests' business")
-    zraft.dev.GRACE_S = 0.5  # type: ignore[misc]  # the grace of the real thing outlasts a test
+    zraft.cli.dev.GRACE_S = 0.5  # type: ignore[misc]  # the grace of the real thing outlasts a test
     try:
-        return zraft.dev.run_dev(servers=len(behaviours), port=port, data=data, command=command)
+        return zraft.cli.dev.run_dev(servers=len(behaviours), port=port, data=data, command=command)
     except ZraftError as error:
         print(f"Error: {error}", flush=True)
         return 9

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.ipv6 import has_ipv6
-from zraft.address import Address
-from zraft.dev import ADMIN_PORT_OFFSET, HOST, run_dev, serve_command
-from zraft.errors import ConfigError
+from zraft.cli.dev import ADMIN_PORT_OFFSET, HOST, run_dev, serve_command
+from zraft_core.address import Address
+from zraft_core.errors import ConfigError
 
 pytestmark = pytest.mark.processes
 needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zraft.address import Address
-from zraft.dev_clusters import (
+from zraft.cli.dev_clusters import (
     NOTES_MAX,
     DevCluster,
     announced,
@@ -19,7 +18,8 @@ from zraft.dev_clusters import (
     running_at,
     touched_by,
 )
-from zraft.operator_options import servers_and_cluster
+from zraft.cli.operator_options import servers_and_cluster
+from zraft_core.address import Address
 
 HERE = "127.0.0.1"
 

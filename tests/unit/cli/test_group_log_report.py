@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from zraft.claims.commands import ClaimPartition, Heartbeat
-from zraft.claims.values import Mode
-from zraft.errors import ProtocolError
-from zraft.group_log_report import group_entry_value
-from zraft.ids import GroupId, ProducerId
-from zraft.log_report import record_lines, record_value
+from zraft.cli.group_log_report import group_entry_value
+from zraft.cli.log_report import record_lines, record_value
 from zraft.raft.messages import Entry, EntryKind
-from zraft.server.partition_entries import BatchEntry, encode_entry
 from zraft.storage.records import EntryRecord
-from zraft.topics.commands import Advance, Batch, Remote, Seek, Settled, Stage, Start
-from zraft.topics.message import After, Condition, Message, Round
-from zraft.topics.stamps import FinalTime, MessageId
+from zraft.topics.entries import BatchEntry, encode_entry
+from zraft_core.claims.commands import ClaimPartition, Heartbeat
+from zraft_core.claims.values import Mode
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.commands import Advance, Batch, Remote, Seek, Settled, Stage, Start
+from zraft_core.topics.message import After, Condition, Message, Round
+from zraft_core.topics.stamps import FinalTime, MessageId
 
 A, B = GroupId(7), GroupId(9)
 MESSAGE = Message(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from zraft.main import main
-from zraft.server.cluster_keys import cluster_keys
+from zraft.cli.main import main
+from zraft.server.process.security.cluster_keys import cluster_keys
 from zraft.transport.keys import ClusterKey, read_key_file, replace_keys
 
 

@@ -13,12 +13,11 @@ from click.testing import CliRunner, Result
 from tests.unit.server.partitions.test_machine import filled
 from tests.unit.storage.delivery.scenario import SMALL, feed, history
 from tests.unit.storage.lifetime import header_of
-from zraft.ids import GroupId, Instance, ServerId
-from zraft.main import main
-from zraft.raft.membership import Membership
+from zraft.cli.main import main
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState, Member
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.server.partition_machine import mark_of_image
+from zraft.server.partitions.machine import mark_of_image
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.directory import DataDirectory, decode_meta, encode_meta
@@ -27,7 +26,8 @@ from zraft.storage.records import EntryRecord, HardStateRecord, TruncateRecord
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
-from zraft.tree import txn
+from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.znodes import txn
 
 GROUP = header_of(SnapshotMeta(1, 1, 1, b"")).group
 SERVER = ServerId(1)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import structlog
 
-from zraft.logs import configure_logging
+from zraft.program.logs import configure_logging
 
 
 @pytest.fixture

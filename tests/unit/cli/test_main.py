@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from zraft import __version__
-from zraft.address import Address
-from zraft.config import ServerConfig
-from zraft.main import main
+from zraft.cli.main import main
+from zraft.config.server import ServerConfig
+from zraft_core.address import Address
 
 CLUSTER = "1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181"
 SERVE = ["serve", "--id", "2", "--data", "state", "--address", "10.0.0.2:2181", "--cluster", CLUSTER]
@@ -33,10 +33,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ServerConfig]:
         configs.append(config)
         sys.exit(7)
 
-    node = types.ModuleType("zraft.server.node")
+    node = types.ModuleType("zraft.server.process.node")
     node.run_server = run_server  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "zraft.server.node", node)
-    monkeypatch.setattr("zraft.logs.configure_logging", lambda **_: None)
+    monkeypatch.setitem(sys.modules, "zraft.server.process.node", node)
+    monkeypatch.setattr("zraft.program.logs.configure_logging", lambda **_: None)
     return configs
 
 
@@ -122,8 +122,8 @@ def test_serve_refuses_an_interpreter_that_drops_assertions() -> None:
 def test_the_serve_path_loads_neither_rich_tables_nor_http_nor_the_supervisor() -> None:
     """Three servers of `zraft dev` start on two cores: what serve does not use it does not import."""
     code = (
-        "import sys, zraft.main, zraft.knobs, zraft.config\n"
-        "heavy = {'rich', 'aiohttp', 'asyncio', 'structlog', 'zraft.dev', 'zraft.status_table'} & set(sys.modules)\n"
+        "import sys, zraft.cli.main, zraft.config.knobs, zraft.config.server\n"
+        "heavy = {'rich', 'aiohttp', 'asyncio', 'structlog', 'zraft.cli.dev', 'zraft.cli.status_table'} & set(sys.modules)\n"
         "print(sorted(heavy))"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -12,10 +12,8 @@ from click.testing import CliRunner, Result
 from structlog.testing import capture_logs
 
 from tests.unit.operator.fake_cluster import KEY, OTHER_KEY, FakeServer
-from zraft.address import Address, parse_address
-from zraft.dev_clusters import DevCluster, announced
-from zraft.ids import Instance, ServerId
-from zraft.main import main
+from zraft.cli.dev_clusters import DevCluster, announced
+from zraft.cli.main import main
 from zraft.operator.requests import (
     Done,
     FeatureRaise,
@@ -46,6 +44,8 @@ from zraft.operator.requests import (
     Transfer,
 )
 from zraft.transport.keys import replace_keys
+from zraft_core.address import Address, parse_address
+from zraft_core.ids import Instance, ServerId
 
 LISTING = MemberListing(
     b"\xc1" * 4,

@@ -20,11 +20,11 @@ from onyxlog.access import NOBODY
 from onyxlog.command_options import LogService
 from onyxlog.errors import OnyxlogError
 from onyxlog.main import main as onyxlog
-from onyxlog.peer.opening import Service
-from zraft.address import Address
-from zraft.main import main as zraft
-from zraft.reaching import nobody_listens
+from onyxlog.peer.log.opening import Service
+from zraft.cli.main import main as zraft
+from zraft.program.reaching import nobody_listens
 from zraft_bench.main import main as zraft_bench
+from zraft_core.address import Address
 
 JOB = """\
 id = "j"

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from tests.certificates import Authority
 from tests.unit.cli.fake_server import SRVR
-from zraft import status, status_table
-from zraft.address import Address
-from zraft.main import main
-from zraft.status import ServerStatus, UnreachableError, ask, parse_mntr, parse_srvr, sole_leader
-from zraft.status_table import show_status
+from zraft.cli import status, status_table
+from zraft.cli.main import main
+from zraft.cli.status import ServerStatus, UnreachableError, ask, parse_mntr, parse_srvr, sole_leader
+from zraft.cli.status_table import show_status
+from zraft_core.address import Address
 
 HOST = "127.0.0.1"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zraft.address import Address, parse_address
-from zraft.errors import ConfigError
+from zraft_core.address import Address, parse_address
+from zraft_core.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from zraft.address import Address
-from zraft.config import AuthConfig, ClientConfig, RaftConfig, ServerConfig, TlsConfig
-from zraft.errors import ConfigError
-from zraft.ids import ServerId
+from zraft.config.server import AuthConfig, ClientConfig, RaftConfig, ServerConfig, TlsConfig
+from zraft_core.address import Address
+from zraft_core.errors import ConfigError
+from zraft_core.ids import ServerId
 
 KEY = Path("cluster.key")
 
@@ -141,7 +141,7 @@ def test_the_largest_request_fits_the_bound_on_outstanding_writes() -> None:
         (
             {"unfinished_bytes_per_address_max": 2_097_149},
             "unfinished_bytes_per_address_max",
-            "client.jute_maxbuffer, twice",
+            "2 times client.jute_maxbuffer (2097150)",
         ),
         (
             {"unfinished_bytes_sum_max": 16_777_215},

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zraft.address import Address
-from zraft.config import ServerConfig, secret_knobs, settings_in_force
-from zraft.errors import ConfigError
-from zraft.ids import ServerId
-from zraft.knobs import KNOBS, load_config
+from zraft.config.knobs import KNOBS, load_config
+from zraft.config.server import ClientConfig, ServerConfig, secret_knobs, settings_in_force
+from zraft_core.address import Address
+from zraft_core.errors import ConfigError
+from zraft_core.ids import ServerId
 
 REPOSITORY = Path(__file__).parents[3]
 SINGLE: dict[str, object] = {
@@ -127,6 +127,21 @@ def test_the_admin_server_is_an_address_or_a_table_with_names_for_browsers(toml:
     assert config.admin_hosts == ("zk1", "zk2")
     assert "zk1:8080" in refusal({"admin": "127.0.0.1:8080", "admin.hosts": "zk1:8080"})
     assert "there is no such knob" in refusal(file=toml('[admin]\nhost = "zk1"\n'))
+
+
+def test_bounds_that_nobody_named_grow_with_the_longest_answer() -> None:
+    """A configuration of the release before, which knew no sums, still starts."""
+    client = load({"client.reply_bytes_max": "134217728"}).client
+    assert client.output_bytes_max == client.output_bytes_per_address_max == 134_217_728
+    assert client.output_bytes_sum_max == 134_217_728
+    assert client.input_bytes_sum_max == ClientConfig().input_bytes_sum_max
+
+
+def test_a_bound_that_was_named_is_not_raised_but_refused() -> None:
+    said = refusal({"client.reply_bytes_max": "67108864", "client.output_bytes_max": "1048576"})
+    assert said == (
+        "client.output_bytes_max: found 1048576, expected at least client.reply_bytes_max (67108864)"
+    )
 
 
 def test_the_environment_may_name_the_file(toml: Any) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zraft.errors import ConfigError
-from zraft.properties import parse_properties
+from zraft.config.properties import parse_properties
+from zraft_core.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zraft.address import Address
-from zraft.config import ServerConfig
-from zraft.errors import ConfigError
-from zraft.ids import ServerId
-from zraft.knobs import KNOBS, load_config
-from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
+from zraft.config.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
+from zraft.config.knobs import KNOBS, load_config
+from zraft.config.server import ServerConfig
+from zraft.config.zoo_cfg import (
+    KEYS,
+    Effect,
+    Level,
+    Note,
+    is_zoo_cfg,
+    known_key,
+    parse_server_line,
+    translate,
+)
+from zraft.config.zoo_env import KEY_OF, java_properties, read_environment
 from zraft.tree.members import WantedMember, config_text
-from zraft.zoo_cfg import KEYS, Effect, Level, Note, is_zoo_cfg, known_key, parse_server_line, translate
-from zraft.zoo_env import KEY_OF, java_properties, read_environment
+from zraft_core.address import Address
+from zraft_core.errors import ConfigError
+from zraft_core.ids import ServerId
 
 REPOSITORY = Path(__file__).parents[3]
 THREE = "server.1=zk1:2888:3888\nserver.2=zk2:2888:3888\nserver.3=zk3:2888:3888\n"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from tests.simulation.groups.counter import AppendCounter
 from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupEffects, GroupMessage
 from zraft.groups.host import GroupHost
 from zraft.groups.replica import Replica, StoredGroup
 from zraft.groups.settings import GroupSettings
-from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
 from zraft.raft.role import Role
-from zraft.testing.groups.counter import AppendCounter
+from zraft.storage.records import Record
 from zraft.transport.messages import Sender
+from zraft_core.ids import GroupId, Instance, ServerId
 
 S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))
 DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3)}
@@ -41,6 +42,7 @@ class Hosts:
         self.stopped: set[ServerId] = set()
         self.sent: list[tuple[ServerId, ServerId, list[GroupMessage]]] = []
         self.effects: dict[ServerId, list[GroupEffects]] = {server: [] for server in DISKS}
+        self.frames: dict[ServerId, list[list[Record]]] = {server: [] for server in DISKS}
         self._boxes: dict[ServerId, list[tuple[Sender, list[GroupMessage]]]] = {
             server: [] for server in DISKS
         }
@@ -58,12 +60,15 @@ class Hosts:
                 continue
             if self._writing[server]:
                 self._writing[server] = False
-                host.persisted()
+                host.persisted(host.frame.durable())
             for sender, messages in boxes[server]:
                 host.receive(sender, messages)
             effects = host.turn(1)
             self.effects[server].append(effects)
-            self._writing[server] = effects.records is not None
+            records = host.frame.take()
+            self._writing[server] = records is not None
+            if records is not None:
+                self.frames[server].append(records)
             for to, said in effects.sends.items():
                 self.sent.append((server, to, said))
                 if (server, to) not in self.cut:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zraft.groups.cover import LOST_MAX, WITHDRAWN, WITHDRAWN_MAX, GivenCover, TakenCover
-from zraft.ids import GroupId
+from zraft.groups.covers.cover import LOST_MAX, WITHDRAWN, WITHDRAWN_MAX, GivenCover, TakenCover
 from zraft.transport.messages import SharedHeartbeat, SharedHeartbeatReply
+from zraft_core.ids import GroupId
 
 G1, G2 = GroupId(1), GroupId(2)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.groups.hosts import DISKS, S1, S2, S3, SETTINGS, Hosts
+from zraft.groups.covers.peer import Peer
 from zraft.groups.effects import GroupEffects
-from zraft.groups.peer import Peer
 from zraft.groups.settings import GroupSettings
-from zraft.ids import GroupId
 from zraft.raft.messages import Heartbeat, TimeoutNow
 from zraft.raft.role import Role
 from zraft.storage.records import EntryRecord
 from zraft.transport.messages import Sender, SharedHeartbeatReply
+from zraft_core.ids import GroupId
 
 T = SETTINGS.raft.election_timeout_ticks
 BEAT = SETTINGS.raft.heartbeat_ticks
@@ -182,9 +182,9 @@ def test_all_groups_of_a_turn_share_one_frame_of_the_log() -> None:
     led = [group for group in range(1, 31) if hosts.leader(group) == S1]
     for group in led:
         hosts.hosts[S1].propose(GroupId(group), b"x", 1)
-    hosts.effects[S1].clear()
+    hosts.frames[S1].clear()
     hosts.run(3)
-    frames = [effects.records for effects in hosts.effects[S1] if effects.records]
+    frames = hosts.frames[S1]
     assert len(frames) == 1
     assert {record.group for record in frames[0] if isinstance(record, EntryRecord)} == set(led)
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.errors import ConfigError
-from zraft.groups.commit import SharedCommit
-from zraft.groups.description import GroupDescription, preferred_leaders
+from zraft.groups.description import GroupDescription
+from zraft.groups.frame import Durable, LogFrame
 from zraft.groups.leadership import Moves
 from zraft.groups.members import AddLearner, Await, Exchange, RemoveLearner, Step, next_step, target_of
 from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.timers import Timers
-from zraft.ids import GroupId, Instance, ServerId
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState, Member, MemberRole
 from zraft.raft.ready import Write
 from zraft.storage.records import EntryRecord, ForgetRecord, HardStateRecord
+from zraft.topics.placement import preferred_leaders
+from zraft_core.errors import ConfigError
+from zraft_core.ids import GroupId, Instance, ServerId
 
 S1, S2, S3, S4 = (ServerId(number) for number in (1, 2, 3, 4))
 DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3, S4)}
@@ -66,39 +67,39 @@ def entry(index: int, size: int = 3) -> Entry:
 
 
 def test_writes_of_all_groups_share_one_frame_and_each_hears_of_its_own_newest() -> None:
-    commit = SharedCommit()
-    commit.add(G1, Write(1, HardState(1, S1), None, (entry(1),)))
-    commit.add(G2, Write(4, None, None, (entry(9),)))
-    commit.add(G1, Write(2, None, None, (entry(2),)))
-    assert commit.next_frame() == [
+    frame = LogFrame()
+    frame.add(G1, Write(1, HardState(1, S1), None, (entry(1),)))
+    frame.add(G2, Write(4, None, None, (entry(9),)))
+    frame.add(G1, Write(2, None, None, (entry(2),)))
+    assert frame.take() == [
         HardStateRecord(G1, HardState(1, S1)),
         EntryRecord(G1, entry(1)),
         EntryRecord(G2, entry(9)),
         EntryRecord(G1, entry(2)),
     ]
-    assert commit.durable() == ({G1: 2, G2: 4}, [])
+    assert frame.durable() == Durable({G1: 2, G2: 4}, [])
 
 
 def test_what_comes_while_a_frame_is_written_waits_for_the_next_and_does_not_count_with_it() -> None:
-    commit = SharedCommit()
-    commit.add(G1, Write(1, None, None, (entry(1),)))
-    commit.next_frame()
-    commit.add(G1, Write(2, None, None, (entry(2),)))
-    assert commit.next_frame() is None
-    assert commit.waiting_bytes == 3
-    assert commit.durable() == ({G1: 1}, [])
-    assert commit.next_frame() == [EntryRecord(G1, entry(2))]
+    frame = LogFrame()
+    frame.add(G1, Write(1, None, None, (entry(1),)))
+    frame.take()
+    frame.add(G1, Write(2, None, None, (entry(2),)))
+    assert frame.take() is None
+    assert frame.waiting_bytes(G1) == 3
+    assert frame.durable() == Durable({G1: 1}, [])
+    assert frame.take() == [EntryRecord(G1, entry(2))]
 
 
 def test_a_group_that_is_gone_is_written_no_more_and_nobody_hears_of_its_writes() -> None:
-    commit = SharedCommit()
-    commit.add(G1, Write(1, None, None, (entry(1),)))
-    commit.next_frame()
-    commit.add(G1, Write(2, None, None, (entry(2),)))
-    commit.forget(G1)
-    assert commit.durable() == ({}, [])
-    assert commit.next_frame() == [ForgetRecord(G1)]
-    assert commit.durable() == ({}, [G1])
+    frame = LogFrame()
+    frame.add(G1, Write(1, None, None, (entry(1),)))
+    frame.take()
+    frame.add(G1, Write(2, None, None, (entry(2),)))
+    frame.forget(G1)
+    assert frame.durable() == Durable({}, [])
+    assert frame.take() == [ForgetRecord(G1)]
+    assert frame.durable() == Durable({}, [G1])
 
 
 # -- retention

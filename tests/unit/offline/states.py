@@ -6,22 +6,22 @@ import os
 from pathlib import Path
 
 from tests.unit.tree.scenario import Scenario
-from zraft.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft.groups.recovery import restore_machine
 from zraft.offline.founders import Founders
 from zraft.offline.founding import Founded, Origin, check_empty, claimed, found
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState, Member
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.server.stored import restore_machine
 from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import FileSystem, RealFileSystem
 from zraft.storage.records import EntryRecord, HardStateRecord
 from zraft.storage.snapshot_format import SnapshotHeader
 from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
-from zraft.tree.image import ImageWriter
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
-from zraft.tree.txn import CREATE, CREATE_SESSION, REGISTER, SETTINGS, Command, pack_batch, pack_entry
+from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft_core.znodes.txn import CREATE, CREATE_SESSION, REGISTER, SETTINGS, Command, pack_batch, pack_entry
 
 ONE = ServerId(1)
 FOUNDERS = Founders(ONE, {ONE: "a:1", ServerId(2): "b:2", ServerId(3): "c:3"})

@@ -11,10 +11,9 @@ from click.testing import CliRunner, Result
 
 from tests.unit.offline.states import CLUSTER, ONE, entries, opened, server_directory, snapshot_of
 from tests.unit.offline.test_replay import applied
-from zraft import offline_options
-from zraft.ids import EPOCHS_SKIPPED, Instance, ServerId
-from zraft.main import main
-from zraft.raft.membership import Membership
+from zraft.cli import offline_options
+from zraft.cli.main import main
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind, Member
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
@@ -22,6 +21,7 @@ from zraft.storage.errors import CutShortError
 from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.records import EntryRecord
 from zraft.storage.wal import Wal
+from zraft_core.ids import EPOCHS_SKIPPED, Instance, ServerId
 
 COUNT = 20
 YES = ("--yes-i-lose-writes", CLUSTER.hex()[:8])

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.unit.offline.states import CLUSTER, FOUNDERS, ONE, ORIGIN, found_at, opened, rich, server_directory
-from zraft.errors import ConfigError, StorageError
-from zraft.ids import Instance, ServerId, zxid_anew
+from zraft.cli.offline_options import make_founders
 from zraft.offline.errors import OfflineError
 from zraft.offline.founders import Founders
 from zraft.offline.founding import PARTS, Founded, claimed, found, take_back
-from zraft.offline_options import make_founders
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import UNKNOWN_INSTANCE, MemberRole
 from zraft.storage.directory import DataDirectory, lock_directory, read_meta
 from zraft.storage.filesystem import RealFileSystem
+from zraft_core.errors import ConfigError, StorageError
+from zraft_core.ids import Instance, ServerId, zxid_anew
 
 CHANGES = (
     "create",

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.offline.states import CLUSTER, opened, server_directory
-from zraft import offline_options
-from zraft.recover_command import recover
+from zraft.cli import offline_options
+from zraft.cli.recover_command import recover
 
 PLACE = ("--id", "1", "--cluster", "1=127.0.0.1:2181,2=127.0.0.1:2182")
 

@@ -9,8 +9,6 @@ import pytest
 
 from tests.unit.offline.states import CLUSTER, ONE, entries, server_directory, snapshot_of
 from tests.unit.server.one_server import OneServer
-from zraft.errors import StorageError
-from zraft.ids import Instance
 from zraft.offline.errors import OfflineError
 from zraft.offline.replay import Replayed, apply_entry, replay
 from zraft.raft.log import Log
@@ -18,6 +16,8 @@ from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import RealFileSystem
 from zraft.tree.machine import Machine
+from zraft_core.errors import StorageError
+from zraft_core.ids import Instance
 
 
 def replayed(path: Path) -> Replayed:

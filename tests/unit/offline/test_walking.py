@@ -8,17 +8,18 @@ import pytest
 
 from tests.unit.offline.zookeeper import Answering, Mute
 from tests.unit.tree.scenario import Scenario
-from zraft.address import Address
-from zraft.errors import Code
-from zraft.ids import zxid_anew
 from zraft.offline.errors import OfflineError
 from zraft.offline.source import Source
 from zraft.offline.walking import Walk
-from zraft.tree.image import ImageReader, ImageWriter
+from zraft.tree.image.reader import ImageReader
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
-from zraft.tree.node import Stat
-from zraft.tree.txn import CREATE, DELETE, SET_ACL, SET_DATA
-from zraft.wire.client import Reply
+from zraft_core.address import Address
+from zraft_core.errors import Code
+from zraft_core.ids import zxid_anew
+from zraft_core.wire.client import Reply
+from zraft_core.znodes.stat import Stat
+from zraft_core.znodes.txn import CREATE, DELETE, SET_ACL, SET_DATA
 
 ALICE = (("digest", "alice:hash"),)
 ONLY_ALICE = ((31, "digest", "alice:hash"),)

@@ -6,12 +6,12 @@ import socket
 import threading
 from typing import Any
 
-from zraft.address import Address
-from zraft.errors import Code
-from zraft.tree.acl import ADMIN, READ, Ids, permits
 from zraft.tree.machine import Machine
-from zraft.wire.client import Reply
-from zraft.wire.client_requests import GetAcl, GetChildren, GetData, Request
+from zraft_core.address import Address
+from zraft_core.errors import Code
+from zraft_core.wire.client import Reply
+from zraft_core.wire.client_requests import GetAcl, GetChildren, GetData, Request
+from zraft_core.znodes.acl import ADMIN, READ, Ids, permits
 
 
 class Answering:

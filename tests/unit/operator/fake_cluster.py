@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from zraft.ids import Instance, ServerId
 from zraft.operator.requests import OperatorReply, OperatorRequest, Refused
-from zraft.server.bulk import BulkSettings, BulkStreams
-from zraft.server.operators import OperatorStreams, Reply
+from zraft.server.process.bulk import BulkSettings, BulkStreams
+from zraft.server.process.operators import OperatorStreams, Reply
 from zraft.transport.bulk import MAGIC
 from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.messages import Sender
 from zraft.transport.stream import RECEIVE_BYTES
+from zraft_core.ids import Instance, ServerId
 
 KEY = ClusterKey(bytes(range(32)))
 OTHER_KEY = ClusterKey(bytes(range(1, 33)))

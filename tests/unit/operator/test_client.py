@@ -12,9 +12,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.operator.fake_cluster import KEY, OTHER_KEY, FakeServer
-from zraft.address import parse_address
-from zraft.errors import ConfigError
-from zraft.ids import ServerId
 from zraft.operator.client import OperatorClient
 from zraft.operator.errors import OperatorError, RefusedError, UncertainError
 from zraft.operator.protocol import PART_BYTES_MAX
@@ -33,8 +30,11 @@ from zraft.operator.requests import (
     SnapshotTake,
     Transfer,
 )
-from zraft.server.bulk import BulkSettings
+from zraft.server.process.bulk import BulkSettings
 from zraft.transport.keys import ClusterKey, key_ring
+from zraft_core.address import parse_address
+from zraft_core.errors import ConfigError
+from zraft_core.ids import ServerId
 
 REMOVE = MemberRemove(ServerId(3))
 

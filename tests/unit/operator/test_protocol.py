@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zraft.errors import ProtocolError
 from zraft.operator.protocol import (
     OPERATIONS,
     UnknownOperationError,
@@ -51,6 +50,7 @@ from zraft.operator.requests import (
     TopicRetain,
     Transfer,
 )
+from zraft_core.errors import ProtocolError
 
 numbers = st.integers(0, 2**63 - 1)
 signed = st.integers(-(2**63), 2**63 - 1)

@@ -14,15 +14,15 @@ from attrs import define, field, frozen
 
 from tests.unit.raft.checkers import Violation
 from tests.unit.raft.network import GROUP, SETTINGS
-from zraft.errors import ConfigError, ProtocolError
-from zraft.ids import Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState, Member, MemberRole, Message
 from zraft.raft.ready import Write
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
+from zraft_core.errors import ConfigError, ProtocolError
+from zraft_core.ids import Instance, ServerId
 
 SERVERS_MAX = 7
 PACKETS_MAX = 120

@@ -7,11 +7,11 @@ saw enough to mean anything.
 from __future__ import annotations
 
 from tests.unit.raft.network import Network
-from zraft.ids import ServerId
 from zraft.raft.core import Raft
 from zraft.raft.messages import Entry
 from zraft.raft.ready import Ready
 from zraft.raft.role import Role
+from zraft_core.ids import ServerId
 
 
 class Violation(Exception):

@@ -11,10 +11,9 @@ from typing import TypeVar
 
 from attrs import define, field, frozen
 
-from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import (
     Entry,
     EntryKind,
@@ -28,6 +27,7 @@ from zraft.raft.messages import (
 from zraft.raft.ready import Ready, Write
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
+from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 
 M = TypeVar("M")
 GROUP = COORDINATION_GROUP

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zraft.ids import ServerId
 from zraft.raft.core import Raft
-from zraft.raft.membership import Membership
+from zraft.raft.membership.quorum import VoteResult, agreed_value, majority_value
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import AppendEntriesReply, HardState, Message
 from zraft.raft.progress import Progress
-from zraft.raft.quorum import VoteResult, agreed_value, majority_value
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
+from zraft_core.ids import ServerId
 
 
 class ForgetsVote(Raft):

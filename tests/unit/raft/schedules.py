@@ -6,8 +6,8 @@ import random
 
 from tests.unit.raft.checkers import Checkers
 from tests.unit.raft.network import SETTINGS, Network, instance_of
-from zraft.ids import ServerId
 from zraft.raft.core import Raft
+from zraft_core.ids import ServerId
 
 PACKETS_MAX = 100  # more are dropped, oldest first: a network has no unbounded memory
 

@@ -21,11 +21,9 @@ from tests.unit.raft.network import (
     of_kind,
 )
 from tests.unit.raft.planted import ReplacesVotersAtOnce
-from zraft.errors import ConfigError
-from zraft.ids import Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import (
     UNKNOWN_INSTANCE,
     AppendEntries,
@@ -43,6 +41,8 @@ from zraft.raft.messages import (
     TimeoutNow,
 )
 from zraft.raft.role import Role
+from zraft_core.errors import ConfigError
+from zraft_core.ids import Instance, ServerId
 
 TIMEOUT = SETTINGS.election_timeout_ticks
 S1, S2, S3, S4, S5 = map(ServerId, range(1, 6))

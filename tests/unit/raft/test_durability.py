@@ -16,8 +16,6 @@ from tests.unit.raft.network import (
     membership_of,
     of_kind,
 )
-from zraft.errors import StorageError
-from zraft.ids import ServerId
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -29,6 +27,8 @@ from zraft.raft.messages import (
     RequestVoteReply,
 )
 from zraft.raft.role import Role
+from zraft_core.errors import StorageError
+from zraft_core.ids import ServerId
 
 TIMEOUT = SETTINGS.election_timeout_ticks
 

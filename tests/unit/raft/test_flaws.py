@@ -22,8 +22,6 @@ from tests.unit.raft.network import (
     of_kind,
 )
 from tests.unit.raft.planted import CommitsOldTermsByCounting, ForgetsVote
-from zraft.errors import ProtocolError
-from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.messages import (
     AppendEntries,
@@ -42,6 +40,8 @@ from zraft.raft.messages import (
 )
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import GroupId, Instance, ServerId
 
 TIMEOUT = SETTINGS.election_timeout_ticks
 

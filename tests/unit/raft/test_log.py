@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.raft.network import entries_of, membership_of
-from zraft.errors import StorageError
 from zraft.raft.log import ENTRY_OVERHEAD_BYTES, Log, entry_bytes
 from zraft.raft.messages import Entry, EntryKind
+from zraft_core.errors import StorageError
 
 
 def archive_of(entries: Sequence[Entry]):  # type: ignore[no-untyped-def]

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.raft.network import GROUP, hear, instance_of, make_raft, membership_of
-from zraft.errors import ProtocolError, ZraftError
-from zraft.ids import Instance, ServerId
 from zraft.raft.log import Log
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import AppendEntries, Entry, EntryKind, Member, MemberRole
+from zraft_core.errors import ProtocolError, ZraftError
+from zraft_core.ids import Instance, ServerId
 
 MEMBERS = st.dictionaries(
     st.integers(1, 254).map(ServerId),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from zraft.ids import GroupId, ServerId
 from zraft.raft.log import Log
 from zraft.raft.replication import Replication
 from zraft.raft.settings import RaftSettings
+from zraft_core.ids import GroupId, ServerId
 
 
 def test_d22_on_a_path_that_loses_datagrams_smaller_messages_count_as_bulk_ones() -> None:

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from zraft.ids import ServerId
-from zraft.raft.quorum import VoteResult, majority, majority_value, majority_vote
+from zraft.raft.membership.quorum import VoteResult, majority, majority_value, majority_vote
+from zraft_core.ids import ServerId
 
 
 @pytest.mark.parametrize("voters", range(1, 8))

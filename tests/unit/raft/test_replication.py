@@ -17,8 +17,6 @@ from tests.unit.raft.network import (
     membership_of,
     of_kind,
 )
-from zraft.errors import ProtocolError
-from zraft.ids import ServerId
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.messages import (
@@ -31,6 +29,8 @@ from zraft.raft.messages import (
     Message,
 )
 from zraft.raft.settings import RaftSettings
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import ServerId
 
 
 def leader_with_match(settings: RaftSettings = SETTINGS) -> Raft:

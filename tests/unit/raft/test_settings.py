@@ -6,8 +6,8 @@ import pytest
 from attrs import evolve, fields
 
 from tests.unit.raft.network import make_raft
-from zraft.errors import ConfigError
 from zraft.raft.settings import RaftSettings
+from zraft_core.errors import ConfigError
 
 
 def test_defaults_are_valid() -> None:

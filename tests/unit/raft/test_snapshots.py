@@ -22,8 +22,6 @@ from tests.unit.raft.network import (
     of_kind,
 )
 from tests.unit.raft.test_log import TERMS, archive_of
-from zraft.errors import ProtocolError, StorageError
-from zraft.ids import ServerId
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.messages import (
@@ -38,6 +36,8 @@ from zraft.raft.messages import (
 from zraft.raft.progress import ProgressState
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
+from zraft_core.errors import ProtocolError, StorageError
+from zraft_core.ids import ServerId
 
 TIMEOUT = SETTINGS.election_timeout_ticks
 FOUR = membership_of((1, 2, 3), learners=(4,))

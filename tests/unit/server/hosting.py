@@ -8,28 +8,31 @@ from typing import Any
 
 from attrs import evolve
 
+from tests.simulation.groups.counter import AppendCounter
+from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.groups.effects import GroupEffects
 from zraft.groups.host import GroupHost
+from zraft.groups.hosted_groups import Hosting
+from zraft.groups.identity import Identity
+from zraft.groups.recovery import Stored
 from zraft.groups.replica import StoredGroup
 from zraft.groups.settings import GroupSettings
-from zraft.ids import GroupId, Instance, ServerId
+from zraft.groups.snapshots import delivery_tasks
 from zraft.raft.log import Log
 from zraft.raft.messages import Entry, HardState
 from zraft.raft.role import Role
-from zraft.server import delivery_tasks
-from zraft.server.driver import Driver
-from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
-from zraft.server.hosted_groups import Hosting
+from zraft.server.engine.driver import Driver
+from zraft.server.engine.effects import Effects
+from zraft.server.engine.settings import DriverSettings
 from zraft.storage.delivery.values import beginning
 from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
-from zraft.testing.groups.counter import AppendCounter
-from zraft.topics.messages import StartRequest, ViewUpdate
 from zraft.topics.registry import Registry
-from zraft.topics.registry_values import GroupRecord
 from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
-from zraft.tree.features import LEVEL_OF_TOPICS
+from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.topics.messages import StartRequest, ViewUpdate
+from zraft_core.topics.registry_values import GroupRecord
 
 S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))
 DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3)}

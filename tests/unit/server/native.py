@@ -7,10 +7,10 @@ from typing import Any
 
 import msgpack
 
-from zraft.server.client_connection import Phase
-from zraft.server.native_connection import NativeConnection
-from zraft.testing.fuzz.one_server import OneServer
-from zraft.tree.features import FEATURE_LEVEL_MAX
+from tests.fuzz.one_server import OneServer
+from zraft.config.features import FEATURE_LEVEL_MAX
+from zraft.server.clients.connection import Phase
+from zraft.server.clients.native.connection import NativeConnection
 
 TURNS_MAX = 5_000
 Map = dict[Any, Any]

@@ -10,22 +10,22 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from zraft.address import Address
-from zraft.config import ServerConfig
-from zraft.ids import GroupId, ProducerId, ServerId
+from tests.simulation.topic_clients import Remembering
+from zraft.config.features import LEVEL_OF_TOPICS
+from zraft.config.server import ServerConfig
 from zraft.raft.role import Role
-from zraft.server.driver import ERRAND_BYTES
-from zraft.server.errands import Errand
-from zraft.server.listening_sockets import bound
-from zraft.server.node import Node
-from zraft.testing.topic_clients import Remembering
-from zraft.topics.codec import decode_message, encode_registry
-from zraft.topics.message import Message
-from zraft.topics.producer import Ended, Producer
-from zraft.topics.registry_commands import CreateTopic, RegisterProducer, RegistryCommand
-from zraft.tree.features import LEVEL_OF_TOPICS
-from zraft.tree.txn import TOPICS
-from zraft.wire.client import ZkClientCodec
+from zraft.server.clients.errands import Errand
+from zraft.server.engine.driver import ERRAND_BYTES
+from zraft.server.process.listening_sockets import bound
+from zraft.server.process.node import Node
+from zraft_core.address import Address
+from zraft_core.ids import GroupId, ProducerId, ServerId
+from zraft_core.topics.codec import decode_message, encode_registry
+from zraft_core.topics.message import Message
+from zraft_core.topics.producer import Ended, Producer
+from zraft_core.topics.registry_commands import CreateTopic, RegisterProducer, RegistryCommand
+from zraft_core.wire.client import ZkClientCodec
+from zraft_core.znodes.txn import TOPICS
 
 WITHIN_S = 40.0
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zraft.ids import Instance, ServerId
 from zraft.raft.messages import Entry, EntryKind
-from zraft.server.applier import Applier
-from zraft.server.clients import Clients, ClientSettings
-from zraft.server.connection import Connection
-from zraft.server.origin import OriginSettings, OriginStream
-from zraft.server.touches import TouchReporter
+from zraft.server.clients.settings import ClientSettings
+from zraft.server.clients.table import Clients
+from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.coordination.origin import OriginSettings, OriginStream
+from zraft.server.coordination.touches import TouchReporter
+from zraft.server.engine.applier import Applier
 from zraft.tree.machine import Machine
-from zraft.tree.txn import (
+from zraft_core.ids import Instance, ServerId
+from zraft_core.wire.client import Pong, Received, Reply, WatchEvent, ZkClientCodec
+from zraft_core.wire.connect import NO_PASSWORD, ConnectResponse
+from zraft_core.znodes.txn import (
     ATTACH,
     CREATE,
     EXPIRE,
@@ -23,8 +26,6 @@ from zraft.tree.txn import (
     pack_entry,
     unpack_entry,
 )
-from zraft.wire.client import Pong, Received, Reply, WatchEvent, ZkClientCodec
-from zraft.wire.connect import NO_PASSWORD, ConnectResponse
 
 ME = ServerId(1)
 INSTANCE = Instance(b"1" * 16)
@@ -114,8 +115,8 @@ class OneServer:
             clients=self.clients,
             on_answered=lambda arrived_ms, count: None,
         )
-        self.clients.serving = True
-        self.now = self.clients.now = 0
+        self.clients.availability.serving = True
+        self.now = self.clients.turn.now = 0
         self.log: list[bytes] = []
         self.index = 0
         self._foreign_seq = 0
@@ -124,7 +125,7 @@ class OneServer:
 
     def advance(self, ms: int) -> None:
         self.now += ms
-        self.clients.now = self.now
+        self.clients.turn.now = self.now
 
     def acknowledge_touches(self) -> None:
         """A leader takes every session's newest touch."""

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.unit.server.one_server import OneServer
-from zraft.server.client_protocol import ClientProtocol
-from zraft.server.client_tls import ClientTls
-from zraft.server.clients import ClientSettings
+from zraft.server.clients.settings import ClientSettings
+from zraft.server.process.client_protocol import ClientProtocol
+from zraft.server.process.security.client_tls import ClientTls
 
 
 class Transport:

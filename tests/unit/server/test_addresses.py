@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine
 
 import pytest
 
-from zraft.address import Address
-from zraft.ids import ServerId
-from zraft.server.addresses import PeerAddresses
+from zraft.server.process.addresses import PeerAddresses
+from zraft_core.address import Address
+from zraft_core.ids import ServerId
 
 TWO = ServerId(2)
 OLD, NEW = Address("127.0.0.2", 2181), Address("127.0.0.9", 2181)
 OLD_SOURCE, NEW_SOURCE = ("127.0.0.2", 2181), ("127.0.0.9", 2181)
-
-
-def in_loop(test: Callable[..., Coroutine[object, object, None]]) -> Callable[..., None]:
-    """Runs a test in a loop of its own."""
-
-    @functools.wraps(test)
-    def run(**arguments: object) -> None:
-        asyncio.run(test(**arguments))
-
-    return run
 
 
 async def as_written(host: str, port: int) -> tuple[str, int]:
@@ -38,7 +26,6 @@ async def addresses_of(*known: Address) -> PeerAddresses:
     return addresses
 
 
-@in_loop
 async def test_a_peer_with_one_address_is_there_whatever_its_source_is() -> None:
     """Behind another source may be a relay, to which nothing can be sent."""
     addresses = await addresses_of(OLD)
@@ -46,7 +33,6 @@ async def test_a_peer_with_one_address_is_there_whatever_its_source_is() -> None
     assert addresses.known[TWO] == OLD_SOURCE
 
 
-@in_loop
 async def test_a_peer_behind_a_relay_is_reached_as_configured() -> None:
     addresses = await addresses_of(OLD, NEW)
     for _ in range(2):
@@ -57,7 +43,6 @@ async def test_a_peer_behind_a_relay_is_reached_as_configured() -> None:
         await addresses.refresh()
 
 
-@in_loop
 async def test_both_addresses_are_tried_until_the_peer_is_heard_from_one() -> None:
     addresses = await addresses_of(OLD, NEW)
     seen = []
@@ -71,7 +56,6 @@ async def test_both_addresses_are_tried_until_the_peer_is_heard_from_one() -> No
         assert addresses.known[TWO] == NEW_SOURCE
 
 
-@in_loop
 async def test_a_machine_that_was_replaced_is_answered_where_it_asks_from() -> None:
     """Its old address was good for years, and is dead now."""
     addresses = await addresses_of(OLD, NEW)
@@ -84,7 +68,6 @@ async def test_a_machine_that_was_replaced_is_answered_where_it_asks_from() -> N
 
 
 @pytest.mark.parametrize("heard", [OLD_SOURCE, NEW_SOURCE])
-@in_loop
 async def test_an_address_that_is_no_longer_listed_is_not_used(heard: tuple[str, int]) -> None:
     addresses = await addresses_of(OLD, NEW)
     addresses.heard(TWO, heard)
@@ -94,7 +77,6 @@ async def test_an_address_that_is_no_longer_listed_is_not_used(heard: tuple[str,
     assert addresses.known == {}
 
 
-@in_loop
 async def test_new_members_are_looked_up_at_once() -> None:
     """Not after the quarter of a minute in which nothing else would change."""
     addresses = await addresses_of(OLD)
@@ -107,17 +89,13 @@ async def test_new_members_are_looked_up_at_once() -> None:
     keeper.cancel()
 
 
-def test_members_that_change_at_the_end_do_not_keep_the_process_alive() -> None:
+async def test_members_that_change_at_the_end_do_not_keep_the_process_alive() -> None:
     """Python 3.11's `wait_for` swallows such a cancellation, and the server waited for its keepers for ever."""
-
-    async def run() -> None:
-        addresses = PeerAddresses({}, as_written)
-        keeper = asyncio.create_task(addresses.keep_fresh())
-        await asyncio.sleep(0.01)
-        addresses.set_peers({})
-        await asyncio.sleep(0)
-        keeper.cancel()
-        await asyncio.wait([keeper], timeout=1)
-        assert keeper.cancelled()
-
-    asyncio.run(run())
+    addresses = PeerAddresses({}, as_written)
+    keeper = asyncio.create_task(addresses.keep_fresh())
+    await asyncio.sleep(0.01)
+    addresses.set_peers({})
+    await asyncio.sleep(0)
+    keeper.cancel()
+    await asyncio.wait([keeper], timeout=1)
+    assert keeper.cancelled()

@@ -8,8 +8,9 @@ import pytest
 from attrs import evolve
 
 from tests.unit.server.test_driver import Place
-from zraft.ids import GroupId, ServerId
-from zraft.knobs import load_config
+from zraft.config.features import FEATURE_LEVEL_MAX
+from zraft.config.knobs import load_config
+from zraft.groups.snapshots.tasks import Begin, Finish, Read, Result, Task, WriteBlock
 from zraft.operator.requests import (
     Done,
     FeatureRaise,
@@ -40,17 +41,17 @@ from zraft.operator.requests import (
     Transfer,
 )
 from zraft.raft.messages import UNKNOWN_INSTANCE, EntryKind, MemberRole
-from zraft.server import topic_administration
-from zraft.server.administration import Administration
-from zraft.server.configured import driver_settings
-from zraft.server.driver_types import DriverSettings, Effects
-from zraft.server.snapshot_tasks import Begin, Finish, Read, Result, Task, WriteBlock
+from zraft.server.engine.effects import Effects
+from zraft.server.engine.settings import DriverSettings
+from zraft.server.operators import topics as topic_administration
+from zraft.server.operators.administration import Administration
+from zraft.server.process.configured import driver_settings
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
-from zraft.topics.registry_commands import CreateGroup, CreateTopic, Placed, PlaceGroup
-from zraft.tree.features import FEATURE_LEVEL_MAX
 from zraft.tree.machine import LEADER
 from zraft.tree.members import WantedMember
-from zraft.tree.txn import FEATURE, SETTINGS, unpack_entry
+from zraft_core.ids import GroupId, ServerId
+from zraft_core.topics.registry_commands import CreateGroup, CreateTopic, Placed, PlaceGroup
+from zraft_core.znodes.txn import FEATURE, SETTINGS, unpack_entry
 
 FILE = b"what a snapshot's file holds"
 

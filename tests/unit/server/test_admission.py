@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.unit.server.one_server import Client, OneServer, create
-from zraft.server.admission import ATTACHES_IN_FLIGHT_MAX, AddressCount, Admission
-from zraft.server.clients import ClientSettings
-from zraft.wire.client import Pong
+from zraft.server.clients.admission import ATTACHES_IN_FLIGHT_MAX, AddressCount, Admission
+from zraft.server.clients.settings import ClientSettings
+from zraft_core.wire.client import Pong
 
 
 def test_only_so_many_are_on_the_way_and_the_rest_comes_in_order() -> None:
@@ -107,7 +107,7 @@ def test_pings_are_answered_while_others_wait_to_be_attached() -> None:
     waiting = server.connect()
     server.run()
     assert waiting.greeting is None
-    assert server.clients.attaches_waiting == 1
+    assert len(server.clients.sessions.waiting) == 1
     steady.send(steady.codec.ping())
     server.flush()
     assert [type(one) for one in steady.take()] == [Pong]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.address import parse_address
-from zraft.ids import ServerId
-from zraft.server.announcements import address_differs
+from zraft.server.process.announcements import address_differs
+from zraft_core.address import parse_address
+from zraft_core.ids import ServerId
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ from tests.unit.server.one_server import (
     WatchEvent,
     create,
 )
-from zraft.errors import Code
-from zraft.server import clients as clients_module
-from zraft.server.applier import CopiedDirectoryError
-from zraft.server.expiry import SessionExpiry
-from zraft.tree.events import AddWatchMode
-from zraft.tree.txn import CLOSE_SESSION, CREATE_SESSION, REGISTER, Command, pack_batch
-from zraft.wire.client_requests import AddWatch
-from zraft.wire.opcodes import Opcode
+from zraft.server.clients import table as clients_module
+from zraft.server.coordination.expiry import SessionExpiry
+from zraft.server.engine.applier import CopiedDirectoryError
+from zraft_core.errors import Code
+from zraft_core.wire.client_requests import AddWatch
+from zraft_core.wire.opcodes import Opcode
+from zraft_core.znodes.events import AddWatchMode
+from zraft_core.znodes.txn import CLOSE_SESSION, CREATE_SESSION, REGISTER, Command, pack_batch
 
 TIMEOUT_MS = 6_000
 

@@ -16,12 +16,12 @@ from tests.unit.server.one_server import TIMEOUT_MS, Client, OneServer, create
 from tests.unit.tree.level3 import Level3
 from tests.unit.tree.scenario import NOBODY
 from tests.unit.tree.scenario import create as created
-from zraft.errors import ConfigError
-from zraft.server import audit_file
-from zraft.server.audit import TEXT_CHARS_MAX, AuditTap, server_line
-from zraft.server.audit_file import AuditFile
-from zraft.server.expiry import SessionExpiry
-from zraft.tree.txn import (
+from zraft.server.clients.audit import TEXT_CHARS_MAX, AuditTap, server_line
+from zraft.server.coordination.expiry import SessionExpiry
+from zraft.server.process import audit_file
+from zraft.server.process.audit_file import AuditFile
+from zraft_core.errors import ConfigError
+from zraft_core.znodes.txn import (
     ADD,
     CHECK,
     CLOSE_SESSION,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.ids import Instance, ServerId
+from zraft.groups.identity import Identity
+from zraft.groups.outbox import Outbox
+from zraft.groups.recovery import Stored
+from zraft.groups.roster import Roster
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
-from zraft.server.belonging import Belonging
-from zraft.server.bootstrap import Roster
-from zraft.server.driver_types import DriverSettings, Identity, Stored
-from zraft.server.outbox import Outbox
+from zraft.server.coordination.belonging import Belonging
+from zraft.server.engine.settings import DriverSettings
 from zraft.transport.messages import Hello, NotMember, Sender
+from zraft_core.ids import Instance, ServerId
 
 INSTANCES = {ServerId(n): Instance(bytes([n]) * 16) for n in (1, 2, 3)}
 ROSTER: Roster = tuple(sorted(INSTANCES.items()))

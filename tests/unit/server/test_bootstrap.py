@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from zraft.ids import Instance, ServerId
-from zraft.server.bootstrap import Bootstrap, Roster, cluster_id
+from zraft.groups.roster import Roster
+from zraft.server.coordination.bootstrap import Bootstrap, cluster_id
 from zraft.transport.messages import Hello, Sender
+from zraft_core.ids import Instance, ServerId
 
 SERVERS = tuple(ServerId(n) for n in (1, 2, 3))
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from attrs import frozen
 
-from zraft.server.budget import PATIENCE_MS, Bound, Budget, address_of
+from zraft.server.clients.budget import PATIENCE_MS, Bound, Budget, address_of
 
 
 @frozen(eq=False)

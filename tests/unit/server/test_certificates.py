@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.certificates import Authority
-from zraft.config import TlsConfig
-from zraft.errors import ConfigError
-from zraft.server.certificates import EXPIRY_WARNING, load_certificates, refuse_expired
+from zraft.config.server import TlsConfig
+from zraft.server.process.security.certificates import EXPIRY_WARNING, load_certificates, refuse_expired
+from zraft_core.errors import ConfigError
 
 
 @pytest.fixture

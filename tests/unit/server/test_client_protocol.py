@@ -8,21 +8,22 @@ from typing import Any
 
 import msgpack
 import pytest
+from attrs import evolve
 
 from tests.certificates import Authority, subject_of
 from tests.unit.server.one_server import TIMEOUT_MS, create
 from tests.unit.server.shells import End, Node
 from tests.unit.server.test_tls import Client, client_context
-from zraft.address import Address
-from zraft.config import AuthConfig, ServerConfig, TlsConfig
-from zraft.ids import ServerId
-from zraft.server.client_connection import Phase
-from zraft.server.client_tls import ClientTls
-from zraft.server.native_connection import NativeConnection
+from zraft.config.server import AuthConfig, ServerConfig, TlsConfig
+from zraft.server.clients.connection import Phase
+from zraft.server.clients.native.connection import NativeConnection
+from zraft.server.process.security.client_tls import ClientTls
 from zraft.transport.bulk import MAGIC
-from zraft.tree.events import AddWatchMode
-from zraft.wire.client import ZkClientCodec
-from zraft.wire.client_requests import AddWatch
+from zraft_core.address import Address
+from zraft_core.ids import ServerId
+from zraft_core.wire.client import ZkClientCodec
+from zraft_core.wire.client_requests import AddWatch
+from zraft_core.znodes.events import AddWatchMode
 
 GREETING = ZkClientCodec().connect(timeout_ms=TIMEOUT_MS)
 
@@ -239,7 +240,8 @@ def test_a_client_that_reads_nothing_is_cut_off_at_the_bound_also_over_tls(
         writer.arrive(codec.write(create(f"/{number}"))[1])
     assert not end.transport.reading, "it gets no more of its requests read"
     assert end.transport.ended is None
-    node.server.clients.output_bytes_max = end.transport.get_write_buffer_size()
+    clients = node.server.clients
+    clients.settings = evolve(clients.settings, output_bytes_max=end.transport.get_write_buffer_size())
     node.turn()
     assert end.transport.ended is None
     writer.arrive(codec.write(create("/beyond"))[1])
@@ -367,4 +369,4 @@ def test_a_native_client_that_is_gone_leaves_nothing(node: Node) -> None:
     end.arrive(NATIVE)
     end.protocol.connection_lost(None)
     assert len(node.server.clients) == 0
-    assert node.server.clients.attached == 0
+    assert len(node.server.clients.sessions) == 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from tests.unit.server.one_server import OTHER, TIMEOUT_MS, OneServer, create
-from zraft.ids import zxid_after
-from zraft.server.client_connection import Phase
-from zraft.server.clients import REQUESTS_PER_TURN_MAX, ClientSettings
-from zraft.server.origin import OriginSettings
-from zraft.tree.sessions import session_id_for
-from zraft.tree.txn import SET_DATA
-from zraft.wire.client import Pong, Reply
-from zraft.wire.opcodes import Opcode
+from zraft.server.clients.connection import LARGE_BYTES, Phase
+from zraft.server.clients.settings import ClientSettings
+from zraft.server.clients.turn_share import REQUESTS_PER_TURN_MAX
+from zraft.server.coordination.origin import OriginSettings
+from zraft.tree.sessions.session import session_id_for
+from zraft_core.ids import zxid_after
+from zraft_core.wire.client import Pong, Reply, WatchEvent
+from zraft_core.wire.opcodes import Opcode
+from zraft_core.znodes.txn import SET_DATA
 
 THIRD_MS = TIMEOUT_MS // 3
 
@@ -165,7 +168,7 @@ def test_a_client_that_has_seen_more_than_this_server_is_sent_elsewhere() -> Non
 def test_nobody_is_attached_while_there_is_no_contact() -> None:
     """D-14."""
     server = OneServer()
-    server.clients.serving = False
+    server.clients.availability.serving = False
     client = server.connect()
     server.run()
     assert client.closed
@@ -232,10 +235,10 @@ def test_nothing_is_said_on_any_session_without_contact() -> None:
     server = OneServer()
     client = server.attached()
     client.send(client.codec.ping())
-    server.clients.serving = False
+    server.clients.availability.serving = False
     server.flush()
     assert client.take() == []
-    server.clients.serving = True
+    server.clients.availability.serving = True
     server.flush()
     assert [type(one) for one in client.take()] == [Pong]
 
@@ -278,7 +281,7 @@ def test_nothing_is_kept_of_a_client_that_left() -> None:
     assert len(reports) == 1
     assert len(server.clients) == 0
     assert server.clients.watches.watch_count() == 0
-    assert server.clients.timeout_ms_min is None
+    assert server.clients.sessions.timeout_ms_min is None
     assert "/a" in server.machine.nodes, "a write that was taken goes its way"
     assert server.touches._acked == {}
     assert server.touches._touched == {}
@@ -320,7 +323,7 @@ def test_a_small_request_of_who_waits_for_nothing_is_answered_in_a_full_turn() -
     busy, idle = server.attached(), server.attached()
     server.clients.begin_turn()
     busy.send(*[busy.codec.read(Opcode.EXISTS, "/none") for _ in range(REQUESTS_PER_TURN_MAX)])
-    assert server.clients.full
+    assert server.clients.turn.full
     idle.send(idle.codec.read(Opcode.EXISTS, "/"))
     idle.send(idle.codec.write(create("/a")))
     server.propose()
@@ -335,7 +338,7 @@ def test_a_small_write_is_taken_although_the_origin_stream_is_full() -> None:
     server.clients.begin_turn()
     busy.send(busy.codec.write(create("/a")), busy.codec.write(create("/b")))
     busy.send(busy.codec.write(create("/c")))
-    assert server.clients.full
+    assert server.clients.turn.full
     idle.send(idle.codec.write(create("/d")))
     server.propose()
     server.apply()
@@ -358,7 +361,7 @@ def test_a_long_backlog_is_taken_in_portions_without_changing_its_order() -> Non
     """A sync in the middle puts off what is behind it once more: that must come before what was not yet looked at."""
     server = OneServer()
     client = server.attached()
-    server.clients.taken = REQUESTS_PER_TURN_MAX
+    server.clients.turn.taken = REQUESTS_PER_TURN_MAX
     client.send(
         *[client.codec.read(Opcode.EXISTS, "/none") for _ in range(10)],
         client.codec.sync("/"),
@@ -373,3 +376,31 @@ def test_a_long_backlog_is_taken_in_portions_without_changing_its_order() -> Non
     replies = client.replies()
     assert [r.xid for r in replies] == list(range(1, REQUESTS_PER_TURN_MAX + 13))
     assert replies[-1].value == "/last"
+
+
+def test_what_a_connection_is_told_in_a_turn_is_one_list_in_the_order_of_zxids() -> None:
+    """D-15: events stand before the reply of the same zxid, large answers where they belong."""
+    server = OneServer()
+    clients = [server.attached() for _ in range(3)]
+    clients[0].send(clients[0].codec.write(create("/large", bytes(LARGE_BYTES))))
+    server.run()
+    for one in clients:
+        one.send(*[one.codec.read(Opcode.EXISTS, f"/{n}", watch=True) for n in range(12)])
+        server.flush()
+        one.take()
+    for n, one in enumerate(clients * 4):
+        one.send(one.codec.write(create(f"/{n}")), one.codec.read(Opcode.GET_DATA, "/large"))
+    server.propose()
+    server.apply()
+    outputs = server.clients.flush(server.now)
+    assert len(outputs) > len(clients), "large data are parts of their own"
+    assert len(list(groupby(outputs, key=lambda output: output[0]))) == len(clients)
+    for connection, data, close in outputs:
+        connection.handle.feed(data, close=close)
+    for one in clients:
+        received = one.take()
+        assert sum(isinstance(part, WatchEvent) for part in received) == 12
+        order = [
+            (part.zxid, isinstance(part, Reply)) for part in received if isinstance(part, WatchEvent | Reply)
+        ]
+        assert order == sorted(order)

@@ -7,15 +7,15 @@ import struct
 import pytest
 
 from tests.unit.server.one_server import OneServer, create
-from zraft.errors import Code
-from zraft.server.client_connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX
-from zraft.server.origin import OriginSettings
-from zraft.tree.txn import CLOSE_SESSION, DELETE, MULTI, SET_DATA
-from zraft.wire.client import Pong, Reply, WatchEvent
-from zraft.wire.events import EventType
-from zraft.wire.framing import frame
-from zraft.wire.opcodes import Opcode
-from zraft.wire.requests import SetWatches
+from zraft.server.clients.connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX
+from zraft.server.coordination.origin import OriginSettings
+from zraft_core.errors import Code
+from zraft_core.wire.client import Pong, Reply, WatchEvent
+from zraft_core.wire.events import EventType
+from zraft_core.wire.framing import frame
+from zraft_core.wire.opcodes import Opcode
+from zraft_core.wire.requests import SetWatches
+from zraft_core.znodes.txn import CLOSE_SESSION, DELETE, MULTI, SET_DATA
 
 
 def test_a_write_is_answered_when_it_is_applied_and_not_before() -> None:
@@ -116,7 +116,7 @@ def test_ping_is_answered_while_the_origin_is_full() -> None:
     server = OneServer(origin=OriginSettings(unapplied_bytes_max=100))
     client = server.attached()
     client.send(client.codec.write(create("/a", bytes(200))))
-    assert server.clients.full
+    assert server.clients.turn.full
     client.send(client.codec.write(create("/b")), client.codec.ping())
     server.flush()
     assert [type(one) for one in client.take()] == [Pong]

@@ -6,10 +6,9 @@ import random
 
 import pytest
 
-from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import (
     AppendEntriesReply,
     HardState,
@@ -20,7 +19,14 @@ from zraft.raft.messages import (
 )
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
-from zraft.server.disk_pace import COOL_DOWN_MS, RETRY_MS, SLOW_IN_A_ROW, DiskPace, best_successor
+from zraft.server.coordination.disk_pace import (
+    COOL_DOWN_MS,
+    RETRY_MS,
+    SLOW_IN_A_ROW,
+    DiskPace,
+    best_successor,
+)
+from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 
 SLOW_MS = 100
 INSTANCES = {ServerId(n): Instance(bytes([n]) * 16) for n in (1, 2, 3)}

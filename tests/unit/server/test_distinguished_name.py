@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.certificates import Authority, subject_of
-from zraft.errors import ProtocolError
-from zraft.server.distinguished_name import rfc2253_name, subject_name
+from zraft.server.process.security.distinguished_name import rfc2253_name, subject_name
+from zraft_core.errors import ProtocolError
 
 GOLDEN = {
     "order": (

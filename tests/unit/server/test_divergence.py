@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.ids import ServerId
-from zraft.server.divergence import POINTS_KEPT_MAX, DigestComparison, DivergedError, check_verdict
+from zraft.groups.divergence import POINTS_KEPT_MAX, DigestComparison, DivergedError, check_verdict
+from zraft_core.ids import ServerId
 
 ONE, TWO, THREE = ServerId(1), ServerId(2), ServerId(3)
 ALL = (ONE, TWO, THREE)

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 import pytest
 from attrs import asdict
 
-from zraft.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
+from zraft.groups.identity import Identity
+from zraft.groups.recovery import Stored
+from zraft.groups.snapshots.tasks import Read, Receive
 from zraft.raft.log import Log
 from zraft.raft.messages import (
     AppendEntries,
@@ -20,14 +22,13 @@ from zraft.raft.messages import (
     ReadIndexReply,
 )
 from zraft.raft.role import Role
-from zraft.server.applier import CopiedDirectoryError
-from zraft.server.client_connection import UNCOUNTED_BYTES
-from zraft.server.driver import IDLE_TURN_MS, Driver
-from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
-from zraft.server.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
-from zraft.server.snapshot_tasks import Read, Receive
+from zraft.server.clients.connection import UNCOUNTED_BYTES
+from zraft.server.coordination.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
+from zraft.server.engine.applier import CopiedDirectoryError
+from zraft.server.engine.driver import IDLE_TURN_MS, Driver
+from zraft.server.engine.effects import Effects
+from zraft.server.engine.settings import DriverSettings
 from zraft.storage.records import EntryRecord
-from zraft.topics.registry_commands import CreateGroup, CreateTopic
 from zraft.transport.messages import (
     Hello,
     NotMember,
@@ -41,7 +42,11 @@ from zraft.transport.messages import (
 )
 from zraft.tree.members import WantedMember
 from zraft.tree.settings import Settings
-from zraft.tree.txn import (
+from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
+from zraft_core.topics.registry_commands import CreateGroup, CreateTopic
+from zraft_core.wire.client import ZkClientCodec
+from zraft_core.wire.connect import ConnectResponse
+from zraft_core.znodes.txn import (
     CREATE,
     FEATURE,
     MEMBERS,
@@ -52,8 +57,6 @@ from zraft.tree.txn import (
     pack_entry,
     unpack_entry,
 )
-from zraft.wire.client import ZkClientCodec
-from zraft.wire.connect import ConnectResponse
 
 INSTANCES = {ServerId(n): Instance(bytes([n]) * 16) for n in (1, 2, 3)}
 BOOT = 2

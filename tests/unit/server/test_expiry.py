@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from attrs import define
 
 from tests.unit.server.one_server import INSTANCE, ME
-from zraft.server.expiry import SCAN_INTERVAL_MS, SessionExpiry
+from zraft.server.coordination.expiry import SCAN_INTERVAL_MS, SessionExpiry
 from zraft.transport.messages import TouchReport
-from zraft.tree.txn import EXPIRE
+from zraft_core.znodes.txn import EXPIRE
 
 TICK_MS = 2_000
 TIMEOUT_MS = 6_000

@@ -10,17 +10,17 @@ from random import Random
 import pytest
 from attrs import evolve
 
+from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
 from tests.unit.storage.delivery.scenario import SMALL, feed, history
 from tests.unit.storage.lifetime import header_of
 from tests.unit.storage.scenario import PATH, SERVER, entropy_of
-from zraft.ids import GroupId
+from zraft.groups.recovery import open_stores
+from zraft.groups.snapshots.group_tasks import GroupSnapshotDisk, RemoveFiles, TakeSnapshot
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.server.group_tasks import GroupSnapshotDisk, RemoveFiles, TakeSnapshot
-from zraft.server.stored_groups import open_stores
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import FileSystem, RealFileSystem
-from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
+from zraft_core.ids import GroupId
 
 GONE, KEPT = GroupId(7), GroupId(9)
 HISTORY = history(12)

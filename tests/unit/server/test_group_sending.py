@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from zraft.ids import GroupId, Instance, ServerId
+from zraft.groups.snapshots.sending import OFFER_INTERVAL_MS, GroupSender
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.server.group_sending import OFFER_INTERVAL_MS, GroupSender
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
 from zraft.transport.messages import SnapshotOffer, SnapshotRequest
+from zraft_core.ids import GroupId, Instance, ServerId
 
 GROUP, FOLLOWER = GroupId(7), ServerId(2)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zraft.server.deadlines import Deadlines
-from zraft.server.handshakes import SLICE_S, Handshakes
-from zraft.server.newcomers import PATIENCE_S
+from zraft.server.process.deadlines import Deadlines
+from zraft.server.process.newcomers import PATIENCE_S
+from zraft.server.process.security.handshakes import SLICE_S, Handshakes
 
 
 class Clock:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.server.hosting import DISKS, S1, S2, S3, World, record
+from zraft.groups.divergence import DivergedError
 from zraft.groups.settings import GroupSettings
-from zraft.ids import COORDINATION_GROUP, GroupId, Instance
+from zraft.groups.snapshots import delivery_tasks
+from zraft.groups.snapshots.group_tasks import RemoveFiles, TakeSnapshot
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
-from zraft.server import delivery_tasks
-from zraft.server.divergence import DivergedError
-from zraft.server.group_tasks import RemoveFiles, TakeSnapshot
 from zraft.storage.records import ForgetRecord
 from zraft.storage.snapshot_format import SnapshotInfo
-from zraft.topics.codec import encode_registry
-from zraft.topics.registry_commands import Placed
 from zraft.transport.messages import Edge, Sender
-from zraft.tree.txn import FEATURE, TOPICS, Command
+from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance
+from zraft_core.topics.codec import encode_registry
+from zraft_core.topics.registry_commands import Placed
+from zraft_core.znodes.txn import FEATURE, TOPICS, Command
 
 
 def _founded(groups: int, settings: GroupSettings | None = None) -> World:

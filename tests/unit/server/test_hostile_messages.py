@@ -9,12 +9,12 @@ from typing import Any
 import msgpack
 import pytest
 
+from tests.fuzz.costly import alike, crowding, packed_array, packed_map, packed_message
+from tests.fuzz.one_server import OneServer
 from tests.unit.server.native import Map, NativeClient, started
-from zraft.messagepack import COUNTED_KEYS_MAX
-from zraft.server.clients import REQUESTS_PER_TURN_MAX
-from zraft.testing.fuzz.costly import alike, crowding, packed_array, packed_map, packed_message
-from zraft.testing.fuzz.one_server import OneServer
-from zraft.wire.dictionary import entry_path
+from zraft.server.clients.turn_share import REQUESTS_PER_TURN_MAX
+from zraft_core.messagepack import COUNTED_KEYS_MAX
+from zraft_core.wire.dictionary import entry_path
 
 SECONDS_MAX = 5.0
 """Generous: each of these takes milliseconds, and took a minute or more."""
@@ -144,7 +144,7 @@ def test_the_first_message_of_a_connection_that_comes_in_a_full_turn_is_answered
     server: OneServer,
 ) -> None:
     client = NativeClient(server)
-    server.driver.clients.taken = 2 * REQUESTS_PER_TURN_MAX
+    server.driver.clients.turn.taken = 2 * REQUESTS_PER_TURN_MAX
     client.send({"type": "ping"})
     assert client.settle() == [
         {"id": 1, "type": "result", "success": True, "zxid": client.connection.machine.last_zxid}

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from tests.unit.server.one_server import INSTANCE, ME, OTHER, OTHER_INSTANCE
-from zraft.ids import COORDINATION_GROUP, Instance, ServerId
-from zraft.server.intake import REORDERED_MAX, BatchIntake, is_next
+from zraft.server.coordination.intake import REORDERED_MAX, BatchIntake, is_next
 from zraft.transport.messages import OriginBatch
-from zraft.tree.txn import DELETE, pack_batch, unpack_batch
+from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft_core.znodes.txn import DELETE, pack_batch, unpack_batch
 
 
 def _batch(

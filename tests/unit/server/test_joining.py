@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from zraft.ids import Instance, ServerId
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Member, MemberRole
-from zraft.server.joining import JOIN_INTERVAL_MS, Joining, introduction
+from zraft.server.coordination.joining import JOIN_INTERVAL_MS, Joining, introduction
 from zraft.transport.messages import Join, NotMember, Welcome
+from zraft_core.ids import Instance, ServerId
 
 ME, INSTANCE = ServerId(4), Instance(b"i" * 16)
 PEERS = tuple(map(ServerId, (1, 2, 3, 4)))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
-from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import HardState, Member
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
-from zraft.server.journaling import GROUP_COMMIT_INTERVAL_MS, Journaling
+from zraft.server.operators.journaling import GROUP_COMMIT_INTERVAL_MS, Journaling
 from zraft.storage.journal import Kind, Note
+from zraft_core.ids import GroupId, Instance, ServerId
 
 INSTANCE = Instance(b"i" * 16)
 

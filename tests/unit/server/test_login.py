@@ -7,13 +7,13 @@ from attrs import frozen
 
 from tests.unit.server.one_server import Client, OneServer, create
 from tests.unit.server.test_sasl import response_to
-from zraft.errors import Code
-from zraft.server.authentication import IDS_MAX, AuthSettings, digest_id, logged_in_ids
-from zraft.server.clients import ClientSettings
-from zraft.tree.txn import CLOSE_SESSION
-from zraft.wire.client_requests import Auth, Request, WhoAmI
-from zraft.wire.jute import JuteReader, encode_buffer
-from zraft.wire.opcodes import Opcode
+from zraft.server.clients.authentication.proofs import IDS_MAX, AuthSettings, digest_id, logged_in_ids
+from zraft.server.clients.settings import ClientSettings
+from zraft_core.errors import Code
+from zraft_core.wire.client_requests import Auth, Request, WhoAmI
+from zraft_core.wire.jute import JuteReader, encode_buffer
+from zraft_core.wire.opcodes import Opcode
+from zraft_core.znodes.txn import CLOSE_SESSION
 
 USERS = {"bob": "secret", "root": "toor"}
 IP = ("ip", "127.0.0.1")
@@ -215,7 +215,7 @@ def test_without_a_quorum_authentication_is_required_no_less() -> None:
     auth = AuthSettings(users=lambda: USERS, required_schemes=frozenset({"sasl"}))
     one = OneServer(clients=ClientSettings(auth=auth, read_only_mode_enabled=True))
     one.attached().connection.connection_lost()  # it has something to show
-    one.clients.serving = False
+    one.clients.availability.serving = False
     stranger, bob = one.connect(read_only=True), one.connect(read_only=True)
     one.flush()
     stranger.send(stranger.codec.read(Opcode.GET_DATA, "/"))

@@ -6,25 +6,25 @@ import random
 
 import pytest
 
-from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import AppendEntriesReply, HardState, HeartbeatReply, Member, MemberRole
 from zraft.raft.settings import RaftSettings
-from zraft.server import membership_keeper, reconciliation
-from zraft.server.membership_keeper import (
+from zraft.server.coordination import membership_keeper, reconciliation
+from zraft.server.coordination.membership_keeper import (
     ANSWER_INTERVAL_MS,
     LEAVE_MS,
     LOOK_INTERVAL_MS,
     PROGRESS_INTERVAL_MS,
     MembershipKeeper,
 )
-from zraft.server.reconciliation import Step
-from zraft.topics.registry_commands import CreateGroup, CreateTopic, Placed, PlaceGroup
+from zraft.server.coordination.reconciliation import Step
 from zraft.transport.messages import Join, MemberReport, NotMember, Welcome
 from zraft.tree.machine import Machine
 from zraft.tree.members import WantedMember
+from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.topics.registry_commands import CreateGroup, CreateTopic, Placed, PlaceGroup
 
 ONE, TWO, NINE = ServerId(1), ServerId(2), ServerId(9)
 CLUSTER = b"c" * 16

@@ -7,19 +7,27 @@ from typing import Any
 
 import msgpack
 import pytest
+from attrs import evolve
 
+from tests.fuzz.one_server import FRAME_BYTES_MAX, OneServer
 from tests.unit.server.native import Map, NativeClient, started
 from tests.unit.server.test_sasl import response_to
-from zraft.errors import Code
-from zraft.server import client_connection, native_connection
-from zraft.server import clients as clients_module
-from zraft.server.authentication import AuthSettings
-from zraft.server.client_connection import Phase
-from zraft.testing.fuzz.one_server import FRAME_BYTES_MAX, OneServer
+from zraft.server.clients import connection as client_connection
+from zraft.server.clients import turn_share
+from zraft.server.clients.authentication.proofs import AuthSettings
+from zraft.server.clients.connection import Phase
+from zraft.server.clients.native import connection as native_connection
 from zraft.tree.machine import Machine
-from zraft.wire.dictionary import entry_path
+from zraft_core.errors import Code
+from zraft_core.wire.dictionary import entry_path
 
 Connect = Callable[[], NativeClient]
+
+
+def configure(server: OneServer, **changed: Any) -> None:
+    """The operator had started this server with other settings of clients."""
+    clients = server.driver.clients
+    clients.settings = evolve(clients.settings, **changed)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +143,7 @@ def test_items_carry_versions(client: NativeClient) -> None:
 
 
 def test_a_state_that_is_too_long_names_items_and_the_knob(client: NativeClient) -> None:
-    client.server.driver.clients.reply_bytes_max = 1_000
+    configure(client.server, reply_bytes_max=1_000)
     client.ask(*[{"type": "put", "key": n, "value": b"x" * 50} for n in range(40)])
     refused = client.one({"type": "get"})
     assert refused["code"] == "MARSHALLING_ERROR"
@@ -620,7 +628,7 @@ def test_nothing_is_left_of_a_connection_that_is_gone(server: OneServer) -> None
     assert not clients.feeds
     assert not clients.watches
     assert not clients._floored
-    assert not clients._timeouts
+    assert not clients.sessions._timeouts
 
 
 # -- Zatt's messages
@@ -668,7 +676,7 @@ def test_owners_are_for_those_who_may_list_the_directory_and_not_of_endless_ones
     owner.one({"type": "create", "path": "/mine/e", "data": None, "flags": 1, "acl": mine})
     assert stranger.one({"type": "owners", "path": "/mine"})["code"] == "NO_AUTH"
     assert len(owner.one({"type": "owners", "path": "/mine"})["owners"]) == 1
-    monkeypatch.setattr("zraft.server.native_reads.OWNERS_MAX", 0)
+    monkeypatch.setattr("zraft.server.clients.native.reads.OWNERS_MAX", 0)
     refused = owner.one({"type": "owners", "path": "/mine"})
     assert refused["code"] == "BAD_ARGUMENTS"
     assert "1 children" in refused["error"]
@@ -721,15 +729,14 @@ def test_zatts_config_is_for_nobody_unless_the_operator_says_so(server: OneServe
     refused, _ = one_shot(server, add)
     assert refused["success"] is False
     assert refused["code"] == "RECONFIG_DISABLED"
-    server.driver.clients.reconfig_enabled = True
+    configure(server, reconfig_enabled=True)
     assert one_shot(server, add)[0]["code"] == "NO_AUTH", "/zookeeper/config may be read only"
     assert not any(member.address.startswith("10.0.0.9") for member in server.driver.machine.members.values())
 
 
 def test_zatts_config_adds_and_deletes_a_member_by_its_address(server: OneServer) -> None:
-    clients = server.driver.clients
-    clients.reconfig_enabled = True
-    clients.auth = AuthSettings(super_digest="super:xQJmxLMiHGwaqBvst5y6rkB6HQs=")  # of super:admin
+    super_admin = AuthSettings(super_digest="super:xQJmxLMiHGwaqBvst5y6rkB6HQs=")  # of super:admin
+    configure(server, reconfig_enabled=True, auth=super_admin)
     client = NativeClient(server)
     assert client.one({"type": "auth", "scheme": "digest", "credentials": b"super:admin"})["success"]
     add = {"type": "config", "action": "add", "address": "10.0.0.9", "port": 5254}
@@ -750,9 +757,8 @@ def test_zatts_config_adds_and_deletes_a_member_by_its_address(server: OneServer
 
 def test_two_servers_that_are_added_at_once_do_not_get_one_id(server: OneServer) -> None:
     """The free id was looked up before the first one had it; the second one took its place, silently."""
-    clients = server.driver.clients
-    clients.reconfig_enabled = True
-    clients.auth = AuthSettings(super_digest="super:xQJmxLMiHGwaqBvst5y6rkB6HQs=")  # of super:admin
+    super_admin = AuthSettings(super_digest="super:xQJmxLMiHGwaqBvst5y6rkB6HQs=")  # of super:admin
+    configure(server, reconfig_enabled=True, auth=super_admin)
     client = NativeClient(server)
     assert client.one({"type": "auth", "scheme": "digest", "credentials": b"super:admin"})["success"]
     add = {"type": "config", "action": "add", "address": "10.0.0.9"}
@@ -847,7 +853,7 @@ def test_d14_without_contact_promises_are_ended_and_requests_sent_elsewhere(
 
 
 def test_required_schemes_hold_for_native_clients(server: OneServer) -> None:
-    server.driver.clients.auth = AuthSettings(required_schemes=frozenset({"digest"}))
+    configure(server, auth=AuthSettings(required_schemes=frozenset({"digest"})))
     stranger = NativeClient(server, 1)
     assert stranger.hello()["success"]
     refused = stranger.put("a", 1)
@@ -861,9 +867,8 @@ def test_required_schemes_hold_for_native_clients(server: OneServer) -> None:
 
 
 def test_a_client_logs_in_by_sasl_step_by_step(server: OneServer) -> None:
-    server.driver.clients.auth = AuthSettings(
-        users=lambda: {"bob": "secret"}, required_schemes=frozenset({"sasl"})
-    )
+    auth = AuthSettings(users=lambda: {"bob": "secret"}, required_schemes=frozenset({"sasl"}))
+    configure(server, auth=auth)
     client = NativeClient(server)
     challenge = client.one({"type": "auth", "scheme": "sasl", "credentials": b""})["token"]
     response = response_to(challenge, "bob", "secret")
@@ -885,7 +890,7 @@ def test_closing_a_session_without_contact_does_not_pretend(
 ) -> None:
     client = NativeClient(server)
     client.hello()
-    monkeypatch.setattr(server.driver.clients, "serving", False)
+    monkeypatch.setattr(server.driver.clients.availability, "serving", False)
     client.send({"type": "close"})
     server.turn()
     (answer,) = client.taken()
@@ -919,4 +924,4 @@ def test_the_bound_of_a_turn_holds_for_native_requests(client: NativeClient) -> 
         sent.append(len(client.taken()))
     assert sum(sent) == 10_000
     # What came before the turn began, and what the turn took itself.
-    assert max(sent) <= 2 * clients_module.REQUESTS_PER_TURN_MAX
+    assert max(sent) <= 2 * turn_share.REQUESTS_PER_TURN_MAX

@@ -8,10 +8,11 @@ from typing import Any
 import msgpack
 import pytest
 
+from tests.fuzz.one_server import OneServer
 from tests.unit.server.native import Map, NativeClient, started
-from zraft.server import native_feeds, native_subscriptions
-from zraft.testing.fuzz.one_server import OneServer
-from zraft.wire.dictionary import directory_of, entry_path
+from zraft.server.clients.native import feeds as native_feeds
+from zraft.server.clients.native import subscriptions as native_subscriptions
+from zraft_core.wire.dictionary import directory_of, entry_path
 
 MUCH = 10_000_000
 

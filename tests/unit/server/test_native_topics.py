@@ -8,17 +8,17 @@ import msgpack
 import pytest
 
 from tests.unit.server.native import Map, NativeClient, started
-from zraft.claims.answers import Accepted
-from zraft.claims.codec import decode_answer, encode_command
-from zraft.claims.commands import Expire, Heartbeat
-from zraft.ids import GroupId, ProducerId, ServerId
-from zraft.server import native_topics
-from zraft.server.topic_service import Fetched, Offset, TopicClient, TopicRefusal
-from zraft.topics.codec import encode_message
-from zraft.topics.message import Message, as_fields
-from zraft.topics.messages import Answer, Reply, StartRequest
-from zraft.topics.registry_commands import CloseProducer, RegisterProducer
-from zraft.topics.stamps import MessageId, Stamp
+from zraft.server.clients.native import topics as native_topics
+from zraft.topics.service import Fetched, Offset, TopicClient, TopicRefusal
+from zraft_core.claims.answers import Accepted
+from zraft_core.claims.codec import decode_answer, encode_command
+from zraft_core.claims.commands import Expire, Heartbeat
+from zraft_core.ids import GroupId, ProducerId, ServerId
+from zraft_core.topics.codec import encode_message
+from zraft_core.topics.message import Message, as_fields
+from zraft_core.topics.messages import Answer, Reply, StartRequest
+from zraft_core.topics.registry_commands import CloseProducer, RegisterProducer
+from zraft_core.topics.stamps import MessageId, Stamp
 
 PRODUCER = ProducerId(7)
 GROUP, OTHER = GroupId(11), GroupId(12)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zraft.server.newcomers import PATIENCE_S, Newcomers
+from zraft.server.process.newcomers import PATIENCE_S, Newcomers
 
 
 def test_while_there_is_room_nobody_goes() -> None:

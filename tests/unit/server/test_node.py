@@ -13,18 +13,20 @@ import pytest
 
 from tests.ipv6 import has_ipv6
 from tests.unit.server.nodes import Nodes
-from zraft.address import Address
-from zraft.config import ServerConfig, TlsConfig
-from zraft.errors import ConfigError
-from zraft.ids import ServerId
-from zraft.server.driver import ERRAND_BYTES
-from zraft.server.errands import Errand
-from zraft.server.listening_sockets import bound
-from zraft.server.node import Node, run_server
+from zraft.config.server import ServerConfig, TlsConfig
+from zraft.server.clients.errands import Errand
+from zraft.server.engine.driver import ERRAND_BYTES
+from zraft.server.process.listening_sockets import bound
+from zraft.server.process.node import Node, run_server
 from zraft.storage.directory import DataDirectory, read_meta
 from zraft.storage.filesystem import RealFileSystem
 from zraft.transport.keys import create_key_file
-from zraft.tree.txn import CREATE
+from zraft_core.address import Address
+from zraft_core.errors import ConfigError
+from zraft_core.ids import ServerId
+from zraft_core.znodes.txn import CREATE
+
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 
 def _free_port() -> int:
@@ -37,8 +39,10 @@ class BrokenError(RuntimeError):
     """What nobody expected."""
 
 
+# A failure of the first turn or tick leaves `Node.run` without its clean-up, for which uvloop aborts the process.
+@pytest.mark.loops("asyncio")
 @pytest.mark.parametrize("where", ["turn", "callback", "tick"])
-def test_an_exception_that_nobody_expected_ends_the_process(
+async def test_an_exception_that_nobody_expected_ends_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """D-5: an entry may be applied in part; a loop that logs it and goes on would apply it again."""
@@ -48,23 +52,20 @@ def test_an_exception_that_nobody_expected_ends_the_process(
     def broken(*_: object) -> None:
         raise BrokenError
 
-    async def run() -> None:
-        with bound(config) as sockets:
-            node = Node(config, sockets)
-            if where == "turn":
-                monkeypatch.setattr(node.driver, "turn", broken)
-            elif where == "callback":
-                asyncio.get_running_loop().call_later(0.01, broken)
-            else:
-                monkeypatch.setattr(node._announcements, "show", broken)
+    with bound(config) as sockets:
+        node = Node(config, sockets)
+        if where == "turn":
+            monkeypatch.setattr(node.driver, "turn", broken)
+        elif where == "callback":
+            asyncio.get_running_loop().call_later(0.01, broken)
+        else:
+            monkeypatch.setattr(node._announcements, "show", broken)
+        with pytest.raises(BrokenError):
             await node.run()
-
-    with pytest.raises(BrokenError):
-        asyncio.run(run())
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
-def test_servers_that_listen_everywhere_form_one_cluster_over_ipv4_and_ipv6(tmp_path: Path) -> None:
+async def test_servers_that_listen_everywhere_form_one_cluster_over_ipv4_and_ipv6(tmp_path: Path) -> None:
     """Datagrams, streams for what is too long for them, and clients of both families at each server."""
 
     async def ask(host: str, port: int) -> bytes:
@@ -75,23 +76,20 @@ def test_servers_that_listen_everywhere_form_one_cluster_over_ipv4_and_ipv6(tmp_
         await writer.wait_closed()
         return answer
 
-    async def run() -> None:
-        async with Nodes(tmp_path, hosts=("127.0.0.1", "::1", "::1"), listen="::") as nodes:
-            leader = nodes.leader
-            long = bytes(500_000)
-            done: list[object] = []
-            leader.driver.origin.add(
-                Errand(done.append), 0, (), [(CREATE, "/long", long, None, 0, 0)], ERRAND_BYTES
-            )
-            leader.schedule()
-            await nodes.until(
-                lambda: all(node.driver.machine.nodes.get("/long") for node in nodes.nodes.values())
-            )
-            for address in nodes.addresses.values():
-                for host in ("127.0.0.1", "::1"):
-                    assert await ask(host, address.port) == b"imok"
-
-    asyncio.run(run())
+    async with Nodes(tmp_path, hosts=("127.0.0.1", "::1", "::1"), listen="::") as nodes:
+        leader = nodes.leader
+        long = bytes(500_000)
+        done: list[object] = []
+        leader.driver.origin.add(
+            Errand(done.append), 0, (), [(CREATE, "/long", long, None, 0, 0)], ERRAND_BYTES
+        )
+        leader.schedule()
+        await nodes.until(
+            lambda: all(node.driver.machine.nodes.get("/long") for node in nodes.nodes.values())
+        )
+        for address in nodes.addresses.values():
+            for host in ("127.0.0.1", "::1"):
+                assert await ask(host, address.port) == b"imok"
 
 
 Settings = dict[str, Any]

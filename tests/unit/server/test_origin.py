@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.unit.server.one_server import BOOT, INSTANCE, ME
-from zraft.server.origin import SHARE_BYTES_MIN, SLOW_START_BYTES, OriginSettings, OriginStream
-from zraft.tree.txn import ATTACH, DELETE, Command, unpack_batch
+from zraft.server.coordination.origin import SHARE_BYTES_MIN, SLOW_START_BYTES, OriginSettings, OriginStream
+from zraft_core.znodes.txn import ATTACH, DELETE, Command, unpack_batch
 
 IDS = (("ip", "127.0.0.1"),)
 

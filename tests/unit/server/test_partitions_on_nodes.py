@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.server.nodes import Nodes, Sending, host_of
 from zraft.admin.group_metrics import AGE, GROUP_COUNTERS, GROUP_GAUGES
 from zraft.admin.metrics import families
-from zraft.ids import GroupId, ServerId
-from zraft.topic_config import DeliveriesConfig, GroupsConfig
-from zraft.topics.producer import Ending
-from zraft.topics.registry_commands import DeleteTopic
+from zraft.config.topics import DeliveriesConfig, GroupsConfig
 from zraft.transport.messages import Edge
+from zraft_core.ids import GroupId, ServerId
+from zraft_core.topics.producer import Ending
+from zraft_core.topics.registry_commands import DeleteTopic
+
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 
 def _files_of_groups(data: Path) -> list[Path]:
@@ -33,18 +35,10 @@ def _files_of_groups(data: Path) -> list[Path]:
 Scenario = Callable[[Nodes], Awaitable[None]]
 
 
-def _run(root: Path, scenario: Scenario, **settings: object) -> None:
-    async def run() -> None:
-        async with Nodes(root, **settings) as nodes:
-            await scenario(nodes)
-
-    asyncio.run(run())
-
-
-def test_what_is_produced_to_several_partitions_is_delivered_in_one_order_on_every_replica(
+async def test_what_is_produced_to_several_partitions_is_delivered_in_one_order_on_every_replica(
     tmp_path: Path,
 ) -> None:
-    async def scenario(nodes: Nodes) -> None:
+    async with Nodes(tmp_path) as nodes:
         groups = await nodes.create_topic("orders", 3)
         sending = await Sending.open(nodes)
         messages = [
@@ -62,13 +56,11 @@ def test_what_is_produced_to_several_partitions_is_delivered_in_one_order_on_eve
         shared = [[one for one in log if int(one) % 2 == 0] for log in seen.values()]
         assert shared[0] == shared[1] == shared[2]
 
-    _run(tmp_path, scenario)
 
-
-def test_d13_after_a_stop_of_all_servers_everything_that_was_delivered_is_there_and_producers_go_on(
+async def test_d13_after_a_stop_of_all_servers_everything_that_was_delivered_is_there_and_producers_go_on(
     tmp_path: Path,
 ) -> None:
-    async def scenario(nodes: Nodes) -> None:
+    async with Nodes(tmp_path) as nodes:
         groups = await nodes.create_topic("orders", 2)
         sending = await Sending.open(nodes)
         await sending.send((groups, b"before %d" % number) for number in range(50))
@@ -85,13 +77,11 @@ def test_d13_after_a_stop_of_all_servers_everything_that_was_delivered_is_there_
             for node in nodes.nodes.values():
                 await nodes.same(node, group, expected)
 
-    _run(tmp_path, scenario)
 
-
-def test_while_a_server_is_away_others_lead_its_partitions_and_it_catches_up_from_their_logs(
+async def test_while_a_server_is_away_others_lead_its_partitions_and_it_catches_up_from_their_logs(
     tmp_path: Path,
 ) -> None:
-    async def scenario(nodes: Nodes) -> None:
+    async with Nodes(tmp_path) as nodes:
         groups = await nodes.create_topic("orders", 3)
         sending = await Sending.open(nodes)
         await sending.send((groups, b"%d" % number) for number in range(10))
@@ -103,11 +93,9 @@ def test_while_a_server_is_away_others_lead_its_partitions_and_it_catches_up_fro
             await nodes.same(back, group, [b"%d" % number for number in range(30)])
         await nodes.until(lambda: any(nodes.leader_of(group) is back for group in groups))
 
-    _run(tmp_path, scenario)
 
-
-def test_d18_a_deleted_topics_groups_leave_nothing_on_any_disk(tmp_path: Path) -> None:
-    async def scenario(nodes: Nodes) -> None:
+async def test_d18_a_deleted_topics_groups_leave_nothing_on_any_disk(tmp_path: Path) -> None:
+    async with Nodes(tmp_path) as nodes:
         groups = await nodes.create_topic("orders", 2)
         sending = await Sending.open(nodes)
         await sending.send((groups, b"%d" % number) for number in range(10))
@@ -131,8 +119,6 @@ def test_d18_a_deleted_topics_groups_leave_nothing_on_any_disk(tmp_path: Path) -
         (fresh,) = await nodes.create_topic("orders", 1)
         assert fresh not in groups
 
-    _run(tmp_path, scenario)
-
 
 _SMALL = {
     "groups": GroupsConfig(
@@ -143,10 +129,10 @@ _SMALL = {
 """Snapshots after a few messages, and no log kept for who is away."""
 
 
-def test_d13_a_server_that_was_away_for_longer_than_the_log_takes_image_and_deliveries_from_the_leader(
+async def test_d13_a_server_that_was_away_for_longer_than_the_log_takes_image_and_deliveries_from_the_leader(
     tmp_path: Path,
 ) -> None:
-    async def scenario(nodes: Nodes) -> None:
+    async with Nodes(tmp_path, **_SMALL) as nodes:
         groups = await nodes.create_topic("orders", 2)
         sending = await Sending.open(nodes)
         payloads = [bytes([number]) * 700 for number in range(150)]
@@ -180,13 +166,11 @@ def test_d13_a_server_that_was_away_for_longer_than_the_log_takes_image_and_deli
         # D-26: a state that came as an image has the digest of one that never did; else a server would have stopped.
         assert sum(node.driver.groups.digests.compared_total for node in nodes.nodes.values()) >= 2  # type: ignore[union-attr]
 
-    _run(tmp_path, scenario, **_SMALL)
 
-
-def test_d1_d18_a_replaced_disk_becomes_a_replica_of_its_servers_groups_with_all_their_deliveries(
+async def test_d1_d18_a_replaced_disk_becomes_a_replica_of_its_servers_groups_with_all_their_deliveries(
     tmp_path: Path,
 ) -> None:
-    async def scenario(nodes: Nodes) -> None:
+    async with Nodes(tmp_path, **_SMALL) as nodes:
         groups = await nodes.create_topic("orders", 2)
         sending = await Sending.open(nodes)
         payloads = [bytes([number]) * 700 for number in range(60)]
@@ -202,10 +186,8 @@ def test_d1_d18_a_replaced_disk_becomes_a_replica_of_its_servers_groups_with_all
         for group in groups:
             await nodes.same(fresh, group, [*payloads, b"last"])
 
-    _run(tmp_path, scenario, **_SMALL)
 
-
-def test_messages_that_no_partition_sends_are_counted_for_operators_and_logged_once_in_a_while(
+async def test_messages_that_no_partition_sends_are_counted_for_operators_and_logged_once_in_a_while(
     tmp_path: Path,
 ) -> None:
     async def scenario(nodes: Nodes) -> None:
@@ -224,20 +206,14 @@ def test_messages_that_no_partition_sends_are_counted_for_operators_and_logged_o
         shown = {one.name: one for one in families(node.report.status())}
         assert shown["zraft_partitions_mistakes"].samples[0].value == 20
 
-    async def run() -> None:
-        async with Nodes(tmp_path, servers=1) as nodes:
-            await scenario(nodes)
-
-    asyncio.run(run())
+    async with Nodes(tmp_path, servers=1) as nodes:
+        await scenario(nodes)
 
 
-def test_every_number_of_groups_that_mntr_shows_is_a_metric(tmp_path: Path) -> None:
+async def test_every_number_of_groups_that_mntr_shows_is_a_metric(tmp_path: Path) -> None:
     async def scenario(nodes: Nodes) -> None:
         shown = {name for node in nodes.nodes.values() for name in node._groups.metrics()}
         assert shown == {*GROUP_GAUGES, *GROUP_COUNTERS, AGE}
 
-    async def run() -> None:
-        async with Nodes(tmp_path, servers=1) as nodes:
-            await scenario(nodes)
-
-    asyncio.run(run())
+    async with Nodes(tmp_path, servers=1) as nodes:
+        await scenario(nodes)

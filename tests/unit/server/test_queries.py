@@ -6,16 +6,13 @@ import struct
 
 import pytest
 
+from tests.simulation import jute
 from tests.unit.server.one_server import Client, OneServer, create
-from zraft.errors import Code
-from zraft.server.authentication import IDS_MAX, AuthSettings, digest_id
-from zraft.server.clients import ClientSettings
-from zraft.testing import jute
-from zraft.tree.acl import ADMIN, ALL, READ
-from zraft.tree.events import AddWatchMode, WatcherType
-from zraft.tree.txn import CREATE, DELETE, SET_ACL, SET_DATA
-from zraft.wire.client import Reply, WatchEvent
-from zraft.wire.client_requests import (
+from zraft.server.clients.authentication.proofs import IDS_MAX, AuthSettings, digest_id
+from zraft.server.clients.settings import ClientSettings
+from zraft_core.errors import Code
+from zraft_core.wire.client import Reply, WatchEvent
+from zraft_core.wire.client_requests import (
     AddWatch,
     Auth,
     CheckWatches,
@@ -31,9 +28,12 @@ from zraft.wire.client_requests import (
     RestoreWatches,
     WhoAmI,
 )
-from zraft.wire.framing import frame
-from zraft.wire.jute import JuteReader
-from zraft.wire.opcodes import Opcode
+from zraft_core.wire.framing import frame
+from zraft_core.wire.jute import JuteReader
+from zraft_core.wire.opcodes import Opcode
+from zraft_core.znodes.acl import ADMIN, ALL, READ
+from zraft_core.znodes.events import AddWatchMode, WatcherType
+from zraft_core.znodes.txn import CREATE, DELETE, SET_ACL, SET_DATA
 
 BOB = b"bob:secret"
 BOB_ID = ("digest", digest_id(BOB))

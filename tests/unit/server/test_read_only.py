@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.server.one_server import Client, OneServer, create
-from zraft.errors import Code
-from zraft.server.clients import ClientSettings
-from zraft.tree.acl import OPEN_ACL
-from zraft.tree.txn import CLOSE_SESSION, MULTI, SET_DATA
-from zraft.wire.client import Pong, Reply, WatchEvent
-from zraft.wire.client_requests import (
+from zraft.server.clients.settings import ClientSettings
+from zraft_core.errors import Code
+from zraft_core.wire.client import Pong, Reply, WatchEvent
+from zraft_core.wire.client_requests import (
     Exists,
     GetAllChildrenNumber,
     GetChildren,
@@ -19,6 +17,8 @@ from zraft.wire.client_requests import (
     Sync,
     WhoAmI,
 )
+from zraft_core.znodes.acl import OPEN_ACL
+from zraft_core.znodes.txn import CLOSE_SESSION, MULTI, SET_DATA
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def server() -> OneServer:
     client.send(client.codec.write(create("/a", b"x")))
     server.run()
     client.connection.connection_lost()
-    server.clients.serving = False
+    server.clients.availability.serving = False
     return server
 
 
@@ -90,7 +90,7 @@ def test_client_that_is_ahead_is_sent_elsewhere(server: OneServer) -> None:
 def test_server_that_has_applied_nothing_since_its_start_has_nothing_to_show() -> None:
     """What its log holds may never have been committed."""
     server = OneServer(clients=ClientSettings(read_only_mode_enabled=True))
-    server.clients.serving = False
+    server.clients.availability.serving = False
     client = server.connect(read_only=True)
     server.flush()
     assert client.closed
@@ -99,7 +99,7 @@ def test_server_that_has_applied_nothing_since_its_start_has_nothing_to_show() -
 def test_mode_is_off_unless_it_is_switched_on(server: OneServer) -> None:
     plain = OneServer()
     plain.attached()
-    plain.clients.serving = False
+    plain.clients.availability.serving = False
     client = plain.connect(read_only=True)
     plain.flush()
     assert client.closed
@@ -107,7 +107,7 @@ def test_mode_is_off_unless_it_is_switched_on(server: OneServer) -> None:
 
 def test_client_that_may_only_read_gets_a_session_when_there_is_a_quorum_again(server: OneServer) -> None:
     client = reading(server)
-    server.clients.serving = True
+    server.clients.availability.serving = True
     server.clients.end_read_only()
     server.flush()
     assert client.closed
@@ -130,7 +130,7 @@ def test_pipelined_reads_without_a_quorum_stay_bounded() -> None:
     writer = server.attached()
     writer.send(writer.codec.write(create("/big", bytes(900_000))))
     server.run()
-    server.clients.serving = False
+    server.clients.availability.serving = False
     client = reading(server)
     client.send(*[client.codec.ask(GetData("/big")) for _ in range(20)])
     held = client.connection.out_bytes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zraft.server.connection import Connection
-from zraft.server.reads import LinearizableReads
+from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.engine.linearizable_reads import LinearizableReads
 
 
 class _Syncs:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.unit.tree.scenario import Scenario
-from zraft.server.reaper import PATHS_PER_STEP, PROPOSED_PER_ROUND_MAX, Reaper
-from zraft.tree.txn import CREATE_CONTAINER, CREATE_TTL, REAP
+from zraft.server.coordination.reaper import PATHS_PER_STEP, PROPOSED_PER_ROUND_MAX, Reaper
+from zraft_core.znodes.txn import CREATE_CONTAINER, CREATE_TTL, REAP
 
 INTERVAL_MS = 1_000
 

@@ -7,10 +7,9 @@ from itertools import product
 
 import pytest
 
-from zraft.ids import Instance, ServerId
-from zraft.raft.membership import Membership
+from zraft.raft.membership.value import Membership
 from zraft.raft.messages import UNKNOWN_INSTANCE, Member, MemberRole
-from zraft.server.reconciliation import (
+from zraft.server.coordination.reconciliation import (
     DEAD_AFTER_MS,
     JOIN_VALID_MS,
     JoinRequest,
@@ -20,6 +19,7 @@ from zraft.server.reconciliation import (
     refusals,
 )
 from zraft.tree.members import WantedMember
+from zraft_core.ids import Instance, ServerId
 
 VOTER, LEARNER, OBSERVER = MemberRole.VOTER, MemberRole.LEARNER, MemberRole.OBSERVER
 NOW = 100_000

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.server.one_server import Client, OneServer
-from zraft.errors import Code
-from zraft.ids import Instance, ServerId
-from zraft.server.authentication import AuthSettings, digest_id
-from zraft.server.clients import ClientSettings
-from zraft.tree.events import NODE_DATA_CHANGED
-from zraft.tree.members import PARTICIPANT
+from zraft.server.clients.authentication.proofs import AuthSettings, digest_id
+from zraft.server.clients.settings import ClientSettings
 from zraft.tree.node import CONFIG
-from zraft.tree.txn import FEATURE, MEMBERS, pack_batch
-from zraft.wire.client import Reply, WatchEvent
-from zraft.wire.client_requests import Auth, Create, GetData, Reconfig, Request
+from zraft_core.errors import Code
+from zraft_core.ids import Instance, ServerId
+from zraft_core.wire.client import Reply, WatchEvent
+from zraft_core.wire.client_requests import Auth, Create, GetData, Reconfig, Request
+from zraft_core.znodes.events import NODE_DATA_CHANGED
+from zraft_core.znodes.member_roles import PARTICIPANT
+from zraft_core.znodes.txn import FEATURE, MEMBERS, pack_batch
 
 FOUR = "server.4=10.0.0.4:2888:3888;2181"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from zraft.errors import ConfigError
-from zraft.server.reloading import Reloading, keep_fresh
+from zraft.server.process.security.reloading import Reloading, keep_fresh
+from zraft_core.errors import ConfigError
 
 
 class Text:
@@ -96,44 +96,37 @@ def test_nothing_to_begin_with_is_an_error(path: Path) -> None:
         Reloading("text", [path], Text(path).load)
 
 
-def test_a_hangup_loads_at_once_also_what_did_not_change(path: Path) -> None:
+async def test_a_hangup_loads_at_once_also_what_did_not_change(path: Path) -> None:
     text = Text(path)
     reloading = Reloading("text", [path], text.load)
 
-    async def run() -> None:
-        hangup = asyncio.Event()
-        hangup.set()
-        loaded = asyncio.Event()
-        rounds = 0
+    hangup = asyncio.Event()
+    hangup.set()
+    loaded = asyncio.Event()
+    rounds = 0
 
-        def after_each() -> None:
-            nonlocal rounds
-            rounds += 1
-            if rounds == 2:
-                loaded.set()
+    def after_each() -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 2:
+            loaded.set()
 
-        keeper = asyncio.create_task(keep_fresh([reloading], hangup, after_each))
-        await loaded.wait()
-        assert not hangup.is_set()
-        keeper.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await keeper
-
-    asyncio.run(run())
+    keeper = asyncio.create_task(keep_fresh([reloading], hangup, after_each))
+    await loaded.wait()
+    assert not hangup.is_set()
+    keeper.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await keeper
     assert text.loads == 2
 
 
-def test_a_hangup_that_comes_with_the_end_does_not_keep_the_process_alive() -> None:
+async def test_a_hangup_that_comes_with_the_end_does_not_keep_the_process_alive() -> None:
     """Python 3.11's `wait_for` swallows such a cancellation, and the server waited for its keepers for ever."""
-
-    async def run() -> None:
-        hangup = asyncio.Event()
-        keeper = asyncio.create_task(keep_fresh([], hangup, lambda: None))
-        await asyncio.sleep(0.01)
-        hangup.set()
-        await asyncio.sleep(0)
-        keeper.cancel()
-        await asyncio.wait([keeper], timeout=1)
-        assert keeper.cancelled()
-
-    asyncio.run(run())
+    hangup = asyncio.Event()
+    keeper = asyncio.create_task(keep_fresh([], hangup, lambda: None))
+    await asyncio.sleep(0.01)
+    hangup.set()
+    await asyncio.sleep(0)
+    keeper.cancel()
+    await asyncio.wait([keeper], timeout=1)
+    assert keeper.cancelled()

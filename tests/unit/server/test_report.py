@@ -9,21 +9,21 @@ import pytest
 from attrs import evolve
 
 from tests.unit.server.test_driver import Client, Place
-from zraft.address import Address
 from zraft.admin.commands import COMMAND_NAMES, run_command
 from zraft.admin.metrics import families
 from zraft.admin.summary import summary
-from zraft.config import ServerConfig
-from zraft.ids import COORDINATION_GROUP, ServerId
+from zraft.config.server import ServerConfig
+from zraft.groups.server_statistics import ProcessStatistics
+from zraft.monitoring.four_letter import answer
+from zraft.monitoring.statistics import Mode
 from zraft.raft.messages import AppendEntriesReply, HeartbeatReply, PreVoteReply, RequestVoteReply
 from zraft.raft.role import Role
-from zraft.server.report import Report
-from zraft.server.statistics import ProcessStatistics
-from zraft.tree.txn import CREATE, FLAG_EPHEMERAL, SET_DATA
-from zraft.wire.four_letter import answer
-from zraft.wire.framing import FOUR_LETTER_WORDS
-from zraft.wire.opcodes import Opcode
-from zraft.wire.statistics import Mode
+from zraft.server.operators.report import Report
+from zraft_core.address import Address
+from zraft_core.ids import COORDINATION_GROUP, ServerId
+from zraft_core.wire.framing import FOUR_LETTER_WORDS
+from zraft_core.wire.opcodes import Opcode
+from zraft_core.znodes.txn import CREATE, FLAG_EPHEMERAL, SET_DATA
 
 WALL = 1_795_294_432_000
 
@@ -214,7 +214,7 @@ def test_lists_end_at_their_bound_and_know_how_many_there_are(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = watched.lead()
-    monkeypatch.setattr("zraft.server.report.LISTED_MAX", 1)
+    monkeypatch.setattr("zraft.server.operators.report.LISTED_MAX", 1)
     Client(watched.place)
     report = watched.report
     assert (len(report.connections().items), report.connections().total) == (1, 2)
@@ -249,7 +249,7 @@ def test_a_digest_that_would_stop_the_loop_is_not_computed(
     found = watched.report.digest()
     assert found is not None
     assert found == (watched.place.driver.machine.last_zxid, f"{watched.place.driver.machine.digest():032x}")
-    monkeypatch.setattr("zraft.server.report.DIGEST_ITEMS_MAX", -1)
+    monkeypatch.setattr("zraft.server.operators.report.DIGEST_ITEMS_MAX", -1)
     assert watched.report.digest() is None
     statistics = watched.report.server()
     assert statistics is not None

@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from puresasl.client import SASLClient
 
-from zraft.server.sasl import TOKEN_BYTES_MAX, AuthenticationError, DigestMd5, parse_directives
+from zraft.server.clients.authentication.sasl import (
+    TOKEN_BYTES_MAX,
+    AuthenticationError,
+    DigestMd5,
+    parse_directives,
+)
 
 USERS = {"bob": "secret", "jürgen": "hütte", "水": "火", 'quo"te\\': 'pass"\\'}
 

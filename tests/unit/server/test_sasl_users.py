@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zraft.errors import ConfigError
-from zraft.server.sasl_users import parse_users, read_users
+from zraft.server.process.security.sasl_users import parse_users, read_users
+from zraft_core.errors import ConfigError
 
 JAAS = """
 // of the old cluster

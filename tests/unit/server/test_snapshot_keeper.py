@@ -7,12 +7,10 @@ import random
 import pytest
 
 from tests.unit.server.test_snapshot_transfer import machine_with
+from zraft.groups.identity import Identity
 from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
-from zraft.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
-from zraft.raft.snapshot import SnapshotMeta
-from zraft.server.identity import Identity
-from zraft.server.snapshot_keeper import (
+from zraft.groups.snapshots.keeper import (
     BLOCKS_QUEUED_MAX,
     MARK_BYTES,
     RETRY_MS,
@@ -20,11 +18,13 @@ from zraft.server.snapshot_keeper import (
     SnapshotKeeper,
     SnapshotSettings,
 )
-from zraft.server.snapshot_tasks import Abort, Begin, Finish, Purge, Task, WriteBlock
+from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Task, WriteBlock
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.errors import DiskFullError
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
-from zraft.tree.image import ImageReader
+from zraft.tree.image.reader import ImageReader
 from zraft.tree.machine import Machine
+from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 
 CLUSTER = b"c" * 16
 MEBIBYTE = 1024 * 1024

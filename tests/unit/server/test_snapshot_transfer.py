@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from zraft.ids import COORDINATION_GROUP, Instance, ServerId
-from zraft.raft.snapshot import SnapshotMeta
-from zraft.server.snapshot_tasks import Complete, Load, Read, Receive, Result, SnapshotDisk, Store, Task
-from zraft.server.snapshot_transfer import (
+from zraft.groups.snapshots.tasks import Complete, Load, Read, Receive, Result, SnapshotDisk, Store, Task
+from zraft.groups.snapshots.transfer import (
     CHUNK_BYTES,
     CHUNKS_AHEAD,
     GIVE_UP_MS,
@@ -20,15 +18,17 @@ from zraft.server.snapshot_transfer import (
     SnapshotReceiver,
     SnapshotSender,
 )
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
 from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotRequest
-from zraft.tree.image import ImageWriter
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
-from zraft.tree.txn import CREATE
+from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft_core.znodes.txn import CREATE
 
 LEADER, FOLLOWER = ServerId(1), ServerId(2)
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.server.one_server import OneServer, create
-from zraft.ids import Instance, ServerId
-from zraft.server.origin import OriginSettings, OriginStream
-from zraft.server.statistics import Histogram, Latencies, Proposals
-from zraft.wire.opcodes import Opcode
+from zraft.groups.server_statistics import Histogram, Latencies, Proposals
+from zraft.server.coordination.origin import OriginSettings, OriginStream
+from zraft_core.ids import Instance, ServerId
+from zraft_core.wire.opcodes import Opcode
 
 
 def test_a_histogram_counts_into_buckets_and_keeps_the_extremes() -> None:

@@ -14,16 +14,16 @@ import pytest
 
 from tests.unit.server.one_server import TIMEOUT_MS, create
 from tests.unit.server.shells import End, Node
-from zraft.errors import Code
-from zraft.server import clients as clients_module
-from zraft.server.budget import PATIENCE_MS
-from zraft.server.client_connection import LARGE_BYTES, Phase
-from zraft.server.clients import ClientSettings
-from zraft.tree.events import AddWatchMode
-from zraft.tree.txn import SET_DATA
-from zraft.wire.client import Reply, ZkClientCodec
-from zraft.wire.client_requests import AddWatch, GetEphemerals
-from zraft.wire.opcodes import Opcode
+from zraft.server.clients import table as clients_module
+from zraft.server.clients.budget import PATIENCE_MS
+from zraft.server.clients.connection import LARGE_BYTES, Phase
+from zraft.server.clients.settings import ClientSettings
+from zraft_core.errors import Code
+from zraft_core.wire.client import Reply, ZkClientCodec
+from zraft_core.wire.client_requests import AddWatch, GetEphemerals
+from zraft_core.wire.opcodes import Opcode
+from zraft_core.znodes.events import AddWatchMode
+from zraft_core.znodes.txn import SET_DATA
 
 LARGE = bytes(900_000)
 MIB = 1024 * 1024
@@ -88,7 +88,7 @@ def turns(server: Node, count: int = 50, ms: int = 0) -> None:
         server.server.advance(ms)
         for connection in clients.connections:
             if connection.phase is Phase.ATTACHED:
-                clients.touches.touch(connection.session, clients.now)
+                clients.touches.touch(connection.session, clients.turn.now)
         server.server.acknowledge_touches()
         server.turn()
 
@@ -130,7 +130,7 @@ def test_what_it_asked_for_is_answered_in_order_as_it_reads() -> None:
         None,
     ] * 5
     assert slow.transport.reading
-    assert server.server.clients.output.held == 0
+    assert server.server.clients.sums.output.held == 0
 
 
 def test_large_data_are_sent_as_they_are_in_the_tree() -> None:
@@ -157,7 +157,7 @@ def test_forty_silent_readers_are_bounded_and_others_are_answered_at_once() -> N
     assert len(client.hear()) == 40
     assert max(worst, unsent(silent)) <= PER_ADDRESS
     assert not [one for one in silent if one.transport.ended], "all wait, nobody needs to go"
-    budget = server.server.clients.output
+    budget = server.server.clients.sums.output
     assert budget.held == unsent(silent)
 
 
@@ -213,8 +213,9 @@ def test_whoever_was_closed_leaves_nothing_in_the_books() -> None:
     for one in silent:
         one.lose()
     clients = server.server.clients
-    assert (clients.output.held, clients.input.held, clients.unfinished.held) == (0, 0, 0)
-    assert not len(clients.output)
+    sums = clients.sums
+    assert (sums.output.held, sums.input.held, sums.unfinished.held) == (0, 0, 0)
+    assert not len(sums.output)
 
 
 # -- reads behind writes
@@ -278,7 +279,7 @@ def test_unfinished_requests_are_bounded_and_an_honest_one_is_taken() -> None:
     strangers = [End(server, host="10.0.0.1") for _ in range(100)]
     for one in strangers:
         one.feed(request_of(1_000_000)[:-1])
-        assert server.server.clients.unfinished.held <= PER_ADDRESS
+        assert server.server.clients.sums.unfinished.held <= PER_ADDRESS
     server.turn()
     kept = sum(len(one.connection._reader.partial) for one in strangers)
     assert kept <= PER_ADDRESS + len(strangers) * 4_096
@@ -311,7 +312,7 @@ def test_requests_that_wait_are_bounded_and_all_are_answered_in_the_end() -> Non
     for one in many:
         one.feed(one.write(*[(SET_DATA, "/small", bytes(1_000), -1)] * 300))
     clients = server.server.clients
-    assert clients.input.held <= PER_ADDRESS
+    assert clients.sums.input.held <= PER_ADDRESS
     assert sum(bool(one.unread) for one in many) > 40
     origin._settings = settings
     for _ in range(200):
@@ -319,7 +320,7 @@ def test_requests_that_wait_are_bounded_and_all_are_answered_in_the_end() -> Non
         for one in many:
             one.feed(one.unread)
     assert [len(one.hear()) for one in many] == [300] * 60
-    assert clients.input.held == 0
+    assert clients.sums.input.held == 0
 
 
 def test_small_requests_of_others_are_read_while_large_ones_wait() -> None:
@@ -388,7 +389,7 @@ def test_unfinished_maps_count_twice_as_they_are_held() -> None:
     strangers = [End(server) for _ in range(60)]
     for one in strangers:
         one.feed(b"\x81\xa4data\xc6" + (1_000_000).to_bytes(4) + bytes(900_000))
-        assert server.server.clients.unfinished.held <= PER_ADDRESS
+        assert server.server.clients.sums.unfinished.held <= PER_ADDRESS
     held = sum(len(one.connection._reader.partial) for one in strangers)
     assert 2 * held <= PER_ADDRESS + len(strangers) * 2 * 4_096
 
@@ -499,7 +500,7 @@ def test_every_request_is_answered_in_order_or_its_connection_is_closed(seed: in
             if one.transport.ended is None and rng.random() < 0.3:
                 one.transport.take(rng.choice((100, 10_000, 1_000_000)))
         turns(server, 1, rng.choice((0, 1, 100)))
-        output = server.server.clients.output
+        output = server.server.clients.sums.output
         assert output.held <= 3 * MIB
     for one in clients:
         if one.transport.ended is None:
@@ -519,7 +520,8 @@ def test_every_request_is_answered_in_order_or_its_connection_is_closed(seed: in
     for one in clients:
         one.lose()
     books = server.server.clients
-    assert (books.output.held, books.input.held, books.unfinished.held) == (0, 0, 0)
+    sums = books.sums
+    assert (sums.output.held, sums.input.held, sums.unfinished.held) == (0, 0, 0)
     assert len(living) + len(books.refusals) >= len(clients), "who was closed was told of"
 
 

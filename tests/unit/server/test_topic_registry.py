@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.server.test_driver import INSTANCES, Place
-from zraft.ids import GroupId, ProducerId, ServerId
-from zraft.server.driver_types import DriverSettings
-from zraft.server.topic_registry import RESEND_MS, RegistryKeeper
-from zraft.topics.codec import encode_registry
-from zraft.topics.message import COORDINATOR
-from zraft.topics.messages import Answer, Reply, Report, StartRequest, ViewUpdate
+from zraft.server.coordination.topic_registry import RESEND_MS, RegistryKeeper
+from zraft.server.engine.settings import DriverSettings
 from zraft.topics.registry import Registry
-from zraft.topics.registry_commands import (
+from zraft.tree.settings import Settings
+from zraft_core.ids import GroupId, ProducerId, ServerId
+from zraft_core.topics.codec import encode_registry
+from zraft_core.topics.message import COORDINATOR
+from zraft_core.topics.messages import Answer, Reply, Report, StartRequest, ViewUpdate
+from zraft_core.topics.registry_commands import (
     AlterTopic,
     CreateTopic,
     DeleteTopic,
     Placed,
     RegistryCommand,
 )
-from zraft.topics.registry_values import Refusal, Result
-from zraft.topics.stamps import MessageId
-from zraft.tree.settings import Settings
-from zraft.tree.txn import TOPICS
+from zraft_core.topics.registry_values import Refusal, Result
+from zraft_core.topics.stamps import MessageId
+from zraft_core.znodes.txn import TOPICS
 
 ONE = ServerId(1)
 DISK = ((ONE, INSTANCES[ONE]),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.server.one_server import BOOT
-from zraft.server.touches import (
+from zraft.server.coordination.touches import (
     HURRY_GAP_MS,
     NEVER,
     REPORT_SESSIONS_MAX,

@@ -9,18 +9,18 @@ from typing import Final
 from attrs import frozen
 
 from tests.unit.wire.samples import SampleZnode
-from zraft.address import Address
-from zraft.wire import replies
-from zraft.wire.connect import (
+from zraft_core.address import Address
+from zraft_core.wire import replies
+from zraft_core.wire.connect import (
     ConnectRequest,
     ConnectResponse,
     decode_connect_request,
     encode_connect_response,
     encode_session_refusal,
 )
-from zraft.wire.framing import FrameReader
-from zraft.wire.opcodes import XID_PING, Opcode
-from zraft.wire.requests import decode_header
+from zraft_core.wire.framing import FrameReader
+from zraft_core.wire.opcodes import XID_PING, Opcode
+from zraft_core.wire.requests import decode_header
 
 SESSION: Final = 0x100
 PASSWORD: Final = b"p" * 16

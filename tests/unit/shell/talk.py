@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
 
-from zraft.errors import Code
 from zraft.shell.catalogue import spec_of
 from zraft.shell.commands import COMMANDS, Context
 from zraft.shell.conversation import Ask, ForgetWatches, Output
 from zraft.shell.grammar import parse
 from zraft.shell.words import split
-from zraft.tree.node import Stat
-from zraft.wire.client import Reply
-from zraft.wire.client_requests import Request
+from zraft_core.errors import Code
+from zraft_core.wire.client import Reply
+from zraft_core.wire.client_requests import Request
+from zraft_core.znodes.stat import Stat
 
 Exchange = tuple[Request[Any], Any]
 """A request and its answer: a `Code` that is an error, an exception that the client raises, or a value."""

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import socket
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from tests.unit.shell.fake_server import NODE, PASSWORD, SESSION, Asked, FakeServer, sensible
-from zraft.address import Address
-from zraft.errors import Code
 from zraft.shell.client import Client, ClientNotice, State, StateNotice, four_letter
 from zraft.shell.errors import NotConnectedError
 from zraft.shell.target import Target
 from zraft.shell.watches import Notice, WatchNotice
-from zraft.tree.events import AddWatchMode, WatcherType
-from zraft.wire import replies
-from zraft.wire.client_requests import (
+from zraft_core.address import Address
+from zraft_core.errors import Code
+from zraft_core.wire import replies
+from zraft_core.wire.client_requests import (
     AddWatch,
     Auth,
     Create,
@@ -29,17 +26,11 @@ from zraft.wire.client_requests import (
     RemoveWatches,
     RestoreWatches,
 )
-from zraft.wire.events import EventType, encode_watch_event
-from zraft.wire.opcodes import XID_AUTH, Opcode
+from zraft_core.wire.events import EventType, encode_watch_event
+from zraft_core.wire.opcodes import XID_AUTH, Opcode
+from zraft_core.znodes.events import AddWatchMode, WatcherType
 
-
-def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    @functools.wraps(test)
-    def run() -> None:
-        asyncio.run(test())
-
-    del run.__wrapped__  # pytest would take the coroutine function for the test
-    return run
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 
 class Started:
@@ -85,7 +76,6 @@ class Started:
         return [notice for notice in self.notices if isinstance(notice, WatchNotice)]
 
 
-@in_a_loop
 async def test_answers_come_in_the_order_of_the_questions() -> None:
     async with FakeServer() as server, Started(server) as started:
         data, children, exists = await started.client.ask([GetData("/a"), GetChildren("/a"), Exists("/a")])
@@ -96,7 +86,6 @@ async def test_answers_come_in_the_order_of_the_questions() -> None:
         assert started.client.session == SESSION + 1
 
 
-@in_a_loop
 async def test_a_session_goes_on_at_the_next_server_with_its_watches_and_identities() -> None:
     async with FakeServer() as first, FakeServer() as second, Started(first, second) as started:
         client = started.client
@@ -115,7 +104,6 @@ async def test_a_session_goes_on_at_the_next_server_with_its_watches_and_identit
         assert states == [State.CONNECTED, State.CONNECTING, State.CONNECTED]
 
 
-@in_a_loop
 async def test_a_session_that_expired_is_said_to_be_gone_and_a_new_one_has_no_watches() -> None:
     async with FakeServer() as server, Started(server) as started:
         await started.client.ask([Exists("/a", watch=True)])
@@ -129,7 +117,6 @@ async def test_a_session_that_expired_is_said_to_be_gone_and_a_new_one_has_no_wa
         assert [one.opcode for one in server.asked] == [Opcode.EXISTS, Opcode.GET_DATA]
 
 
-@in_a_loop
 async def test_what_was_asked_when_the_connection_broke_fails_and_names_what() -> None:
     def closes_at_set(asked: Asked, _: int) -> bytes | None:
         return None if asked.opcode == Opcode.CREATE else sensible(asked, 1)
@@ -143,7 +130,6 @@ async def test_what_was_asked_when_the_connection_broke_fails_and_names_what() -
         assert reply.code == Code.OK
 
 
-@in_a_loop
 async def test_without_any_server_a_question_fails_in_time_and_says_what_every_server_said() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # and does not listen
@@ -155,7 +141,6 @@ async def test_without_any_server_a_question_fails_in_time_and_says_what_every_s
     assert "--connect names the servers, --timeout how long to wait" in str(raised.value)
 
 
-@in_a_loop
 async def test_an_idle_session_is_kept_alive_by_pings() -> None:
     async with FakeServer(timeout_ms=150) as server, Started(server) as started:
         await server.wait_for(lambda: server.pings >= 4)
@@ -163,7 +148,6 @@ async def test_an_idle_session_is_kept_alive_by_pings() -> None:
         assert len(server.connects) == 1
 
 
-@in_a_loop
 async def test_a_server_that_falls_silent_is_left() -> None:
     async with FakeServer(timeout_ms=150, pongs=False) as server, Started(server) as started:
         await server.wait_for(lambda: len(server.connects) >= 2)
@@ -171,7 +155,6 @@ async def test_a_server_that_falls_silent_is_left() -> None:
         assert isinstance(started.notices[1], StateNotice)
 
 
-@in_a_loop
 async def test_auth_may_be_answered_ahead_of_what_was_asked_before_it() -> None:
     waiting: list[Asked] = []
 
@@ -188,7 +171,6 @@ async def test_auth_may_be_answered_ahead_of_what_was_asked_before_it() -> None:
         assert (auth.xid, auth.code) == (XID_AUTH, Code.OK)
 
 
-@in_a_loop
 async def test_an_identity_that_was_refused_is_not_tried_again() -> None:
     def refuses_auth(asked: Asked, number: int) -> bytes | None:
         if asked.opcode == Opcode.AUTH:
@@ -205,7 +187,6 @@ async def test_an_identity_that_was_refused_is_not_tried_again() -> None:
         assert [one.opcode for one in server.asked] == [Opcode.AUTH, Opcode.EXISTS]
 
 
-@in_a_loop
 async def test_events_are_told_before_the_answer_that_follows_them() -> None:
     def event_first(asked: Asked, number: int) -> bytes | None:
         event = encode_watch_event(8, EventType.NODE_DATA_CHANGED, "/app/a")
@@ -220,7 +201,6 @@ async def test_events_are_told_before_the_answer_that_follows_them() -> None:
         assert made.value == "/made"
 
 
-@in_a_loop
 async def test_watches_that_are_not_there_are_not_removed_at_the_server_either() -> None:
     """A server may take removewatches -d for a persistent watch on the same znode, too."""
     async with FakeServer() as server, Started(server) as started:
@@ -233,7 +213,6 @@ async def test_watches_that_are_not_there_are_not_removed_at_the_server_either()
         assert started.watch_notices == [WatchNotice(Notice.PersistentWatchRemoved, "/a")]
 
 
-@in_a_loop
 async def test_a_question_given_up_leaves_the_others_their_answers() -> None:
     held: list[Asked] = []
 
@@ -253,7 +232,6 @@ async def test_a_question_given_up_leaves_the_others_their_answers() -> None:
         assert reply.value == ("x", "y z")
 
 
-@in_a_loop
 async def test_closing_ends_the_session_at_the_server() -> None:
     async with FakeServer() as server:
         async with Started(server) as started:
@@ -263,7 +241,6 @@ async def test_closing_ends_the_session_at_the_server() -> None:
         assert len(server.connects) == 1
 
 
-@in_a_loop
 async def test_bytes_that_are_no_zookeeper_are_a_reason_and_no_crash() -> None:
     async def talk_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -279,7 +256,6 @@ async def test_bytes_that_are_no_zookeeper_are_a_reason_and_no_crash() -> None:
     await server.wait_closed()
 
 
-@in_a_loop
 async def test_a_four_letter_word_is_asked_on_a_connection_of_its_own() -> None:
     async with FakeServer() as server:
         assert await four_letter(server.address, "srvr", 20.0) == "srvr answered\n"
@@ -317,10 +293,11 @@ def _closed() -> tuple[socket.socket, Address]:
     return sock, Address(*sock.getsockname())
 
 
-def test_a_refused_connection_is_said_after_one_round_and_again_for_each_command(
+async def test_a_refused_connection_is_said_after_one_round_and_again_for_each_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def run() -> None:
+    closed = [_closed(), _closed()]
+    with closed[0][0], closed[1][0]:
         dialing = Dialing(monkeypatch)
         monkeypatch.setattr("zraft.shell.client.RETRY_S", 3600)
         async with Started(*(address for _, address in closed), wait_s=3600) as started:
@@ -332,16 +309,14 @@ def test_a_refused_connection_is_said_after_one_round_and_again_for_each_command
                 )
             assert dialing.tried == 2
 
-    closed = [_closed(), _closed()]
-    with closed[0][0], closed[1][0]:
-        asyncio.run(run())
-
 
 @pytest.mark.parametrize("why", ["asked to", "another server may serve", "was connected"])
-def test_a_refused_connection_is_waited_out(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+async def test_a_refused_connection_is_waited_out(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     """By who asked for it, next to a server that is there and does not serve yet, and by a session that goes on."""
-
-    async def run() -> None:
+    monkeypatch.setattr("zraft.shell.client.CONNECT_TIMEOUT_S", 0.01)
+    closed, address = _closed()
+    with closed, socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        silent = Address(*listening.getsockname())
         async with FakeServer() as server:
             where: list[FakeServer | Address] = [address]
             if why == "was connected":
@@ -359,17 +334,12 @@ def test_a_refused_connection_is_waited_out(monkeypatch: pytest.MonkeyPatch, why
                 assert not asking.done()
                 asking.cancel()
 
-    monkeypatch.setattr("zraft.shell.client.CONNECT_TIMEOUT_S", 0.01)
-    closed, address = _closed()
-    with closed, socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
-        silent = Address(*listening.getsockname())
-        asyncio.run(run())
 
-
-def test_a_server_that_comes_later_is_found_although_its_absence_was_told(
+async def test_a_server_that_comes_later_is_found_although_its_absence_was_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def run() -> None:
+    closed, address = _closed()
+    with closed:
         Dialing(monkeypatch)
         async with FakeServer() as server, Started(address) as started:
             with pytest.raises(NotConnectedError):
@@ -377,7 +347,3 @@ def test_a_server_that_comes_later_is_found_although_its_absence_was_told(
             started.client.target = Target((server.address,))  # as if it listened there now
             await started.wait_for_notices(1)
             await started.client.ask([Exists("/a")])
-
-    closed, address = _closed()
-    with closed:
-        asyncio.run(run())

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.shell.talk import STAT, STAT_TEXT, Talk
-from zraft.errors import Code
 from zraft.shell.catalogue import SPECS
 from zraft.shell.commands import COMMANDS, client_config
 from zraft.shell.conversation import ForgetWatches
 from zraft.shell.errors import EXIT_FAILED, EXIT_USAGE, NotConnectedError, RefusedError, UsageError
-from zraft.tree.events import AddWatchMode, WatcherType
-from zraft.wire.client_requests import (
+from zraft_core.errors import Code
+from zraft_core.wire.client_requests import (
     AddWatch,
     Auth,
     Create,
@@ -30,6 +29,7 @@ from zraft.wire.client_requests import (
     Sync,
     WhoAmI,
 )
+from zraft_core.znodes.events import AddWatchMode, WatcherType
 
 LIMITS = "/zookeeper/quota/q/zookeeper_limits"
 STATS = "/zookeeper/quota/q/zookeeper_stats"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Authority
-from zraft.errors import ConfigError
 from zraft.shell.secure import client_context
+from zraft_core.errors import ConfigError
 
 
 def test_files_that_are_in_order_are_taken(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 from datetime import UTC
@@ -10,15 +9,17 @@ from datetime import UTC
 import pytest
 
 from tests.unit.shell.fake_server import FakeServer, sensible
-from zraft.address import Address
 from zraft.shell.commands import Context
 from zraft.shell.conversation import Kind, Output, note
 from zraft.shell.display import Display
 from zraft.shell.session import Session, Settings
 from zraft.shell.target import Target
 from zraft.shell.watches import Notice, WatchNotice
-from zraft.wire.events import EventType, encode_watch_event
-from zraft.wire.opcodes import Opcode
+from zraft_core.address import Address
+from zraft_core.wire.events import EventType, encode_watch_event
+from zraft_core.wire.opcodes import Opcode
+
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 NOWHERE = Target((Address("127.0.0.1", 1),))
 
@@ -29,22 +30,19 @@ def session(target: Target = NOWHERE, wait_s: float = 0.05) -> tuple[Session, io
     return Session(settings, Display(out, err), Context(zone=UTC, read_file=lambda path: path)), out, err
 
 
-def run(*lines: str) -> tuple[list[int], str, str]:
+async def run(*lines: str) -> tuple[list[int], str, str]:
     """Exit codes, output and errors of lines that need no server."""
 
-    async def all_of_them() -> list[int]:
-        return [await one.run_line(line) for line in lines]
-
     one, out, err = session()
-    return asyncio.run(all_of_them()), out.getvalue(), err.getvalue()
+    return [await one.run_line(line) for line in lines], out.getvalue(), err.getvalue()
 
 
-def test_empty_lines_and_comments_are_nothing() -> None:
-    assert run("", "   ", "# ls /", "  # x") == ([0, 0, 0, 0], "", "")
+async def test_empty_lines_and_comments_are_nothing() -> None:
+    assert await run("", "   ", "# ls /", "  # x") == ([0, 0, 0, 0], "", "")
 
 
-def test_history_is_numbered_and_hides_passwords_and_redo_runs_a_line_again() -> None:
-    codes, out, err = run(
+async def test_history_is_numbered_and_hides_passwords_and_redo_runs_a_line_again() -> None:
+    codes, out, err = await run(
         "version", "addauth digest bob:secret", 'create "/a b" x', "redo 0", "redo 9", "history"
     )
     assert codes == [0, 1, 1, 0, 2, 0]
@@ -57,8 +55,8 @@ def test_history_is_numbered_and_hides_passwords_and_redo_runs_a_line_again() ->
     assert "secret" not in out + err
 
 
-def test_without_a_session_commands_say_so_and_the_shells_own_work() -> None:
-    codes, out, err = run(
+async def test_without_a_session_commands_say_so_and_the_shells_own_work() -> None:
+    codes, out, err = await run(
         "ls /", "close", "four-letter ruok", "printwatches", "help ls", "removewatches -l /a"
     )
     assert codes == [1, 1, 1, 0, 0, 0]
@@ -70,13 +68,13 @@ def test_without_a_session_commands_say_so_and_the_shells_own_work() -> None:
     assert out.startswith("printwatches is on\nList a znode's children.\n")
 
 
-def test_connect_to_nowhere_is_a_misuse_and_to_nobody_a_failure() -> None:
-    codes, _, err = run("connect a:x", "connect 127.0.0.1:1", "close")
+async def test_connect_to_nowhere_is_a_misuse_and_to_nobody_a_failure() -> None:
+    codes, _, err = await run("connect a:x", "connect 127.0.0.1:1", "close")
     assert codes == [2, 1, 0]
     assert err.startswith("connect: found 'a:x'")
 
 
-def test_the_prompt_says_where_and_how_far() -> None:
+async def test_the_prompt_says_where_and_how_far() -> None:
     async def prompts() -> list[str]:
         async with FakeServer() as server:
             target = Target((server.address,), "/app")
@@ -88,7 +86,7 @@ def test_the_prompt_says_where_and_how_far() -> None:
             shown.append(one.prompt.replace(str(target), "TARGET"))
             return [shown[0].replace(str(target), "TARGET"), *shown[1:]]
 
-    assert asyncio.run(prompts()) == [
+    assert await prompts() == [
         "[zk: TARGET(CLOSED) 0] ",
         "[zk: SERVER(CONNECTED) 1] ",
         "[zk: TARGET(CLOSED) 2] ",
@@ -96,7 +94,7 @@ def test_the_prompt_says_where_and_how_far() -> None:
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_printwatches_decides_whether_events_are_shown(on: bool) -> None:
+async def test_printwatches_decides_whether_events_are_shown(on: bool) -> None:
     async def watched() -> str:
         def event_first(asked, number):
             event = encode_watch_event(8, EventType.NODE_CREATED, "/a")
@@ -111,7 +109,7 @@ def test_printwatches_decides_whether_events_are_shown(on: bool) -> None:
             return out.getvalue()
 
     event = "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:NodeCreated path:/a\n"
-    assert asyncio.run(watched()).startswith(event if on else "cZxid")
+    assert (await watched()).startswith(event if on else "cZxid")
 
 
 def shown(output: Output, **how: bool) -> str:

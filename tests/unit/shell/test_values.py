@@ -6,13 +6,13 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from zraft.address import Address
-from zraft.errors import ConfigError
 from zraft.shell.acls import parse_acl, show_acl
 from zraft.shell.quota import Quota, limits_path, parse_quota, quota_path, stats_path
 from zraft.shell.render import show_time, visible
 from zraft.shell.target import Target, parse_target, rooted, unrooted, unrooted_value
-from zraft.wire.client_requests import Create, Exists, GetEphemerals, WhoAmI
+from zraft_core.address import Address
+from zraft_core.errors import ConfigError
+from zraft_core.wire.client_requests import Create, Exists, GetEphemerals, WhoAmI
 
 
 def test_a_connection_string_names_servers_and_a_root():

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from zraft.shell.watches import RESTORE_BYTES_MAX, Notice, Watches, WatchNotice
-from zraft.tree.events import AddWatchMode, WatcherType
-from zraft.wire.client import WatchEvent
-from zraft.wire.client_requests import (
+from zraft_core.wire.client import WatchEvent
+from zraft_core.wire.client_requests import (
     AddWatch,
     Exists,
     GetChildren,
@@ -13,7 +12,8 @@ from zraft.wire.client_requests import (
     GetData,
     RestoreWatches,
 )
-from zraft.wire.events import EventType
+from zraft_core.wire.events import EventType
+from zraft_core.znodes.events import AddWatchMode, WatcherType
 
 
 def watching() -> Watches:

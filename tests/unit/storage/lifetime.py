@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.scenario import (
     GROUP,
     OTHER,
@@ -15,7 +16,6 @@ from tests.unit.storage.scenario import (
     entropy_of,
     random_records,
 )
-from zraft.ids import GroupId, Instance
 from zraft.raft.messages import HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
@@ -24,7 +24,7 @@ from zraft.storage.records import HardStateRecord, Record, RestoreRecord
 from zraft.storage.recovery import Recovered
 from zraft.storage.snapshots import SnapshotHeader, SnapshotInfo, SnapshotStore
 from zraft.storage.wal import Wal
-from zraft.testing.disk import SimulatedDisk
+from zraft_core.ids import GroupId, Instance
 
 CLUSTER = b"c" * 16
 

@@ -8,7 +8,6 @@ from random import Random
 import pytest
 from attrs import define, evolve, field
 
-from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
@@ -27,6 +26,7 @@ from zraft.storage.records import (
 from zraft.storage.recovery import Recovered
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal
+from zraft_core.ids import GroupId, Instance, ServerId
 
 SERVER = ServerId(1)
 GROUP = GroupId(0)

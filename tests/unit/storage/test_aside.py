@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from zraft.errors import StorageError
-from zraft.ids import ServerId
 from zraft.storage import aside
 from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import RealFileSystem
+from zraft_core.errors import StorageError
+from zraft_core.ids import ServerId
 
 REASON = "state differs since entry 1024"
 

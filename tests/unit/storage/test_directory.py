@@ -14,13 +14,13 @@ import msgpack
 import pytest
 from attrs import evolve
 
+from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
 from tests.unit.storage.scenario import PATH, SERVER, entropy_of, open_wal
-from zraft.errors import StorageError
-from zraft.ids import Instance, ServerId
 from zraft.storage.directory import DataDirectory, Meta, decode_meta, encode_meta
 from zraft.storage.errors import CorruptionError, DiskFullError, FsyncError, WriteError
 from zraft.storage.filesystem import RealFileSystem
-from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
+from zraft_core.errors import StorageError
+from zraft_core.ids import Instance, ServerId
 
 
 def start(disk: SimulatedDisk, seed: int = 1, server: ServerId = SERVER) -> DataDirectory:

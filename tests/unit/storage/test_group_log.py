@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.ids import GroupId, ServerId
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.storage.group_log import GroupLog
 from zraft.storage.records import EntryRecord, HardStateRecord, TruncateRecord
+from zraft_core.ids import GroupId, ServerId
 
 G = GroupId(0)
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.storage.records import (
     EntryRecord,
@@ -19,6 +18,7 @@ from zraft.storage.records import (
     decode_record,
     encode_records,
 )
+from zraft_core.ids import GroupId, Instance, ServerId
 
 u63 = st.integers(0, (1 << 63) - 1)
 groups = u63.map(GroupId)

@@ -8,8 +8,8 @@ import msgpack
 import pytest
 from crc32c import crc32c
 
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.scenario import GROUP, SERVER
-from zraft.ids import Instance
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.storage.errors import CorruptionError
 from zraft.storage.frames import (
@@ -30,7 +30,7 @@ from zraft.storage.records import (
     TruncateRecord,
     encode_records,
 )
-from zraft.testing.disk import SimulatedDisk
+from zraft_core.ids import Instance
 
 INSTANCE = Instance(bytes(range(16, 32)))
 HEADER = SegmentHeader(1, bytes(range(8)), 1, SERVER, INSTANCE)

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from tests.simulation.disk import PAGE_BYTES, ProcessDied, SimulatedDisk, Trouble
 from zraft.storage.filesystem import FileSystem, RealFileSystem
-from zraft.testing.disk import PAGE_BYTES, ProcessDied, SimulatedDisk, Trouble
 
 
 def outcome(call, *args):

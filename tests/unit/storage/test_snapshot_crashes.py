@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
+from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
 from tests.unit.storage.lifetime import NodeLife
 from tests.unit.storage.scenario import GROUP, OTHER, PATH, SERVER, entries
 from zraft.raft.messages import EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.records import HardStateRecord, TruncateRecord
-from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
 
 DEATHS = [Trouble.DIE_BEFORE, Trouble.DIE_DURING, Trouble.DIE_AFTER]
 

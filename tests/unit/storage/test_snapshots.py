@@ -9,6 +9,7 @@ import msgpack
 import pytest
 import zstandard
 
+from tests.simulation.disk import SimulatedDisk, Trouble
 from tests.unit.storage.lifetime import (
     CLUSTER,
     header_of,
@@ -31,7 +32,6 @@ from zraft.storage.errors import (
 from zraft.storage.snapshot_format import FOOTER_BYTES, SnapshotFile, decode_header, encode_header
 from zraft.storage.snapshots import READ_AT_ONCE_MAX, SnapshotStore
 from zraft.storage.wal import Wal
-from zraft.testing.disk import SimulatedDisk, Trouble
 
 SNAP = f"{PATH}/groups/0/snap"
 

@@ -11,6 +11,7 @@ from random import Random
 import msgpack
 import pytest
 
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.scenario import (
     GROUP,
     OTHER,
@@ -24,7 +25,6 @@ from tests.unit.storage.scenario import (
     open_wal,
     random_records,
 )
-from zraft.errors import ConfigError, StorageError
 from zraft.raft.messages import HardState
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import CorruptionError
@@ -33,7 +33,7 @@ from zraft.storage.frames import HEADER_BYTES
 from zraft.storage.records import EntryRecord, HardStateRecord, Record, TruncateRecord
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal
-from zraft.testing.disk import SimulatedDisk
+from zraft_core.errors import ConfigError, StorageError
 
 
 class Server:

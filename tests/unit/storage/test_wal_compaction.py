@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from attrs import evolve
 
+from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
 from tests.unit.storage.lifetime import Life
 from tests.unit.storage.scenario import (
     GROUP,
@@ -23,7 +24,6 @@ from tests.unit.storage.scenario import (
     entries,
     open_wal,
 )
-from zraft.ids import Instance
 from zraft.raft.messages import EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
@@ -41,7 +41,7 @@ from zraft.storage.frames import (
 from zraft.storage.records import BaseRecord, HardStateRecord, RosterRecord, TruncateRecord, encode_records
 from zraft.storage.segments import segment_path
 from zraft.storage.wal import Wal
-from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
+from zraft_core.ids import Instance
 
 DEATHS = [Trouble.DIE_BEFORE, Trouble.DIE_DURING, Trouble.DIE_AFTER]
 

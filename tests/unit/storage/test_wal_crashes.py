@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
 from tests.unit.storage.scenario import (
     GROUP,
     OTHER,
@@ -25,7 +26,6 @@ from zraft.storage.frames import HEADER_BYTES, decode_header
 from zraft.storage.records import HardStateRecord, Record, TruncateRecord
 from zraft.storage.recovery import Recovered
 from zraft.storage.wal import Wal
-from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
 
 DEATHS = [Trouble.DIE_BEFORE, Trouble.DIE_DURING, Trouble.DIE_AFTER]
 

@@ -9,13 +9,13 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.scenario import GROUP, PATH, SMALL, Model, check, entries, open_wal, random_records
-from zraft.errors import StorageError
 from zraft.storage.directory import decode_meta, encode_meta
 from zraft.storage.errors import CorruptionError, CutShortError
 from zraft.storage.frames import HEAD_BYTES, HEADER_BYTES, decode_header, encode_frame
 from zraft.storage.recovery import Recovered, TornTail
-from zraft.testing.disk import SimulatedDisk
+from zraft_core.errors import StorageError
 
 FIRST = f"{PATH}/wal/0000000001.seg"
 

@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
+from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
 from tests.unit.storage.scenario import open_wal
-from zraft.errors import StorageError
-from zraft.ids import GroupId, ServerId
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.records import EntryRecord, ForgetRecord, HardStateRecord, RosterRecord
 from zraft.storage.wal import Wal
-from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
+from zraft_core.errors import StorageError
+from zraft_core.ids import GroupId, ServerId
 
 GONE, KEPT = GroupId(7), GroupId(9)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from zraft.testing.chaos.client import Client
-from zraft.testing.chaos.run import _mistakes
-from zraft.testing.checkers.history import Disconnected, Kind, Operation, Outcome
+from tests.chaos.client import Client
+from tests.chaos.run import _mistakes
+from zraft.checkers.history import Disconnected, Kind, Operation, Outcome
 
 
 def client() -> Client:
@@ -45,20 +45,15 @@ def test_answers_are_counted_as_they_come() -> None:
     assert len(one.records) == 4
 
 
-def test_bytes_that_are_no_answer_end_the_connection_and_are_remembered() -> None:
+async def test_bytes_that_are_no_answer_end_the_connection_and_are_remembered() -> None:
     """Not only the task that reads: the client would wait for ever on a connection that nobody reads."""
-
-    async def read() -> Client:
-        one = client()
-        reader = asyncio.StreamReader()
-        one._reader = reader
-        reader.feed_data(b"\xff" * 64)  # a frame of -1 bytes
-        reader.feed_eof()
-        await one._read(reader)
-        assert one._reader is None, "it still holds on to the connection"
-        return one
-
-    one = asyncio.run(read())
+    one = client()
+    reader = asyncio.StreamReader()
+    one._reader = reader
+    reader.feed_data(b"\xff" * 64)  # a frame of -1 bytes
+    reader.feed_eof()
+    await one._read(reader)
+    assert one._reader is None, "it still holds on to the connection"
     assert len(one.mistakes) == 1
     assert one.mistakes[0].startswith("client 7, session 0, of server 0: ")
 
@@ -71,7 +66,7 @@ def test_a_client_that_ends_by_an_error_is_a_violation_and_one_that_was_cancelle
     assert "handler is closed" in found[1].found
 
 
-def test_a_session_that_was_left_is_asked_after_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_that_was_left_is_asked_after_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that ends while its client is away would not know that the session expired, and see its lock held twice."""
     asked: list[int] = []
 
@@ -82,5 +77,5 @@ def test_a_session_that_was_left_is_asked_after_in_the_end(monkeypatch: pytest.M
     left, never = client(), client()
     left.session = 5
     for one in (left, never):
-        asyncio.run(one.settle())
+        await one.settle()
     assert asked == [5]

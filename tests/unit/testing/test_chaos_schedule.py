@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from zraft.errors import ConfigError
-from zraft.testing.chaos.schedule import (
+from tests.chaos.schedule import (
     DEFAULT,
     DURATIONS_S,
     MEMBERSHIP,
@@ -17,6 +16,7 @@ from zraft.testing.chaos.schedule import (
     parse_faults,
     plan,
 )
+from zraft_core.errors import ConfigError
 
 
 def test_a_seed_decides_the_whole_plan() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from zraft.address import Address
-from zraft.testing.chaos.servers import DISK_FULL, SNAPSHOT_FAILED, Servers
+from tests.chaos.servers import DISK_FULL, SNAPSHOT_FAILED, Servers
+from zraft_core.address import Address
 
 
 @pytest.fixture

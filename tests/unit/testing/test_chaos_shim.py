@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from zraft.testing.chaos.shim import Control, build, compiler
+from tests.chaos.shim import Control, build, compiler
 
 SCRIPT = """
 import os, sys, time

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from zraft.testing.chaos import strikes
-from zraft.testing.chaos.schedule import Fault, FaultKind, Target
-from zraft.testing.chaos.strikes import Strikes
+from tests.chaos import strikes
+from tests.chaos.schedule import Fault, FaultKind, Target
+from tests.chaos.strikes import Strikes
 
 MEMBER = Fault(
     number=1, at_s=0.0, duration_s=0.0, kind=FaultKind.MEMBER, target=Target.ANY, choice=0, strength=0.5
@@ -64,7 +64,7 @@ async def at_once(seconds: float) -> None:
     """Time does not matter here."""
 
 
-def replaced(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> bool:
+async def replaced(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> bool:
     class Told(Strikes):
         async def _administer(self, *words: str) -> tuple[int | None, str]:
             return cluster.zraft(*words)
@@ -73,35 +73,35 @@ def replaced(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> bool:
     network: Any = SimpleNamespace(pairs=())
     monkeypatch.setattr(strikes, "REJOIN_S", 0.0 if not cluster.moving else 60.0)
     monkeypatch.setattr(asyncio, "sleep", at_once)
-    return asyncio.run(Told(servers, network, lambda text: None)._replace_member(MEMBER, 1))
+    return await Told(servers, network, lambda text: None)._replace_member(MEMBER, 1)
 
 
 @pytest.mark.parametrize("removals", [[(0, True)], [(1, True)]], ids=["said", "unknown"])
-def test_a_server_that_was_taken_out_is_taken_in_again_though_nobody_knew(
+async def test_a_server_that_was_taken_out_is_taken_in_again_though_nobody_knew(
     removals: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = Cluster(removals)
-    assert replaced(cluster, monkeypatch)
+    assert await replaced(cluster, monkeypatch)
     looks = ["0 moving"] * 2
     assert cluster.done == [*looks, *looks, "end 1", "wipe 1", "start 1", *looks]
     assert cluster.voters == {1, 2, 3}
 
 
-def test_a_removal_that_is_refused_leaves_the_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_removal_that_is_refused_leaves_the_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster([(1, False), (1, False)])
-    assert not replaced(cluster, monkeypatch)
+    assert not await replaced(cluster, monkeypatch)
     assert cluster.done == ["0 moving"] * 2
 
 
-def test_a_disk_is_emptied_only_when_every_partition_has_its_copies_elsewhere(
+async def test_a_disk_is_emptied_only_when_every_partition_has_its_copies_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run lost two of three copies: one disk was being replaced in groups of partitions while the next one was emptied."""
-    assert not replaced(busy := Cluster([(0, True)], moving=[3]), monkeypatch)
+    assert not await replaced(busy := Cluster([(0, True)], moving=[3]), monkeypatch)
     assert busy.done == ["3 moving"], "another disk is being replaced"
-    assert not replaced(late := Cluster([(0, True)], moving=[0, 3]), monkeypatch)
+    assert not await replaced(late := Cluster([(0, True)], moving=[0, 3]), monkeypatch)
     assert late.done == ["0 moving", "3 moving"], "what was changed shows a moment later"
     cluster = Cluster([(0, True)], moving=[0, 0, 2, 0, 1, 0, 0])
-    assert replaced(cluster, monkeypatch)
+    assert await replaced(cluster, monkeypatch)
     looks = cluster.done[: cluster.done.index("end 1")]
     assert looks == [f"{n} moving" for n in (0, 0, 2, 0, 1, 0, 0)]

@@ -6,12 +6,14 @@ import asyncio
 import random
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from zraft.testing.chaos.servers import free_ports
-from zraft.testing.fault_proxy import CLEAR, HOST, FaultProxy, LinkQuality
+from tests.chaos.servers import free_ports
+from tests.simulation.fault_proxy import CLEAR, HOST, FaultProxy, LinkQuality
+
+pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 QUIET_S = 0.15
 COUNT = 400
@@ -95,16 +97,12 @@ class Ends:
             listener.close()
 
 
-def with_ends(body: Callable[[Ends], Awaitable[None]]) -> None:
-    async def run() -> None:
-        ends = Ends()
-        await ends.open()
-        try:
-            await body(ends)
-        finally:
-            await ends.close()
-
-    asyncio.run(run())
+@pytest.fixture
+async def ends() -> AsyncIterator[Ends]:
+    opened = Ends()
+    await opened.open()
+    yield opened
+    await opened.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -113,82 +111,64 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_datagrams_pass_in_both_directions() -> None:
-    async def body(ends: Ends) -> None:
-        ends.send(1, b"to two")
-        ends.send(2, b"to one")
-        await until(lambda: ends.received == {1: [b"to one"], 2: [b"to two"]})
-
-    with_ends(body)
+async def test_datagrams_pass_in_both_directions(ends: Ends) -> None:
+    ends.send(1, b"to two")
+    ends.send(2, b"to one")
+    await until(lambda: ends.received == {1: [b"to one"], 2: [b"to two"]})
 
 
-def test_a_one_way_cut_stops_one_direction_only_and_heals() -> None:
-    async def body(ends: Ends) -> None:
-        ends.proxy.set_quality([(1, 2)], LinkQuality(cut=True))
-        ends.send(1, b"lost")
-        ends.send(2, b"passes")
-        await until(lambda: ends.received[1] == [b"passes"])
-        await until(lambda: ends.proxy.statistics()[1, 2].lost == 1)
-        assert ends.received[2] == []
-        ends.proxy.set_quality([(1, 2)], CLEAR)
-        ends.send(1, b"again")
-        await until(lambda: ends.received[2] == [b"again"])
-
-    with_ends(body)
+async def test_a_one_way_cut_stops_one_direction_only_and_heals(ends: Ends) -> None:
+    ends.proxy.set_quality([(1, 2)], LinkQuality(cut=True))
+    ends.send(1, b"lost")
+    ends.send(2, b"passes")
+    await until(lambda: ends.received[1] == [b"passes"])
+    await until(lambda: ends.proxy.statistics()[1, 2].lost == 1)
+    assert ends.received[2] == []
+    ends.proxy.set_quality([(1, 2)], CLEAR)
+    ends.send(1, b"again")
+    await until(lambda: ends.received[2] == [b"again"])
 
 
-def test_a_held_back_datagram_is_overtaken() -> None:
-    async def body(ends: Ends) -> None:
-        ends.proxy.set_quality([(1, 2)], LinkQuality(delay_s=QUIET_S))
-        ends.send(1, b"first")
-        await until(lambda: ends.proxy.statistics()[1, 2].delayed == 1)
-        ends.proxy.set_quality([(1, 2)], CLEAR)
-        ends.send(1, b"second")
-        await until(lambda: ends.received[2] == [b"second", b"first"])
-
-    with_ends(body)
+async def test_a_held_back_datagram_is_overtaken(ends: Ends) -> None:
+    ends.proxy.set_quality([(1, 2)], LinkQuality(delay_s=QUIET_S))
+    ends.send(1, b"first")
+    await until(lambda: ends.proxy.statistics()[1, 2].delayed == 1)
+    ends.proxy.set_quality([(1, 2)], CLEAR)
+    ends.send(1, b"second")
+    await until(lambda: ends.received[2] == [b"second", b"first"])
 
 
-def test_bandwidth_spreads_a_burst_over_time() -> None:
-    async def body(ends: Ends) -> None:
-        ends.proxy.set_quality([(1, 2)], LinkQuality(bytes_per_second=10_000))
-        began = asyncio.get_running_loop().time()
-        for _ in range(4):
-            ends.send(1, bytes(500))
-        await until(lambda: len(ends.received[2]) == 4)
-        assert asyncio.get_running_loop().time() - began >= 0.19
-
-    with_ends(body)
+async def test_bandwidth_spreads_a_burst_over_time(ends: Ends) -> None:
+    ends.proxy.set_quality([(1, 2)], LinkQuality(bytes_per_second=10_000))
+    began = asyncio.get_running_loop().time()
+    for _ in range(4):
+        ends.send(1, bytes(500))
+    await until(lambda: len(ends.received[2]) == 4)
+    assert asyncio.get_running_loop().time() - began >= 0.19
 
 
-def test_streams_are_carried_through_and_wait_while_one_direction_is_cut() -> None:
-    async def body(ends: Ends) -> None:
-        reader, writer = await asyncio.open_connection(HOST, ends.proxy.port(1, 2))
-        writer.write(b"hello")
-        assert await reader.readexactly(5) == b"hello"
-        ends.proxy.set_quality([(2, 1)], LinkQuality(cut=True))
-        writer.write(b"again")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(QUIET_S):
-                await reader.readexactly(5)
-        ends.proxy.set_quality([(2, 1)], CLEAR)
-        assert await reader.readexactly(5) == b"again"
-        writer.write_eof()
-        assert await reader.read() == b""
-        writer.close()
-
-    with_ends(body)
+async def test_streams_are_carried_through_and_wait_while_one_direction_is_cut(ends: Ends) -> None:
+    reader, writer = await asyncio.open_connection(HOST, ends.proxy.port(1, 2))
+    writer.write(b"hello")
+    assert await reader.readexactly(5) == b"hello"
+    ends.proxy.set_quality([(2, 1)], LinkQuality(cut=True))
+    writer.write(b"again")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(QUIET_S):
+            await reader.readexactly(5)
+    ends.proxy.set_quality([(2, 1)], CLEAR)
+    assert await reader.readexactly(5) == b"again"
+    writer.write_eof()
+    assert await reader.read() == b""
+    writer.close()
 
 
-def test_a_server_that_does_not_listen_costs_its_datagrams_only() -> None:
-    async def body(ends: Ends) -> None:
-        asyncio.get_running_loop().remove_reader(ends.sockets[2].fileno())
-        ends.sockets[2].close()
-        for number in range(3):
-            ends.send(1, bytes([number]))
-            await asyncio.sleep(0.01)
-        ends.sockets[2] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        ends.sockets[2].sendto(b"back", (HOST, ends.proxy.port(2, 1)))
-        await until(lambda: ends.received[1] == [b"back"])
-
-    with_ends(body)
+async def test_a_server_that_does_not_listen_costs_its_datagrams_only(ends: Ends) -> None:
+    asyncio.get_running_loop().remove_reader(ends.sockets[2].fileno())
+    ends.sockets[2].close()
+    for number in range(3):
+        ends.send(1, bytes([number]))
+        await asyncio.sleep(0.01)
+    ends.sockets[2] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    ends.sockets[2].sendto(b"back", (HOST, ends.proxy.port(2, 1)))
+    await until(lambda: ends.received[1] == [b"back"])

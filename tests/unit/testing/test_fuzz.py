@@ -11,31 +11,31 @@ import msgpack
 import pytest
 from click.testing import CliRunner
 
-from zraft.address import Address
-from zraft.errors import Code, ConfigError
-from zraft.ids import COORDINATION_GROUP, Instance
+from tests.fuzz.__main__ import main
+from tests.fuzz.costly import costly_message
+from tests.fuzz.datagrams import ME, OTHERS, DatagramFuzz, _Server
+from tests.fuzz.documented import Answer, expected_answer
+from tests.fuzz.frames import FrameFuzz, check_beginning, held_bytes, judge
+from tests.fuzz.live import require_loopback
+from tests.fuzz.mutation import mutate_bytes, mutate_value
+from tests.fuzz.native import NativeFuzz
+from tests.fuzz.one_server import FRAME_BYTES_MAX, Client, OneServer
+from tests.fuzz.outcome import Outcome, Stopwatch
+from tests.fuzz.requests import UNKNOWN, names_below, valid_request
+from tests.fuzz.segments import SegmentFuzz
+from tests.simulation import jute
+from tests.simulation.broken import BrokenPromiseError
 from zraft.raft.messages import AppendEntries, Entry, EntryKind, Heartbeat
-from zraft.server.client_connection import BACKLOG_BYTES_MAX
-from zraft.server.connection import Connection
-from zraft.server.native_connection import NativeConnection
-from zraft.testing import jute
-from zraft.testing.broken import BrokenPromiseError
-from zraft.testing.fuzz.__main__ import main
-from zraft.testing.fuzz.costly import costly_message
-from zraft.testing.fuzz.datagrams import ME, OTHERS, DatagramFuzz, _Server
-from zraft.testing.fuzz.documented import Answer, expected_answer
-from zraft.testing.fuzz.frames import FrameFuzz, check_beginning, held_bytes, judge
-from zraft.testing.fuzz.live import require_loopback
-from zraft.testing.fuzz.mutation import mutate_bytes, mutate_value
-from zraft.testing.fuzz.native import NativeFuzz
-from zraft.testing.fuzz.one_server import FRAME_BYTES_MAX, Client, OneServer
-from zraft.testing.fuzz.outcome import Outcome, Stopwatch
-from zraft.testing.fuzz.requests import UNKNOWN, names_below, valid_request
-from zraft.testing.fuzz.segments import SegmentFuzz
-from zraft.tree import txn
-from zraft.wire.connect import ConnectResponse, encode_connect_response
-from zraft.wire.native_framing import NativeReader
-from zraft.wire.opcodes import SUPPORTED, Opcode
+from zraft.server.clients.connection import BACKLOG_BYTES_MAX
+from zraft.server.clients.native.connection import NativeConnection
+from zraft.server.clients.zookeeper.connection import Connection
+from zraft_core.address import Address
+from zraft_core.errors import Code, ConfigError
+from zraft_core.ids import COORDINATION_GROUP, Instance
+from zraft_core.wire.connect import ConnectResponse, encode_connect_response
+from zraft_core.wire.native_framing import NativeReader
+from zraft_core.wire.opcodes import SUPPORTED, Opcode
+from zraft_core.znodes import txn
 
 Run = Callable[[int], Outcome]
 

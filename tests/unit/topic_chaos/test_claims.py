@@ -6,14 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from zraft.claims.commands import ClaimPartition, Command, CommitBatch, Heartbeat, Release
-from zraft.claims.values import Mode
-from zraft.ids import GroupId, ProducerId
-from zraft.raft.messages import Entry, EntryKind
-from zraft.server.partition_entries import BatchEntry, BirthEntry, encode_entry
-from zraft.testing.broken import BrokenPromiseError
-from zraft.testing.claims.checks import Checks
-from zraft.testing.topic_chaos.claims import (
+from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.claims.checks import Checks
+from tests.topic_chaos.claims import (
     ClaimsJudged,
     Handed,
     done_line,
@@ -23,11 +18,16 @@ from zraft.testing.topic_chaos.claims import (
     read_consumer_journal,
     replay,
 )
-from zraft.topics.applied import PartitionSettings
-from zraft.topics.commands import Batch, Start
-from zraft.topics.message import Message
-from zraft.topics.stamps import MessageId
-from zraft.topics.view import View
+from zraft.raft.messages import Entry, EntryKind
+from zraft.topics.entries import BatchEntry, BirthEntry, encode_entry
+from zraft_core.claims.commands import ClaimPartition, Command, CommitBatch, Heartbeat, Release
+from zraft_core.claims.values import Mode
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.commands import Batch, Start
+from zraft_core.topics.message import Message
+from zraft_core.topics.registry_values import PartitionSettings
+from zraft_core.topics.stamps import MessageId
+from zraft_core.topics.view import View
 
 GROUP = GroupId(7)
 NAME = "g"
@@ -181,8 +181,8 @@ def test_a_log_in_which_two_own_at_once_is_found() -> None:
     """The product would refuse the second claim; here its answer is replaced by what it gave the first one."""
     from attrs import evolve
 
-    from zraft.claims.answers import Granted
-    from zraft.claims.values import Claim
+    from zraft_core.claims.answers import Granted
+    from zraft_core.claims.values import Claim
 
     checks, story = Checks(), Story(Mode.AT_LEAST_ONCE)
     replay(checks, 0, GROUP, story.log.entries)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from zraft.testing.broken import BrokenPromiseError
-from zraft.testing.topic_chaos.journal import Journal, Key, Outcome, Sent, key_of, payload_of, read_journal
-from zraft.testing.topic_chaos.oracles import Judged, Place, Read, Reading, judge
+from tests.simulation.broken import BrokenPromiseError
+from tests.topic_chaos.journal import Journal, Key, Outcome, Sent, key_of, payload_of, read_journal
+from tests.topic_chaos.oracles import Judged, Place, Read, Reading, judge
 
 A, B, C = ("a", 0), ("a", 1), ("b", 0)
 History = tuple[dict[Key, Sent], dict[Place, list[Read]], dict[str, list[list[Key]]]]
@@ -198,7 +198,7 @@ def test_replicas_that_differ_are_found() -> None:
 
 def test_two_logs_with_other_orders_and_stamps_that_fit_each_are_found() -> None:
     """Stamps alone would not tell: each log's own ascend, and these two messages have different ones there."""
-    from zraft.testing.topic_chaos.oracles import check_order
+    from tests.topic_chaos.oracles import check_order
 
     with pytest.raises(BrokenPromiseError, match="order"):
         check_order({A: [Key("p", 0), Key("p", 1)], B: [Key("p", 1), Key("p", 0)]}, {})
@@ -208,7 +208,7 @@ def test_two_logs_with_other_orders_and_stamps_that_fit_each_are_found() -> None
 
 
 def test_real_time_is_checked_where_stamps_are_fine() -> None:
-    from zraft.testing.topic_chaos.oracles import check_real_time
+    from tests.topic_chaos.oracles import check_real_time
 
     early, late = Key("p", 0), Key("q", 0)
     sent = {

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from zraft.ids import GroupId, ProducerId
-from zraft.topics.applied import Applied, PartitionSettings
+from zraft.topics.applied import Applied
 from zraft.topics.chain import message_digest
-from zraft.topics.commands import Batch, Command, Remote, Start
-from zraft.topics.message import Message
 from zraft.topics.partition import Partition
-from zraft.topics.stamps import MessageId
-from zraft.topics.view import View
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.commands import Batch, Command, Remote, Start
+from zraft_core.topics.message import Message
+from zraft_core.topics.registry_values import PartitionSettings
+from zraft_core.topics.stamps import MessageId
+from zraft_core.topics.view import View
 
 A, B, C = GroupId(2), GroupId(4), GroupId(6)
 P, Q = ProducerId(10), ProducerId(12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.topics.groups import A, B, apply, message, partition, remote, start
 from zraft.storage.delivery.values import Delivery as Stored
 from zraft.storage.delivery.values import beginning, next_digest
-from zraft.topics.codec import encode_message
+from zraft_core.topics.codec import encode_message
 
 
 def test_segments_with_whole_messages_as_payload_have_the_partition_s_chain() -> None:

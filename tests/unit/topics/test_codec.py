@@ -12,10 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.topics.groups import VIEW, A, B, C, P, apply, message, partition, remote, start
-from zraft.errors import ProtocolError
-from zraft.ids import GroupId, Instance, ProducerId, ServerId
-from zraft.topics import codec, layouts
-from zraft.topics.codec import (
+from zraft.topics.image import partition_image, read_image, state_digest
+from zraft.topics.partition import Partition
+from zraft.topics.registry import Registry
+from zraft.topics.registry_image import read_registry, registry_image
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import GroupId, Instance, ProducerId, ServerId
+from zraft_core.topics import codec, layouts
+from zraft_core.topics.codec import (
     Bundle,
     decode_batch,
     decode_bundle,
@@ -28,10 +32,9 @@ from zraft.topics.codec import (
     encode_message,
     encode_registry,
 )
-from zraft.topics.commands import Advance, Batch, Command, Remote, Seek, Settled, Start, ViewChanged
-from zraft.topics.image import partition_image, read_image, state_digest
-from zraft.topics.message import COORDINATOR, After, Condition
-from zraft.topics.messages import (
+from zraft_core.topics.commands import Advance, Batch, Command, Remote, Seek, Settled, Start, ViewChanged
+from zraft_core.topics.message import COORDINATOR, After, Condition
+from zraft_core.topics.messages import (
     Answer,
     FloorReport,
     GroupMessage,
@@ -45,9 +48,7 @@ from zraft.topics.messages import (
     Told,
     ViewUpdate,
 )
-from zraft.topics.partition import Partition
-from zraft.topics.registry import Registry
-from zraft.topics.registry_commands import (
+from zraft_core.topics.registry_commands import (
     AlterTopic,
     Cleared,
     CloseProducer,
@@ -62,10 +63,9 @@ from zraft.topics.registry_commands import (
     RetainTopic,
     TopicChanged,
 )
-from zraft.topics.registry_image import read_registry, registry_image
-from zraft.topics.registry_values import Retention
-from zraft.topics.stamps import FinalTime, MessageId
-from zraft.topics.view import ViewDelta
+from zraft_core.topics.registry_values import Retention
+from zraft_core.topics.stamps import FinalTime, MessageId
+from zraft_core.topics.view import ViewDelta
 
 FULL = message(
     3, A, B, after=After(MessageId(P, 1), (A, C)), condition=Condition(B, b"who", 4, 9), depends=77

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.topics.groups import VIEW, A, B, C, P, Q, apply, message, partition, remote, start
-from zraft.ids import GroupId
-from zraft.topics.commands import Advance, Batch, Command, Remote, Settled, Start, ViewChanged
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import LeaderSettings
-from zraft.topics.message import COORDINATOR, Message
-from zraft.topics.messages import (
+from zraft.topics.partition import Partition
+from zraft_core.ids import GroupId
+from zraft_core.topics.commands import Advance, Batch, Command, Remote, Settled, Start, ViewChanged
+from zraft_core.topics.message import COORDINATOR, Message
+from zraft_core.topics.messages import (
     Answer,
     FloorReport,
     GroupMessage,
@@ -23,9 +24,8 @@ from zraft.topics.messages import (
     Told,
     ViewUpdate,
 )
-from zraft.topics.partition import Partition
-from zraft.topics.stamps import FinalTime
-from zraft.topics.view import ViewDelta
+from zraft_core.topics.stamps import FinalTime
+from zraft_core.topics.view import ViewDelta
 
 SETTINGS = LeaderSettings(
     resend_ticks=2, resend_ticks_max=8, floor_ticks=1, advance_ticks=1, report_ticks=5, inline_bytes_max=0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.topics.groups import A, B, C, message
-from zraft.ids import GroupId
-from zraft.topics.merger import MergeError, MergePosition, Merger
-from zraft.topics.message import COORDINATOR, Delivery, Message
-from zraft.topics.stamps import AFTER_ALL_GROUPS, Stamp
+from zraft_core.ids import GroupId
+from zraft_core.topics.merger import MergeError, MergePosition, Merger
+from zraft_core.topics.message import COORDINATOR, Delivery, Message
+from zraft_core.topics.stamps import AFTER_ALL_GROUPS, Stamp
 
 
 def multi(time: int, group: GroupId = A) -> Stamp:

@@ -6,12 +6,12 @@ import pytest
 from attrs import evolve
 
 from tests.unit.topics.groups import VIEW, A, B, C, P, Q, apply, delivered, message, partition, remote, start
-from zraft.ids import GroupId, ProducerId
 from zraft.topics.applied import BrokenGroupError, Verdict
-from zraft.topics.commands import Advance, Seek, Settled, ViewChanged
-from zraft.topics.message import COORDINATOR, After, Condition
-from zraft.topics.stamps import AFTER_ALL_GROUPS, FinalTime, MessageId, Stamp
-from zraft.topics.view import ViewDelta
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.commands import Advance, Seek, Settled, ViewChanged
+from zraft_core.topics.message import COORDINATOR, After, Condition
+from zraft_core.topics.stamps import AFTER_ALL_GROUPS, FinalTime, MessageId, Stamp
+from zraft_core.topics.view import ViewDelta
 
 # -- stamps
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from zraft.ids import GroupId
-from zraft.topics.partitioner import NoPartitionError, RoundRobin, by_key, layer
+from zraft_core.ids import GroupId
+from zraft_core.topics.partitioner import NoPartitionError, RoundRobin, by_key, layer
 
 ONE = tuple(map(GroupId, (2, 4, 6, 8)))
 OTHER = tuple(map(GroupId, (12, 14, 16, 18)))

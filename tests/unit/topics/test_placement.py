@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from zraft.ids import Instance, ServerId
 from zraft.topics.placement import BALANCED_AT_ONCE, GROUPS_AT_ONCE, MOVES_AT_ONCE, Disk, Situation, decide
 from zraft.topics.registry import Registry
-from zraft.topics.registry_commands import (
+from zraft_core.ids import Instance, ServerId
+from zraft_core.topics.registry_commands import (
     AlterTopic,
     CreateGroup,
     CreateTopic,
@@ -18,7 +18,7 @@ from zraft.topics.registry_commands import (
     Placed,
     PlaceGroup,
 )
-from zraft.topics.registry_values import RegistrySettings
+from zraft_core.topics.registry_values import RegistrySettings
 
 
 def instance(server: int, disk: int = 0) -> Instance:

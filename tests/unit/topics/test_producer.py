@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.topics.groups import A, B, C, P
-from zraft.ids import GroupId
-from zraft.topics.message import After, Message
-from zraft.topics.messages import Answer, Reply
-from zraft.topics.producer import Ended, Ending, Producer, Reach, UnknownGroupError, WindowFullError
-from zraft.topics.registry_values import Table
+from zraft_core.ids import GroupId
+from zraft_core.topics.message import After, Message
+from zraft_core.topics.messages import Answer, Reply
+from zraft_core.topics.producer import Ended, Ending, Producer, Reach, UnknownGroupError, WindowFullError
+from zraft_core.topics.registry_values import Table
 
 TABLE = Table(20, 0, frozenset((A, B, C)))
 

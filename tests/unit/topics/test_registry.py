@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.ids import GroupId, Instance, ProducerId, ServerId
 from zraft.topics import registry_history
-from zraft.topics.message import COORDINATOR
-from zraft.topics.messages import Answer, Reply, Report
 from zraft.topics.registry import Registry
-from zraft.topics.registry_commands import (
+from zraft.topics.registry_image import read_registry, registry_image
+from zraft.topics.registry_leader import RegistryLeader
+from zraft_core.ids import GroupId, Instance, ProducerId, ServerId
+from zraft_core.topics.message import COORDINATOR
+from zraft_core.topics.messages import Answer, Reply, Report
+from zraft_core.topics.registry_commands import (
     AlterTopic,
     Cleared,
     CloseProducer,
@@ -21,11 +23,9 @@ from zraft.topics.registry_commands import (
     RegistryCommand,
     TopicChanged,
 )
-from zraft.topics.registry_image import read_registry, registry_image
-from zraft.topics.registry_leader import RegistryLeader
-from zraft.topics.registry_values import Refusal, RegistrySettings, Result
-from zraft.topics.stamps import MessageId
-from zraft.topics.view import LoggedView, View, ViewDelta
+from zraft_core.topics.registry_values import Refusal, RegistrySettings, Result
+from zraft_core.topics.stamps import MessageId
+from zraft_core.topics.view import LoggedView, View, ViewDelta
 
 FOUNDERS = ((ServerId(1), Instance(bytes(16))),)
 

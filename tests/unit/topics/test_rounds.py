@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.topics.groups import A, B, C, P, apply, delivered, message, partition, remote, start
-from zraft.errors import ProtocolError
-from zraft.ids import GroupId
-from zraft.topics.codec import decode_batch, encode_batch, encode_message
-from zraft.topics.commands import Batch, Stage
 from zraft.topics.image import partition_image, read_image, state_digest
-from zraft.topics.layouts import from_bytes
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import LeaderSettings
-from zraft.topics.message import After, Message, Round
-from zraft.topics.messages import Answer, Reply, StartRequest
-from zraft.topics.producer import Ending, Producer
-from zraft.topics.registry_values import Table
-from zraft.topics.stamps import MessageId, Stamp
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import GroupId
+from zraft_core.topics.codec import decode_batch, encode_batch, encode_message
+from zraft_core.topics.commands import Batch, Stage
+from zraft_core.topics.layouts import from_bytes
+from zraft_core.topics.message import After, Message, Round
+from zraft_core.topics.messages import Answer, Reply, StartRequest
+from zraft_core.topics.producer import Ending, Producer
+from zraft_core.topics.registry_values import Table
+from zraft_core.topics.stamps import MessageId, Stamp
 
 TABLE = Table(20, 0, frozenset((A, B, C)))
 

@@ -6,11 +6,11 @@ import random
 from collections import deque
 from collections.abc import Sequence
 
-from zraft.ids import Instance, ServerId
 from zraft.raft.messages import AppendEntries, Entry, EntryKind, ReadIndex
 from zraft.transport.keys import ClusterKey
 from zraft.transport.link import PeerLinks, Received, TransportSettings
 from zraft.transport.messages import PeerMessage, Sender
+from zraft_core.ids import Instance, ServerId
 
 A, B, C = ServerId(1), ServerId(2), ServerId(3)
 KEY = ClusterKey(bytes(range(32)))

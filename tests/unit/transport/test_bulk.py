@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.transport.network import KEY, OTHER_KEY, A, B, C, sender
-from zraft.ids import ServerId
 from zraft.transport.bulk import (
     ANSWER_BYTES,
     ANY_SERVER,
@@ -26,6 +25,7 @@ from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.messages import Sender
 from zraft.transport.packing import UnsendableError
 from zraft.transport.sealing import RejectedError, Rejection
+from zraft_core.ids import ServerId
 
 ME, IT = sender(A), sender(B)
 

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zraft.errors import ProtocolError
-from zraft.ids import INSTANCE_BYTES
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -53,6 +51,8 @@ from zraft.transport.messages import (
     Verdict,
     Welcome,
 )
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import INSTANCE_BYTES
 
 numbers = st.integers(0, codec.NUMBER_MAX)
 terms = st.integers(0, codec.TERM_MAX)

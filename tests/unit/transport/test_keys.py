@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from zraft.errors import ConfigError
 from zraft.transport.keys import KEY_BYTES, ClusterKey, create_key_file, read_key_file
+from zraft_core.errors import ConfigError
 
 SECRET = bytes(range(KEY_BYTES))
 

@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.transport.network import KEY, OTHER_KEY, A, B, C, Network, append, joined, links, note, sender
-from zraft.errors import ConfigError
-from zraft.ids import ServerId
 from zraft.raft.messages import Heartbeat
 from zraft.transport import packing
 from zraft.transport.keys import ClusterKey
@@ -25,6 +23,8 @@ from zraft.transport.link import (
 )
 from zraft.transport.packing import UnsendableError
 from zraft.transport.sealing import HELLO_BYTES, Rejection
+from zraft_core.errors import ConfigError
+from zraft_core.ids import ServerId
 
 THIRD_KEY = ClusterKey(bytes(range(2, 34)))
 

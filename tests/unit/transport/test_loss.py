@@ -7,10 +7,10 @@ import random
 import pytest
 
 from tests.unit.transport.network import A, B, Network, append, joined, note
-from zraft.errors import ProtocolError
 from zraft.transport import codec, packing, routing
 from zraft.transport.loss import ENOUGH, REPORT_EVERY, REPORT_INTERVAL_MS, WINDOW, Loss, Reporter
 from zraft.transport.packing import LossReport
+from zraft_core.errors import ProtocolError
 
 
 def told(loss: Loss, rng: random.Random, share: float, datagrams: int) -> None:

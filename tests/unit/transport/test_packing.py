@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zraft.errors import ProtocolError
-from zraft.ids import ServerId
 from zraft.transport import codec
 from zraft.transport.packing import (
     FRAGMENT,
@@ -22,6 +20,8 @@ from zraft.transport.packing import (
     UnsendableError,
     unpack_fragment,
 )
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import ServerId
 
 PEER, OTHER = ServerId(2), ServerId(3)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from zraft.ids import Instance, ServerId
 from zraft.operator.protocol import OPERATIONS
 from zraft.raft.messages import Heartbeat
 from zraft.transport import codec
@@ -25,6 +24,7 @@ from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.link import PeerLinks
 from zraft.transport.messages import Sender
 from zraft.transport.sealing import CHALLENGE_BYTES, HELLO_BYTES, SALT_BYTES, SEAL_BYTES
+from zraft_core.ids import Instance, ServerId
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "PROTOCOL-PEERS.md"
 A, B = ServerId(1), ServerId(2)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.transport.network import KEY, OTHER_KEY, A, B, C, Network, append, joined, links, note
-from zraft.errors import ConfigError
-from zraft.ids import ServerId
 from zraft.transport.keys import ClusterKey
 from zraft.transport.sealing import DATA, HELLO, HELLO_BYTES, SEAL_BYTES, Rejection, read_prefix
+from zraft_core.errors import ConfigError
+from zraft_core.ids import ServerId
 
 THIRD_KEY = ClusterKey(bytes(range(2, 34)))
 STEPS: tuple[tuple[ClusterKey, ...], ...] = ((KEY,), (KEY, OTHER_KEY), (OTHER_KEY, KEY), (OTHER_KEY,))

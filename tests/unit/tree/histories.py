@@ -8,10 +8,14 @@ from typing import Any
 import attrs
 
 from tests.unit.tree.scenario import NOBODY, ONE, PASSWORD, TWO, Scenario, expire_command
-from zraft.errors import Code
-from zraft.ids import GroupId, ProducerId
-from zraft.topics.codec import encode_registry
-from zraft.topics.registry_commands import (
+from zraft.tree.commands.multi import MultiFailed
+from zraft.tree.machine import Machine
+from zraft.tree.node import Znode
+from zraft.tree.sessions.session import Session
+from zraft_core.errors import Code
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.codec import encode_registry
+from zraft_core.topics.registry_commands import (
     AlterTopic,
     Cleared,
     CloseProducer,
@@ -25,13 +29,9 @@ from zraft.topics.registry_commands import (
     RetainTopic,
     TopicChanged,
 )
-from zraft.topics.registry_values import Result, Retention
-from zraft.tree.acl import ALL, READ
-from zraft.tree.machine import Machine
-from zraft.tree.multi import MultiFailed
-from zraft.tree.node import Znode
-from zraft.tree.sessions import Session
-from zraft.tree.txn import (
+from zraft_core.topics.registry_values import Result, Retention
+from zraft_core.znodes.acl import ALL, READ
+from zraft_core.znodes.txn import (
     ADD,
     ATTACH,
     CHECK,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.tree.scenario import ONE, Scenario
-from zraft.errors import Code
-from zraft.tree.image import ImageReader, ImageWriter
+from zraft.tree.commands.outcomes import outcome_of
+from zraft.tree.image.reader import ImageReader
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
-from zraft.tree.outcomes import outcome_of
-from zraft.tree.txn import FEATURE, ONCE, Command
+from zraft_core.errors import Code
+from zraft_core.znodes.txn import FEATURE, ONCE, Command
 
 
 class Level3(Scenario):

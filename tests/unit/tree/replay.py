@@ -8,7 +8,7 @@ from hashlib import sha256
 from tests.unit.tree.model import Model
 from tests.unit.tree.scenario import Scenario
 from tests.unit.tree.test_against_model import command_of, plain, random_part
-from zraft.errors import Code
+from zraft_core.errors import Code
 
 
 def main() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from zraft.errors import Code
-from zraft.ids import Instance, ServerId
-from zraft.tree.acl import Ids
 from zraft.tree.machine import Machine
-from zraft.tree.node import Stat, Znode
-from zraft.tree.sessions import Session
-from zraft.tree.txn import (
+from zraft.tree.node import Znode
+from zraft.tree.sessions.session import Session
+from zraft_core.errors import Code
+from zraft_core.ids import Instance, ServerId
+from zraft_core.znodes.acl import Ids
+from zraft_core.znodes.stat import Stat
+from zraft_core.znodes.txn import (
     ATTACH,
     CLOSE_SESSION,
     CREATE,

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.errors import Code
-from zraft.tree.acl import ADMIN, ALL, CREATE, OPEN_ACL, READ, WRITE, AclTable, checked_acl, permits, user_of
+from zraft_core.errors import Code
+from zraft_core.znodes.acl import (
+    ADMIN,
+    ALL,
+    CREATE,
+    OPEN_ACL,
+    READ,
+    WRITE,
+    AclTable,
+    checked_acl,
+    permits,
+    user_of,
+)
 
 
 def test_world_grants_exactly_its_bits_to_everybody() -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from tests.unit.tree.model import Model
 from tests.unit.tree.scenario import PASSWORD, Scenario
-from zraft.errors import Code
-from zraft.tree.multi import MultiFailed
-from zraft.tree.node import Stat, Znode
-from zraft.tree.sessions import Session
-from zraft.tree.txn import ATTACH, CHECK, CLOSE_SESSION, CREATE, DELETE, MULTI, SET_DATA, Command
+from zraft.tree.commands.multi import MultiFailed
+from zraft.tree.node import Znode
+from zraft.tree.sessions.session import Session
+from zraft_core.errors import Code
+from zraft_core.znodes.stat import Stat
+from zraft_core.znodes.txn import ATTACH, CHECK, CLOSE_SESSION, CREATE, DELETE, MULTI, SET_DATA, Command
 
 NAMES = ("a", "b", "s-", "", ".", "\x01", "é", "zookeeper")
 OPCODES = {"create": CREATE, "delete": DELETE, "set": SET_DATA, "check": CHECK}

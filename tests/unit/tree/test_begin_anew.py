@@ -7,15 +7,16 @@ import pytest
 from tests.unit.tree.level3 import again
 from tests.unit.tree.scenario import Scenario
 from tests.unit.tree.test_topics import everything
-from zraft.errors import Code
-from zraft.ids import EPOCHS_SKIPPED, Instance, ServerId, zxid_anew
-from zraft.topics.codec import encode_registry
-from zraft.topics.message import COORDINATOR
-from zraft.topics.registry_commands import CreateTopic
-from zraft.tree.image import ImageReader, ImageWriter
+from zraft.tree.image.reader import ImageReader
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
 from zraft.tree.members import WantedMember
-from zraft.tree.txn import CREATE, CREATE_TTL, SET_DATA, TOPICS
+from zraft_core.errors import Code
+from zraft_core.ids import EPOCHS_SKIPPED, Instance, ServerId, zxid_anew
+from zraft_core.topics.codec import encode_registry
+from zraft_core.topics.message import COORDINATOR
+from zraft_core.topics.registry_commands import CreateTopic
+from zraft_core.znodes.txn import CREATE, CREATE_TTL, SET_DATA, TOPICS
 
 NEW = (ServerId(2), Instance(b"new disk of two!"))
 MEMBERS = {ServerId(2): WantedMember(True, "b:2"), ServerId(1): WantedMember(True, "a:1")}

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from tests.unit.tree.scenario import Scenario
-from zraft.errors import Code
 from zraft.tree.children import SPLIT_AT, ManyNames
 from zraft.tree.reads import get_children
+from zraft_core.errors import Code
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 
 from tests.unit.tree.scenario import EPHEMERAL, ONE, SEQUENTIAL, TWO, Scenario, create
 from zraft.tree import digest as digest_module
-from zraft.tree.acl import ALL, READ
 from zraft.tree.digest import MODULUS
-from zraft.tree.txn import DELETE, REGISTER, SET_DATA, SETTINGS
+from zraft_core.znodes.acl import ALL, READ
+from zraft_core.znodes.txn import DELETE, REGISTER, SET_DATA, SETTINGS
 
 
 def story(ask_every: int | None) -> Scenario:

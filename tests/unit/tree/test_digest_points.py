@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 
 from tests.unit.tree.scenario import ONE, THREE, TWO, Scenario
-from zraft.ids import Instance, ServerId
 from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, PENDING_AT_POINT
-from zraft.tree.image import ImageReader, ImageWriter
+from zraft.tree.image.reader import ImageReader
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
-from zraft.tree.txn import CREATE, SET_DATA
+from zraft_core.ids import Instance, ServerId
+from zraft_core.znodes.txn import CREATE, SET_DATA
 
 
 def go_to(scenario: Scenario, index: int) -> None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.tree.scenario import Scenario
-from zraft.errors import Code
-from zraft.ids import ServerId
-from zraft.tree import settings as settings_module
-from zraft.tree.events import NODE_DATA_CHANGED
-from zraft.tree.features import (
+from zraft.config.features import (
     FEATURE_LEVEL_MAX,
     LEVEL_OF_MEMBERS,
     LEVEL_OF_ONE_PORT,
     FeatureLevelError,
     check_level,
 )
-from zraft.tree.members import OBSERVER, PARTICIPANT, WantedMember, config_text
-from zraft.tree.txn import FEATURE, MEMBERS, SET_DATA, SETTINGS, Command
+from zraft.tree import settings as settings_module
+from zraft.tree.members import WantedMember, config_text
+from zraft_core.errors import Code
+from zraft_core.ids import ServerId
+from zraft_core.znodes.events import NODE_DATA_CHANGED
+from zraft_core.znodes.member_roles import OBSERVER, PARTICIPANT
+from zraft_core.znodes.txn import FEATURE, MEMBERS, SET_DATA, SETTINGS, Command
 
 CONFIG = "/zookeeper/config"
 THREE_MEMBERS = (MEMBERS, True, -1, ((1, PARTICIPANT, "a:1"), (3, OBSERVER, "c:3"), (2, PARTICIPANT, "b:2")))

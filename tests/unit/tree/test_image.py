@@ -15,14 +15,15 @@ import pytest
 
 from tests.unit.tree.histories import History, whole
 from tests.unit.tree.scenario import EPHEMERAL, ONE, TWO, Scenario, create
-from zraft.errors import ProtocolError
-from zraft.tree import truncation
+from zraft.config.features import FEATURE_LEVEL_MAX, FeatureLevelError
 from zraft.tree.children import SPLIT_AT, ManyNames
-from zraft.tree.features import FEATURE_LEVEL_MAX, FeatureLevelError
-from zraft.tree.image import ImageReader, ImageState, ImageWriter
-from zraft.tree.image_layout import ACL, END, HEAD, MEMBER, ROW, SESSION, ZNODE
+from zraft.tree.commands import truncation
+from zraft.tree.image.layout import ACL, END, HEAD, MEMBER, ROW, SESSION, ZNODE
+from zraft.tree.image.reader import ImageReader, ImageState
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
-from zraft.tree.txn import CREATE_TTL, FEATURE, MEMBERS
+from zraft_core.errors import ProtocolError
+from zraft_core.znodes.txn import CREATE_TTL, FEATURE, MEMBERS
 
 
 def written(writer: ImageWriter, items: int = 50, bytes_max: int = 4096) -> bytes:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.unit.tree.scenario import Scenario
-from zraft.errors import Code
+from zraft.tree.commands.multi import MultiFailed
 from zraft.tree.lifetime import TTL_MS_MAX
-from zraft.tree.multi import MultiFailed
-from zraft.tree.txn import (
+from zraft_core.errors import Code
+from zraft_core.znodes.txn import (
     CREATE,
     CREATE2,
     CREATE_CONTAINER,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.tree.scenario import NOBODY, ONE, PASSWORD, THREE, TWO, Scenario, create
-from zraft.errors import Code
-from zraft.ids import Instance, ServerId
 from zraft.tree.settings import Settings
-from zraft.tree.txn import CREATE_SESSION, REGISTER, SETTINGS
+from zraft_core.errors import Code
+from zraft_core.ids import Instance, ServerId
+from zraft_core.znodes.txn import CREATE_SESSION, REGISTER, SETTINGS
 
 
 @pytest.fixture

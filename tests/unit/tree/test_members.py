@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.unit.tree.scenario import ONE, Scenario
-from zraft.errors import Code
-from zraft.tree.events import NODE_DATA_CHANGED
-from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE
 from zraft.tree.node import CONFIG
-from zraft.tree.txn import FEATURE, MEMBERS
+from zraft_core.errors import Code
+from zraft_core.znodes.events import NODE_DATA_CHANGED
+from zraft_core.znodes.member_roles import OBSERVER, PARTICIPANT, REMOVE
+from zraft_core.znodes.txn import FEATURE, MEMBERS
 
 FOUNDERS = tuple((n, PARTICIPANT, f"10.0.0.{n}:2181") for n in (1, 2, 3))
 FOUR = (4, PARTICIPANT, "10.0.0.4:2181")

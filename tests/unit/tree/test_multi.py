@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.tree.scenario import EPHEMERAL, SEQUENTIAL, Scenario, create
-from zraft.errors import Code
-from zraft.tree.acl import ALL
-from zraft.tree.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED
-from zraft.tree.multi import MultiFailed
-from zraft.tree.node import Stat
-from zraft.tree.txn import CHECK, CREATE2, DELETE, MULTI, SET_DATA, Command
+from zraft.tree.commands.multi import MultiFailed
+from zraft_core.errors import Code
+from zraft_core.znodes.acl import ALL
+from zraft_core.znodes.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED
+from zraft_core.znodes.stat import Stat
+from zraft_core.znodes.txn import CHECK, CREATE2, DELETE, MULTI, SET_DATA, Command
 
 NO_SUCH: Command = (DELETE, "/no-such", -1)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from zraft.tree.acl import OPEN_ACL
-from zraft.tree.node import SHARD_COUNT, NodeTable, Stat, Znode
+from zraft.tree.node import SHARD_COUNT, NodeTable, Znode
+from zraft_core.znodes.acl import OPEN_ACL
+from zraft_core.znodes.stat import Stat
 
 
 def test_table_finds_what_was_inserted_and_forgets_what_was_removed() -> None:

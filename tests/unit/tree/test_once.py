@@ -7,12 +7,13 @@ import pytest
 
 from tests.unit.tree.level3 import Level3, again, from_image, image_of
 from tests.unit.tree.scenario import EPHEMERAL, ONE, SEQUENTIAL, TWO, Scenario, create
-from zraft.errors import Code, ProtocolError
-from zraft.tree.image import ImageReader
-from zraft.tree.image_layout import HEAD, SESSION
-from zraft.tree.once import KEPT_BYTES_MAX, WINDOW
-from zraft.tree.outcomes import outcome_of
-from zraft.tree.txn import (
+from zraft.tree.commands.once import KEPT_BYTES_MAX
+from zraft.tree.commands.outcomes import outcome_of
+from zraft.tree.image.layout import HEAD, SESSION
+from zraft.tree.image.reader import ImageReader
+from zraft.tree.sessions.kept import WINDOW
+from zraft_core.errors import Code, ProtocolError
+from zraft_core.znodes.txn import (
     ADD,
     CLOSE_SESSION,
     CREATE,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.unit.tree.scenario import Scenario, create
-from zraft.errors import Code
-from zraft.tree.multi import MultiFailed
+from zraft.tree.commands.multi import MultiFailed
 from zraft.tree.quota import Quota, Quotas
-from zraft.tree.txn import DELETE, SET_DATA, SETTINGS
+from zraft_core.errors import Code
+from zraft_core.znodes.txn import DELETE, SET_DATA, SETTINGS
 
 LIMITS, STATS = "zookeeper_limits", "zookeeper_stats"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.tree.scenario import EPHEMERAL, Scenario
-from zraft.errors import Code
-from zraft.tree.acl import ADMIN, ALL, CREATE, READ, WRITE
 from zraft.tree.reads import (
     DescendantCount,
     countable,
@@ -16,6 +14,8 @@ from zraft.tree.reads import (
     get_data,
     get_ephemerals,
 )
+from zraft_core.errors import Code
+from zraft_core.znodes.acl import ADMIN, ALL, CREATE, READ, WRITE
 
 
 @pytest.fixture

@@ -13,12 +13,21 @@ from tests.unit.tree.scenario import (
     create,
     expire_command,
 )
-from zraft.errors import Code
-from zraft.ids import ServerId
-from zraft.tree.acl import ALL, CREATE, READ
-from zraft.tree.events import NODE_CHILDREN_CHANGED, NODE_DELETED
-from zraft.tree.sessions import Session, session_id_for
-from zraft.tree.txn import ATTACH, CLOSE_SESSION, CREATE_SESSION, EXPIRE, MULTI, REGISTER, SET_DATA, SETTINGS
+from zraft.tree.sessions.session import Session, session_id_for
+from zraft_core.errors import Code
+from zraft_core.ids import ServerId
+from zraft_core.znodes.acl import ALL, CREATE, READ
+from zraft_core.znodes.events import NODE_CHILDREN_CHANGED, NODE_DELETED
+from zraft_core.znodes.txn import (
+    ATTACH,
+    CLOSE_SESSION,
+    CREATE_SESSION,
+    EXPIRE,
+    MULTI,
+    REGISTER,
+    SET_DATA,
+    SETTINGS,
+)
 
 
 @pytest.fixture

@@ -10,11 +10,14 @@ import pytest
 from tests.unit.tree.histories import History, whole
 from tests.unit.tree.level3 import Level3, again, from_image, image_of
 from tests.unit.tree.scenario import NOBODY, ONE, TWO
-from zraft.errors import Code, ProtocolError
-from zraft.ids import GroupId, ProducerId, ServerId
-from zraft.topics.codec import encode_registry
-from zraft.topics.message import COORDINATOR
-from zraft.topics.registry_commands import (
+from zraft.tree.image.layout import END, HEAD, REGISTRY
+from zraft.tree.image.writer import ImageWriter
+from zraft.tree.machine import Machine
+from zraft_core.errors import Code, ProtocolError
+from zraft_core.ids import GroupId, ProducerId, ServerId
+from zraft_core.topics.codec import encode_registry
+from zraft_core.topics.message import COORDINATOR
+from zraft_core.topics.registry_commands import (
     AlterTopic,
     Cleared,
     CloseProducer,
@@ -29,12 +32,9 @@ from zraft.topics.registry_commands import (
     RetainTopic,
     TopicChanged,
 )
-from zraft.topics.registry_values import Refusal, Result, Retention
-from zraft.tree.acl import ALL, CREATE, READ
-from zraft.tree.image_layout import END, HEAD, REGISTRY
-from zraft.tree.image_writer import ImageWriter
-from zraft.tree.machine import Machine
-from zraft.tree.txn import CLOSE_SESSION, FEATURE, MULTI, SET_ACL, SETTINGS, TOPICS, Command
+from zraft_core.topics.registry_values import Refusal, Result, Retention
+from zraft_core.znodes.acl import ALL, CREATE, READ
+from zraft_core.znodes.txn import CLOSE_SESSION, FEATURE, MULTI, SET_ACL, SETTINGS, TOPICS, Command
 
 DISKS = (ONE, TWO)
 ANY_GROUP = GroupId(7)
@@ -320,7 +320,7 @@ def test_a_server_takes_on_the_registry_of_a_snapshot_under_those_who_look_at_it
     looked_at, revision = follower.registry, follower.registry.revision
     other = from_image(image_of(scenario.machine))
     reader_state = image_of(other)
-    from zraft.tree.image import ImageReader
+    from zraft.tree.image.reader import ImageReader
 
     reader = ImageReader()
     reader.feed(reader_state)

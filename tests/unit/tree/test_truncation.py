@@ -10,15 +10,17 @@ import pytest
 from tests.unit.tree.histories import run_on
 from tests.unit.tree.level3 import Level3, again
 from tests.unit.tree.scenario import EPHEMERAL, EPHEMERAL_SEQUENTIAL, ONE, SEQUENTIAL, TWO, Scenario, create
-from zraft.errors import Code
-from zraft.tree import children, reads, truncation
-from zraft.tree.acl import CREATE as CREATE_RIGHT
-from zraft.tree.acl import DELETE as DELETE_RIGHT
-from zraft.tree.acl import READ
+from zraft.tree import children, reads
 from zraft.tree.children import SPLIT_AT, ManyNames
+from zraft.tree.commands import truncation
 from zraft.tree.log_reads import HOLES_MAX, LogPage, read_log
 from zraft.tree.machine import Machine
-from zraft.tree.txn import (
+from zraft.tree.watches import WatchTable, reregister
+from zraft_core.errors import Code
+from zraft_core.znodes.acl import CREATE as CREATE_RIGHT
+from zraft_core.znodes.acl import DELETE as DELETE_RIGHT
+from zraft_core.znodes.acl import READ
+from zraft_core.znodes.txn import (
     ADD,
     CHECK,
     CREATE,
@@ -31,7 +33,6 @@ from zraft.tree.txn import (
     TRUNCATE,
     Command,
 )
-from zraft.tree.watches import WatchTable, reregister
 
 EVERYBODY = (("world", "anyone"),)
 

@@ -6,8 +6,16 @@ import msgpack
 import pytest
 
 from tests.unit.tree.scenario import ONE, create
-from zraft.errors import ProtocolError
-from zraft.tree.txn import FORMAT, SETTINGS, command_count, pack_batch, pack_entry, unpack_batch, unpack_entry
+from zraft_core.errors import ProtocolError
+from zraft_core.znodes.txn import (
+    FORMAT,
+    SETTINGS,
+    command_count,
+    pack_batch,
+    pack_entry,
+    unpack_batch,
+    unpack_entry,
+)
 
 RUNS = [(5, (("ip", "::1"),), [create("/a", None), create("/é")]), (0, (), [(SETTINGS, {"x": 1})])]
 BLOB = pack_batch(*ONE, 1, 2, RUNS)  # type: ignore[arg-type]

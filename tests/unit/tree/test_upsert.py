@@ -9,12 +9,13 @@ import pytest
 
 from tests.unit.tree.level3 import Level3, again
 from tests.unit.tree.scenario import EPHEMERAL, SEQUENTIAL, THREE, Scenario, create
-from zraft.errors import Code
-from zraft.tree.acl import CREATE as CREATE_RIGHT
-from zraft.tree.acl import READ, WRITE
-from zraft.tree.multi import MultiFailed
+from zraft.tree.commands.multi import MultiFailed
+from zraft.tree.commands.upsert import MISSING_PARENTS_MAX
 from zraft.tree.node import Znode
-from zraft.tree.txn import (
+from zraft_core.errors import Code
+from zraft_core.znodes.acl import CREATE as CREATE_RIGHT
+from zraft_core.znodes.acl import READ, WRITE
+from zraft_core.znodes.txn import (
     ADD,
     CLOSE_SESSION,
     CREATE,
@@ -27,7 +28,6 @@ from zraft.tree.txn import (
     WILL,
     Command,
 )
-from zraft.tree.upsert import MISSING_PARENTS_MAX
 
 LIMITS = b"count=2,bytes=-1=;byteHardLimit=-1;countHardLimit=2"
 OTHER = (("ip", "192.168.1.1"),)

@@ -7,17 +7,17 @@ import random
 import pytest
 
 from tests.unit.tree.scenario import Scenario
-from zraft.tree.events import (
+from zraft.tree.watches import (
+    WatchTable,
+    reregister,
+)
+from zraft_core.znodes.events import (
     NODE_CHILDREN_CHANGED,
     NODE_CREATED,
     NODE_DATA_CHANGED,
     NODE_DELETED,
     AddWatchMode,
     WatcherType,
-)
-from zraft.tree.watches import (
-    WatchTable,
-    reregister,
 )
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from tests.unit.tree.level3 import Level3, again
 from tests.unit.tree.scenario import EPHEMERAL, TWO, create
-from zraft.errors import Code
-from zraft.tree.acl import CREATE as CREATE_RIGHT
-from zraft.tree.acl import READ
-from zraft.tree.sessions import Session
-from zraft.tree.txn import DELETE, ONCE, SET_ACL, SETTINGS, WILL, Command
+from zraft.tree.sessions.session import Session
+from zraft_core.errors import Code
+from zraft_core.znodes.acl import CREATE as CREATE_RIGHT
+from zraft_core.znodes.acl import READ
+from zraft_core.znodes.txn import DELETE, ONCE, SET_ACL, SETTINGS, WILL, Command
 
 LIMITS = b"count=2,bytes=-1=;byteHardLimit=-1;countHardLimit=2"
 

@@ -18,13 +18,13 @@ from tests.unit.tree.scenario import (
     Scenario,
     create,
 )
-from zraft.errors import Code
-from zraft.tree.acl import ALL, CREATE, DELETE, OPEN_ACL, READ, WRITE
-from zraft.tree.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED
-from zraft.tree.node import INT32_MAX, INT32_MIN, Stat
-from zraft.tree.txn import CHECK, CLOSE_SESSION, CREATE2, MULTI, SET_DATA, SETTINGS
-from zraft.tree.txn import CREATE as CREATE_COMMAND
-from zraft.tree.txn import DELETE as DELETE_COMMAND
+from zraft_core.errors import Code
+from zraft_core.znodes.acl import ALL, CREATE, DELETE, OPEN_ACL, READ, WRITE
+from zraft_core.znodes.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED
+from zraft_core.znodes.stat import INT32_MAX, INT32_MIN, Stat
+from zraft_core.znodes.txn import CHECK, CLOSE_SESSION, CREATE2, MULTI, SET_DATA, SETTINGS
+from zraft_core.znodes.txn import CREATE as CREATE_COMMAND
+from zraft_core.znodes.txn import DELETE as DELETE_COMMAND
 
 OTHERS_ONLY = ((ALL, "ip", "1.1.1.1"),)
 

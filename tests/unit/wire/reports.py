@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, evolve, field
 
-from zraft.wire.statistics import (
+from zraft.monitoring.statistics import (
     Configuration,
     ConnectionStatistics,
     Distribution,

@@ -8,22 +8,22 @@ from hypothesis import strategies as st
 
 from tests.unit.wire.samples import Failure, SampleZnode
 from tests.unit.wire.test_replies import MULTI_OPS, MULTI_RESULTS
-from zraft.errors import Code, MarshallingError, ProtocolError
-from zraft.tree.node import Stat
-from zraft.tree.txn import CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA
-from zraft.wire import replies
-from zraft.wire.client import PENDING_MAX, Pong, Reply, WatchEvent, ZkClientCodec
-from zraft.wire.connect import (
+from zraft_core.errors import Code, MarshallingError, ProtocolError
+from zraft_core.wire import replies
+from zraft_core.wire.client import PENDING_MAX, Pong, Reply, WatchEvent, ZkClientCodec
+from zraft_core.wire.connect import (
     NO_PASSWORD,
     ConnectRequest,
     ConnectResponse,
     decode_connect_request,
     encode_connect_response,
 )
-from zraft.wire.events import EventType, encode_watch_event
-from zraft.wire.framing import FrameReader, frame
-from zraft.wire.opcodes import XID_PING, XID_SET_WATCHES, Opcode
-from zraft.wire.requests import SetWatches, decode_header
+from zraft_core.wire.events import EventType, encode_watch_event
+from zraft_core.wire.framing import FrameReader, frame
+from zraft_core.wire.opcodes import XID_PING, XID_SET_WATCHES, Opcode
+from zraft_core.wire.requests import SetWatches, decode_header
+from zraft_core.znodes.stat import Stat
+from zraft_core.znodes.txn import CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA
 
 NODE = SampleZnode(children={"x"})
 STAT = Stat(

@@ -7,22 +7,22 @@ from kazoo.protocol import serialization as kazoo
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
 
 from tests.unit.wire.samples import SampleZnode
-from zraft.errors import Code, MarshallingError, ProtocolError
-from zraft.tree.events import AddWatchMode, WatcherType
-from zraft.wire import client_requests as asks
-from zraft.wire.client import Reply, ZkClientCodec
-from zraft.wire.connect import ConnectResponse, encode_connect_response
-from zraft.wire.framing import frame
-from zraft.wire.jute import INT, LONG, NULL, encode_buffer, encode_texts, encode_ustring
-from zraft.wire.opcodes import XID_AUTH, XID_SET_WATCHES, Opcode
-from zraft.wire.replies import (
+from zraft_core.errors import Code, MarshallingError, ProtocolError
+from zraft_core.wire import client_requests as asks
+from zraft_core.wire.client import Reply, ZkClientCodec
+from zraft_core.wire.connect import ConnectResponse, encode_connect_response
+from zraft_core.wire.framing import frame
+from zraft_core.wire.jute import INT, LONG, NULL, encode_buffer, encode_texts, encode_ustring
+from zraft_core.wire.opcodes import XID_AUTH, XID_SET_WATCHES, Opcode
+from zraft_core.wire.replies import (
     encode_empty_reply,
     encode_error_reply,
     encode_exists_reply,
     encode_reply_header,
 )
-from zraft.wire.requests import HEADER, WORLD_ANYONE_ALL
-from zraft.wire.stat import encode_stat
+from zraft_core.wire.requests import HEADER, WORLD_ANYONE_ALL
+from zraft_core.wire.stat import encode_stat
+from zraft_core.znodes.events import AddWatchMode, WatcherType
 
 ACLS = [ACL(31, Id("digest", "bob:x")), ACL(1, Id("world", "anyone"))]
 OURS = ((31, "digest", "bob:x"), (1, "world", "anyone"))

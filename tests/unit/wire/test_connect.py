@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kazoo.protocol.serialization import Connect
 
-from zraft.errors import MarshallingError
-from zraft.wire.connect import (
+from zraft_core.errors import MarshallingError
+from zraft_core.wire.connect import (
     NO_PASSWORD,
     ConnectRequest,
     ConnectResponse,

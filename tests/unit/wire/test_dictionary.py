@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zraft.errors import MarshallingError
 from zraft.tree.paths import is_valid_path
-from zraft.wire import dictionary
-from zraft.wire.dictionary import (
+from zraft_core.errors import MarshallingError
+from zraft_core.wire import dictionary
+from zraft_core.wire.dictionary import (
     DICTIONARIES,
     ENTRY_NAME_BYTES_MAX,
     KEY_PARTS_MAX,

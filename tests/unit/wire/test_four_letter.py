@@ -21,11 +21,11 @@ from tests.unit.wire.reports import (
     distribution,
 )
 from zraft import __version__
-from zraft.config import FOUR_LETTER_WORDS_DEFAULT
-from zraft.wire.four_letter import HARMLESS_WORDS, _date, allowed_words, answer
-from zraft.wire.framing import FOUR_LETTER_WORDS
-from zraft.wire.monitor import summary_values
-from zraft.wire.statistics import LISTED_MAX, Listing, Mode, SessionExpiries
+from zraft.config.server import FOUR_LETTER_WORDS_DEFAULT
+from zraft.monitoring.four_letter import HARMLESS_WORDS, _date, allowed_words, answer
+from zraft.monitoring.monitor import summary_values
+from zraft.monitoring.statistics import LISTED_MAX, Listing, Mode, SessionExpiries
+from zraft_core.wire.framing import FOUR_LETTER_WORDS
 
 VERSION = f"3.9.5-zraft-{__version__}, built on unknown"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zraft.wire.framing import (
+from zraft_core.wire.framing import (
     FOUR_LETTER_WORDS,
     JUTE_MAXBUFFER,
     FrameReader,
@@ -16,7 +16,7 @@ from zraft.wire.framing import (
     frame,
     sniff,
 )
-from zraft.wire.jute import INT
+from zraft_core.wire.jute import INT
 
 
 def test_a_frame_is_its_length_and_its_body():

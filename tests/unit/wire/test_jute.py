@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zraft.errors import MarshallingError
-from zraft.wire.jute import JuteReader, encode_bool, encode_buffer, encode_texts, encode_ustring
+from zraft_core.errors import MarshallingError
+from zraft_core.wire.jute import JuteReader, encode_bool, encode_buffer, encode_texts, encode_ustring
 
 
 def test_primitives_are_big_endian():

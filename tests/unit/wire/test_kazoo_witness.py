@@ -8,14 +8,14 @@ from kazoo.protocol import serialization as kazoo
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
 
 from tests.unit.wire.samples import Failure, SampleZnode
-from zraft.errors import Code
-from zraft.tree.txn import CHECK, CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA
-from zraft.wire import replies
-from zraft.wire.client import ZkClientCodec
-from zraft.wire.events import EventType, encode_watch_event
-from zraft.wire.framing import frame
-from zraft.wire.opcodes import Opcode
-from zraft.wire.requests import decode_header, decode_path, decode_read, decode_write
+from zraft_core.errors import Code
+from zraft_core.wire import replies
+from zraft_core.wire.client import ZkClientCodec
+from zraft_core.wire.events import EventType, encode_watch_event
+from zraft_core.wire.framing import frame
+from zraft_core.wire.opcodes import Opcode
+from zraft_core.wire.requests import decode_header, decode_path, decode_read, decode_write
+from zraft_core.znodes.txn import CHECK, CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA
 
 BODY = 20
 """Where a reply's body begins, behind length and header."""

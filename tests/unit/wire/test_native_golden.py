@@ -8,11 +8,11 @@ from typing import Any
 import msgpack
 import pytest
 
-from zraft.errors import Code
 from zraft.tree.node import Znode
-from zraft.tree.txn import ADD, CREATE2, DELETE, MULTI, PUT, SET_DATA
-from zraft.wire import native_answers as answers
-from zraft.wire.native_requests import Write, decode_one_shot, decode_request
+from zraft_core.errors import Code
+from zraft_core.wire import native_answers as answers
+from zraft_core.wire.native_requests import Write, decode_one_shot, decode_request
+from zraft_core.znodes.txn import ADD, CREATE2, DELETE, MULTI, PUT, SET_DATA
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "PROTOCOL-NATIVE.md"
 ZXID = 0x1_0000_0005

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kazoo.protocol import serialization as kazoo
 
-from zraft.tree import txn
-from zraft.wire.opcodes import READS, SUPPORTED, WRITES, Opcode
-from zraft.wire.requests import _WRITE_DECODERS
+from zraft_core.wire.opcodes import READS, SUPPORTED, WRITES, Opcode
+from zraft_core.wire.requests import _WRITE_DECODERS
+from zraft_core.znodes import txn
 
 
 def test_numbers_agree_with_kazoo():

@@ -5,19 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.wire.test_requests import raw
-from zraft.ids import ServerId
-from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
-from zraft.tree.members import (
-    OBSERVER,
-    PARTICIPANT,
-    REMOVE,
-    WantedMember,
-    changed_members,
-    config_text,
-)
-from zraft.tree.txn import MEMBERS
-from zraft.wire.client_requests import Reconfig
-from zraft.wire.reconfig import UNREADABLE, decode_reconfig_command, server_change
+from zraft.config.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
+from zraft.tree.members import WantedMember, changed_members, config_text
+from zraft_core.ids import ServerId
+from zraft_core.wire.client_requests import Reconfig
+from zraft_core.wire.reconfig import UNREADABLE, decode_reconfig_command, server_change
+from zraft_core.znodes.member_roles import OBSERVER, PARTICIPANT, REMOVE
+from zraft_core.znodes.txn import MEMBERS
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.wire.samples import SAMPLE_STAT_HEX, Failure, SampleZnode
-from zraft.errors import Code
-from zraft.tree.txn import CHECK, CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA
-from zraft.wire import replies
-from zraft.wire.events import EventType, encode_watch_event
-from zraft.wire.stat import encode_stat
+from zraft_core.errors import Code
+from zraft_core.wire import replies
+from zraft_core.wire.events import EventType, encode_watch_event
+from zraft_core.wire.stat import encode_stat
+from zraft_core.znodes.txn import CHECK, CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA
 
 XID, ZXID = 0x0A0B0C0D, 0x0000000500000006
 HEADER = "0a0b0c0d 0000000500000006 00000000"

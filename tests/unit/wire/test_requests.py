@@ -10,22 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.wire.samples import COMMANDS, DIGEST_ACL
-from zraft.errors import MarshallingError, ProtocolError
-from zraft.tree.txn import (
-    CHECK,
-    CREATE,
-    CREATE2,
-    CREATE_CONTAINER,
-    CREATE_TTL,
-    DELETE,
-    DELETE_CONTAINER,
-    MULTI,
-    SET_ACL,
-    SET_DATA,
-)
-from zraft.wire.client import ZkClientCodec
-from zraft.wire.opcodes import READS, SUPPORTED, WRITES, Opcode
-from zraft.wire.requests import (
+from zraft_core.errors import MarshallingError, ProtocolError
+from zraft_core.wire.client import ZkClientCodec
+from zraft_core.wire.opcodes import READS, SUPPORTED, WRITES, Opcode
+from zraft_core.wire.requests import (
     WORLD_ANYONE_ALL,
     Auth,
     SetWatches,
@@ -40,6 +28,18 @@ from zraft.wire.requests import (
     decode_set_watches,
     decode_set_watches2,
     decode_write,
+)
+from zraft_core.znodes.txn import (
+    CHECK,
+    CREATE,
+    CREATE2,
+    CREATE_CONTAINER,
+    CREATE_TTL,
+    DELETE,
+    DELETE_CONTAINER,
+    MULTI,
+    SET_ACL,
+    SET_DATA,
 )
 
 HEADER = "00000007 {:08x}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zraft.ids import GroupId
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import IndexCache
@@ -17,6 +16,7 @@ from zraft.storage.delivery.values import Delivery, Mark
 from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import remove_directory
 from zraft.storage.filesystem import FileSystem
+from zraft_core.ids import GroupId
 
 
 class DeliveryDisk:

@@ -17,10 +17,10 @@ import zstandard
 from attrs import frozen
 from crc32c import crc32c
 
-from zraft.ids import INSTANCE_BYTES, Instance, ServerId
 from zraft.storage.delivery.settings import FRAME_BYTES_LARGEST
 from zraft.storage.delivery.values import DIGEST_BYTES, PAYLOAD_BYTES_MAX, Stamp
 from zraft.storage.errors import CorruptionError
+from zraft_core.ids import INSTANCE_BYTES, Instance, ServerId
 
 FORMAT: Final = 1
 SEGMENT_ID_BYTES: Final = 8

@@ -8,8 +8,6 @@ from typing import Final
 from attrs import frozen
 from crc32c import crc32c
 
-from zraft.errors import StorageError
-from zraft.ids import GroupId
 from zraft.storage.delivery.frames import HEADER_BYTES
 from zraft.storage.delivery.manifest import NAME, Manifest, load_manifest
 from zraft.storage.delivery.recovery import (
@@ -24,6 +22,8 @@ from zraft.storage.delivery.values import Delivery
 from zraft.storage.durable import names_if_there, reading, size_if_there
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
+from zraft_core.errors import StorageError
+from zraft_core.ids import GroupId
 
 _STEP_BYTES: Final = 4 << 20
 _ATTEMPTS: Final = 3

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 import zstandard
 from attrs import frozen
 
-from zraft.errors import StorageError
-from zraft.ids import GroupId
 from zraft.storage.delivery.comparing import compare_marks, count_known
 from zraft.storage.delivery.frames import HEAD_BYTES, SEGMENT_ID_BYTES, SegmentHeader
 from zraft.storage.delivery.manifest import (
@@ -42,6 +40,8 @@ from zraft.storage.errors import (
     WriteError,
 )
 from zraft.storage.filesystem import FileSystem
+from zraft_core.errors import StorageError
+from zraft_core.ids import GroupId
 
 RECORD_OVERHEAD_BYTES = 96
 """What a record takes beside its payload at most: ten heads, nine numbers, rounded up."""

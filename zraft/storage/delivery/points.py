@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 import msgpack
 from crc32c import crc32c
 
-from zraft.errors import StorageError
 from zraft.storage.delivery.frames import HEADER_BYTES, FrameHead
 from zraft.storage.delivery.manifest import Segment
 from zraft.storage.delivery.open_files import OpenFiles
@@ -26,6 +25,7 @@ from zraft.storage.delivery.values import Stamp
 from zraft.storage.durable import reading, writing
 from zraft.storage.errors import CorruptionError, DiskFullError
 from zraft.storage.filesystem import FileSystem
+from zraft_core.errors import StorageError
 
 FORMAT: Final = 1
 INDEX_BYTES_MAX: Final = 64 << 20

@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 from attrs import field, frozen
 from crc32c import crc32c
 
-from zraft.errors import StorageError
 from zraft.storage.delivery.frames import records_of
 from zraft.storage.delivery.manifest import Segment
 from zraft.storage.delivery.open_files import OpenFiles
@@ -32,6 +31,7 @@ from zraft.storage.delivery.values import (
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError, DeliveriesGoneError
 from zraft.storage.filesystem import FileSystem
+from zraft_core.errors import StorageError
 
 READ_BYTES_DEFAULT: Final = 1 << 20
 DELIVERY_OVERHEAD_BYTES: Final = 64

@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.errors import ConfigError
+from zraft_core.errors import ConfigError
 
 SEGMENT_BYTES_MIN: Final = 4096
 FRAME_BYTES_MIN: Final = 256

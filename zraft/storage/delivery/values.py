@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgpack
 from attrs import frozen
 
-from zraft.frozen import statically_frozen
+from zraft_core.frozen import statically_frozen
 
 DIGEST_BYTES: Final = 16
 PAYLOAD_BYTES_MAX: Final = 32 << 20

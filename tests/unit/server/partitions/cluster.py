@@ -9,31 +9,28 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from tests.simulation.disk import SimulatedDisk
+from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.groups.description import GroupDescription
 from zraft.groups.host import GroupHost
 from zraft.groups.replica import StoredGroup
 from zraft.groups.settings import GroupSettings
-from zraft.ids import GroupId, Instance, ProducerId, ServerId
+from zraft.groups.snapshots.delivery_tasks import DeliveryPerformer, Open, Task
 from zraft.raft.log import Log
 from zraft.raft.messages import Entry, HardState
 from zraft.raft.role import Role
-from zraft.server.coordination_port import Beginning
-from zraft.server.delivery_reading import ReadDeliveries, perform
-from zraft.server.delivery_tasks import DeliveryPerformer, Open, Task
-from zraft.server.hosted_partition import HostedPartition
-from zraft.server.partition_machine import AppliedEntry
-from zraft.server.partition_settings import PartitionsSettings
-from zraft.server.partitions import Partitions
+from zraft.server.partitions.coordination_port import Beginning
+from zraft.server.partitions.delivery_reading import ReadDeliveries, perform
+from zraft.server.partitions.hosted_partition import HostedPartition
+from zraft.server.partitions.machine import AppliedEntry
+from zraft.server.partitions.partitions import Partitions
+from zraft.server.partitions.settings import PartitionsSettings
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.settings import DeliverySettings, Retention
 from zraft.storage.directory import DataDirectory
 from zraft.storage.records import EntryRecord
-from zraft.testing.disk import SimulatedDisk
-from zraft.topics.messages import Reply, Report
 from zraft.topics.registry import Registry
-from zraft.topics.registry_commands import CreateGroup, CreateTopic, RegisterProducer, RegistryCommand
 from zraft.topics.registry_leader import RegistryLeader
-from zraft.topics.registry_values import Result
 from zraft.transport import codec
 from zraft.transport.messages import (
     Bundle,
@@ -42,7 +39,10 @@ from zraft.transport.messages import (
     PeerMessage,
     Sender,
 )
-from zraft.tree.features import FEATURE_LEVEL_MAX
+from zraft_core.ids import GroupId, Instance, ProducerId, ServerId
+from zraft_core.topics.messages import Reply, Report
+from zraft_core.topics.registry_commands import CreateGroup, CreateTopic, RegisterProducer, RegistryCommand
+from zraft_core.topics.registry_values import Result
 
 S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))
 DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3)}
@@ -144,7 +144,7 @@ class Server:
         host, partitions = self.host, self.partitions
         if self.writing:
             self.writing = False
-            host.persisted()
+            host.persisted(host.frame.durable())
         inbox, self.inbox = self.inbox, []
         for sender, messages in inbox:
             for message in messages:
@@ -165,8 +165,9 @@ class Server:
             for entry in partitions.hosted[group].machine._fresh:
                 on_applied(self.server, group, entry)
         partitions.after(host, effects, now_ms, WALL_MS + now_ms)
-        self.writing = effects.records is not None
-        for record in effects.records or ():
+        records = host.frame.take()
+        self.writing = records is not None
+        for record in records or ():
             if isinstance(record, EntryRecord):
                 self.written[record.group][record.entry.index] = record.entry
         self.tasks += partitions.take_tasks()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from tests.unit.server.partitions.cluster import Cluster
-from zraft.claims.answers import Answer, View
-from zraft.ids import GroupId, ServerId
-from zraft.server.topic_service import Fetched, Offset, TopicRefusal
-from zraft.topics.codec import decode_message
-from zraft.topics.merger import MergePosition, Merger
-from zraft.topics.message import Delivery, Message
-from zraft.topics.messages import Reply
-from zraft.topics.producer import Ended, Producer
-from zraft.topics.stamps import MessageId, Stamp
+from zraft.topics.service import Fetched, Offset, TopicRefusal
+from zraft_core.claims.answers import Answer, View
+from zraft_core.ids import GroupId, ServerId
+from zraft_core.topics.codec import decode_message
+from zraft_core.topics.merger import MergePosition, Merger
+from zraft_core.topics.message import Delivery, Message
+from zraft_core.topics.messages import Reply
+from zraft_core.topics.producer import Ended, Producer
+from zraft_core.topics.stamps import MessageId, Stamp
 
 
 class Client:

@@ -7,15 +7,15 @@ from typing import cast
 import pytest
 from attrs import define
 
+from tests.simulation.multicast.checks import History, check_all
+from tests.simulation.multicast.hosted import HostedGroup
 from tests.unit.server.partitions.cluster import S1, S2, S3, Cluster
 from tests.unit.server.partitions.programs import Merging, Producing
-from zraft.ids import GroupId
-from zraft.testing.multicast.checks import History, check_all
-from zraft.testing.multicast.hosted import HostedGroup
-from zraft.topics.message import Delivery, Message
 from zraft.topics.partition import Partition
-from zraft.topics.producer import Ending
-from zraft.topics.stamps import MessageId
+from zraft_core.ids import GroupId
+from zraft_core.topics.message import Delivery, Message
+from zraft_core.topics.producer import Ending
+from zraft_core.topics.stamps import MessageId
 
 CHAOS_MS = 2_000
 MESSAGES = 120

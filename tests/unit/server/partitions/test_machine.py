@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.claims.answers import Granted
-from zraft.claims.commands import ClaimPartition, Configure
-from zraft.claims.values import Mode
-from zraft.errors import ProtocolError
-from zraft.ids import GroupId, ProducerId
+from zraft.groups.snapshots.delivery_tasks import Append, Task
 from zraft.raft.messages import Entry, EntryKind
-from zraft.server.delivery_tasks import Append, Task
-from zraft.server.hosted_partition import HostedPartition
-from zraft.server.partition_entries import (
+from zraft.server.partitions.hosted_partition import HostedPartition
+from zraft.server.partitions.machine import PartitionMachine, mark_of_image
+from zraft.storage.delivery.values import beginning, next_digest
+from zraft.topics.entries import (
     BatchEntry,
     BirthEntry,
     PartitionEntry,
     decode_entry,
     encode_entry,
 )
-from zraft.server.partition_machine import PartitionMachine, mark_of_image
-from zraft.storage.delivery.values import beginning, next_digest
-from zraft.topics.applied import PartitionSettings
-from zraft.topics.commands import Advance, Batch, Command, Remote, Seek, Start, ViewChanged
-from zraft.topics.layouts import to_bytes
-from zraft.topics.message import Message
-from zraft.topics.stamps import MessageId
-from zraft.topics.view import View, ViewDelta
+from zraft_core.claims.answers import Granted
+from zraft_core.claims.commands import ClaimPartition, Configure
+from zraft_core.claims.values import Mode
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.commands import Advance, Batch, Command, Remote, Seek, Start, ViewChanged
+from zraft_core.topics.layouts import to_bytes
+from zraft_core.topics.message import Message
+from zraft_core.topics.registry_values import PartitionSettings
+from zraft_core.topics.stamps import MessageId
+from zraft_core.topics.view import View, ViewDelta
 
 GROUP, OTHER = GroupId(7), GroupId(9)
 PRODUCER = ProducerId(3)

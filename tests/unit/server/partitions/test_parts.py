@@ -6,16 +6,16 @@ import random
 import threading
 from itertools import count
 
-from zraft.ids import GroupId, ServerId
-from zraft.server.delivery_reading import DeliveryReaders, ReadDeliveries, ReadResult
-from zraft.server.delivery_tail import OVERHEAD_BYTES, DeliveryTail
-from zraft.server.group_routes import TRUSTED_MS, GroupRoutes
-from zraft.server.quorum_reads import ASK_AGAIN_MS, QuorumReads
+from tests.simulation.disk import SimulatedDisk
+from zraft.server.partitions.delivery_reading import DeliveryReaders, ReadDeliveries, ReadResult
+from zraft.server.partitions.delivery_tail import OVERHEAD_BYTES, DeliveryTail
+from zraft.server.partitions.quorum_reads import ASK_AGAIN_MS, QuorumReads
+from zraft.server.partitions.routes import TRUSTED_MS, GroupRoutes
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.values import Delivery
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DeliveriesGoneError
-from zraft.testing.disk import SimulatedDisk
+from zraft_core.ids import GroupId, ServerId
 
 GROUP = GroupId(7)
 S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))

@@ -7,8 +7,14 @@ from attrs import evolve
 
 from tests.unit.server.partitions.cluster import DISKS, S1, S2, S3, Cluster
 from tests.unit.server.partitions.programs import Client, Producing
-from zraft.claims.answers import Accepted, Granted, Reason, Refused, View
-from zraft.claims.commands import (
+from zraft.config.features import LEVEL_OF_ROUNDS
+from zraft.groups.snapshots.delivery_tasks import Append, Sync
+from zraft.server.partitions.settings import PartitionsSettings
+from zraft.storage.delivery.settings import Retention
+from zraft.storage.errors import DeliveriesDifferError
+from zraft.topics.service import Fetched
+from zraft_core.claims.answers import Accepted, Granted, Reason, Refused, View
+from zraft_core.claims.commands import (
     ClaimPartition,
     Commit,
     Configure,
@@ -16,20 +22,14 @@ from zraft.claims.commands import (
     Heartbeat,
     Pause,
 )
-from zraft.claims.values import Mode
-from zraft.errors import ConfigError
-from zraft.ids import GroupId, ServerId
-from zraft.server.delivery_tasks import Append, Sync
-from zraft.server.partition_settings import PartitionsSettings
-from zraft.server.topic_service import Fetched
-from zraft.storage.delivery.settings import Retention
-from zraft.storage.errors import DeliveriesDifferError
-from zraft.topics.codec import decode_message
-from zraft.topics.layouts import to_bytes
-from zraft.topics.message import Round
-from zraft.topics.messages import Answer, StartRequest
-from zraft.topics.producer import Reach
-from zraft.tree.features import LEVEL_OF_ROUNDS
+from zraft_core.claims.values import Mode
+from zraft_core.errors import ConfigError
+from zraft_core.ids import GroupId, ServerId
+from zraft_core.topics.codec import decode_message
+from zraft_core.topics.layouts import to_bytes
+from zraft_core.topics.message import Round
+from zraft_core.topics.messages import Answer, StartRequest
+from zraft_core.topics.producer import Reach
 
 SMALL_TAIL = PartitionsSettings(tail_bytes_max=2_000)
 

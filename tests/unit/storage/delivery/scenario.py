@@ -8,8 +8,8 @@ from random import Random
 
 from attrs import define
 
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.scenario import PATH, SERVER, entropy_of
-from zraft.ids import GroupId
 from zraft.storage.delivery.fetching import Fetch
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import joined, load_manifest, seam
@@ -20,7 +20,7 @@ from zraft.storage.delivery.settings import DeliverySettings
 from zraft.storage.delivery.values import Delivery, Mark, beginning, encode_deliveries
 from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import FileSystem
-from zraft.testing.disk import SimulatedDisk
+from zraft_core.ids import GroupId
 
 GROUP = GroupId(7 << 32)
 START = beginning(GROUP)

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from attrs import evolve
 
+from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
 from tests.unit.storage.delivery.scenario import (
     DIRECTORY,
     SMALL,
@@ -22,7 +23,6 @@ from tests.unit.storage.delivery.scenario import (
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.settings import DeliverySettings
 from zraft.storage.errors import DiskFullError, FsyncError, WriteError
-from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
 
 DEATHS = [Trouble.DIE_BEFORE, Trouble.DIE_DURING, Trouble.DIE_AFTER]
 HISTORY = history(90)

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from attrs import evolve
 
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.delivery.scenario import (
     DIRECTORY,
     GROUP,
@@ -18,13 +19,12 @@ from tests.unit.storage.delivery.scenario import (
     read_all,
 )
 from tests.unit.storage.scenario import PATH
-from zraft.errors import StorageError
-from zraft.ids import GroupId
 from zraft.storage.delivery.frames import HEADER_BYTES
 from zraft.storage.delivery.inspection import groups_with_deliveries, read_group, verify_deliveries
 from zraft.storage.delivery.manifest import load_manifest, store_manifest
 from zraft.storage.errors import CorruptionError
-from zraft.testing.disk import SimulatedDisk
+from zraft_core.errors import StorageError
+from zraft_core.ids import GroupId
 
 HISTORY = history(80)
 LAST = HISTORY[-1].index

@@ -12,10 +12,10 @@ from random import Random
 import pytest
 from attrs import evolve
 
+from tests.simulation.disk import SimulatedDisk, Trouble
 from tests.unit.storage.delivery.scenario import SMALL, between, feed, history, mark_after, read_all
 from tests.unit.storage.scenario import PATH, SERVER, entropy_of
-from zraft.ids import GroupId, ServerId
-from zraft.server.delivery_tasks import (
+from zraft.groups.snapshots.delivery_tasks import (
     AbandonFetch,
     Append,
     BeginFetch,
@@ -32,7 +32,7 @@ from zraft.server.delivery_tasks import (
     Sync,
     Task,
 )
-from zraft.server.delivery_thread import DeliveryThread
+from zraft.server.process.delivery_thread import DeliveryThread
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.fetching import Piece
 from zraft.storage.delivery.settings import DeliverySettings, Retention
@@ -47,7 +47,7 @@ from zraft.storage.errors import (
     SegmentGoneError,
 )
 from zraft.storage.filesystem import FileSystem, RealFileSystem
-from zraft.testing.disk import SimulatedDisk, Trouble
+from zraft_core.ids import GroupId, ServerId
 
 HISTORY = history(90)
 LAST = HISTORY[-1].index

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from attrs import evolve
 
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.delivery.scenario import (
     DIRECTORY,
     GROUP,
@@ -21,7 +22,6 @@ from tests.unit.storage.delivery.scenario import (
     read_all,
 )
 from tests.unit.storage.scenario import PATH
-from zraft.ids import GroupId
 from zraft.storage.delivery.fetching import Fetch
 from zraft.storage.delivery.inspection import verify_deliveries
 from zraft.storage.delivery.log import DeliveryLog
@@ -33,7 +33,7 @@ from zraft.storage.errors import (
     SegmentGoneError,
     SnapshotRejectedError,
 )
-from zraft.testing.disk import SimulatedDisk
+from zraft_core.ids import GroupId
 
 HISTORY = history(100)
 LAST = HISTORY[-1].index

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.packaging.modules import REPOSITORY
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.delivery.scenario import DIRECTORY, GROUP, HISTORY_SHORT, SMALL, feed, open_log
-from zraft.ids import Instance, ServerId
 from zraft.storage.delivery.frames import (
     HEAD_BYTES,
     HEADER_BYTES,
@@ -48,7 +48,7 @@ from zraft.storage.delivery.values import (
     read_deliveries,
 )
 from zraft.storage.errors import CorruptionError
-from zraft.testing.disk import SimulatedDisk
+from zraft_core.ids import Instance, ServerId
 
 START = beginning(7)
 HEADER = SegmentHeader(7, bytes(range(8)), 0, START.chain, ServerId(1), Instance(bytes(range(16, 32))))

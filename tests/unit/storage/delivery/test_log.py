@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from attrs import evolve
 
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.delivery.scenario import (
     DIRECTORY,
     GROUP,
@@ -19,12 +20,11 @@ from tests.unit.storage.delivery.scenario import (
     open_log,
     read_all,
 )
-from zraft.errors import ConfigError
 from zraft.storage.delivery.reading import DELIVERY_OVERHEAD_BYTES
 from zraft.storage.delivery.settings import DeliverySettings, Retention
 from zraft.storage.delivery.values import Delivery
 from zraft.storage.errors import CorruptionError, DeliveriesDifferError, DeliveriesGoneError
-from zraft.testing.disk import SimulatedDisk
+from zraft_core.errors import ConfigError
 
 HISTORY = history(120)
 LAST = HISTORY[-1].index
@@ -357,8 +357,8 @@ def test_deliveries_that_were_removed_are_recognised_when_they_come_again() -> N
 def test_open_files_and_indices_stay_bounded_over_many_groups_and_readers() -> None:
     disk = SimulatedDisk()
     opened = open_log(disk)
-    from zraft.ids import GroupId
     from zraft.storage.delivery.log import DeliveryLog
+    from zraft_core.ids import GroupId
 
     logs = []
     for number in range(30):

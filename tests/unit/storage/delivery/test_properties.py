@@ -8,6 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.delivery.scenario import (
     GROUP,
     between,
@@ -24,7 +25,6 @@ from zraft.storage.delivery.manifest import Segment, decode_manifest, encode_man
 from zraft.storage.delivery.retention import expired_until
 from zraft.storage.delivery.settings import DeliverySettings, Retention
 from zraft.storage.delivery.values import Mark
-from zraft.testing.disk import SimulatedDisk
 
 any_settings = st.builds(
     DeliverySettings,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zraft.errors import Code
-from zraft.testing.checkers.history import (
+from zraft.checkers.history import (
     Connected,
     Disconnected,
     Event,
@@ -14,6 +13,7 @@ from zraft.testing.checkers.history import (
     Operation,
     Outcome,
 )
+from zraft_core.errors import Code
 
 
 def op(

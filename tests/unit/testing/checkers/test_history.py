@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.testing.checkers.histories import connected, disconnected, event, expired, op, wrote
-from zraft.errors import Code, ProtocolError
-from zraft.testing.checkers.history import Kind, decode, decode_file, encode, heading
+from zraft.checkers.history import Kind, decode, decode_file, encode, heading
+from zraft_core.errors import Code, ProtocolError
 
 RECORDS = [
     wrote("/a", (0, 1), "é 1", zxid=1 << 40),

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.testing.checkers.histories import op, read, wrote
-from zraft.errors import Code
-from zraft.testing.checkers import linearizability
-from zraft.testing.checkers.history import Kind, Operation, Outcome
-from zraft.testing.checkers.linearizability import Call, UndecidedError, check
-from zraft.testing.checkers.registers import Absent, Present, Register, State, check_registers
+from zraft.checkers import linearizability
+from zraft.checkers.history import Kind, Operation, Outcome
+from zraft.checkers.linearizability import Call, UndecidedError, check
+from zraft.checkers.registers import Absent, Present, Register, State, check_registers
+from zraft_core.errors import Code
 
 PATH = "/r/1"
 START = {PATH: Present("first", 0)}

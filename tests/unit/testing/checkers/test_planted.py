@@ -16,14 +16,14 @@ from tests.unit.testing.checkers.histories import (
     read,
     wrote,
 )
-from zraft.errors import Code
-from zraft.testing.checkers.final import Found, check_final
-from zraft.testing.checkers.history import Kind, Record, Violation
-from zraft.testing.checkers.locks import check_locks
-from zraft.testing.checkers.order import check_reads, check_zxids
-from zraft.testing.checkers.sequences import check_lists, check_sequences
-from zraft.testing.checkers.sessions import check_ephemerals, check_sessions
-from zraft.testing.checkers.watches import check_watches
+from zraft.checkers.final import Found, check_final
+from zraft.checkers.history import Kind, Record, Violation
+from zraft.checkers.locks import check_locks
+from zraft.checkers.order import check_reads, check_zxids
+from zraft.checkers.sequences import check_lists, check_sequences
+from zraft.checkers.sessions import check_ephemerals, check_sessions
+from zraft.checkers.watches import check_watches
+from zraft_core.errors import Code
 
 Checker = Callable[[Sequence[Sequence[Record]]], list[Violation]]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from zraft.testing.shiviz.__main__ import main
-from zraft.testing.shiviz.group import Scene
-from zraft.testing.shiviz.trace import PARSER, Event, Trace
+from tests.simulation.shiviz.__main__ import main
+from tests.simulation.shiviz.group import Scene
+from tests.simulation.shiviz.trace import PARSER, Event, Trace
 
 
 def knows(event: Event, of: Event) -> bool:

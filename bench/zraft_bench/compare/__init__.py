@@ -1,0 +1,1 @@
+"""zraft beside other systems."""

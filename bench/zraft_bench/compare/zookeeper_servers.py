@@ -1,0 +1,115 @@
+"""An ensemble of real ZooKeeper servers on this machine, when a package of the system's has installed it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+from zraft.cli.status import sole_leader
+from zraft_bench.cluster import ASK_TIMEOUT_S, wait_until
+from zraft_bench.processes import HOST, ServerError, ServerProcess, end_all, free_ports, total_cpu_s
+from zraft_core.address import Address
+
+JARS: Final = (Path("/usr/share/java"), Path("/usr/share/zookeeper/lib"), Path("/opt/zookeeper/lib"))
+_JAR: Final = re.compile(r"zookeeper-(\d+\.\d+\.\d+)\.jar")
+LOG4J: Final = """\
+log4j.rootLogger=WARN, A
+log4j.appender.A=org.apache.log4j.ConsoleAppender
+log4j.appender.A.layout=org.apache.log4j.SimpleLayout
+"""
+
+
+def installed() -> tuple[Path, str] | None:
+    """(directory with ZooKeeper's jars, its version) if ZooKeeper and Java are installed where packages put them."""
+    if shutil.which("java") is None:
+        return None
+    for directory in JARS:
+        found = sorted(
+            match[1] for path in directory.glob("zookeeper-*.jar") if (match := _JAR.fullmatch(path.name))
+        )
+        if found:
+            return directory, found[-1]
+    return None
+
+
+class ZooKeeperServers:
+    """Servers 1 to n on loopback, fsync on, snapshots and heap as they come; below `directory`."""
+
+    def __init__(self, directory: Path, servers: int, jars: Path, version: str) -> None:
+        self._directory = directory
+        self._jars = jars
+        self.version = version
+        ports = free_ports(3 * servers)
+        self._ports, self._peer_ports = ports[:servers], ports[servers:]
+        self._processes: list[ServerProcess] = []
+
+    @property
+    def hosts(self) -> str:
+        return ",".join(f"{HOST}:{port}" for port in self._ports)
+
+    @property
+    def count(self) -> int:
+        return len(self._ports)
+
+    def start(self) -> None:
+        for number in range(1, self.count + 1):
+            self._processes.append(self._prepare(number))
+            self._processes[-1].start()
+        wait_until(self._leader, "ZooKeeper to serve with one leader")
+
+    def restart(self) -> None:
+        self.stop()
+        for process in self._processes:
+            process.start()
+        wait_until(self._leader, "ZooKeeper to serve with one leader")
+
+    def _prepare(self, number: int) -> ServerProcess:
+        place = self._directory / f"zookeeper-{number}"
+        (place / "data").mkdir(parents=True)
+        (place / "data" / "myid").write_text(f"{number}\n")
+        (place / "log4j.properties").write_text(LOG4J)
+        lines = [
+            *("tickTime=2000", "initLimit=10", "syncLimit=5", "maxClientCnxns=0", "admin.enableServer=false"),
+            *(f"dataDir={place}/data", f"clientPort={self._ports[number - 1]}", f"clientPortAddress={HOST}"),
+            "4lw.commands.whitelist=*",
+        ]
+        if self.count > 1:
+            lines += [
+                f"server.{n}={HOST}:{self._peer_ports[2 * n - 2]}:{self._peer_ports[2 * n - 1]}"
+                for n in range(1, self.count + 1)
+            ]
+        (place / "zoo.cfg").write_text("\n".join((*lines, "")))
+        classpath = (
+            f"{self._jars}/zookeeper-{self.version}.jar:{self._jars}/zookeeper-jute.jar:{self._jars}/*"
+        )
+        return ServerProcess(
+            [
+                *("java", "-cp", classpath, f"-Dlog4j.configuration=file:{place}/log4j.properties"),
+                *("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(place / "zoo.cfg")),
+            ],
+            place / "log",
+        )
+
+    def _leader(self) -> int | None:
+        for process in self._processes:
+            process.require_running()
+        return sole_leader({n: Address(HOST, port) for n, port in enumerate(self._ports, 1)}, ASK_TIMEOUT_S)
+
+    def cpu_s(self) -> float | None:
+        return total_cpu_s(self._processes)
+
+    def stop(self) -> None:
+        end_all(self._processes)
+
+
+def require_installed() -> tuple[Path, str]:
+    """Raises ServerError that says what was looked for."""
+    found = installed()
+    if found is None:
+        places = ", ".join(map(str, JARS))
+        raise ServerError(
+            f"ZooKeeper: found no java, or no zookeeper-VERSION.jar in {places}; or give --zookeeper"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""A benchmark on many machines: one head, servers and clients, which talk through a board."""

@@ -1,0 +1,1 @@
+"""The thesis' tables of gossip beside ours, in simulation."""

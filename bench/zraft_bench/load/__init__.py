@@ -1,0 +1,1 @@
+"""The load: what is asked of a system, the processes that ask, and how long answers took."""

@@ -1,0 +1,56 @@
+"""Which tests are run one after the other: presets of increasing difficulty, or one from the command line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Final
+
+from attrs import evolve
+
+from zraft_bench.load.workload import Operation, Workload
+from zraft_core.errors import ConfigError
+
+MATRIX_ENTRIES: Final = (10, 100, 1000, 5000, 10_000)
+MATRIX_WORKERS: Final = (10, 100, 256)
+MATRIX_VALUE_BYTES: Final = (100, 1000)
+
+
+def _matrix(base: Workload) -> Iterator[Workload]:
+    """Zatt's matrix: every combination with more entries than workers, which leaves none with ten entries."""
+    for entries, workers, size in product(MATRIX_ENTRIES, MATRIX_WORKERS, MATRIX_VALUE_BYTES):
+        if entries > workers:
+            yield evolve(base, entries=entries, workers=workers, value_bytes=size)
+
+
+def _smoke(base: Workload) -> Iterator[Workload]:
+    """A minute or less: does everything work together?"""
+    for operation, workers in ((Operation.WRITE, 4), (Operation.WRITE, 32), (Operation.READ, 32)):
+        yield evolve(
+            base, operation=operation, workers=workers, entries=1000, value_bytes=100, seconds_min=2.0
+        )
+
+
+def _deployment(base: Workload) -> Iterator[Workload]:
+    """Writes, reads and both with growing numbers of workers, then large values: how a deployment behaves."""
+    for operation in (Operation.WRITE, Operation.READ, Operation.MIXED):
+        for workers in (1, 8, 64, 256):
+            yield evolve(base, operation=operation, workers=workers, entries=10_000, value_bytes=100)
+    for size in (1000, 10_000, 100_000):
+        yield evolve(base, operation=Operation.WRITE, workers=16, entries=1000, value_bytes=size)
+
+
+PRESETS: Final = {"matrix": _matrix, "smoke": _smoke, "deployment": _deployment}
+
+
+def schedule(name: str | None, base: Workload) -> tuple[Workload, ...]:
+    """The tests of preset `name`, or `base` alone; what a preset does not vary is as in `base`.
+
+    Raises:
+        ConfigError: there is no such preset.
+    """
+    if name is None:
+        return (base,)
+    if name not in PRESETS:
+        raise ConfigError(f"--schedule: found {name!r}, expected one of {', '.join(sorted(PRESETS))}")
+    return tuple(PRESETS[name](base))

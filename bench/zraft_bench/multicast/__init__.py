@@ -1,0 +1,1 @@
+"""Atomic multicast and streams of topics: the thesis' scenarios and ours, on real servers."""

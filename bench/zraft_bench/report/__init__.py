@@ -1,0 +1,1 @@
+"""Results as a page with tables and plots."""

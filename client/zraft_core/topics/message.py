@@ -1,0 +1,152 @@
+"""What a producer multicasts: destinations, payload, and what has to hold for it. Knows no protocol."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from attrs import field, frozen
+
+from zraft_core.frozen import statically_frozen
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.stamps import MessageId, Stamp
+
+
+def _length(payload: bytes) -> str:
+    return f"<{len(payload)} bytes>"
+
+
+COORDINATOR: Final = ProducerId(0)
+"""Group 0 as a producer: it multicasts the changes of topics, and nobody else may."""
+
+DIGEST_BYTES: Final = 16
+
+
+@frozen
+class After:
+    """An earlier message of the same producer or another one that comes first wherever both are addressed (D-17a)."""
+
+    mid: MessageId
+    destinations: tuple[GroupId, ...]
+
+
+@frozen
+class Condition:
+    """The message counts only if `consumer` has consumed up to exactly `expected` at `home`; then it has up to `following`.
+
+    So a program that consumes, computes and produces does each step once (D-9d). `home` is a destination.
+    """
+
+    home: GroupId
+    consumer: bytes
+    expected: int
+    following: int
+
+
+@frozen
+class Round:
+    """Puts the staged messages of its producer with numbers from `first` up to `upto`, both included, in their order.
+
+    They stand one after the other at the round's place in the order of all messages. `zraft_core.topics.producer` makes it
+    when each of them is durable at all its destinations, which the round's are all together. One that names a group which
+    the round does not is given up: that group was deleted before.
+    """
+
+    first: int
+    upto: int
+
+    @property
+    def places(self) -> int:
+        """How many stamps it takes."""
+        return self.upto - self.first + 1
+
+
+@statically_frozen
+class Message:
+    """A message, the same at all its destinations.
+
+    `destinations` ascend. `number` counts the messages of the producer to this only destination, from 1; it is 0 if
+    there are several (D-17b). `depends` is the largest stamp time that the producer had seen: the stamp will be above
+    it (0: no claim). `partitions` is a change of a topic: its partitions from this stamp on (D-17d). With a `round` it
+    carries nothing and is delivered nowhere itself; its `number` is 0.
+    """
+
+    mid: MessageId
+    destinations: tuple[GroupId, ...]
+    payload: bytes = field(default=b"", repr=_length)
+    number: int = 0
+    after: After | None = None
+    condition: Condition | None = None
+    depends: int = 0
+    partitions: tuple[GroupId, ...] | None = None
+    round: Round | None = None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is numbered among the messages to one partition alone."""
+        return len(self.destinations) == 1 and self.round is None
+
+    @property
+    def may_be_staged(self) -> bool:
+        """A round puts it in order, and nothing else may have a say in that."""
+        return (
+            self.after is None and self.condition is None and self.partitions is None and self.round is None
+        )
+
+
+def as_fields(message: Message) -> list[object]:
+    """A message as the array that is stored and sent (docs/TOPICS.md, "Formats")."""
+    after, condition = message.after, message.condition
+    fields: list[object] = [
+        message.mid,
+        message.destinations,
+        message.payload,
+        message.number,
+        None if after is None else (after.mid, after.destinations),
+        None
+        if condition is None
+        else (condition.home, condition.consumer, condition.expected, condition.following),
+        message.depends,
+        message.partitions,
+    ]
+    if message.round is not None:
+        fields.append((message.round.first, message.round.upto))
+    return fields
+
+
+class Outcome(Enum):
+    """What a message came to at a destination."""
+
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    """Its condition did not hold: ordered like any other, delivered nowhere."""
+
+
+@statically_frozen
+class Delivery:
+    """What consumers read. `offset` counts a partition's deliveries from 0, `position` its commands (D-16)."""
+
+    offset: int
+    stamp: Stamp
+    message: Message
+    position: int
+
+
+def without_payload(message: Message) -> Message:
+    """What is kept of a message that is delivered here."""
+    return Message(
+        message.mid,
+        message.destinations,
+        b"",
+        message.number,
+        message.after,
+        message.condition,
+        message.depends,
+        message.partitions,
+        message.round,
+    )
+
+
+def may_change_topics(message: Message) -> bool:
+    """Only group 0 multicasts a change of partitions."""
+    return message.partitions is None or message.mid.producer == COORDINATOR

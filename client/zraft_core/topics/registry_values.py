@@ -1,0 +1,177 @@
+"""Topics, groups and changes as group 0 keeps them, the table that producers get, and why a command is refused: values."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from attrs import field, frozen
+
+from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.topics.message import COORDINATOR, Message
+from zraft_core.topics.stamps import MessageId
+from zraft_core.topics.view import View
+
+TOPIC_NAME_BYTES_MAX: Final = 249
+
+Disks = tuple[tuple[ServerId, Instance], ...]
+"""The disk of each of some servers, in the order of servers, each server once."""
+
+
+class Refusal(Enum):
+    """Why a command changed nothing."""
+
+    EXISTS = "a topic of this name exists"
+    NO_TOPIC = "there is no such topic"
+    NO_PRODUCER = "there is no such producer"
+    BAD_NAME = "a topic's name has 1 to 249 letters, digits, dots, dashes and underscores"
+    BAD_COUNT = (
+        "a topic has at least one partition, and at most as many as the setting topics_partitions_max says"
+    )
+    SHRINKING = "a topic cannot have fewer partitions: create another one"
+    CHANGING = "the last change of the topic is not finished"
+    COMPLETE = "the topic has all its partitions"
+    TOO_MANY = "as many as the settings topics_max, topics_groups_max or topics_producers_max allow exist"
+    NO_GROUP = "there is no such group"
+    BAD_PLACEMENT = "a group needs a disk, and its leader is to be one of the servers that hold it"
+    NOT_WANTED = "these are not the disks that are wanted now"
+
+
+@frozen
+class PartitionSettings:
+    """What apply consults, so part of the group's creation (D-5).
+
+    `window`: how many numbers a producer may have above its floor. `consumers_max`: how many consumers' offsets
+    are kept for conditions.
+    """
+
+    window: int = 1024
+    consumers_max: int = 1024
+
+
+@frozen
+class RegistrySettings:
+    """Limits that apply consults: replicated configuration (D-5). `destinations_max` is for leaders and producers alone."""
+
+    topics_max: int = 4096
+    groups_max: int = 16_384
+    partitions_max: int = 1024
+    producers_max: int = 262_144
+    destinations_max: int = 64
+
+
+@frozen
+class Retention:
+    """How much of each partition of a topic is kept; None: whatever it takes.
+
+    `bytes_min`: what may go is what has as much behind it. `age_ms_max`: and what is older. Either is enough.
+    """
+
+    bytes_min: int | None = None
+    age_ms_max: int | None = None
+
+
+KEEP_ALL: Final = Retention()
+
+
+@frozen
+class GroupRecord:
+    """A group: one partition of a topic.
+
+    `founders` voted from the start, any other disk begins as a learner (D-18). `preferred` is to lead it, None if that
+    does not matter. `wanted` are to be its voters now; `former`, by server, were, and some of them may be as long as
+    nobody has reported that the voters are as wanted. `born`: it takes messages without being told by a change of its
+    topic.
+    """
+
+    group: GroupId
+    topic: int
+    founders: Disks
+    preferred: ServerId | None
+    wanted: Disks
+    born: bool
+    former: tuple[tuple[ServerId, Instance], ...] = ()
+
+    @property
+    def placed(self) -> bool:
+        """Whether the voters are known to be as wanted, so that any other replica may retire."""
+        return not self.former
+
+    @property
+    def holders(self) -> frozenset[tuple[ServerId, Instance]]:
+        """The disks whose replicas count."""
+        return frozenset((*self.wanted, *self.former))
+
+
+@frozen
+class Birth:
+    """What a new group begins with."""
+
+    record: GroupRecord
+    view: View
+    settings: PartitionSettings
+
+
+@frozen
+class Change:
+    """A change of a topic's partitions, itself a multicast to old and new ones (D-17d)."""
+
+    seq: int
+    topic: int
+    partitions: tuple[GroupId, ...]
+    epoch: int
+
+    def message(self) -> Message:
+        return Message(
+            MessageId(COORDINATOR, self.seq),
+            self.partitions,
+            number=1 if len(self.partitions) == 1 else 0,
+            partitions=self.partitions,
+        )
+
+
+@frozen
+class Topic:
+    """`partitions` take messages; `adding` will once the change is delivered; `wanted` is how many there are to be."""
+
+    topic: int
+    name: str
+    wanted: int
+    partitions: tuple[GroupId, ...] = ()
+    adding: tuple[GroupId, ...] = ()
+    change: int | None = None
+    retention: Retention = KEEP_ALL
+
+
+@frozen
+class Table:
+    """What producers' libraries know of groups. `epoch` goes with every START."""
+
+    position: int
+    epoch: int
+    groups: frozenset[GroupId]
+    """That take messages."""
+    deleting: frozenset[GroupId] = frozenset()
+
+    def removed(self, group: GroupId) -> bool:
+        return group <= self.position and group not in self.groups and group not in self.deleting
+
+
+@frozen
+class Result:
+    """What a command came to: `created` is the id of a producer, topic or group, `removed` are groups that are gone."""
+
+    refusal: Refusal | None = None
+    created: int | None = None
+    removed: tuple[GroupId, ...] = field(factory=tuple)
+
+
+_NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def is_topic_name(name: str) -> bool:
+    return (
+        1 <= len(name) <= TOPIC_NAME_BYTES_MAX
+        and _NAME_CHARACTERS.issuperset(name)
+        and name not in (".", "..")
+    )

@@ -1,0 +1,118 @@
+"""What group 0 says of producers and groups, as of a position of its log (D-8d): whole, as a difference, as logged."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from zraft_core.ids import GroupId, ProducerId
+
+Producers = tuple[ProducerId, ...]
+Groups = tuple[GroupId, ...]
+
+
+@frozen
+class View:
+    """All of it. `epoch` is that of the table of groups: every deletion raises it.
+
+    `producers` may produce, `closed` may not any more but are not retired; `groups` exist, `deleting` among them are
+    being deleted. Ids are positions, too: an id up to `position` that is not listed is retired or removed for good.
+    """
+
+    position: int = 0
+    epoch: int = 0
+    producers: frozenset[ProducerId] = frozenset()
+    closed: frozenset[ProducerId] = frozenset()
+    groups: frozenset[GroupId] = frozenset()
+    deleting: frozenset[GroupId] = frozenset()
+
+
+@frozen
+class ViewDelta:
+    """What became of each id that changed after `base`, as of `position`; it fits views from `base` up to `position`."""
+
+    base: int
+    position: int
+    epoch: int
+    opened: Producers = ()
+    closed: Producers = ()
+    retired: Producers = ()
+    created: Groups = ()
+    deleting: Groups = ()
+    removed: Groups = ()
+
+
+AnyView = View | ViewDelta
+
+
+@frozen
+class Gone:
+    """Who is listed no more since the last view."""
+
+    producers: tuple[ProducerId, ...] = ()
+    groups: tuple[GroupId, ...] = ()
+
+
+class LoggedView:
+    """The last view that a group has logged. Part of its replicated state, so what it says is equal on all replicas."""
+
+    __slots__ = ("closed", "deleting", "epoch", "groups", "position", "producers")
+
+    def __init__(self, view: View) -> None:
+        self.position = view.position
+        self.epoch = view.epoch
+        self.producers = set(view.producers)
+        self.closed = set(view.closed)
+        self.groups = set(view.groups)
+        self.deleting = set(view.deleting)
+
+    def retired(self, producer: ProducerId) -> bool:
+        """Closed, and nothing of it pending anywhere; told without remembering it."""
+        return producer <= self.position and producer not in self.producers and producer not in self.closed
+
+    def names(self, producer: ProducerId) -> bool:
+        return producer in self.producers or producer in self.closed
+
+    def removed(self, group: GroupId) -> bool:
+        return group <= self.position and group not in self.groups
+
+    def any_removed(self, groups: Groups) -> bool:
+        """Whether one of them is."""
+        return not self.groups.issuperset(groups) and any(map(self.removed, groups))
+
+    def fits(self, view: AnyView) -> bool:
+        """Whether `view` is newer, and begins no later than this one ends. An older one never counts (D-8d)."""
+        return view.position > self.position and (isinstance(view, View) or view.base <= self.position)
+
+    def adopt(self, view: AnyView) -> Gone | None:
+        """Become `view`; None, and nothing changes, if it does not fit."""
+        if not self.fits(view):
+            return None
+        self.position, self.epoch = view.position, view.epoch
+        if isinstance(view, View):
+            return self._replace(view)
+        self.producers.update(view.opened)
+        self.producers.difference_update(view.closed, view.retired)
+        self.closed.update(view.closed)
+        self.closed.difference_update(view.retired)
+        self.groups.update(view.created, view.deleting)
+        self.groups.difference_update(view.removed)
+        self.deleting.update(view.deleting)
+        self.deleting.difference_update(view.removed)
+        return Gone(view.retired, view.removed)
+
+    def _replace(self, view: View) -> Gone:
+        producers = (self.producers | self.closed) - view.producers - view.closed
+        groups = self.groups - view.groups
+        self.producers, self.closed = set(view.producers), set(view.closed)
+        self.groups, self.deleting = set(view.groups), set(view.deleting)
+        return Gone(tuple(sorted(producers)), tuple(sorted(groups)))
+
+    def whole(self) -> View:
+        return View(
+            self.position,
+            self.epoch,
+            frozenset(self.producers),
+            frozenset(self.closed),
+            frozenset(self.groups),
+            frozenset(self.deleting),
+        )

@@ -1,0 +1,411 @@
+"""What a client can ask for, one frozen value per operation that `ZkClientCodec.ask` encodes.
+
+A request knows its opcode, its body, and how to read its answer; record formats as in
+docs/PROTOCOL-ZOOKEEPER.md, where this server lacks the operation, in ZooKeeper's `zookeeper.jute`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, Generic, TypeVar
+
+from attrs import frozen
+
+from zraft_core.wire.jute import INT, LONG, JuteReader, encode_buffer, encode_texts, encode_ustring
+from zraft_core.wire.opcodes import XID_AUTH, XID_SET_WATCHES, Opcode
+from zraft_core.wire.requests import WORLD_ANYONE_ALL, Acl
+from zraft_core.wire.stat import decode_stat
+from zraft_core.znodes.events import AddWatchMode, WatcherType
+from zraft_core.znodes.stat import Stat
+from zraft_core.znodes.txn import FLAG_EPHEMERAL, FLAG_SEQUENTIAL
+
+FLAG_CONTAINER: Final = 4
+FLAG_TTL: Final = 5
+FLAG_TTL_SEQUENTIAL: Final = 6
+
+_ACL_ENTRY_BYTES_MIN: Final = 12
+_PAIR_BYTES_MIN: Final = 8
+
+T = TypeVar("T")
+
+
+@frozen
+class Request(Generic[T]):
+    """Anything a connected client may ask for; `T` is what a successful answer holds."""
+
+    xid: ClassVar[int | None] = None
+    """The reserved xid that the operation is sent with, or None for the connection's next."""
+
+    @property
+    def opcode(self) -> Opcode:
+        raise NotImplementedError
+
+    def body(self) -> bytes:
+        raise NotImplementedError
+
+    def value(self, reader: JuteReader) -> T:
+        """What the answer holds. Raises MarshallingError."""
+        raise NotImplementedError
+
+
+class _Empty(Request[None]):
+    """Answered by a header alone."""
+
+    def value(self, reader: JuteReader) -> None:
+        return None
+
+
+@frozen
+class Create(Request[str]):
+    """Make a znode; the answer is its path, with the number of a sequential one.
+
+    A container and a znode with `ttl_ms` have opcodes of their own; the flag alone makes neither.
+    `acl` None means world:anyone:cdrwa.
+    """
+
+    path: str
+    data: bytes | None = None
+    acl: tuple[Acl, ...] | None = None
+    ephemeral: bool = False
+    sequential: bool = False
+    container: bool = False
+    ttl_ms: int | None = None
+
+    @property
+    def opcode(self) -> Opcode:
+        if self.container:
+            return Opcode.CREATE_CONTAINER
+        return Opcode.CREATE if self.ttl_ms is None else Opcode.CREATE_TTL
+
+    def body(self) -> bytes:
+        raw = encode_ustring(self.path) + encode_buffer(self.data) + encode_acl(self.acl)
+        if self.ttl_ms is not None:
+            flags = FLAG_TTL_SEQUENTIAL if self.sequential else FLAG_TTL
+            return raw + INT.pack(flags) + LONG.pack(self.ttl_ms)
+        if self.container:
+            return raw + INT.pack(FLAG_CONTAINER)
+        flags = (FLAG_EPHEMERAL if self.ephemeral else 0) | (FLAG_SEQUENTIAL if self.sequential else 0)
+        return raw + INT.pack(flags)
+
+    def value(self, reader: JuteReader) -> str:
+        return reader.read_text()  # a container's and a TTL znode's Stat follows
+
+
+@frozen
+class Delete(_Empty):
+    path: str
+    version: int = -1
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.DELETE
+
+    def body(self) -> bytes:
+        return encode_ustring(self.path) + INT.pack(self.version)
+
+
+@frozen
+class SetData(Request[Stat]):
+    path: str
+    data: bytes | None
+    version: int = -1
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.SET_DATA
+
+    def body(self) -> bytes:
+        return encode_ustring(self.path) + encode_buffer(self.data) + INT.pack(self.version)
+
+    def value(self, reader: JuteReader) -> Stat:
+        return decode_stat(reader)
+
+
+@frozen
+class Exists(Request[Stat]):
+    path: str
+    watch: bool = False
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.EXISTS
+
+    def body(self) -> bytes:
+        return _path_and_watch(self.path, self.watch)
+
+    def value(self, reader: JuteReader) -> Stat:
+        return decode_stat(reader)
+
+
+@frozen
+class GetData(Request[tuple[bytes | None, Stat]]):
+    path: str
+    watch: bool = False
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.GET_DATA
+
+    def body(self) -> bytes:
+        return _path_and_watch(self.path, self.watch)
+
+    def value(self, reader: JuteReader) -> tuple[bytes | None, Stat]:
+        return reader.read_buffer(), decode_stat(reader)
+
+
+@frozen
+class GetChildren(Request[tuple[str, ...]]):
+    path: str
+    watch: bool = False
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.GET_CHILDREN
+
+    def body(self) -> bytes:
+        return _path_and_watch(self.path, self.watch)
+
+    def value(self, reader: JuteReader) -> tuple[str, ...]:
+        return reader.read_texts()
+
+
+@frozen
+class GetChildren2(Request[tuple[tuple[str, ...], Stat]]):
+    path: str
+    watch: bool = False
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.GET_CHILDREN2
+
+    def body(self) -> bytes:
+        return _path_and_watch(self.path, self.watch)
+
+    def value(self, reader: JuteReader) -> tuple[tuple[str, ...], Stat]:
+        return reader.read_texts(), decode_stat(reader)
+
+
+@frozen
+class Sync(Request[str]):
+    path: str
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.SYNC
+
+    def body(self) -> bytes:
+        return encode_ustring(self.path)
+
+    def value(self, reader: JuteReader) -> str:
+        return reader.read_text()
+
+
+@frozen
+class GetAcl(Request[tuple[tuple[Acl, ...], Stat]]):
+    path: str
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.GET_ACL
+
+    def body(self) -> bytes:
+        return encode_ustring(self.path)
+
+    def value(self, reader: JuteReader) -> tuple[tuple[Acl, ...], Stat]:
+        def entry() -> Acl:
+            return reader.read_int(), reader.read_text(), reader.read_text()
+
+        return reader.read_vector(entry, _ACL_ENTRY_BYTES_MIN) or (), decode_stat(reader)
+
+
+@frozen
+class SetAcl(Request[Stat]):
+    """`version` is compared with the version of the ACL, not of the data."""
+
+    path: str
+    acl: tuple[Acl, ...]
+    version: int = -1
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.SET_ACL
+
+    def body(self) -> bytes:
+        return encode_ustring(self.path) + encode_acl(self.acl) + INT.pack(self.version)
+
+    def value(self, reader: JuteReader) -> Stat:
+        return decode_stat(reader)
+
+
+@frozen
+class Auth(_Empty):
+    """A server may answer it ahead of earlier requests, as ZooKeeper does."""
+
+    scheme: str
+    auth: bytes
+    xid: ClassVar[int | None] = XID_AUTH
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.AUTH
+
+    def body(self) -> bytes:
+        return INT.pack(0) + encode_ustring(self.scheme) + encode_buffer(self.auth)
+
+    def __repr__(self) -> str:
+        return f"Auth(scheme={self.scheme!r})"  # `auth` is a password
+
+
+@frozen
+class WhoAmI(Request[tuple[tuple[str, str], ...]]):
+    """(scheme, user) of everything the connection has proved."""
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.WHO_AM_I
+
+    def body(self) -> bytes:
+        return b""
+
+    def value(self, reader: JuteReader) -> tuple[tuple[str, str], ...]:
+        def pair() -> tuple[str, str]:
+            return reader.read_text(), reader.read_text()
+
+        return reader.read_vector(pair, _PAIR_BYTES_MIN) or ()
+
+
+@frozen
+class GetEphemerals(Request[tuple[str, ...]]):
+    """Paths of this session's ephemerals that begin with `path`, as text: "/a" also finds "/ab"."""
+
+    path: str = "/"
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.GET_EPHEMERALS
+
+    def body(self) -> bytes:
+        return encode_ustring(self.path)
+
+    def value(self, reader: JuteReader) -> tuple[str, ...]:
+        return reader.read_texts()
+
+
+@frozen
+class GetAllChildrenNumber(Request[int]):
+    path: str
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.GET_ALL_CHILDREN_NUMBER
+
+    def body(self) -> bytes:
+        return encode_ustring(self.path)
+
+    def value(self, reader: JuteReader) -> int:
+        return reader.read_int()
+
+
+@frozen
+class AddWatch(_Empty):
+    path: str
+    mode: AddWatchMode
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.ADD_WATCH
+
+    def body(self) -> bytes:
+        return encode_ustring(self.path) + INT.pack(self.mode)
+
+
+@frozen
+class CheckWatches(_Empty):
+    path: str
+    type: WatcherType
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.CHECK_WATCHES
+
+    def body(self) -> bytes:
+        return encode_ustring(self.path) + INT.pack(self.type)
+
+
+@frozen
+class RemoveWatches(_Empty):
+    path: str
+    type: WatcherType
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.REMOVE_WATCHES
+
+    def body(self) -> bytes:
+        return encode_ustring(self.path) + INT.pack(self.type)
+
+
+@frozen
+class RestoreWatches(_Empty):
+    """setWatches, or setWatches2 if any watch is persistent: older servers know only the former."""
+
+    relative_zxid: int
+    data: tuple[str, ...] = ()
+    exist: tuple[str, ...] = ()
+    child: tuple[str, ...] = ()
+    persistent: tuple[str, ...] = ()
+    recursive: tuple[str, ...] = ()
+    xid: ClassVar[int | None] = XID_SET_WATCHES
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.SET_WATCHES2 if self.persistent or self.recursive else Opcode.SET_WATCHES
+
+    def body(self) -> bytes:
+        lists = [self.data, self.exist, self.child]
+        if self.opcode == Opcode.SET_WATCHES2:
+            lists += [self.persistent, self.recursive]
+        return LONG.pack(self.relative_zxid) + b"".join(map(encode_texts, lists))
+
+
+@frozen
+class Reconfig(Request[tuple[bytes | None, Stat]]):
+    """Change the ensemble; the answer is the new /zookeeper/config."""
+
+    joining: str | None = None
+    leaving: str | None = None
+    members: str | None = None
+    config: int = -1
+
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.RECONFIG
+
+    def body(self) -> bytes:
+        texts = (self.joining, self.leaving, self.members)
+        return b"".join(map(encode_ustring, texts)) + LONG.pack(self.config)
+
+    def value(self, reader: JuteReader) -> tuple[bytes | None, Stat]:
+        return reader.read_buffer(), decode_stat(reader)
+
+
+@frozen
+class CloseSession(_Empty):
+    @property
+    def opcode(self) -> Opcode:
+        return Opcode.CLOSE_SESSION
+
+    def body(self) -> bytes:
+        return b""
+
+
+def encode_acl(acl: Sequence[Acl] | None) -> bytes:
+    """A vector of ACL entries; None means world:anyone:cdrwa."""
+    if acl is None:
+        return WORLD_ANYONE_ALL
+    entries = [INT.pack(perms) + encode_ustring(scheme) + encode_ustring(name) for perms, scheme, name in acl]
+    return INT.pack(len(entries)) + b"".join(entries)
+
+
+def _path_and_watch(path: str, watch: bool) -> bytes:
+    return encode_ustring(path) + (b"\x01" if watch else b"\x00")

@@ -1,0 +1,1 @@
+"""Values of znodes: commands, rights, events and stats. Pure."""

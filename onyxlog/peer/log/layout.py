@@ -1,0 +1,134 @@
+"""The znodes of a tenancy: paths and names, and the parameters' bytes. Pure; docs/ONYXLOG.md, "The log"."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from attrs import fields_dict, frozen
+
+from onyxlog.errors import EntryError, ParametersError
+from onyxlog.ids import GroupId, JobId, Position
+from onyxlog.replica.replica import JoinMode, Parameters
+from onyxlog.scheduling.requirements import JobScheduler
+from zraft_core.errors import ConfigError
+from zraft_core.messagepack import shown
+
+TOP: Final = "/onyx"
+ENTRY_PREFIX: Final = "entry-"
+DIGITS: Final = 10
+NAME_CHARACTERS_MAX: Final = 200
+
+
+def checked_name(name: str, what: str) -> str:
+    """A name that can be a znode's. Raises ConfigError."""
+    if (
+        not name
+        or "/" in name
+        or name in (".", "..")
+        or len(name) > NAME_CHARACTERS_MAX
+        or not name.isprintable()
+    ):
+        raise ConfigError(
+            f"{what}: found {name!r}, expected 1 to {NAME_CHARACTERS_MAX} printable characters without '/'"
+        )
+    return name
+
+
+@frozen
+class Layout:
+    """Where a tenancy keeps what: one log, and everything that belongs to it."""
+
+    tenancy: str
+
+    def __attrs_post_init__(self) -> None:
+        checked_name(self.tenancy, "tenancy")
+
+    @property
+    def root(self) -> str:
+        return f"{TOP}/{self.tenancy}"
+
+    @property
+    def log(self) -> str:
+        """The directory of entries; nothing else is in it."""
+        return f"{self.root}/log"
+
+    @property
+    def entry_stem(self) -> str:
+        """Of the znode that is created sequentially."""
+        return f"{self.log}/{ENTRY_PREFIX}"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.root}/origin/origin"
+
+    @property
+    def parameters(self) -> str:
+        return f"{self.root}/parameters"
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """In the order in which they can be made."""
+        below = ("log", "origin", "pulse", "jobs", "state", "writers")
+        return (TOP, self.root, *(f"{self.root}/{name}" for name in below))
+
+    def entry(self, position: Position) -> str:
+        return f"{self.entry_stem}{position:0{DIGITS}d}"
+
+    def position(self, path: str) -> Position:
+        """Of an entry, from its path or name."""
+        return int(path[-DIGITS:])
+
+    @property
+    def pulses(self) -> str:
+        return f"{self.root}/pulse"
+
+    def pulse(self, group: GroupId) -> str:
+        return f"{self.pulses}/{checked_name(group, 'group')}"
+
+    def job(self, job: JobId) -> str:
+        return f"{self.root}/jobs/{checked_name(job, 'job')}"
+
+    def writer(self, session: int) -> str:
+        """What counts the appends of a session over ZooKeeper's protocol."""
+        return f"{self.root}/writers/{session:016x}"
+
+    def state(self, path: str) -> str:
+        """`path` "" is the directory itself."""
+        if not path:
+            return f"{self.root}/state"
+        for name in path.split("/"):
+            checked_name(name, f"state {path!r}")
+        return f"{self.root}/state/{path}"
+
+
+def parents(path: str) -> list[str]:
+    """The znodes above, outermost first, without the root."""
+    names = path.split("/")[1:-1]
+    return ["/" + "/".join(names[: count + 1]) for count in range(len(names))]
+
+
+def encode_parameters(parameters: Parameters) -> bytes:
+    """JSON, for people who look at the znode."""
+    found = {name: getattr(parameters, name) for name in fields_dict(Parameters)}
+    return json.dumps(found, sort_keys=True).encode()
+
+
+def decode_parameters(data: bytes, where: str) -> Parameters:
+    """Raises ParametersError, EntryError."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:  # nested too deeply
+        raise EntryError(f"{where}: found {data[:100]!r}, expected the log's parameters as JSON") from error
+    known = fields_dict(Parameters)
+    if type(found) is not dict or found.keys() != known.keys():
+        raise ParametersError(
+            f"{where}: found {shown(found)}, expected a map of {', '.join(sorted(known))}; "
+            "the log was begun by another version"
+        )
+    try:
+        return Parameters(
+            **found | {"job_scheduler": JobScheduler(found["job_scheduler"]), "join": JoinMode(found["join"])}
+        )
+    except ValueError as error:
+        raise ParametersError(f"{where}: {error}; the log was begun by another version") from error

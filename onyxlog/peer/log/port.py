@@ -1,0 +1,184 @@
+"""What a peer needs of the log; the znodes it stands on are in docs/ONYXLOG.md.
+
+Three implementations: over zraft's own protocol (tail subscription, exactly-once append, truncation with the origin in
+one step, wills); over any ZooKeeper's protocol (a watch on the next entry), which is slower and weaker where it says so; and
+in memory, for tests (`tests.onyxlog.simulation.memory_log`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Protocol
+
+from attrs import fields_dict, frozen
+
+from onyxlog.errors import ParametersError
+from onyxlog.ids import BEFORE_ALL, GroupId, JobId, Position
+from onyxlog.replica.commands import Entry, Record
+from onyxlog.replica.digests import CHAIN_START
+from onyxlog.replica.replica import Parameters, Replica
+
+
+@frozen
+class Origin:
+    """Where playing begins: the replica as of `position` (-1: nothing yet), and the digest chain's value there."""
+
+    position: Position
+    replica: Replica
+    chain: bytes
+
+
+def first_origin(parameters: Parameters) -> Origin:
+    """What a log is begun with."""
+    return Origin(BEFORE_ALL, Replica(parameters=parameters), CHAIN_START)
+
+
+def check_parameters(found: Parameters, expected: Parameters) -> None:
+    """Raises ParametersError unless they are the same."""
+    wrong = [
+        f"{name} {getattr(found, name)}, not {getattr(expected, name)}"
+        for name in fields_dict(Parameters)
+        if getattr(found, name) != getattr(expected, name)
+    ]
+    if wrong:
+        raise ParametersError(
+            f"the log was begun with {'; '.join(wrong)}: start this peer with the same, or in another tenancy"
+        )
+
+
+@frozen
+class LogBounds:
+    """The entries that there are: `first` <= position < `end`."""
+
+    first: Position
+    end: Position
+    """The position that the next entry gets."""
+
+
+@frozen
+class Silence:
+    """How long the service has heard nothing of a group's session, if it knows, and after how long the group is gone."""
+
+    silent_s: float | None
+    timeout_s: float
+
+
+@frozen
+class LogStatistics:
+    """Counted since the port was opened: what the log's servers had to do for this peer (O-12, O-26)."""
+
+    appends: int
+    reads: int
+    """Requests that read entries or znodes."""
+    pushes: int
+    """Messages that the tail subscription brought."""
+    watches: int
+    """Watches set."""
+
+
+class LogPort(Protocol):
+    """One per group: it holds the session whose end is the group's end. Not for use by several event loops.
+
+    All methods may raise what `zraft_client` raises; after the session's end, SessionExpiredError from each of them, and
+    from `tail` also while it waits. A port does not come back from that: open another. While no server is connected,
+    calls wait up to their deadline, and `tail` as long as it takes.
+    """
+
+    async def begin(self, parameters: Parameters) -> Origin:
+        """Make the znodes of the tenancy unless they stand; the newest origin.
+
+        Raises:
+            ParametersError: the log was begun with other parameters.
+        """
+        ...
+
+    async def origin(self) -> Origin: ...
+
+    async def bounds(self) -> LogBounds:
+        """Where the log begins and ends now: everything that was acknowledged before is in it."""
+        ...
+
+    async def append(self, record: Record) -> Position:
+        """Exactly once, also across reconnects; the position it got. Appends of one port keep their order."""
+        ...
+
+    def tail(self, first: Position) -> AsyncIterator[tuple[Entry, ...]]:
+        """Entries from `first` on, each once, in order, in batches, for ever.
+
+        Raises:
+            OvertakenError: entries that were still to come are truncated.
+            EntryError: an entry cannot be read, or somebody removed one by hand.
+        """
+        ...
+
+    async def read(self, first: Position, end: Position) -> tuple[Entry, ...]:
+        """Entries `first` <= position < `end`, as far as there are any: what gossip did not bring.
+
+        Raises:
+            OvertakenError, EntryError: as `tail`.
+        """
+        ...
+
+    async def store_origin(self, origin: Origin) -> bool:
+        """Replace the origin and forget all entries up to it, in one step; False if there is one as new already."""
+        ...
+
+    async def show_pulse(self, group: GroupId) -> None:
+        """Make the group's ephemeral znode."""
+        ...
+
+    async def is_alive(self, group: GroupId) -> bool: ...
+
+    async def silences(self) -> Mapping[GroupId, Silence]:
+        """Of each group that shows a pulse; none where the service does not tell."""
+        ...
+
+    async def watch_pulse(self, group: GroupId, gone: Callable[[], None]) -> Callable[[], None]:
+        """Call `gone` once when the pulse is gone, soon if it is already; returns what ends the watch.
+
+        After this port's own session has ended it is not called any more.
+        """
+        ...
+
+    async def set_will(self, record: Record | None) -> None:
+        """Have the record appended by the service when this session ends, however it ends."""
+        ...
+
+    async def put_job(self, job: JobId, parts: bytes) -> None:
+        """Store a job's specification, once; the same again does nothing, another is an EntryError."""
+        ...
+
+    async def job(self, job: JobId) -> bytes:
+        """Raises NoNodeError."""
+        ...
+
+    async def forget_job(self, job: JobId) -> None:
+        """Nothing happens if there is none."""
+        ...
+
+    async def put_state(self, path: str, data: bytes) -> None:
+        """Write a znode below the tenancy's `state/`, made with its parents if absent: checkpoints, positions of inputs.
+
+        `path`: names joined by "/", without one in front. Of any size.
+        """
+        ...
+
+    async def state(self, path: str) -> bytes | None: ...
+
+    async def states(self, path: str) -> tuple[str, ...]:
+        """The names directly below a znode of `state/`, sorted; none if there is no such znode."""
+        ...
+
+    async def remove_state(self, path: str) -> None:
+        """Remove a znode below `state/` and all below it; nothing happens if there is none."""
+        ...
+
+    def statistics(self) -> LogStatistics: ...
+
+    async def close(self) -> None:
+        """End the session: the pulse goes, the will is done."""
+        ...
+
+
+OpenPort = Callable[[], Awaitable[LogPort]]
+"""Opens a port with a session of its own: one per incarnation of a group."""

@@ -1,0 +1,1 @@
+"""Bad input on purpose: mutated client frames, peer datagrams and segment files. `python -m tests.fuzz`."""

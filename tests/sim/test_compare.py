@@ -1,0 +1,28 @@
+"""The comparison of two trees sees a difference, and none where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.simulation.compare import REPOSITORY, SIMULATORS, differing, reports_of
+
+
+def test_a_seed_reports_the_same_again_and_another_seed_something_else() -> None:
+    first = reports_of(REPOSITORY, "claims", range(2), jobs=1)
+    assert differing(first, reports_of(REPOSITORY, "claims", range(2), jobs=2)) == []
+    assert differing(first, {0: first[0], 1: first[0]}) == [1]
+    assert differing(first, {0: first[0]}) == [1]
+
+
+def test_a_tree_without_simulators_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(click.ClickException, match=r"claims in .*: no simulators in this tree"):
+        reports_of(tmp_path, "claims", range(1), jobs=1)
+
+
+def test_every_simulator_is_compared() -> None:
+    folder = REPOSITORY / "tests" / "simulation"
+    mains = {path.parent.name for path in folder.glob("*/__main__.py")} - {"shiviz"}
+    assert {module.partition(".")[0] for module in SIMULATORS.values()} == mains | {"simulate"}

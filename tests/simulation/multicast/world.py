@@ -1,0 +1,479 @@
+"""The adversary of atomic multicast, the healing after it, and the memory of what was promised. One seed is one run.
+
+It loses, repeats, delays and reorders messages, some until after everything was forgotten; changes leaders and cuts what
+they had not committed, installs snapshots, stops groups, kills producers and closes them while they live, adds partitions
+to a topic and deletes others. Then it heals, everything must be delivered and drain, and the checks judge.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from attrs import evolve, fields, frozen
+
+from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.multicast import checks
+from tests.simulation.multicast.hosted import HostedGroup, over_wire
+from tests.simulation.multicast.processes import Consuming, Producing
+from tests.simulation.multicast.profile import Mode, Profile, Rare, Size, draw, reach
+from zraft.topics.applied import BrokenGroupError
+from zraft.topics.registry import Registry
+from zraft.topics.registry_image import read_registry, registry_image
+from zraft.topics.registry_leader import RegistryLeader
+from zraft_core.ids import GroupId, Instance, ProducerId, ServerId
+from zraft_core.topics.codec import Bundle, decode_edge, decode_registry, encode_edge, encode_registry
+from zraft_core.topics.commands import Advance
+from zraft_core.topics.merger import MergeError
+from zraft_core.topics.message import COORDINATOR, Message
+from zraft_core.topics.messages import GroupMessage, Need, Propose, Query, Reply, Report, StartRequest, Told
+from zraft_core.topics.producer import Ended, Ending, Producer
+from zraft_core.topics.registry_commands import (
+    AlterTopic,
+    CloseProducer,
+    CreateGroup,
+    CreateTopic,
+    DeleteTopic,
+    RegisterProducer,
+    RegistryCommand,
+)
+from zraft_core.topics.registry_values import Result
+from zraft_core.topics.stamps import MessageId
+
+FOUNDERS: Final = ((ServerId(1), Instance(bytes(16))),)
+NETWORK_MAX: Final = 150
+ROUNDS_MAX: Final = 400
+MERGED: Final = "merged"
+
+Letter = Bundle | Report | tuple[GroupId, StartRequest] | Reply
+"""To a group, to group 0, to a group, to a producer."""
+
+
+@frozen
+class Summary:
+    """What a run saw."""
+
+    seed: int
+    messages: int
+    deliveries: int
+    commands: int
+    faults: Counter[str]
+    proposals: int
+
+
+class World:
+    """Groups, group 0, producers, consumers and the network between them."""
+
+    def __init__(self, seed: int, size: Size | None = None, mode: Mode | None = None) -> None:
+        self.seed = seed
+        self.rng = Random(seed)
+        self.profile: Profile = draw(seed, self.rng, size, mode)
+        self.steps = 0
+        self.faults: Counter[str] = Counter()
+        self.proposals = 0
+        self._network: list[Letter] = []
+        self._late: list[Letter] = []
+        self._pace: dict[GroupId, float] = {}
+        self._stopped: dict[GroupId, int] = {}
+        self.registry = Registry(group_settings=self.profile.group_settings())
+        self.coordinator = RegistryLeader(self.registry)
+        self._zxid = 0
+        self.groups: dict[GroupId, HostedGroup] = {}
+        self.gone: set[GroupId] = set()
+        self.messages: dict[MessageId, Message] = {}
+        self.invoked: dict[MessageId, int] = {}
+        self.ended: dict[MessageId, Ended] = {}
+        self.ended_at: dict[MessageId, int] = {}
+        self.promised: set[MessageId] = set()
+        self.log(CreateTopic(MERGED, 2))
+        merged = self._zxid
+        self.topic = [self._found(merged), self._found(merged)]
+        for at in range(self.profile.groups - 2):
+            self.log(CreateTopic(f"other{at}", 1))
+            self._found(self._zxid)
+        self.producing: dict[ProducerId, Producing] = {}
+        for count in self.profile.producers:
+            self._join(count)
+        self.consuming = [Consuming(self.topic, self.rng, self.groups) for _ in range(2)]
+        self._alters, self._deletes = self.profile.alters, self.profile.deletes
+        self._rare_kinds = [field.name for field in fields(Rare)]
+
+    # -- group 0, whose log is abstracted to atomic steps
+
+    def log(self, command: RegistryCommand) -> Result:
+        self._zxid += 1
+        result = self.registry.apply(decode_registry(encode_registry(command)), self._zxid)
+        self.gone.update(result.removed)
+        return result
+
+    def _found(self, topic: int) -> GroupId:
+        created = self.log(CreateGroup(topic, FOUNDERS)).created
+        assert created is not None
+        group = GroupId(created)
+        birth = self.registry.birth_of(group)
+        self._pace[group] = self.rng.choice([0.2, 0.5, 0.9])
+
+        def send(content: Bundle | Report) -> None:
+            self._send(group, content)
+
+        self.groups[group] = HostedGroup(
+            birth, self.profile.leader_settings(), send, self._network_put, coded=self.profile.coded
+        )
+        return group
+
+    def _join(self, count: int) -> None:
+        created = self.log(RegisterProducer(owner=1)).created
+        assert created is not None
+        pid = ProducerId(created)
+        producer = Producer(pid, self.registry.table(), window=self.profile.window, reach=reach(self.rng))
+        self.producing[pid] = Producing(
+            producer,
+            count,
+            self.rng,
+            self.groups,
+            causal=self.profile.causal,
+            # Dice of their own: what the others show does not depend on them.
+            ordered=Random(f"ordered {self.seed} {pid}").random() < self.profile.ordered,
+        )
+
+    def _alter(self) -> None:
+        topic = self.registry.topics[self.registry.names[MERGED]]
+        if topic.change is not None or len(topic.partitions) < topic.wanted:
+            return
+        more = self.rng.choice([1, 1, 2])
+        self.log(AlterTopic(MERGED, topic.wanted + more))
+        for _ in range(more):
+            self._found(topic.topic)
+        for change in self.registry.changes.values():
+            message = change.message()
+            self.messages[message.mid] = message
+            self.invoked.setdefault(message.mid, self.steps)
+        self._alters -= 1
+        self.faults["partitions added"] += 1
+
+    def _delete(self) -> None:
+        others = sorted(name for name in self.registry.names if name != MERGED)
+        if others:
+            self.log(DeleteTopic(self.rng.choice(others)))
+            self._deletes -= 1
+            self.faults["topic deleted"] += 1
+
+    def _close(self, pid: ProducerId) -> None:
+        if pid in self.registry.producers:
+            self.log(CloseProducer(pid))
+            self.faults["producer closed"] += 1
+
+    def _publish(self) -> None:
+        for group, update in self.coordinator.views():
+            self._network_put(Bundle(group, (update,)))
+        for group, request in self.coordinator.changes():
+            self._network_put((group, request))
+
+    # -- the network
+
+    def _network_put(self, letter: Letter) -> None:
+        if self.profile.coded:
+            if isinstance(letter, Bundle):
+                letter = over_wire(letter)
+            else:
+                edge = letter[1] if isinstance(letter, tuple) else letter
+                # What only producers' own connections say is not said between servers.
+                if isinstance(edge, StartRequest):
+                    edge = evolve(edge, staged=False)
+                elif isinstance(edge, Reply):
+                    edge = evolve(edge, time=0)
+                if decode_edge(encode_edge(edge)) != edge:
+                    raise BrokenPromiseError("codec", f"{edge} arrives as another one")
+        self._network.append(letter)
+
+    def _send(self, sender: GroupId, content: Bundle | Report) -> None:
+        if isinstance(content, Bundle):
+            for message in content.messages:
+                self._check_genuine(sender, content.to, message)
+        self._network_put(content)
+
+    def _check_genuine(self, sender: GroupId, to: GroupId, message: GroupMessage) -> None:
+        """Only destinations talk about a message, and only to destinations."""
+        if isinstance(message, Propose | Query | Told):
+            self.proposals += isinstance(message, Propose)
+            destinations = self.messages[message.mid].destinations
+            if sender not in destinations or to not in destinations:
+                raise BrokenPromiseError(
+                    "genuineness", f"{sender} told {to} of {tuple(message.mid)}, which is to {destinations}"
+                )
+
+    def _deliver(self, letter: Letter) -> None:
+        match letter:
+            case Reply():
+                self._on_reply(letter)
+            case Report():
+                command = self.coordinator.on_report(letter)
+                if command is not None:
+                    self.log(command)
+            case Bundle(to):
+                if to not in self.gone:
+                    self.groups[to].on_bundle(letter)
+            case (to, request):
+                if to not in self.gone:
+                    self.groups[to].on_start(request, unchecked=self.rng.random() < 0.2)
+
+    def _on_reply(self, reply: Reply) -> None:
+        pid = reply.mid.producer
+        if pid == COORDINATOR:
+            command = self.coordinator.on_reply(reply)
+            if command is not None:
+                self.log(command)
+            return
+        process = self.producing[pid]
+        for ended in process.on_reply(reply):
+            self._acknowledge(ended)
+        accepted = [MessageId(pid, seq) for seq in process.producer.take_accepted()]
+        if process.eager and process.alive:
+            self.promised.update(mid for mid in accepted if self.messages[mid].round is None)
+        if process.producer.table_wanted and self.rng.random() < 0.7:
+            self._tell_table(process)
+
+    def _tell_table(self, process: Producing) -> None:
+        for ended in process.on_table(self.registry.table()):
+            self._acknowledge(ended)
+
+    def _acknowledge(self, ended: Ended) -> None:
+        """A producer reports what a message came to: it must be true now, not only in the end."""
+        mid = ended.mid
+        round_ = self.messages[mid].round is not None
+        self.ended[mid] = ended
+        if not round_:
+            self.promised.add(mid)
+        if ended.ending is not Ending.DELIVERED:
+            return
+        self.ended_at[mid] = self.steps
+        for group in self.messages[mid].destinations:
+            hosted = self.groups[group]
+            there = mid in hosted.rounds if round_ else _has(hosted, mid)
+            if not there:
+                raise BrokenPromiseError(
+                    "delivered", f"{tuple(mid)} acknowledged as delivered, not yet so at {group}"
+                )
+
+    # -- steps
+
+    def running(self) -> list[HostedGroup]:
+        return [hosted for group, hosted in self.groups.items() if group not in self.gone]
+
+    def _produce(self, process: Producing) -> None:
+        if not process.alive or process.producer.expired:
+            return
+        if self.rng.random() < 0.1:
+            self._tell_table(process)
+        message = process.produce()
+        for one in (message, process.take_round()):
+            if one is not None:
+                self.messages[one.mid] = one
+                self.invoked[one.mid] = self.steps
+        for group, request in process.requests():
+            # One that waited for all others knows only now what its stamp is to be above.
+            self.messages[request.message.mid] = request.message
+            self._network_put((group, request))
+
+    def _chaos(self) -> None:
+        while self.steps < self.profile.length:
+            self.steps += 1
+            self._chaotic_step()
+            if len(self._network) > NETWORK_MAX:
+                self.rng.shuffle(self._network)
+                del self._network[NETWORK_MAX * 2 // 3 :]
+
+    def _chaotic_step(self) -> None:
+        rng = self.rng
+        dice = rng.random()
+        hosted = rng.choice(self.running())
+        stopped = self._stopped.get(hosted.group, 0) > self.steps
+        if dice < 0.2:
+            self._produce(rng.choice(list(self.producing.values())))
+        elif dice < 0.6 and self._network:
+            self._lose_or_deliver()
+        elif dice < 0.8:
+            if not stopped:
+                hosted.commit(rng.randint(1, 4))
+        elif dice < 0.9:
+            if not stopped:
+                hosted.tick()
+        elif dice < 0.93:
+            kept = rng.randint(0, len(hosted.tail))
+            self.faults["log cut"] += kept < len(hosted.tail)
+            self.faults["leader changed"] += 1
+            hosted.change_leader(kept, from_snapshot=rng.random() < 0.3)
+        elif dice < 0.96:
+            self._consume(rng.choice(self.consuming), 0.6)
+        elif dice < 0.98:
+            self._publish()
+        elif dice < 0.983:
+            hosted.append(Advance(rng.randint(1, hosted.partition.clock + 20)))
+        else:
+            self._rare_step(hosted)
+
+    def _rare_step(self, hosted: HostedGroup) -> None:
+        rng, rare = self.rng, self.profile.rare
+        what = rng.choices(self._rare_kinds, [getattr(rare, kind) for kind in self._rare_kinds])[0]
+        match what:
+            case "close":
+                pid = rng.choice(sorted(self.producing))
+                if rng.random() < 0.5:  # crashed; or only too slow for its timeout
+                    self.producing[pid].alive = False
+                    self.faults["producer killed"] += 1
+                self._close(pid)
+            case "alter" if self._alters:
+                self._alter()
+            case "delete" if self._deletes:
+                self._delete()
+            case "stop":
+                self._stopped[hosted.group] = self.steps + rng.randint(20, 100)
+                self.faults["group without quorum"] += 1
+            case "coordinator":
+                self.registry = read_registry(list(registry_image(self.registry)))
+                self.coordinator = RegistryLeader(self.registry)
+                self.faults["leader of group 0 changed"] += 1
+            case "restart":
+                rng.choice(self.consuming).restart()
+            case _:
+                pass
+
+    def _lose_or_deliver(self) -> None:
+        rng = self.rng
+        at = rng.randrange(len(self._network))
+        letter = self._network[at]
+        if rng.random() < 0.8:
+            self._network[at] = self._network[-1]
+            self._network.pop()
+        else:
+            self.faults["message repeated"] += 1
+        if rng.random() < 0.1:
+            self._late.append(letter)
+        if rng.random() >= self.profile.loss:
+            self._deliver(letter)
+        else:
+            self.faults["message lost"] += 1
+
+    def _consume(self, consuming: Consuming, chance: float) -> None:
+        for group, time in consuming.step([g for g in self.groups if self.rng.random() < chance]).items():
+            self._network_put(Bundle(group, (Need(time),)))
+
+    # -- healing
+
+    def _round(self) -> None:
+        """One turn of a world that heals: nothing is lost any more, but nobody is in step."""
+        self.steps += 1
+        for hosted in self.running():
+            if self.rng.random() < self._pace[hosted.group]:
+                hosted.commit(len(hosted.tail))
+                hosted.tick()
+        for process in self.producing.values():
+            self._tell_table(process)
+            self._produce(process)
+        self._publish()
+        for consuming in self.consuming:
+            self._consume(consuming, 1)
+        moving, self._network = self._network, []
+        self.rng.shuffle(moving)
+        arriving: list[Letter] = []
+        for letter in moving:
+            pace = 0.8
+            if isinstance(letter, Bundle):
+                pace = self._pace[letter.to]
+            elif isinstance(letter, tuple):
+                pace = self._pace[letter[0]]
+            (arriving if self.rng.random() < pace else self._network).append(letter)
+        for letter in arriving:
+            self._deliver(letter)
+
+    def _heal(self, what: str, quiet: Callable[[], bool]) -> None:
+        rounds = ROUNDS_MAX + 10 * sum(process.left for process in self.producing.values())
+        for _ in range(rounds):
+            if quiet():
+                return
+            self._round()
+        stuck = "; ".join(
+            f"group {h.group}: pending {[tuple(m) for m in h.partition.pending.entries]} settled "
+            f"{[tuple(m) for m in h.partition.settled.entries]} rows {sorted(h.partition.rows)} tail {len(h.tail)}"
+            for h in self.running()
+        )
+        raise BrokenPromiseError("progress", f"{what}; {stuck}"[:2000])
+
+    def _all_delivered(self) -> bool:
+        idle = all(hosted.is_idle for hosted in self.running())
+        done = all(process.is_done for process in self.producing.values())
+        return idle and done and not self.registry.changes and all(map(self._has_all, self.consuming))
+
+    def _has_all(self, consuming: Consuming) -> bool:
+        mids = {d.message.mid for g in consuming.merger.groups() for d in self.groups[g].delivered}
+        return len(consuming.out) == len(mids)
+
+    def _drained(self) -> bool:
+        busy = self.registry.deleting or self.registry.closed
+        return not busy and all(
+            not hosted.partition.settled
+            and not hosted.partition.involved.of_producer
+            and not hosted.partition.involved.to_group
+            and self.registry.producers.keys() >= hosted.partition.rows.keys()
+            for hosted in self.running()
+        )
+
+    def run(self) -> Summary:
+        """The whole run.
+
+        Raises:
+            BrokenPromiseError: a promise was broken; `checker` names it.
+        """
+        try:
+            self._run()
+        except BrokenGroupError as error:
+            raise BrokenPromiseError("group", str(error)) from error
+        except MergeError as error:
+            raise BrokenPromiseError("merged", str(error)) from error
+        return Summary(
+            self.seed,
+            len(self.messages),
+            sum(len(hosted.delivered) for hosted in self.groups.values()),
+            sum(hosted.commands for hosted in self.groups.values()),
+            self.faults,
+            self.proposals,
+        )
+
+    def _run(self) -> None:
+        self._chaos()
+        self._heal("not everything is delivered and merged", self._all_delivered)
+        stays = min(self.producing)  # the oldest producer lives on
+        for pid, process in self.producing.items():
+            if pid != stays or not process.alive:
+                self._close(pid)
+        self._heal("what was known is not forgotten", self._drained)
+        before = [len(hosted.delivered) for hosted in self.groups.values()]
+        for letter in self._late:  # far too late
+            self._deliver(letter)
+        for _ in range(3):
+            self._round()
+        self._heal("late messages left something", lambda: self._all_delivered() and self._drained())
+        if before != [len(hosted.delivered) for hosted in self.groups.values()]:
+            raise BrokenPromiseError("exactly once", "a late message was delivered again")
+        checks.check_all(self.history())
+
+    def history(self) -> checks.History:
+        return checks.History(
+            self.groups,
+            frozenset(self.gone),
+            self.messages,
+            self.invoked,
+            self.ended,
+            self.ended_at,
+            frozenset(self.promised),
+            [consuming.out for consuming in self.consuming],
+            self.profile.window,
+            frozenset(pid for pid, process in self.producing.items() if process.ordered),
+            frozenset(pid for pid, process in self.producing.items() if process.stamps_ascend),
+        )
+
+
+def _has(hosted: HostedGroup, mid: MessageId) -> bool:
+    return any(delivery.message.mid == mid for delivery in reversed(hosted.delivered))

@@ -1,0 +1,1 @@
+"""The commands of `zraft`. What a command needs beyond the command line is imported when it runs."""

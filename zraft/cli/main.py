@@ -1,0 +1,405 @@
+"""The command `zraft`: reads the command line, puts the parts together, turns errors into messages.
+
+A composition root: it may import anything and nothing imports it. What a command needs is imported inside
+it, so that three servers of `zraft dev` do not each load the table printer of `zraft status`.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from zraft import __version__
+from zraft.cli.key_command import key
+from zraft.cli.member_command import member
+from zraft.cli.settings_command import settings as settings_group
+from zraft.cli.topic_command import topic
+from zraft.program.command_group import CommandGroup
+from zraft_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zraft.config.zoo_cfg import Note
+
+EXIT_FAILED: Final = 1
+
+
+@click.group(
+    cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.version_option(__version__, prog_name="zraft")
+def main() -> None:
+    """A Raft-replicated coordination service that ZooKeeper clients can use.
+
+    \b
+    Try it, three real servers on this machine:
+        zraft dev
+        zraft status
+    \b
+    Run it, on three machines (the same key file on each):
+        zraft key new cluster.key
+        zraft serve --id 1 --data /var/lib/zraft --address 10.0.0.1:2181 --key cluster.key \\
+            --cluster 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181
+    """
+
+
+@main.command()
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
+@click.option("--id", "server", metavar="N", help="Number of this server in --cluster, 1 to 254.")
+@click.option(
+    "--data", metavar="DIR", help="Data directory of this server, made if absent; never share or copy it."
+)
+@click.option("--address", metavar="HOST:PORT", help="Where to listen: TCP for clients, UDP for peers.")
+@click.option("--cluster", metavar="1=HOST:PORT,…", help="Every server, this one included; the same on each.")
+@click.option(
+    "--key", metavar="FILE", multiple=True, help="The cluster key; give two while the key is rotated."
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Settings from a file: TOML, or ZooKeeper's zoo.cfg.",
+)
+@click.option("--admin", metavar="HOST:PORT", help="Where the admin HTTP server listens.")
+@click.option(
+    "--insecure-peers", is_flag=True, help="Run a cluster without a key: anyone who can send may vote."
+)
+@click.option("--log-format", metavar="FORMAT", help="console (key=value) or json.")
+@click.option(
+    "--set", "settings", metavar="KNOB=VALUE", multiple=True, help="Any other knob; may be repeated."
+)
+def serve(
+    file: Path | None,
+    server: str | None,
+    data: str | None,
+    address: str | None,
+    cluster: str | None,
+    key: tuple[str, ...],
+    config: Path | None,
+    admin: str | None,
+    insecure_peers: bool,
+    log_format: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Run one server until SIGTERM or SIGINT.
+
+    \b
+    A server of a cluster of three:
+        zraft serve --id 2 --data /var/lib/zraft --address 10.0.0.2:2181 --key cluster.key \\
+            --cluster 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181
+    \b
+    A single server, which needs no key:
+        zraft serve --id 1 --data ./data --address 127.0.0.1:2181 --cluster 1=127.0.0.1:2181
+    \b
+    A server that has run ZooKeeper so far (docs/MIGRATION.md):
+        zraft serve --config /etc/zookeeper/zoo.cfg --key cluster.key
+
+    Every option is also a key of the --config file and an environment variable: --address is ZRAFT_ADDRESS,
+    raft.heartbeat_ticks is ZRAFT_RAFT__HEARTBEAT_TICKS. A flag wins over these, these over
+    the ZOO_… variables of ZooKeeper's image, those over the file. FILE without --config is the same.
+    docs/CONFIGURATION.md lists them all.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Reading a log and a snapshot takes a while; who is asked to stop meanwhile has nothing to hand over. The
+        # running server puts its own handlers in their place.
+        signal.signal(number, _stop_the_start)
+    if not __debug__:
+        raise ConfigError(
+            "PYTHONOPTIMIZE: Python runs with -O, which removes the checks a server stops at rather than damage data; "
+            "run it without -O and with PYTHONOPTIMIZE not set"
+        )
+    if file is not None and config is not None:
+        raise ConfigError(f"config: found {file} and --config {config}, expected one settings file")
+    from zraft.config.knobs import load_config
+
+    notes: list[Note] = []
+    flags: dict[str, object] = _settings(settings)
+    given = {
+        "id": server,
+        "data": data,
+        "address": address,
+        "cluster": cluster,
+        "key": key or None,
+        "admin": admin,
+        "insecure_peers": insecure_peers or None,
+        "log_format": log_format,
+    }
+    flags.update({name: value for name, value in given.items() if value is not None})
+    settled = load_config(flags=flags, file=file or config, on_note=notes.append)
+
+    from zraft.program.logs import configure_logging
+    from zraft.server.process.node import run_server
+
+    configure_logging(format=settled.log_format, level=settled.log_level)
+    _log_notes(notes)
+    run_server(settled)
+
+
+def _stop_the_start(_number: int, _frame: object) -> None:
+    """SIGTERM or SIGINT before the server runs: whatever was being read or begun is as a crash leaves it, and safe."""
+    sys.exit(0)
+
+
+def _log_notes(notes: Sequence[Note]) -> None:
+    import structlog
+
+    log = structlog.get_logger()
+    for note in notes:
+        write = {"info": log.info, "warning": log.warning}[note.level.value]
+        write("setting of ZooKeeper's", key=note.key, note=note.text)
+
+
+def _settings(settings: tuple[str, ...]) -> dict[str, object]:
+    from zraft.config.server import secret_knobs
+
+    flags: dict[str, object] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(
+                f"--set: found {setting!r}, expected KNOB=VALUE, such as raft.heartbeat_ticks=100"
+            )
+        if name.strip() in secret_knobs():
+            # Not even quoted: this very message may be logged.
+            variable = "ZRAFT_" + name.strip().upper().replace(".", "__")
+            raise ConfigError(
+                f"--set: found {name.strip()}, which is a secret: arguments can be read by everybody on this machine "
+                f"(`ps`); put it into the --config file, mode 0600, or into {variable}"
+            )
+        flags[name.strip()] = value
+    return flags
+
+
+@main.command(short_help="Run a cluster of real servers on this machine, for development.")
+@click.option("--servers", default=3, show_default=True, type=click.IntRange(1, 9), help="How many servers.")
+@click.option(
+    "--port", default=2181, show_default=True, type=click.IntRange(1, 65_535), help="Of the first server."
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    type=click.Choice(("127.0.0.1", "::1")),
+    help="Where the servers listen.",
+)
+@click.option(
+    "--data",
+    default="zraft-data",
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory for data, logs and the key; made if absent, kept when stopped.",
+)
+@click.option(
+    "--admin-port",
+    type=click.IntRange(0, 65_535),
+    help="Of the first server's admin HTTP server; 0 for none.  [default: --port + 100]",
+)
+@click.option(
+    "--set", "settings", metavar="KNOB=VALUE", multiple=True, help="A knob for all servers; may be repeated."
+)
+def dev(
+    servers: int, port: int, host: str, data: Path, admin_port: int | None, settings: tuple[str, ...]
+) -> None:
+    """Run a cluster of real server processes on this machine, for development.
+
+    Prints a line per server and `ready` when all serve. Ctrl-C or SIGTERM stops them all; the data stays.
+
+    \b
+        zraft dev                          # three servers at 2181, 2182 and 2183, admin at 2281 and on
+        zraft dev --servers 1 --port 3000
+        zraft dev --data "$(mktemp -d)"    # begin with nothing
+    """
+    from zraft.cli.dev import run_dev
+
+    _settings(settings)  # a misspelt --set is better told here, once, than by each server
+    sys.exit(
+        run_dev(servers=servers, port=port, host=host, data=data, admin_port=admin_port, settings=settings)
+    )
+
+
+@main.command(short_help="Show every server's mode, zxid, nodes and connections.")
+@click.option(
+    "--connect",
+    metavar="HOST:PORT,…",
+    default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
+    show_default=True,
+    help="Servers to ask.",
+)
+@click.option(
+    "--tls-ca", metavar="FILE", type=click.Path(path_type=Path), help="Ask over TLS; whom to trust."
+)
+@click.option(
+    "--tls-certificate", metavar="FILE", type=click.Path(path_type=Path), help="For tls.client_auth=need."
+)
+@click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="Its private key.")
+def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None) -> None:
+    """Show every server's mode, zxid, nodes and connections; exit with 1 if none of them leads."""
+    from zraft.cli.status import tls_context
+    from zraft.cli.status_table import show_status
+    from zraft_core.address import parse_address
+
+    if tls_ca is None and (tls_certificate is not None or tls_key is not None):
+        raise ConfigError(
+            "--tls-certificate, --tls-key: need --tls-ca, the authority of the servers' certificates"
+        )
+    tls = tls_context(tls_ca, tls_certificate, tls_key) if tls_ca is not None else None
+
+    addresses = [parse_address(part, "--connect") for part in connect.split(",")]
+    sys.exit(0 if show_status(addresses, sys.stdout, tls) else EXIT_FAILED)
+
+
+@main.command(
+    short_help="ZooKeeper's command-line client, at a prompt or in scripts.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option(
+    "connect",
+    "--connect",
+    "-server",
+    metavar="HOST:PORT,…[/PATH]",
+    default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
+    show_default=True,
+    help="Servers to connect to, the first that answers; all paths are below PATH.",
+)
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    default=10.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 3600),
+    help="How long a command waits for a connection.",
+)
+@click.option(
+    "wait_for_connection",
+    "--wait-for-connection",
+    "-waitforconnection",
+    is_flag=True,
+    help="Wait that long also while nobody listens there, instead of saying so at once.",
+)
+@click.option(
+    "--session-timeout",
+    metavar="MS",
+    default=30_000,
+    show_default=True,
+    type=click.IntRange(1, 2**31 - 1),
+    help="Asked for; ephemeral znodes outlive a lost shell this long.",
+)
+@click.option("--tls", is_flag=True, help="Speak TLS; any of the following means it, too.")
+@click.option(
+    "--tls-ca", metavar="FILE.pem", type=click.Path(path_type=Path), help="Who signs servers' certificates."
+)
+@click.option(
+    "--tls-certificate", metavar="FILE.pem", type=click.Path(path_type=Path), help="Our own certificate."
+)
+@click.option("--tls-key", metavar="FILE.pem", type=click.Path(path_type=Path), help="Its private key.")
+@click.option("--json", "as_json", is_flag=True, help="Print each result as one line of JSON.")
+@click.option("--stop-on-error", is_flag=True, help="With commands from a pipe: end at the first that fails.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def shell(
+    connect: str,
+    timeout: float,
+    wait_for_connection: bool,
+    session_timeout: int,
+    tls: bool,
+    tls_ca: Path | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    as_json: bool,
+    stop_on_error: bool,
+    command: tuple[str, ...],
+) -> None:
+    """ZooKeeper's command-line client: at a prompt, for one COMMAND, or for the lines of a pipe.
+
+    \b
+        zraft shell                                   # a prompt; Tab completes, `help` explains
+        zraft shell ls -R /
+        zraft shell --connect zk1:2181,zk2:2181 get -s /config
+        echo "create /a hello" | zraft shell
+        zraft shell --json stat /a | jq .numChildren
+
+    The commands are those of zkCli, with its options and its output. Exit code: 0, 1 if a server refused or none
+    was reached, 2 if the command is wrong. See docs/SHELL.md.
+    """
+    from zraft.shell.run import Manner, run_shell
+    from zraft.shell.session import Settings
+    from zraft.shell.target import parse_target
+
+    context = None
+    if tls or tls_ca or tls_certificate or tls_key:
+        from zraft.shell.secure import client_context
+
+        context = client_context(ca=tls_ca, certificate=tls_certificate, key=tls_key)
+    target = parse_target(connect, "--connect")
+    settings = Settings(target, session_timeout, timeout, context, patient=wait_for_connection)
+    sys.exit(run_shell(settings, command, Manner(json=as_json, ends_at_error=stop_on_error)))
+
+
+main.add_command(key)
+
+
+class _Late(click.Group):
+    """A group of commands whose module is imported when one of them is called."""
+
+    def __init__(self, name: str, module: str, help: str) -> None:
+        super().__init__(name, short_help=help, context_settings={"max_content_width": 110})
+        self._module = module
+
+    def _group(self) -> click.Group:
+        return getattr(import_module(self._module), self.name or "")  # type: ignore[no-any-return]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return self._group().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self._group().get_command(ctx, cmd_name)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self._group().format_help_text(ctx, formatter)
+
+
+class _LateCommand(click.Command):
+    """A command whose module is imported when it is called."""
+
+    def __init__(self, name: str, module: str, attribute: str, help: str) -> None:
+        super().__init__(name, short_help=help, context_settings={"max_content_width": 110})
+        self._module = module
+        self._attribute = attribute
+
+    def _command(self) -> click.Command:
+        return getattr(import_module(self._module), self._attribute)  # type: ignore[no-any-return]
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        return self._command().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        return self._command().invoke(ctx)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return self._command().get_params(ctx)
+
+
+main.add_command(_Late("log", "zraft.cli.log_command", "What a server's log says, and whether it is whole."))
+main.add_command(_Late("snapshot", "zraft.cli.snapshot_command", "Snapshots of the cluster's state."))
+main.add_command(
+    _LateCommand(
+        "recover",
+        "zraft.cli.recover_command",
+        "recover",
+        "Make a new cluster out of one server of a lost one.",
+    )
+)
+main.add_command(
+    _LateCommand(
+        "import", "zraft.cli.import_command", "import_", "Found a cluster with the tree of a ZooKeeper."
+    )
+)
+main.add_command(member)
+main.add_command(topic)
+main.add_command(settings_group)

@@ -1,0 +1,172 @@
+"""What every command for operators has in common: whom to ask, with which key, and how errors end it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from zraft.cli.dev_clusters import DevCluster, Note, notes, running_at, touched_by
+from zraft_core.address import Address, parse_address
+from zraft_core.errors import ConfigError
+from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from zraft.operator.client import OperatorClient
+    from zraft.operator.requests import OperatorRequest
+
+EXIT_UNCERTAIN: Final = 3
+LOOK_S: Final = 0.1
+PLAIN_WIDTH: Final = 140
+"""Columns when the output is no terminal: wide enough that no cell is cut in a log or a pipe."""
+
+SERVER_ID: Final = click.IntRange(SERVER_ID_MIN, SERVER_ID_MAX)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Uncertain(click.ClickException):
+    """It may have happened, or not."""
+
+    exit_code = EXIT_UNCERTAIN
+
+
+def asks_cluster(command: F) -> F:
+    """Gives a click command the options of all operators' commands, and a `client` made of them."""
+
+    @click.option(
+        "--connect",
+        metavar="HOST:PORT,…",
+        default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
+        show_default=True,
+        help="Servers to ask, the first that answers; the leader is found from there.",
+    )
+    @click.option(
+        "--key",
+        metavar="FILE",
+        envvar="ZRAFT_KEY",
+        help="The cluster key; left out for servers without one, and for those of a running `zraft dev`, whose key is "
+        "found.  [env: ZRAFT_KEY]",
+    )
+    @click.option(
+        "--timeout",
+        metavar="SECONDS",
+        default=30.0,
+        show_default=True,
+        type=click.FloatRange(0.1, 3600),
+        help="For all attempts together.",
+    )
+    @functools.wraps(command)
+    def with_client(connect: str, key: str | None, timeout: float, **arguments: Any) -> Any:
+        from zraft.operator.errors import UncertainError
+
+        source = click.get_current_context().get_parameter_source("connect")
+        chosen = source is not click.core.ParameterSource.DEFAULT
+        with make_client(connect, key, timeout, chosen=chosen) as client:
+            try:
+                return command(client=client, **arguments)
+            except UncertainError as error:
+                raise Uncertain(str(error)) from error
+
+    return with_client  # type: ignore[return-value]
+
+
+def do(client: OperatorClient, request: OperatorRequest) -> None:
+    """Ask for something to be done, and print what was."""
+    from zraft.operator.requests import Done
+
+    click.echo(client.call(request, Done).text)
+
+
+def wait_done(client: OperatorClient, unfinished: Callable[[], str]) -> None:
+    """Look again until `unfinished` has nothing to say; what it says when the client's time is over ends the command."""
+    until = time.monotonic() + client.timeout_s
+    while why := unfinished():
+        if time.monotonic() >= until:
+            raise Uncertain(why)
+        time.sleep(LOOK_S)
+
+
+def make_client(connect: str, key: str | None, timeout_s: float, *, chosen: bool) -> OperatorClient:
+    """A client for these servers, with the key that was given, else with that of a `zraft dev` that runs them.
+
+    Args:
+        chosen: whether the user named the servers. If not, those of a smaller `zraft dev` are asked alone.
+
+    Raises:
+        ConfigError: an address or the key file cannot be used.
+    """
+    from zraft.operator.client import OperatorClient
+    from zraft.transport.keys import key_ring, read_keys
+
+    addresses: Sequence[Address] = [parse_address(part, "--connect") for part in connect.split(",")]
+    known = notes(os.environ)
+    if key is not None:
+        if not key.strip():
+            raise ConfigError("--key: found nothing, expected the name of a file")
+        # A server's setting may name two files while the key is changed; both are good, the first one seals.
+        keys = read_keys([Path(part.strip()) for part in key.split(",")])
+        return OperatorClient(
+            addresses,
+            key_ring(keys, False),
+            timeout_s=timeout_s,
+            key_hint=f"The key is that of {key} (--key, ZRAFT_KEY){_elsewhere(addresses, known, key)}.",
+        )
+    addresses, cluster = servers_and_cluster(addresses, known, chosen=chosen)
+    if cluster is None or cluster.key is None:
+        return OperatorClient(
+            addresses,
+            key_ring(None, True),
+            timeout_s=timeout_s,
+            key_hint=f"Give the file of the key with --key or ZRAFT_KEY{_elsewhere(addresses, known) or _AS_SERVERS}.",
+        )
+    try:
+        keys = read_keys([cluster.key])
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}; `zraft dev` made it for the servers asked, --key names another"
+        ) from error
+    hint = f"The key is that of {cluster.key}, which `zraft dev` made for these servers."
+    return OperatorClient(addresses, key_ring(keys, False), timeout_s=timeout_s, key_hint=hint)
+
+
+def servers_and_cluster(
+    addresses: Sequence[Address], known: Sequence[Note], *, chosen: bool
+) -> tuple[Sequence[Address], DevCluster | None]:
+    """Whom to ask, and the running `zraft dev` that all of them belong to, if there is one.
+
+    Servers that the user did not choose are those of a usual `zraft dev`; of one with fewer servers, only these are asked.
+    """
+    cluster = running_at(addresses, known)
+    if cluster is None and not chosen:
+        smaller = running_at(addresses[:1], known)
+        if smaller is not None and {*smaller.servers} <= {*addresses}:
+            return smaller.servers, smaller
+    return addresses, cluster
+
+
+_AS_SERVERS: Final = ": a copy of the one that the servers were started with (their --key)"
+
+
+def _elsewhere(addresses: Sequence[Address], known: Sequence[Note], given: str = "") -> str:
+    """Where the right key probably is, as the end of a sentence; empty if nobody knows better than what was `given`."""
+    cluster = touched_by(addresses, known)
+    if cluster is None or cluster.key is None or str(cluster.key) == given:
+        return ""
+    servers = ",".join(map(str, cluster.servers))
+    return f"; it is probably {cluster.key}, which `zraft dev` made for {servers}"
+
+
+def console() -> Console:
+    """Where tables go, as they are: to the library, `[fd00::1]` would be markup."""
+    from rich.console import Console
+
+    made = Console(highlight=False, markup=False)
+    return made if made.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)

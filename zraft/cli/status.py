@@ -1,0 +1,180 @@
+"""What a running server says about itself, asked from outside by ZooKeeper's four-letter words.
+
+Used by `zraft status` and by `zraft dev` to see when its servers serve. Blocking, one connection per
+question, because that is the whole protocol: four letters out, text in until the server closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from zraft_core.address import Address
+from zraft_core.errors import ConfigError, ZraftError
+
+ANSWER_BYTES_MAX: Final = 1_048_576
+"""More than any word answers; what listens there may not be a server of ours at all."""
+
+LEADING_MODES: Final = ("leader", "standalone")
+
+
+class UnreachableError(ZraftError):
+    """Nothing answers a four-letter word at that address in time."""
+
+    retriable = True
+
+
+class NeedsTlsError(UnreachableError):
+    """What listens there speaks TLS, and closes what does not."""
+
+
+@frozen
+class ServerStatus:
+    """What `srvr` said. `mode` is leader, follower or standalone; anything else is not serving."""
+
+    version: str
+    mode: str
+    zxid: int
+    node_count: int
+    connections: int
+
+
+def tls_context(ca: Path, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
+    """For `ask`, of servers that speak TLS: whom to trust, and what to show if they want a client's certificate.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    try:
+        context = ssl.create_default_context(cafile=str(ca))
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"--tls-ca: cannot use {ca}: {error}") from error
+    if certificate is not None:
+        try:
+            context.load_cert_chain(certificate, key, password=b"")
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"--tls-certificate: cannot use {certificate} with key {key or certificate}: {error}"
+            ) from error
+    return context
+
+
+def ask(address: Address, word: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> str:
+    """The answer to one four-letter word, over TLS if `tls` is given. The timeout is for the whole exchange.
+
+    Raises:
+        UnreachableError: no connection, no complete answer in time, or an endless one.
+    """
+    deadline = time.monotonic() + timeout_s
+    answer = bytearray()
+    try:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(
+                socket.create_connection((address.host, address.port), timeout=timeout_s)
+            )
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=address.host))
+            connection.sendall(word.encode("ascii"))
+            while len(answer) <= ANSWER_BYTES_MAX:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise UnreachableError(f"{address}: no complete answer to {word} within {timeout_s} s")
+                connection.settimeout(left_s)
+                chunk = connection.recv(65_536)
+                if not chunk:
+                    return answer.decode("utf-8", errors="replace")
+                answer += chunk
+    except OSError as error:
+        raise UnreachableError(f"{address}: no answer to {word}: {error}") from error
+    raise UnreachableError(f"{address}: more than {ANSWER_BYTES_MAX} bytes in answer to {word}")
+
+
+def speaks_tls(address: Address, timeout_s: float) -> bool:
+    """Whether what listens there answers the beginning of a TLS handshake, whomever its certificate is of."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    try:
+        with socket.create_connection((address.host, address.port), timeout=timeout_s) as connection:
+            connection.sendall(outgoing.read())
+            return connection.recv(1) in _TLS_RECORDS
+    except OSError:
+        return False
+
+
+_TLS_RECORDS: Final = (b"\x15", b"\x16")
+"""How a server's first words begin: an alert, or its part of the handshake."""
+
+_SRVR_FIELD: Final = re.compile(
+    r"^(Zookeeper version|Connections|Zxid|Mode|Node count): *(\S[^\r\n]*)", re.MULTILINE
+)
+
+
+def parse_srvr(answer: str) -> ServerStatus | None:
+    """The fields of a `srvr` answer; None if the server says that it is not serving, or is something else."""
+    found = dict(_SRVR_FIELD.findall(answer))
+    try:
+        return ServerStatus(
+            version=found["Zookeeper version"].partition(",")[0],
+            mode=found["Mode"].strip(),
+            zxid=int(found["Zxid"], 16),
+            node_count=int(found["Node count"]),
+            connections=int(found["Connections"]),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def parse_mntr(answer: str) -> dict[str, str]:
+    """`mntr` as value by name, without `zk_`; empty if the server does not serve, or refuses the word."""
+    lines = (line.partition("\t") for line in answer.splitlines())
+    return {name.removeprefix("zk_"): value for name, tab, value in lines if tab and name.startswith("zk_")}
+
+
+def server_status(
+    address: Address, timeout_s: float, tls: ssl.SSLContext | None = None
+) -> ServerStatus | None:
+    """Ask one server; None if it answers but does not serve.
+
+    Raises:
+        NeedsTlsError: it answers over TLS only, and `tls` is None.
+        UnreachableError: see `ask`; or it closed the connection without an answer.
+    """
+    closed = UnreachableError(f"{address}: closed the connection without an answer to srvr")
+    try:
+        answer = ask(address, "srvr", timeout_s, tls)
+        if answer:
+            return parse_srvr(answer)
+    except UnreachableError as error:
+        if not isinstance(error.__cause__, ConnectionResetError):
+            raise
+        closed = error
+    if tls is None and speaks_tls(address, timeout_s):
+        raise NeedsTlsError(f"{address}: answers over TLS only; name whom to trust with --tls-ca FILE")
+    raise closed
+
+
+def sole_leader(addresses: Mapping[int, Address], timeout_s: float) -> int | None:
+    """Which server leads, if all of these serve and exactly one of them leads; else None, also if one is out of reach."""
+    leaders = []
+    for number, address in addresses.items():
+        try:
+            status = server_status(address, timeout_s)
+        except UnreachableError:
+            return None
+        if status is None or status.mode not in (*LEADING_MODES, "follower"):
+            return None
+        if status.mode in LEADING_MODES:
+            leaders.append(number)
+    return leaders[0] if len(leaders) == 1 else None

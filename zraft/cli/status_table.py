@@ -1,0 +1,110 @@
+"""The table that `zraft status` prints. Apart from `zraft.cli.status` because it is all that needs rich."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from zraft.cli.status import (
+    LEADING_MODES,
+    NeedsTlsError,
+    ServerStatus,
+    UnreachableError,
+    ask,
+    parse_mntr,
+    server_status,
+)
+from zraft_core.address import Address
+
+TIMEOUT_S: Final = 2.0
+COLUMNS: Final = (
+    "server",
+    "mode",
+    "in sync",
+    "term",
+    "zxid",
+    "nodes",
+    "sessions",
+    "clients",
+    "latency ms",
+    "version",
+)
+PLAIN_WIDTH: Final = 140
+"""Columns when the output is no terminal: wide enough that no cell is cut in a log or a pipe."""
+
+
+def show_status(addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext | None = None) -> bool:
+    """Ask all servers at once and print the table. True if one of them leads (or stands alone)."""
+    # One thread per server, so that an unreachable machine costs one timeout, not one per machine.
+    with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
+        answers = list(pool.map(partial(_ask, tls=tls), addresses))
+    table = Table(*(Column(name, no_wrap=name in ("server", "mode")) for name in COLUMNS))
+    reasons = []
+    for address, answer in zip(addresses, answers, strict=True):
+        match answer:
+            case (ServerStatus() as status, numbers):
+                table.add_row(
+                    str(address),
+                    status.mode,
+                    _in_sync(numbers),
+                    numbers.get("raft_term", "-"),
+                    f"{status.zxid:#x}",
+                    str(status.node_count),
+                    numbers.get("global_sessions", "-"),
+                    str(status.connections),
+                    _latency(numbers),
+                    status.version,
+                )
+            case UnreachableError():
+                mode = "needs TLS" if isinstance(answer, NeedsTlsError) else "unreachable"
+                table.add_row(str(address), mode, *["-"] * (len(COLUMNS) - 2))
+                reasons.append(str(answer))
+            case None:
+                table.add_row(str(address), "not serving", *["-"] * (len(COLUMNS) - 2))
+    # Without markup, or `[fd00::1]` would be taken for some.
+    width = None if out.isatty() else PLAIN_WIDTH
+    console = Console(file=out, width=width, highlight=False, markup=False)
+    console.print(table)
+    for reason in reasons:
+        console.print(reason)
+    leads = any(isinstance(answer, tuple) and answer[0].mode in LEADING_MODES for answer in answers)
+    if not leads:
+        console.print("none of these servers leads")
+    return leads
+
+
+Answer = tuple[ServerStatus, Mapping[str, str]] | UnreachableError | None
+
+
+def _ask(address: Address, *, tls: ssl.SSLContext | None) -> Answer:
+    try:
+        status = server_status(address, TIMEOUT_S, tls)
+    except UnreachableError as error:
+        return error
+    if status is None:
+        return None
+    try:
+        return status, parse_mntr(ask(address, "mntr", TIMEOUT_S, tls))
+    except UnreachableError:
+        return status, {}  # what srvr said is worth showing without it
+
+
+def _in_sync(numbers: Mapping[str, str]) -> str:
+    """A leader's followers that have everything committed, of all of them."""
+    synced, learners = numbers.get("synced_followers"), numbers.get("learners")
+    return "-" if synced is None or learners is None else f"{synced}/{learners}"
+
+
+def _latency(numbers: Mapping[str, str]) -> str:
+    """Mean and longest, `-` where nothing was measured or ZooKeeper's numbers are not to be had."""
+    mean, longest = numbers.get("avg_latency"), numbers.get("max_latency")
+    try:
+        return "-" if mean is None or longest is None else f"{float(mean):.1f} / {longest}"
+    except ValueError:
+        return "-"

@@ -1,0 +1,318 @@
+"""`zraft topic`: which topics there are and where their partitions are, and changing that."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from zraft.cli.operator_options import asks_cluster, console, do, wait_done
+
+if TYPE_CHECKING:
+    from zraft.operator.client import OperatorClient
+    from zraft.operator.requests import TopicDescription, TopicLine
+
+NONE: Final = "none"
+_UNBOUNDED: Final = -1
+"""What "none" means on the command line, where nothing at all means that nothing changes."""
+_SIZES: Final = {"": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_TIMES: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _amount(kind: str, units: dict[str, int], example: str) -> Callable[[str], int]:
+    """Reads a whole number with a unit, or "none"."""
+
+    def read(text: str) -> int:
+        if text == NONE:
+            return _UNBOUNDED
+        found = re.fullmatch(r"([0-9]+)([A-Za-z]*)", text)
+        factor = found and units.get(found.group(2), units.get(found.group(2).upper()))
+        if found is None or not factor or int(found.group(1)) * factor >= 2**63:
+            raise click.BadParameter(f"found {text!r}, expected a {kind} such as {example}, or {NONE}")
+        return int(found.group(1)) * factor
+
+    return read
+
+
+_SIZE: Final = _amount("size", _SIZES, "500MiB or 10GiB")
+_TIME: Final = _amount("time", _TIMES, "12h or 7d")
+
+
+@click.group()
+def topic() -> None:
+    """Topics: which there are, where their partitions are, and changing that while the cluster runs.
+
+    \b
+        zraft topic create orders --partitions 8 --retain-age 7d --key cluster.key
+        zraft topic list --key cluster.key
+        zraft topic describe orders --key cluster.key
+        zraft topic alter orders --partitions 16 --retain-size 50GiB --key cluster.key
+        zraft topic delete orders --key cluster.key
+
+    Whoever has the cluster key may do this; ACLs are for clients. Exit code: 0, 1 if it was refused or nobody could
+    be asked, 2 if the command is wrong, 3 if it is not known whether it was done.
+    """
+
+
+@topic.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One object of JSON per topic, for scripts.")
+@asks_cluster
+def list_(client: OperatorClient, as_json: bool) -> None:
+    """Show all topics.
+
+    \b
+    partitions  how many take messages; "4 of 8" while the others are being set up.
+    moving      partitions that are on their way to other servers.
+    retained    how much of each partition is kept, at least; and for how long.
+    """
+    lines = list(_topics(client))
+    if as_json:
+        for line in lines:
+            click.echo(json.dumps(_line_as_json(line)))
+    else:
+        _show_topics(lines)
+
+
+@topic.command()
+@click.argument("name", metavar="NAME")
+@click.option("--json", "as_json", is_flag=True, help="One object of JSON, for scripts.")
+@asks_cluster
+def describe(client: OperatorClient, name: str, as_json: bool) -> None:
+    """Show the partitions of topic NAME: their groups, who is to lead them, and which servers hold them.
+
+    The group's number is what `zraft log dump --deliveries` and the metrics call it.
+    """
+    pages = list(_pages(client, name))
+    if as_json:
+        click.echo(json.dumps(_description_as_json(pages)))
+    else:
+        _show_partitions(pages)
+
+
+@topic.command()
+@click.argument("name", metavar="NAME")
+@click.option("--partitions", default=1, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--retain-size",
+    metavar="SIZE",
+    type=_SIZE,
+    help="Of each partition keep at least so much: 500MiB, 10GiB. Without it, size removes nothing.",
+)
+@click.option(
+    "--retain-age",
+    metavar="TIME",
+    type=_TIME,
+    help="Keep for so long: 12h, 7d. Without it, age removes nothing.",
+)
+@click.option("--no-wait", is_flag=True, help="Do not wait until the partitions are set up.")
+@asks_cluster
+def create(
+    client: OperatorClient,
+    name: str,
+    partitions: int,
+    retain_size: int | None,
+    retain_age: int | None,
+    no_wait: bool,
+) -> None:
+    """Create topic NAME."""
+    from zraft.operator.requests import TopicCreate
+
+    do(client, TopicCreate(name, partitions, _bound(retain_size, None), _bound(retain_age, None)))
+    if not no_wait:
+        _wait(client, name)
+
+
+@topic.command()
+@click.argument("name", metavar="NAME")
+@click.option("--partitions", type=click.IntRange(1), help="More than there are; a topic never gets fewer.")
+@click.option("--retain-size", metavar="SIZE", type=_SIZE, help="As for create; none: size removes nothing.")
+@click.option("--retain-age", metavar="TIME", type=_TIME, help="As for create; none: age removes nothing.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until new partitions take messages.")
+@asks_cluster
+def alter(
+    client: OperatorClient,
+    name: str,
+    partitions: int | None,
+    retain_size: int | None,
+    retain_age: int | None,
+    no_wait: bool,
+) -> None:
+    """Change topic NAME: more partitions, or how much is kept.
+
+    Every consumer sees a change of the partitions at the same place of the topic's order.
+    """
+    from zraft.operator.requests import TopicAlter, TopicDescribe, TopicDescription, TopicRetain
+
+    if partitions is None and retain_size is None and retain_age is None:
+        raise click.UsageError("nothing to change: give --partitions, --retain-size or --retain-age")
+    if retain_size is not None or retain_age is not None:
+        now = client.call(TopicDescribe(name), TopicDescription)
+        size, age = _bound(retain_size, now.retention_bytes), _bound(retain_age, now.retention_age_ms)
+        do(client, TopicRetain(name, size, age))
+    if partitions is not None:
+        do(client, TopicAlter(name, partitions))
+        if not no_wait:
+            _wait(client, name)
+
+
+@topic.command()
+@click.argument("name", metavar="NAME")
+@asks_cluster
+def delete(client: OperatorClient, name: str) -> None:
+    """Delete topic NAME, with everything in it.
+
+    Nothing new is taken at once; what was accepted for other topics as well is still delivered there. The partitions go
+    when nothing waits for them any more.
+    """
+    from zraft.operator.requests import TopicDelete
+
+    do(client, TopicDelete(name))
+
+
+def _bound(given: int | None, otherwise: int | None) -> int | None:
+    return otherwise if given is None else None if given == _UNBOUNDED else given
+
+
+def _wait(client: OperatorClient, name: str) -> None:
+    """Until all its partitions take messages; they are created within a second, if there are servers for them."""
+
+    def unfinished() -> str:
+        pages = list(_pages(client, name))
+        ready = sum(row.state != "adding" for page in pages for row in page.partitions)
+        wanted = pages[-1].wanted
+        if ready >= wanted:
+            click.echo(f"{wanted} partition{'s' if wanted != 1 else ''} take messages")
+            return ""
+        return (
+            f"topic {name}: {ready} of {wanted} partitions take messages so far; the rest is being set up: see "
+            f"`zraft topic describe {name}`"
+        )
+
+    wait_done(client, unfinished)
+
+
+def _topics(client: OperatorClient) -> Iterator[TopicLine]:
+    from zraft.operator.requests import TopicList, TopicListing
+
+    after, more = "", True
+    while more:
+        page = client.call(TopicList(after), TopicListing)
+        yield from page.topics
+        more = page.more and bool(page.topics)
+        after = page.topics[-1].name if page.topics else after
+
+
+def _pages(client: OperatorClient, name: str) -> Iterator[TopicDescription]:
+    from zraft.operator.requests import TopicDescribe, TopicDescription
+
+    first, more = 0, True
+    while more:
+        page = client.call(TopicDescribe(name, first), TopicDescription)
+        yield page
+        first += len(page.partitions)
+        more = page.more and bool(page.partitions)
+
+
+def _show_topics(lines: list[TopicLine]) -> None:
+    from rich.table import Column, Table
+
+    table = Table(
+        Column("topic", no_wrap=True),
+        Column("partitions", justify="right"),
+        Column("moving", justify="right"),
+        Column("retained"),
+    )
+    for line in lines:
+        count = str(line.wanted) if line.partitions == line.wanted else f"{line.partitions} of {line.wanted}"
+        table.add_row(
+            line.name, count, str(line.moving or ""), _retained(line.retention_bytes, line.retention_age_ms)
+        )
+    out = console()
+    out.print(table)
+
+
+def _show_partitions(pages: list[TopicDescription]) -> None:
+    from rich.table import Column, Table
+
+    table = Table(
+        Column("partition", justify="right"),
+        Column("group", no_wrap=True),
+        Column("servers"),
+        Column("to lead", justify="right"),
+        Column("state"),
+    )
+    for page in pages:
+        for row in page.partitions:
+            table.add_row(
+                str(row.number),
+                str(row.group),
+                ", ".join(map(str, row.servers)),
+                str(row.preferred or ""),
+                row.state,
+            )
+    last = pages[-1]
+    out = console()
+    out.print(table)
+    there = sum(len(page.partitions) for page in pages)
+    missing = f"; {last.wanted - there} more are not created yet" if there < last.wanted else ""
+    out.print(f"retained: {_retained(last.retention_bytes, last.retention_age_ms)}{missing}", soft_wrap=True)
+
+
+def _retained(size: int | None, age_ms: int | None) -> str:
+    bounds = []
+    if size is not None:
+        bounds.append(_written(size, _SIZES, "B"))
+    if age_ms is not None:
+        bounds.append(_written(age_ms, _TIMES, "ms"))
+    return ", ".join(bounds) or "everything"
+
+
+def _written(amount: int, units: dict[str, int], smallest: str) -> str:
+    """With the largest unit that makes it a whole number."""
+    name, factor = max(
+        (
+            (name, factor)
+            for name, factor in units.items()
+            if amount % factor == 0 and (amount or factor == 1)
+        ),
+        key=lambda unit: unit[1],
+    )
+    shown = name.replace("IB", "iB") if name else smallest
+    return f"{amount // factor}{shown}"
+
+
+def _line_as_json(line: TopicLine) -> dict[str, object]:
+    return {
+        "name": line.name,
+        "id": line.topic,
+        "partitions": line.partitions,
+        "wanted": line.wanted,
+        "moving": line.moving,
+        "retention_bytes": line.retention_bytes,
+        "retention_age_ms": line.retention_age_ms,
+    }
+
+
+def _description_as_json(pages: list[TopicDescription]) -> dict[str, object]:
+    last = pages[-1]
+    return {
+        "name": last.name,
+        "id": last.topic,
+        "wanted": last.wanted,
+        "retention_bytes": last.retention_bytes,
+        "retention_age_ms": last.retention_age_ms,
+        "partitions": [
+            {
+                "number": row.number,
+                "group": row.group,
+                "preferred": row.preferred,
+                "servers": list(row.servers),
+                "state": row.state,
+            }
+            for page in pages
+            for row in page.partitions
+        ],
+    }

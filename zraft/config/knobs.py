@@ -1,0 +1,469 @@
+"""From what an operator wrote to a `ServerConfig`: the table of knobs and the three sources of their values.
+
+A value comes from a file (TOML, or ZooKeeper's zoo.cfg), is overridden by the `ZOO_…` environment of ZooKeeper's image,
+that by a `ZRAFT_…` variable, and that by a flag.
+The result is handed down from `main`; nothing in zraft reads the environment or a settings file on its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NoReturn, cast
+
+from attrs import Attribute, evolve, fields, frozen
+
+from zraft.config.server import (
+    KNOBS_OF_FIELDS,
+    LOG_FORMATS,
+    LOG_LEVELS,
+    OBSERVER_MARK,
+    SECTIONS,
+    ClientConfig,
+    ClusterList,
+    PeerConfig,
+    ServerConfig,
+    with_room,
+)
+from zraft.config.zoo_cfg import Note, is_zoo_cfg
+from zraft.config.zoo_source import default_file, holds_zookeeper, read_zoo
+from zraft.program.nearest import nearest
+from zraft_core.address import Address, parse_address
+from zraft_core.errors import ConfigError
+from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+
+LOOPBACK_DATAGRAM_BYTES: Final = 60_000
+"""Default datagram size when every server is on loopback, where nothing fragments it: 40 times fewer system calls."""
+
+Parser = Callable[[object, str], Any]
+"""(what was found, the knob's name with its source) -> value. Raises ConfigError."""
+
+
+@frozen
+class Knob:
+    """One setting an operator can name. `parse` takes text (environment, flags) and TOML values alike."""
+
+    name: str
+    parse: Parser
+    help: str
+    default: str
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable: `wal.segment_bytes_max` is ZRAFT_WAL__SEGMENT_BYTES_MAX."""
+        return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "__")
+
+
+_FIELDS: Final = {knob: field for field, knob in KNOBS_OF_FIELDS.items()}
+
+ENVIRONMENT_PREFIX: Final = "ZRAFT_"
+CONFIG_FILE_VARIABLE: Final = "ZRAFT_CONFIG"
+"""Names the TOML file; the one variable of ours that is not a knob."""
+
+# Kubernetes puts such variables into every container for a Service called `zraft` (or `zraft-…`); they are
+# no misspelt knob of ours, and refusing them would make that name unusable.
+_KUBERNETES_SERVICE: Final = re.compile(
+    r"ZRAFT_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+
+
+def _refuse(label: str, found: object, expected: str) -> NoReturn:
+    raise ConfigError(f"{label}: found {found!r}, expected {expected}")
+
+
+def _parse_text(found: object, label: str) -> str:
+    if not isinstance(found, str) or not found.strip():
+        _refuse(label, found, "text")
+    return found.strip()
+
+
+def _parse_bool(found: object, label: str) -> bool:
+    if isinstance(found, bool):
+        return found
+    if isinstance(found, str) and found.lower() in ("true", "false"):
+        return found.lower() == "true"
+    _refuse(label, found, "true or false")
+
+
+def _parse_count(lowest: int, highest: int) -> Parser:
+    def parse(found: object, label: str) -> int:
+        value = found
+        if isinstance(found, str) and re.fullmatch(r"[0-9]{1,20}", found.strip()):
+            value = int(found)
+        # bool is an int to Python, and `true` is no number to an operator
+        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+            _refuse(label, found, f"a whole number from {lowest} to {highest}")
+        return value
+
+    return parse
+
+
+def _parse_choice(choices: tuple[str, ...]) -> Parser:
+    def parse(found: object, label: str) -> str:
+        # In TOML, 1.2 is a number; nobody should have to think of that.
+        text = str(found) if isinstance(found, float) else found
+        if not isinstance(text, str) or text not in choices:
+            _refuse(label, found, "one of " + ", ".join(choices))
+        return text
+
+    return parse
+
+
+def _parse_path(found: object, label: str) -> Path:
+    if isinstance(found, Path):
+        return found
+    return Path(_parse_text(found, label)).expanduser()
+
+
+def _parse_paths(found: object, label: str) -> tuple[Path, ...]:
+    """Several paths: a TOML array, or text with commas between them."""
+    parts = found.split(",") if isinstance(found, str) else found
+    if not isinstance(parts, list | tuple):
+        _refuse(label, found, "a file, or two separated by a comma")
+    return tuple(_parse_path(part, label) for part in parts)
+
+
+def _parse_address(found: object, label: str) -> Address:
+    if isinstance(found, Address):
+        return found
+    return parse_address(_parse_text(found, label), label)
+
+
+def parse_cluster(found: object, label: str) -> Mapping[ServerId, Address]:
+    """`1=HOST:PORT,2=HOST:PORT,3=HOST:PORT:observer`, or in TOML also a table of them.
+
+    Raises:
+        ConfigError: a part does not have that form, or an id is given twice.
+    """
+    expected = "ID=HOST:PORT for every server, such as 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181"
+    pairs: list[tuple[str, object]] = []
+    if isinstance(found, Mapping):
+        pairs = [(str(server), address) for server, address in found.items()]
+    else:
+        for part in _parse_text(found, label).split(","):
+            server_text, equals, address_text = part.strip().partition("=")
+            if not equals:
+                _refuse(label, part, expected)
+            pairs.append((server_text, address_text))
+    if not pairs:
+        _refuse(label, found, expected)
+    cluster: dict[ServerId, Address] = {}
+    observers = set(found.observers) if isinstance(found, ClusterList) else set()
+    for server_text, address in pairs:
+        server = ServerId(_parse_count(SERVER_ID_MIN, SERVER_ID_MAX)(server_text, f"{label}: server id"))
+        if server in cluster:
+            raise ConfigError(f"{label}: server {server} is given twice")
+        if isinstance(address, str) and address.endswith(OBSERVER_MARK):
+            observers.add(server)
+            address = address.removesuffix(OBSERVER_MARK)
+        cluster[server] = _parse_address(address, f"{label}: server {server}")
+    return ClusterList(cluster, observers)
+
+
+def _parse_choices(choices: tuple[str, ...]) -> Parser:
+    """Several of them: a TOML array, or text with commas between them."""
+
+    def parse(found: object, label: str) -> tuple[str, ...]:
+        parts = found.split(",") if isinstance(found, str) else found
+        if not isinstance(parts, list | tuple) or not parts:
+            _refuse(label, found, "some of " + ", ".join(choices))
+        one = _parse_choice(choices)
+        return tuple(
+            dict.fromkeys(one(part.strip() if isinstance(part, str) else part, label) for part in parts)
+        )
+
+    return parse
+
+
+def _parse_words(found: object, label: str) -> tuple[str, ...]:
+    """Four-letter words or `*`: a TOML array, or text with commas between them; empty text is none of them."""
+    expected = 'four-letter words such as "ruok, srvr, mntr", or "*"'
+    parts = found.split(",") if isinstance(found, str) else found
+    if not isinstance(parts, list | tuple):
+        _refuse(label, found, expected)
+    words = []
+    for part in parts:
+        word = part.strip() if isinstance(part, str) else None
+        if word == "" and isinstance(found, str):
+            continue
+        if word is None or not re.fullmatch(r"[a-z]{4}|\*", word):
+            _refuse(label, found, expected)
+        words.append(word)
+    return tuple(dict.fromkeys(words))
+
+
+def _parse_hosts(found: object, label: str) -> tuple[str, ...]:
+    """Host names without ports: a TOML array, or text with commas between them."""
+    expected = "host names without ports, such as zk1.example.org, separated by commas"
+    parts = found.split(",") if isinstance(found, str) else found
+    if not isinstance(parts, list | tuple):
+        _refuse(label, found, expected)
+    hosts = []
+    for part in parts:
+        host = part.strip().lower().removesuffix(".") if isinstance(part, str) else ""
+        if not _HOST_NAME.fullmatch(host):
+            _refuse(label, found, expected)
+        hosts.append(host)
+    return tuple(dict.fromkeys(hosts))
+
+
+_HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
+
+
+def _count_of(attribute: Attribute[Any]) -> Parser:
+    return _parse_count(attribute.metadata["lowest"], attribute.metadata["highest"])
+
+
+def _parser_of(attribute: Attribute[Any]) -> Parser:
+    """How the knob behind a field of a section is written."""
+    match attribute.metadata.get("kind"):
+        case None:
+            return _count_of(attribute)
+        case "path":
+            return _parse_path
+        case "address":
+            return _parse_address
+        case "text":
+            return _parse_text
+        case "switch":
+            return _parse_bool
+        case "choice":
+            return _parse_choice(attribute.metadata["choices"])
+        case "choices":
+            return _parse_choices(attribute.metadata["choices"])
+        case "words":
+            return _parse_words
+        case kind:
+            raise AssertionError(f"{attribute.name}: no parser for a knob of kind {kind!r}")
+
+
+def _default_of(attribute: Attribute[Any]) -> str:
+    match attribute.default:
+        case None | ():
+            return "none"
+        case bool(switch):
+            return str(switch).lower()
+        case tuple(parts):
+            return ",".join(parts)
+        case value:
+            return str(value)
+
+
+def _knobs() -> Iterable[Knob]:
+    session_timeout = _parse_count(40, 86_400_000)
+    yield Knob(
+        "id", _parse_count(SERVER_ID_MIN, SERVER_ID_MAX), "Number of this server, 1 to 254.", "required"
+    )
+    yield Knob("data", _parse_path, "Data directory of this server, and of no other.", "required")
+    yield Knob(
+        "address", _parse_address, "Where clients (TCP) and peers (UDP) reach this server.", "required"
+    )
+    yield Knob(
+        "cluster",
+        parse_cluster,
+        "Every server, this one included: ID=HOST:PORT,…; an observer ends with :observer.",
+        "required",
+    )
+    yield Knob(
+        "key",
+        _parse_paths,
+        "File of the cluster key, read again when it changes; two during a rotation.",
+        "none",
+    )
+    yield Knob(
+        "insecure_peers", _parse_bool, "Run a cluster without a key: peers are not authenticated.", "false"
+    )
+    yield Knob(
+        "founds",
+        _parse_bool,
+        "An empty server may found a cluster, with the others of `cluster`; without it, it only joins one.",
+        "true; false beside ZooKeeper's data (`version-2`)",
+    )
+    yield Knob("admin", _parse_address, "Where the admin HTTP server listens.", "none")
+    yield Knob(
+        "admin.hosts",
+        _parse_hosts,
+        "Names under which browsers may ask it for pages and resets, beside IP addresses and localhost.",
+        "none",
+    )
+    tick_time = getattr(fields(ServerConfig), "tick_time_ms")  # noqa: B009  (attrs' namedtuple is untyped)
+    yield Knob("tick_time_ms", _count_of(tick_time), tick_time.metadata["help"], str(tick_time.default))
+    yield Knob(
+        "session_timeout_ms_min", session_timeout, "Shortest session timeout granted.", "2 * tick_time_ms"
+    )
+    yield Knob(
+        "session_timeout_ms_max", session_timeout, "Longest session timeout granted.", "20 * tick_time_ms"
+    )
+    features = getattr(fields(ServerConfig), "features_max")  # noqa: B009
+    yield Knob("features_max", _count_of(features), features.metadata["help"], str(features.default))
+    yield Knob(
+        "log_format", _parse_choice(LOG_FORMATS), "One of " + ", ".join(LOG_FORMATS) + ".", LOG_FORMATS[0]
+    )
+    yield Knob("log_level", _parse_choice(LOG_LEVELS), "One of " + ", ".join(LOG_LEVELS) + ".", "info")
+    for section, section_class in SECTIONS.items():
+        for attribute in fields(section_class):
+            name = f"{section}.{attribute.name}"
+            yield Knob(name, _parser_of(attribute), attribute.metadata["help"], _default_of(attribute))
+
+
+KNOBS: Final[Mapping[str, Knob]] = {knob.name: knob for knob in _knobs()}
+
+
+def load_config(
+    *,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
+    on_note: Callable[[Note], None] = lambda note: None,
+) -> ServerConfig:
+    """The configuration of one server: `load_values`, checked.
+
+    Raises:
+        ConfigError: a knob is unknown, missing, has an impossible value, or does not go with another.
+    """
+    return _assemble(load_values(flags=flags, environ=environ, file=file, on_note=on_note))
+
+
+def load_values(
+    *,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
+    on_note: Callable[[Note], None] = lambda note: None,
+) -> Mapping[str, Any]:
+    """Values by knob: `file`, overridden by `ZOO_…`, by `ZRAFT_…` and by `flags`, in this order.
+
+    `flags` maps knob names to values; a flag that was not given must not be in it. The file may also be
+    named by ZRAFT_CONFIG, or be the zoo.cfg in ZOO_CONF_DIR. `environ` is the process's own unless given.
+    `on_note` is told what to log about keys of a zoo.cfg, once per key.
+
+    Raises:
+        ConfigError: a knob is unknown, or has an impossible value.
+    """
+    environ = os.environ if environ is None else environ
+    if file is None and environ.get(CONFIG_FILE_VARIABLE):
+        file = Path(environ[CONFIG_FILE_VARIABLE])
+    if file is None:
+        file = default_file(environ)
+    ours = _from_environment(environ) | _from_flags(flags)
+    text = "" if file is None else _read(file)
+    zoo_cfg = file if file is not None and is_zoo_cfg(file.name, text) else None
+    values: dict[str, Any] = {}
+    if file is not None and zoo_cfg is None:
+        values.update(_from_toml(file, text))
+    zoo = read_zoo(file=zoo_cfg, text=text, environ=environ, id_elsewhere=ours.get("id"))
+    for note in zoo.notes:
+        on_note(note)
+    theirs: dict[str, Any] = {}
+    for name, setting in zoo.values.items():
+        theirs.update(_parsed(name, setting.found, f"{setting.key} in {zoo_cfg or 'the environment'}"))
+    values.update(theirs if zoo_cfg is None else _beside(zoo_cfg, theirs))
+    values |= ours
+    # Clients of that ZooKeeper would find an empty tree, and make their roots anew in it.
+    beside_zookeeper = zoo.beside_zookeeper or ("data" in values and holds_zookeeper(values["data"].parent))
+    return {"founds": not beside_zookeeper} | values
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config: cannot read {file}: {error}") from error
+
+
+def _from_toml(file: Path, text: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"config: {file} is not TOML: {error}") from error
+    values: dict[str, Any] = {}
+    for name, found in content.items():
+        if name == "admin" and isinstance(found, dict):
+            # A table where there is more to say than the address.
+            for inner, inner_found in found.items():
+                knob = name if inner == "address" else f"{name}.{inner}"
+                values.update(_parsed(knob, inner_found, f"in {file}"))
+        elif name in SECTIONS:
+            if not isinstance(found, dict):
+                _refuse(f"{name} (in {file})", found, f"a table, [{name}]")
+            for inner, inner_found in found.items():
+                values.update(_parsed(f"{name}.{inner}", inner_found, f"in {file}"))
+        else:
+            values.update(_parsed(name, found, f"in {file}"))
+    return _beside(file, values)
+
+
+def _beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """As in most tools, paths in a file are relative to it, so that the file means the same from anywhere."""
+    for name, value in values.items():
+        if isinstance(value, Path):
+            values[name] = file.parent / value
+        elif name == "key":
+            values[name] = tuple(file.parent / path for path in value)
+    return values
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for variable, found in environ.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONFIG_FILE_VARIABLE:
+            continue
+        if _KUBERNETES_SERVICE.fullmatch(variable):
+            continue
+        name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+        if name not in KNOBS:
+            known = [knob.variable for knob in KNOBS.values()]
+            raise ConfigError(f"environment: {variable} sets no knob{_nearest(variable, known)}")
+        values.update(_parsed(name, found, f"from {variable}"))
+    return values
+
+
+def _from_flags(flags: Mapping[str, object]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, found in flags.items():
+        values.update(_parsed(name, found, "on the command line"))
+    return values
+
+
+def _parsed(name: str, found: object, source: str) -> dict[str, Any]:
+    if name not in KNOBS:
+        raise ConfigError(f"{name} ({source}): there is no such knob{_nearest(name, KNOBS)}")
+    return {name: KNOBS[name].parse(found, f"{name} ({source})")}
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean …?` The last part alone also counts, for a key put into the wrong section or none."""
+    known = list(known)
+    by_last_part = {candidate.rpartition(".")[2]: candidate for candidate in known}
+    near = nearest(name, known, cutoff=0.5)
+    if near is None and (part := nearest(name.rpartition(".")[2], by_last_part, cutoff=0.7)) is not None:
+        near = by_last_part[part]
+    return f"; did you mean {near}?" if near is not None else f"; known are {', '.join(sorted(known))}"
+
+
+def _assemble(values: Mapping[str, Any]) -> ServerConfig:
+    for name in ("id", "data", "address", "cluster"):
+        if name not in values:
+            knob = KNOBS[name]
+            raise ConfigError(
+                f"{name}: not set; pass --{name}, set {knob.variable} or put it into --config FILE"
+            )
+    top = {
+        _FIELDS.get(name, name): value for name, value in values.items() if "." not in name or name in _FIELDS
+    }
+    sections: dict[str, Any] = {}
+    for section, section_class in SECTIONS.items():
+        prefix = section + "."
+        sections[section] = section_class(
+            **{name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+        )
+    if "peer.datagram_bytes" not in values and all(
+        address.is_loopback for address in values["cluster"].values()
+    ):
+        sections["peer"] = evolve(cast(PeerConfig, sections["peer"]), datagram_bytes=LOOPBACK_DATAGRAM_BYTES)
+    sections["client"] = with_room(cast(ClientConfig, sections["client"]), values)
+    return ServerConfig(**top, **sections, named=frozenset(values))

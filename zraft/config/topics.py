@@ -1,0 +1,181 @@
+"""What one server is told of topics at start: their limits, groups, partitions and deliveries."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from zraft.config.fields import count
+
+
+@frozen(kw_only=True)
+class TopicConfig:
+    """Topics. All of it is replicated, under names like topics_replication: `zraft settings` changes it."""
+
+    replication: int = count(
+        3,
+        1,
+        15,
+        "Servers that hold each partition of a topic, as far as as many vote.",
+    )
+    dead_after_ms: int = count(
+        600_000,
+        0,
+        31_536_000_000,
+        "Others take over the partitions of a server that was silent for so long; 0: only of one that was removed.",
+    )
+    topics_max: int = count(4_096, 0, 65_536, "Topics; further ones are refused.")
+    groups_max: int = count(16_384, 0, 65_536, "Partitions of all topics together.")
+    partitions_max: int = count(1_024, 1, 1_024, "Partitions of one topic.")
+    destinations_max: int = count(
+        64, 1, 1_024, "Partitions that one message goes to; a message to more is refused."
+    )
+    producers_max: int = count(262_144, 0, 1_048_576, "Producers of all sessions together.")
+
+
+@frozen(kw_only=True)
+class GroupsConfig:
+    """Partitions of topics, each a Raft group: hundreds on one server. A tick is one millisecond."""
+
+    items_max: int = count(64, 1, 128, "Groups that one shared heartbeat offers; more wait for the next one.")
+    apply_bytes_max: int = count(
+        1_048_576,
+        4_096,
+        1_073_741_824,
+        "Entries of one group applied in one turn; the rest waits for the next.",
+    )
+    log_bytes_max: int = count(
+        1_048_576,
+        4_096,
+        1_073_741_824,
+        "Entries of a group in memory; beyond, those that are applied are read from the log when they are needed.",
+    )
+    asleep_log_bytes_max: int = count(4_096, 0, 1_073_741_824, "The same for a group that has nothing to do.")
+    snapshot_bytes: int = count(
+        4_194_304,
+        4_096,
+        1_099_511_627_776,
+        "Entries since the last snapshot of a group at which the next one is due.",
+    )
+    keep_log_bytes_max: int = count(
+        16_777_216,
+        1,
+        1_099_511_627_776,
+        "Log kept before a group's snapshot for followers that are behind; beyond, they take the snapshot.",
+    )
+    wal_bytes_max: int = count(
+        536_870_912,
+        8_192,
+        1_099_511_627_776,
+        "Log of all groups at which the one that needs its oldest part, the coordination group too, is snapshotted.",
+    )
+    snapshots_at_once: int = count(2, 1, 64, "Snapshots of groups that are written at a time.")
+    transfers_at_once: int = count(
+        4, 1, 1_024, "Leaderships of groups that are moved to their preferred servers at a time."
+    )
+    transfer_pause_ticks: int = count(20, 1, 60_000, "Time between two beginnings of such a move.")
+    digest_interval: int = count(
+        1_024,
+        1,
+        1_000_000_000,
+        "Entries of a group between two digests of its state that its members compare.",
+    )
+
+
+@frozen(kw_only=True)
+class PartitionsConfig:
+    """What a partition's leader takes, and what a server keeps of partitions in memory."""
+
+    payload_bytes_max: int = count(
+        1_048_576,
+        1,
+        2_097_152,
+        "Of one message; a larger one is refused. Servers tell each other messages whole.",
+    )
+    entry_bytes_max: int = count(
+        524_288, 1_024, 2_097_152, "An entry of a partition stops taking further commands at this size."
+    )
+    entries_in_flight_max: int = count(
+        4, 1, 1_024, "Entries of a partition that await their quorum; what comes meanwhile is one more."
+    )
+    tail_bytes_max: int = count(
+        1_048_576, 1, 1_073_741_824, "Deliveries of one partition kept in memory for consumers that follow."
+    )
+    tails_bytes_max: int = count(
+        67_108_864,
+        1,
+        68_719_476_736,
+        "The same of all; partitions that delivered least recently forget first.",
+    )
+    fetch_bytes_max: int = count(
+        1_048_576, 1_024, 16_777_216, "Of one answer to a consumer, one delivery always."
+    )
+    fetch_wait_ms_max: int = count(60_000, 1, 600_000, "The longest that a consumer can let a fetch wait.")
+    fetches_max: int = count(
+        16_384, 1, 1_048_576, "Fetches that wait for something new; beyond, they are refused."
+    )
+    reads_max: int = count(
+        256,
+        1,
+        65_536,
+        "Reads of older deliveries under way or waiting for the disk; beyond, they are refused.",
+    )
+    requests_max: int = count(
+        4_096,
+        1,
+        1_048_576,
+        "Claims, and reads of offsets, of one partition that wait for their quorum, of each kind.",
+    )
+    retain_interval_ms: int = count(60_000, 100, 86_400_000, "How often retention looks at each partition.")
+    claims_heartbeat_ms: int = count(
+        3_000,
+        100,
+        3_600_000,
+        "The interval of claims' heartbeats, of consumers that choose none, in partitions that are created from now on.",
+    )
+
+
+@frozen(kw_only=True)
+class DeliveriesConfig:
+    """What partitions delivered, in segments that consumers read."""
+
+    segment_bytes_max: int = count(
+        67_108_864,
+        4_096,
+        1_099_511_627_776,
+        "A segment is closed before it grows beyond; retention removes whole segments.",
+    )
+    frame_bytes_max: int = count(
+        262_144, 256, 16_777_216, "Deliveries that are compressed and checked together."
+    )
+    compression_level: int = count(1, 0, 19, "Of zstd; 0 stores deliveries as they are.")
+    sync_bytes_max: int = count(
+        8_388_608,
+        1,
+        1_099_511_627_776,
+        "Of one partition, what may be written before it is made durable without being asked.",
+    )
+    checkpoint_bytes: int = count(
+        8_388_608,
+        1,
+        1_099_511_627_776,
+        "What a start after a crash reads at most of the segment that was being written, about.",
+    )
+    index_stride_bytes: int = count(
+        65_536, 1, 1_099_511_627_776, "A point to start reading from every so many bytes of a segment."
+    )
+    indices_max: int = count(
+        256, 1, 1_048_576, "Segments whose points are in memory at once, over all partitions."
+    )
+    files_max: int = count(256, 4, 1_048_576, "Segments open at once, over all partitions.")
+    waiting_bytes_max: int = count(
+        33_554_432,
+        1_048_576,
+        4_294_967_296,
+        "Deliveries that wait for the disk; beyond, nothing more is applied to partitions for a while.",
+    )
+    sync_interval_ms: int = count(
+        2_000,
+        10,
+        600_000,
+        "How long deliveries wait to be made durable if nobody asks; the log holds them meanwhile.",
+    )

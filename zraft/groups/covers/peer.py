@@ -1,0 +1,104 @@
+"""Another server as the host of groups sees it: which run of it, the covers between the two, and who is silent. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zraft.groups.covers.cover import GivenCover, TakenCover
+from zraft.groups.replica import Replica
+from zraft.groups.settings import GroupSettings
+from zraft_core.ids import GroupId, Instance, ServerId
+
+EPOCHS_PER_BOOT: Final = 1 << 24
+"""A cover begins anew a few times in the life of a process; its epochs are those of its boot number."""
+
+
+class Peer:
+    """One other server.
+
+    Attributes:
+        given, taken: the cover of the groups that this server leads, and that of those it follows there.
+        led: the groups that this server leads and that one belongs to.
+        run: disk instance and boot of the process that spoke last; None before the first.
+        silent: it has not answered shared heartbeats for a while.
+        unheard: its shared heartbeats have stopped coming.
+        steady_since: tick since which it answers.
+        beat_at: tick at which the next shared heartbeat to it is due.
+    """
+
+    __slots__ = (
+        "_settings",
+        "beat_at",
+        "given",
+        "led",
+        "run",
+        "server",
+        "silent",
+        "steady_since",
+        "taken",
+        "unheard",
+    )
+
+    def __init__(self, server: ServerId, boot: int, settings: GroupSettings) -> None:
+        """`boot` is this server's own."""
+        self.server = server
+        self._settings = settings
+        # Never one of an earlier run of this server: late answers to that one must not count.
+        self.given = GivenCover(settings.items_max, epoch=boot * EPOCHS_PER_BOOT + 1)
+        self.taken = TakenCover()
+        self.led: dict[GroupId, Replica] = {}
+        self.run: tuple[Instance, int] | None = None
+        self.silent = True
+        self.unheard = True
+        self.steady_since = 0
+        self.beat_at = 0
+
+    @property
+    def instance(self) -> Instance:
+        """Of the process that spoke last."""
+        return self.run[0] if self.run is not None else Instance(b"")
+
+    def is_late(self, instance: Instance, boot: int) -> bool:
+        """Has a later run on the same disk spoken already?"""
+        return self.run is not None and self.run[0] == instance and boot < self.run[1]
+
+    def begins_anew(self, instance: Instance, boot: int) -> bool:
+        """Is that another process than the one known? Then nothing that was agreed holds."""
+        return self.run is not None and self.run != (instance, boot)
+
+    def restart(self) -> None:
+        """What the process before agreed to died with it."""
+        self.given.begin_anew()
+        self.given.contact = -1
+        self.taken = TakenCover()
+        self.silent = self.unheard = True
+
+    @property
+    def silent_at(self) -> int:
+        """Tick at which it counts as silent if it does not answer before.
+
+        Earlier than check-quorum: the groups that counted on it have to look for another majority in time.
+        """
+        raft = self._settings.raft
+        return max(0, self.given.contact) + raft.election_timeout_ticks - raft.heartbeat_ticks
+
+    @property
+    def unheard_at(self) -> int:
+        """Tick at which the groups that follow there look to their own timers."""
+        return max(0, self.taken.heard_at) + self._settings.raft.election_timeout_ticks
+
+    @property
+    def has_to_beat(self) -> bool:
+        """Is there anything to tell it?"""
+        return bool(self.led) or (not self.silent and self.given.has_news)
+
+    def due_at(self) -> int | None:
+        """Tick at which something is to be done about it by the time alone."""
+        due: list[int] = []
+        if self.has_to_beat:
+            due.append(self.beat_at)
+        if not self.silent:
+            due.append(self.silent_at)
+        if not self.unheard:
+            due.append(self.unheard_at)
+        return min(due, default=None)

@@ -1,0 +1,453 @@
+"""The groups of topics on this server beside the coordination group: one host, one frame and one outbox with it.
+
+Between the driver, which owns the turn, `GroupHost`, which decides for each group, and the partitions, which are what
+groups replicate. Here is what a server is told of groups by the coordination group's state, and what follows: which
+replicas there are, who should lead and vote, when a group's files go. Pure. Source: docs/GROUPS.md; D-7, D-13, D-18.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, get_args
+
+from attrs import define, frozen
+
+from zraft.groups.description import GroupDescription
+from zraft.groups.digests import GroupComparison
+from zraft.groups.effects import GroupMessage
+from zraft.groups.frame import Durable, LogFrame
+from zraft.groups.host import GroupHost
+from zraft.groups.identity import Identity
+from zraft.groups.outbox import Outbox
+from zraft.groups.partitions_port import PartitionsPort
+from zraft.groups.recovery import StoredGroups
+from zraft.groups.retention import Retention
+from zraft.groups.settings import GroupSettings
+from zraft.groups.snapshots import delivery_tasks
+from zraft.groups.snapshots.group_snapshots import GroupSnapshots
+from zraft.groups.snapshots.group_tasks import GroupResult, GroupTask, RemoveFiles, TakeSnapshot
+from zraft.groups.snapshots.transfers import FETCHES, OF_TRANSFERS, GroupTransfers
+from zraft.raft.core import Raft
+from zraft.raft.messages import Message as RaftMessage
+from zraft.raft.role import Role
+from zraft.storage.delivery.values import Mark
+from zraft.storage.snapshot_format import SnapshotInfo
+from zraft.topics.service import TopicService
+from zraft.transport.messages import (
+    Bundle,
+    Edge,
+    GroupDigests,
+    GroupLeader,
+    GroupVerdict,
+    PeerMessage,
+    Sender,
+    SharedHeartbeat,
+    SharedHeartbeatReply,
+)
+from zraft.tree.machine import Machine
+from zraft_core.errors import StorageError
+from zraft_core.ids import GroupId, ServerId
+from zraft_core.topics.codec import encode_registry
+from zraft_core.topics.registry_commands import Placed
+from zraft_core.topics.registry_values import GroupRecord
+from zraft_core.znodes.txn import TOPICS, Command
+
+REPORT_AGAIN_MS: Final = 2_000
+"""A leader whose group is placed says so again if the coordination group does not show it by then."""
+
+
+_OF_PARTITIONS: Final = (Bundle, Edge, GroupLeader)
+_OF_CORES: Final = (*get_args(RaftMessage), SharedHeartbeat, SharedHeartbeatReply)
+
+
+@define
+class GroupsShare:
+    """What a turn of the groups adds to the driver's effects.
+
+    Attributes:
+        tasks: for the disk of snapshots, in order.
+        deliveries: for the disk of deliveries, in order; those it refuses come back by `HostedGroups.refused`.
+        compactions: (group, index): the log no longer needs these entries.
+        coordination_due: the coordination group is to be snapshotted for the sake of the log of all groups.
+        due_in: ms until the next turn is due; None if nothing is.
+    """
+
+    tasks: Sequence[GroupTask]
+    deliveries: Sequence[delivery_tasks.Task]
+    compactions: Sequence[tuple[GroupId, int]]
+    coordination_due: bool
+    due_in: int | None
+
+
+@frozen
+class Hosting:
+    """What a driver needs to host groups.
+
+    Attributes:
+        partitions: what groups replicate.
+        stored: what the disk held of groups at the start.
+        mark_of: where a group's deliveries stood at the index of an image of it.
+        topics: the partitions as connections see them.
+    """
+
+    partitions: PartitionsPort
+    stored: StoredGroups
+    mark_of: Callable[[GroupId, bytes, int], Mark]
+    topics: TopicService | None = None
+
+
+class HostedGroups:
+    """Groups above 0 of one server. Owned by its driver.
+
+    Args:
+        machine: the coordination group's state.
+        submit: put a command into the coordination group's log.
+        send_bytes_per_s: what is sent of snapshots and deliveries, to all followers together.
+        retention, frame: what each group of this server holds back of the log, and what waits to be written to it.
+
+    Attributes:
+        host: decides for each group.
+        partitions: what the groups replicate.
+        bundles_sent_total, bundles_received_total, edges_sent_total: what partitions said to other servers, and heard.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        settings: GroupSettings,
+        rng: random.Random,
+        entropy: Callable[[int], bytes],
+        hosting: Hosting,
+        machine: Machine,
+        submit: Callable[[Command], None],
+        outbox: Outbox,
+        send_bytes_per_s: int,
+        log_end: int,
+        retention: Retention,
+        frame: LogFrame,
+    ) -> None:
+        """`log_end`: where the coordination group's log ended when this process started."""
+        self.host = GroupHost(
+            server=identity.server,
+            instance=identity.instance,
+            boot=identity.boot,
+            settings=settings,
+            rng=rng,
+            retention=retention,
+            frame=frame,
+        )
+        self.partitions = hosting.partitions
+        self.topics = hosting.topics
+        self.snapshots = GroupSnapshots(identity, self.host, hosting.partitions, entropy)
+        self.transfers = GroupTransfers(self.host, send_bytes_per_s, hosting.mark_of)
+        self.digests = GroupComparison(self.host)
+        self._touched: set[GroupId] = set()
+        self._identity = identity
+        self._now_ms = 0
+        self._stored = hosting.stored
+        self._mark_of = hosting.mark_of
+        self._machine = machine
+        self._submit = submit
+        self._outbox = outbox
+        self._log_end: int | None = log_end
+        self._revision: int | None = None
+        self._seen: dict[GroupId, GroupRecord] = {}
+        self._members_changed_index = -1
+        self._placed: dict[GroupId, int] = {}
+        self._frame = frame
+        self._removing: set[GroupId] = set()
+        self._deliveries: list[delivery_tasks.Task] = []
+        self._refused: list[delivery_tasks.Task] = []
+        self._compactions: list[tuple[GroupId, int]] = []
+        self._tasks: list[GroupTask] = []
+        self._stirred = True
+        """Something was given to this object since its last turn, or is left of that."""
+        self.bundles_sent_total = self.bundles_received_total = self.edges_sent_total = 0
+
+    # -- what happened
+
+    def receive(self, sender: Sender, messages: Sequence[PeerMessage], coordination: Raft | None) -> None:
+        """Messages about groups of one authenticated peer, in the order they came.
+
+        The key of a cluster may be another cluster's too: only who the coordination group knows counts (D-1).
+
+        Raises:
+            DivergedError: the state of a group here is not the majority's (D-26).
+        """
+        if coordination is None or not coordination.knows(sender.server, sender.instance):
+            return
+        self._stirred = True
+        of_cores: list[GroupMessage] = []
+        for message in messages:
+            if isinstance(message, _OF_CORES):
+                of_cores.append(message)
+            elif isinstance(message, OF_TRANSFERS):
+                self.transfers.on_message(sender.server, message, self._now_ms)
+            elif isinstance(message, GroupDigests):
+                self._say(self.digests.on_digests(sender.server, sender.instance, message))
+            elif isinstance(message, GroupVerdict):
+                self.digests.on_verdict(sender.server, message)
+            elif isinstance(message, _OF_PARTITIONS):
+                self.bundles_received_total += isinstance(message, Bundle)
+                self.partitions.receive(sender.server, message)
+        if of_cores:
+            self.host.receive(sender, of_cores)
+
+    def said_here(self, message: PeerMessage) -> None:
+        """What a partition of this server says to another one of it."""
+        self.partitions.receive(self._identity.server, message)
+
+    def persisted(self, durable: Durable) -> None:
+        """A frame is durable; these groups' records may have been a part of it."""
+        if any(durable.numbers) or durable.forgotten:
+            self._stirred = True
+            self.host.persisted(durable)
+
+    def performed(self, task: GroupTask, result: GroupResult, now_ms: int) -> None:
+        """The disk of snapshots has done a task."""
+        self._stirred = True
+        match task:
+            case TakeSnapshot(header):
+                if self.snapshots.performed(task, result, now_ms):
+                    assert isinstance(result, SnapshotInfo)
+                    self.transfers.newest[header.group] = result
+            case RemoveFiles(group):
+                self._removing.discard(group)
+            case _:
+                self.transfers.performed(task, result, now_ms)
+
+    def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
+        """The disk of deliveries has done a task.
+
+        Raises:
+            StorageError: what this server's state stands on is damaged or missing: it must not go on.
+        """
+        self._stirred = True
+        if isinstance(task, delivery_tasks.Remove):
+            # After them, because it takes away the directory that both are in.
+            self._tasks.append(RemoveFiles(task.group))
+            return
+        if isinstance(task, delivery_tasks.Open):
+            if isinstance(result, StorageError):
+                raise result
+            if isinstance(result, delivery_tasks.Opened) and task.group in self.host.groups:
+                self.transfers.logs[task.group] = result.log
+        if isinstance(task, FETCHES):
+            self.transfers.delivered(task, result, self._now_ms)
+            if not isinstance(task, delivery_tasks.CompleteFetch):
+                return
+        self.partitions.performed(task, result)
+
+    def refused(self, tasks: Sequence[delivery_tasks.Task]) -> None:
+        """The disk of deliveries has no room for these: nothing is applied until it takes them, in this order."""
+        self._stirred = True
+        self._refused = list(tasks)
+        self.host.hold(bool(tasks))
+
+    @property
+    def wants_turn(self) -> bool:
+        """Does what arrived since the last turn give one something to do now?"""
+        return not self._rests and (self.host.stirred or self.partitions.wants_turn)
+
+    @property
+    def _rests(self) -> bool:
+        """A server without groups, to which nobody said anything of any: as good as all of ZooKeeper's users."""
+        return not (self._stirred or self.host.groups or self.partitions.wants_turn)
+
+    def take_touched(self) -> set[GroupId]:
+        """Groups of which something may have changed since this was asked last; some may be gone."""
+        touched, self._touched = self._touched, set()
+        return touched
+
+    def touch_again(self, group: GroupId) -> None:
+        """It was taken, and is to be given once more."""
+        self._touched.add(group)
+
+    @property
+    def removing(self) -> bool:
+        """Files of groups that are gone have to go before any part of the log does: else a start, finding them and no
+        word of their end, would take the groups for living ones."""
+        return bool(self._removing)
+
+    # -- one turn
+
+    def turn(
+        self,
+        step: int,
+        now_ms: int,
+        wall_ms: int,
+        *,
+        coordination: Raft,
+        applied: int,
+        cluster: bytes,
+    ) -> GroupsShare | None:
+        """The groups' share of the driver's turn, after the coordination group's; None if there is nothing to carry out.
+
+        Args:
+            step: ms in which this process ran since the last turn.
+            applied: how far the coordination group is applied.
+        """
+        self._now_ms = now_ms
+        self._follow_table(coordination, applied)
+        if self._rests:
+            return None
+        self.partitions.before(self.host, step, now_ms, wall_ms)
+        effects = self.host.turn(step)
+        self._touched.update(effects.touched)
+        self.partitions.after(self.host, effects, now_ms, wall_ms)
+        for to, messages in effects.sends.items():
+            for message in messages:
+                self._outbox.send(to, message)
+        for to, said in self.partitions.take_outgoing():
+            self._outbox.send(to, said)
+            if to != self._identity.server:
+                self.bundles_sent_total += isinstance(said, Bundle)
+                self.edges_sent_total += isinstance(said, Edge)
+        self._remove_files(effects.forgotten)
+        self._report_placed(effects.placed, now_ms)
+        writes, syncs = self.snapshots.turn(effects.snapshots, cluster, now_ms, wall_ms)
+        transfers = self.transfers.turn(effects.needs_snapshot, now_ms)
+        self._say(transfers.outgoing)
+        self._say(self.digests.turn(effects.applied))
+        self._compactions += [*effects.compactions, *self.transfers.take_compactions()]
+        # A group is opened before anything is appended to it.
+        deliveries = [*self._refused, *self._deliveries, *self.partitions.take_tasks(), *syncs]
+        deliveries += transfers.deliveries
+        self._refused, self._deliveries = [], []
+        tasks, self._tasks = [*self._tasks, *writes, *transfers.tasks], []
+        compactions = self._take_compactions()
+        self._stirred = self._has_work
+        due_in = self._due_in(effects.wake_in)
+        return GroupsShare(tasks, deliveries, compactions, effects.coordination_due, due_in)
+
+    def _say(self, messages: Iterable[tuple[ServerId, PeerMessage]]) -> None:
+        for to, message in messages:
+            self._outbox.send(to, message)
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(
+            self.host.stirred
+            or self._frame.holds_groups
+            or self.partitions.wants_turn
+            or self._removing
+            or self._tasks
+            or self._deliveries
+            or self._refused
+            or self._compactions
+            or self.transfers.active
+        )
+
+    def _due_in(self, wake_in: int | None) -> int | None:
+        if self.host.stirred or self.partitions.wants_turn:
+            return 0
+        due = [one for one in (wake_in, self.partitions.wake_in, self.transfers.wake_in) if one is not None]
+        return min(due, default=None)
+
+    # -- the coordination group's table
+
+    def _follow_table(self, coordination: Raft, applied: int) -> None:
+        """Bring the replicas here into line with what the coordination group's state says now."""
+        if self._log_end is not None:
+            # An older state may name groups whose end is in the log already, and forgotten by this disk: a replica made
+            # from nothing would vote in them. What was applied once is never cut off, so the log's end is late enough.
+            self._log_end = min(self._log_end, coordination.log.last_index)
+            if applied < self._log_end:
+                return
+            self._log_end = None
+        if coordination.members_changed_index != self._members_changed_index:
+            self._members_changed_index = coordination.members_changed_index
+            for server, member in coordination.membership.members.items():
+                if server != self._identity.server:
+                    self.host.vouch(server, member.instance)
+        registry = self._machine.registry
+        if registry.revision == self._revision:
+            return
+        self._revision = registry.revision
+        self._stirred = True
+        rows = registry.groups
+        for group, row in rows.items():
+            if self._seen.get(group) is not row:
+                self._seen[group] = row
+                self._follow(row)
+        for group in [group for group in self._seen if group not in rows]:
+            del self._seen[group]
+        for group in sorted({*self.host.groups, *self._stored.present}):
+            # Ids are zxids: one that is not in the table, and not to come either, is gone.
+            if group not in rows and group <= self._machine.last_zxid:
+                self._remove(group)
+
+    def _follow(self, row: GroupRecord) -> None:
+        host, group = self.host, row.group
+        holds = (self._identity.server, self._identity.instance) in row.holders
+        if group not in host.groups:
+            if not holds and not self._stored.holds(group):
+                return
+            self._create(row)
+        host.prefer(group, row.preferred)
+        host.want_members(group, dict(row.wanted))
+        if row.placed:
+            self._placed.pop(group, None)
+        if not holds:
+            host.retire(group)
+
+    def _create(self, row: GroupRecord) -> None:
+        group = row.group
+        info = self._stored.newest(group)
+        if info is not None:
+            self.transfers.newest[group] = info
+        stored = self._stored.take(group)
+        expected = None
+        if stored.snapshot is not None:
+            meta, image = stored.snapshot
+            expected = self._mark_of(group, image, meta.index)
+        self._deliveries.append(delivery_tasks.Open(group, expected))
+        description = GroupDescription(group, dict(row.founders), row.preferred)
+        self.host.create(description, self.partitions.open(group), stored)
+
+    def _remove(self, group: GroupId) -> None:
+        """Gone for good (D-18): the log is to forget it, then its files go."""
+        known = group in self.host.groups
+        self.host.remove(group)
+        self.snapshots.forget(group)
+        self.transfers.forget(group)
+        self.digests.forget(group)
+        self._stored.drop(group)
+        self._placed.pop(group, None)
+        if known:
+            self.partitions.closed(group)
+
+    def _remove_files(self, forgotten: Iterable[GroupId]) -> None:
+        for group in forgotten:
+            self._removing.add(group)
+            self._deliveries.append(delivery_tasks.Remove(group))
+
+    def _report_placed(self, placed: Iterable[GroupId], now_ms: int) -> None:
+        """The voters of these groups are the wanted disks: the coordination group is to know, however often it takes."""
+        for group in placed:
+            self._placed[group] = now_ms
+        for group, due in tuple(self._placed.items()):
+            row, replica = self._seen.get(group), self.host.groups.get(group)
+            if (
+                row is None
+                or replica is None
+                or row.placed
+                or not replica.placed
+                or replica.raft.role is not Role.LEADER
+            ):
+                del self._placed[group]
+            elif now_ms >= due:
+                self._placed[group] = now_ms + REPORT_AGAIN_MS
+                self._submit((TOPICS, encode_registry(Placed(group, row.wanted))))
+
+    def _take_compactions(self) -> list[tuple[GroupId, int]]:
+        if self.removing:
+            return []
+        compactions, self._compactions = self._compactions, []
+        return [
+            (group, min(index, self.partitions.cut_index(group)))
+            for group, index in compactions
+            if group in self.host.groups
+        ]

@@ -1,0 +1,38 @@
+"""What a turn sends: messages by receiver, and those that this server sends to itself.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from zraft.transport.messages import PeerMessage
+from zraft_core.ids import ServerId
+
+
+class Outbox:
+    """The messages of the present turn; each receiver gets its own in one go."""
+
+    def __init__(self, server: ServerId) -> None:
+        self._server = server
+        self._sends: dict[ServerId, list[PeerMessage]] = {}
+        self.local: list[PeerMessage] = []
+        """To this server as origin or leader: they take the same road as all others, without the network."""
+
+    def send(self, to: ServerId, message: PeerMessage) -> None:
+        """Send `message` at the end of this turn; to this server itself, within it or in the next."""
+        if to == self._server:
+            self.local.append(message)
+        else:
+            self._sends.setdefault(to, []).append(message)
+
+    def take_local(self) -> list[PeerMessage]:
+        """What this server said to itself since the last call."""
+        taken, self.local = self.local, []
+        return taken
+
+    def take(self) -> list[tuple[ServerId, list[PeerMessage]]]:
+        """What to send to others."""
+        if not self._sends:
+            return []
+        sends, self._sends = self._sends, {}
+        return list(sends.items())

@@ -1,0 +1,7 @@
+"""Who founds a cluster: the servers that are listed, each with its disk (D-1)."""
+
+from __future__ import annotations
+
+from zraft_core.ids import Instance, ServerId
+
+Roster = tuple[tuple[ServerId, Instance], ...]

@@ -1,0 +1,176 @@
+"""What a server counts for its operators. Values only; whoever measures hands the measure in."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from zraft.monitoring.statistics import Distribution
+
+DURATION_BOUNDS_S: Final = (
+    *(0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05),
+    *(0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+)
+COMMAND_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+BYTE_BOUNDS: Final = tuple(64 << shift for shift in range(0, 18, 2))
+"""64 bytes to 4 MiB."""
+
+
+class Histogram:
+    """How often which value was observed, in buckets."""
+
+    __slots__ = ("_bounds", "_counts", "_largest", "_smallest", "_total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+        self._largest = 0.0
+        self._smallest = float("inf")
+
+    def add(self, value: float, count: int = 1) -> None:
+        """`value` was observed `count` times."""
+        self._counts[bisect_left(self._bounds, value)] += count
+        self._total += value * count
+        if value > self._largest:
+            self._largest = value
+        if value < self._smallest:
+            self._smallest = value
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._counts = [0] * len(self._counts)
+        self._total = self._largest = 0.0
+        self._smallest = float("inf")
+
+    def view(self) -> Distribution:
+        smallest = self._smallest if any(self._counts) else 0.0
+        return Distribution(self._bounds, tuple(self._counts), self._total, smallest, self._largest)
+
+
+class Latencies:
+    """Seconds from the arrival of requests to the moment their answers were handed to the network.
+
+    A turn answers its requests all at once, so they are measured once per turn: `add_writes` and `add_reads`
+    while it runs, with the moments of arrival, and `answered` when its output is written. All moments are ms of
+    one clock.
+    """
+
+    __slots__ = ("_arrived", "reads", "writes")
+
+    def __init__(self) -> None:
+        self.writes = Histogram(DURATION_BOUNDS_S)
+        self.reads = Histogram(DURATION_BOUNDS_S)
+        self._arrived: list[tuple[Histogram, float, int]] = []
+
+    def add_writes(self, arrived_ms: float, count: int) -> None:
+        """`count` writes that arrived then are answered in this turn."""
+        self._arrived.append((self.writes, arrived_ms, count))
+
+    def add_reads(self, arrived_ms: float, count: int) -> None:
+        """The same for what needed no entry of the log: reads, and pings as in ZooKeeper."""
+        self._arrived.append((self.reads, arrived_ms, count))
+
+    def answered(self, now_ms: float) -> None:
+        """The answers of this turn are written."""
+        if not self._arrived:
+            return
+        for histogram, arrived_ms, count in self._arrived:
+            histogram.add(max(0.0, now_ms - arrived_ms) / 1000, count)
+        self._arrived.clear()
+
+    def reset(self) -> None:
+        self.writes.reset()
+        self.reads.reset()
+
+
+class Sizes:
+    """The last, smallest and largest of some sizes in bytes; -1 before the first, as ZooKeeper shows it."""
+
+    __slots__ = ("largest", "last", "smallest")
+
+    def __init__(self) -> None:
+        self.last = self.smallest = self.largest = -1
+
+    def add(self, size: int) -> None:
+        self.last = size
+        if size > self.largest:
+            self.largest = size
+        if self.smallest < 0 or size < self.smallest:
+            self.smallest = size
+
+    def reset(self) -> None:
+        self.last = self.smallest = self.largest = -1
+
+
+class Proposals:
+    """The entries that this server proposed as a leader: bytes and commands of each."""
+
+    __slots__ = ("bytes", "commands", "sizes")
+
+    def __init__(self) -> None:
+        self.sizes = Sizes()
+        self.bytes = Histogram(BYTE_BOUNDS)
+        self.commands = Histogram(COMMAND_BOUNDS)
+
+    def add(self, size: int, commands: int) -> None:
+        """One entry."""
+        self.sizes.add(size)
+        self.bytes.add(size)
+        self.commands.add(commands)
+
+    def reset(self) -> None:
+        self.sizes.reset()
+        self.bytes.reset()
+        self.commands.reset()
+
+
+class ProcessStatistics:
+    """What the shell measures: its loop, its disk, and how long it knew no leader."""
+
+    __slots__ = ("disk_full", "elections", "fsync", "leaving", "loop_lag", "stall_ms_max", "turns")
+
+    def __init__(self) -> None:
+        self.fsync = Histogram(DURATION_BOUNDS_S)
+        self.turns = Histogram(DURATION_BOUNDS_S)
+        self.loop_lag = Histogram(DURATION_BOUNDS_S)
+        self.elections = Histogram(DURATION_BOUNDS_S)
+        self.stall_ms_max = 0.0
+        self.disk_full = False
+        self.leaving = False
+        """It was asked to stop, and lets its clients go."""
+
+    def add_lag(self, seconds: float) -> None:
+        """The loop's own heartbeat came this late."""
+        self.loop_lag.add(seconds)
+        self.stall_ms_max = max(self.stall_ms_max, seconds * 1000)
+
+    def reset(self) -> None:
+        self.fsync.reset()
+        self.turns.reset()
+        self.loop_lag.reset()
+        self.elections.reset()
+        self.stall_ms_max = 0.0
+
+
+class ConnectionLatency:
+    """Answers to one client, in ms from the arrival of the oldest request they answer. `zxid` is that of the last one."""
+
+    __slots__ = ("answered_at", "count", "largest", "last", "smallest", "total", "zxid")
+
+    def __init__(self) -> None:
+        self.answered_at = self.count = 0
+        self.last = self.largest = self.smallest = self.total = 0.0
+        self.zxid = -1
+
+    def add(self, latency: float, now: int, zxid: int) -> None:
+        """One batch of answers left at `now`."""
+        self.answered_at = now
+        self.zxid = zxid
+        self.last = latency
+        self.total += latency
+        if latency > self.largest:
+            self.largest = latency
+        if latency < self.smallest or not self.count:
+            self.smallest = latency
+        self.count += 1

@@ -1,0 +1,173 @@
+"""Snapshots of groups between servers, both sides: who is offered and sent one, and which are being received here.
+
+Composes `group_sending` and `group_receiving`, and knows what both need: each group's newest snapshot and its deliveries.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from attrs import define
+
+from zraft.groups.host import GroupHost
+from zraft.groups.snapshots import delivery_tasks
+from zraft.groups.snapshots.group_tasks import (
+    CompleteFile,
+    GroupResult,
+    GroupTask,
+    ReadPiece,
+    ReceiveFile,
+    StoreBytes,
+)
+from zraft.groups.snapshots.receiving import GroupReceiver
+from zraft.groups.snapshots.sending import GroupSender
+from zraft.storage.delivery.log import DeliveryLog
+from zraft.storage.delivery.values import Mark
+from zraft.storage.snapshot_format import SnapshotInfo
+from zraft.transport.messages import (
+    DeliveryList,
+    DeliveryListRequest,
+    DeliveryPiece,
+    DeliveryRequest,
+    PeerMessage,
+    SnapshotChunk,
+    SnapshotOffer,
+    SnapshotRequest,
+)
+from zraft_core.ids import GroupId, ServerId
+
+OF_TRANSFERS: Final = (
+    *(SnapshotOffer, SnapshotRequest, SnapshotChunk),
+    *(DeliveryListRequest, DeliveryList, DeliveryRequest, DeliveryPiece),
+)
+FETCHES: Final = (
+    *(delivery_tasks.BeginFetch, delivery_tasks.StorePiece, delivery_tasks.CompleteFetch),
+    *(delivery_tasks.AbandonFetch, delivery_tasks.ReadSegment),
+)
+WAKE_MS: Final = 5
+"""A request that waits for the budget is looked at again after this."""
+
+
+@define
+class TransfersShare:
+    """What a turn asks of the disks, and says to other servers."""
+
+    tasks: Sequence[GroupTask]
+    deliveries: Sequence[delivery_tasks.Task]
+    outgoing: Sequence[tuple[ServerId, PeerMessage]]
+
+
+class GroupTransfers:
+    """All transfers of one server.
+
+    Attributes:
+        newest: the newest durable snapshot of each group here.
+        logs: the deliveries of each group here, as far as they are open.
+    """
+
+    def __init__(
+        self, host: GroupHost, bytes_per_s: int, mark_of: Callable[[GroupId, bytes, int], Mark]
+    ) -> None:
+        self._host = host
+        self.newest: dict[GroupId, SnapshotInfo] = {}
+        self.logs: dict[GroupId, DeliveryLog] = {}
+        self.sender = GroupSender(bytes_per_s, self.newest.get, self.logs.get)
+        self.receiver = GroupReceiver(host, mark_of)
+        self._outgoing: list[tuple[ServerId, PeerMessage]] = []
+        self._installed: dict[GroupId, int] = {}
+
+    def forget(self, group: GroupId) -> None:
+        """It is gone."""
+        self.newest.pop(group, None)
+        self.logs.pop(group, None)
+        self._installed.pop(group, None)
+        self.sender.forget(group)
+
+    def on_message(self, server: ServerId, message: PeerMessage, now_ms: int) -> None:
+        """One of `OF_TRANSFERS`, of a server of this cluster."""
+        match message:
+            case SnapshotOffer():
+                self.receiver.on_offer(server, message, now_ms)
+            case SnapshotChunk():
+                self.receiver.on_chunk(message, now_ms)
+            case DeliveryList():
+                self.receiver.on_list(message, now_ms)
+            case DeliveryPiece():
+                self.receiver.on_piece(message, now_ms)
+            case SnapshotRequest() | DeliveryListRequest() | DeliveryRequest():
+                # Also when another server leads by now: what was offered is committed, whoever leads.
+                answer = self.sender.on_request(server, message, now_ms)
+                if answer is not None:
+                    self._outgoing.append((server, answer))
+            case _:
+                raise AssertionError(f"{message!r} is not about transfers")
+
+    def performed(self, task: GroupTask, result: GroupResult, now_ms: int) -> None:
+        """The disk of snapshots has done a task of a transfer."""
+        match task:
+            case ReadPiece():
+                answer = self.sender.read_piece(task, result, self._term(task.group))
+                if answer is not None:
+                    self._outgoing.append((ServerId(task.server), answer))
+            case ReceiveFile() | StoreBytes() | CompleteFile():
+                info = self.receiver.performed(task, result, now_ms)
+                if info is not None:
+                    self.newest[task.group] = info
+                    self._installed[task.group] = info.meta.index
+
+    def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result, now_ms: int) -> None:
+        """The disk of deliveries has done one of `FETCHES`."""
+        if isinstance(task, delivery_tasks.ReadSegment):
+            self._outgoing.append((ServerId(task.server), self.sender.read_segment(task, result)))
+        else:
+            self.receiver.delivered(task, result, now_ms)
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is under way, or to be done."""
+        return bool(self.receiver.active or self.sender.waits or self._outgoing or self._installed)
+
+    @property
+    def wake_in(self) -> int | None:
+        """ms until a turn has something to do by itself."""
+        if self._outgoing:
+            return 0
+        return WAKE_MS if self.sender.waits else None
+
+    def turn(self, needing: Sequence[tuple[GroupId, ServerId]], now_ms: int) -> TransfersShare:
+        """This turn's share; `needing` are followers whose leaders' logs no longer reach theirs."""
+        if needing:
+            self._outgoing += self.sender.offers(needing, self._term, self._match, now_ms)
+            self.sender.forget_silent(now_ms)
+        if self.receiver.active:
+            self.receiver.turn(now_ms)
+        pieces, segments = self.sender.reads(now_ms)
+        receiver = self.receiver
+        share = TransfersShare(
+            [*receiver.tasks, *pieces],
+            [*receiver.deliveries, *segments],
+            [*self._outgoing, *receiver.outgoing],
+        )
+        self._outgoing, receiver.tasks, receiver.deliveries, receiver.outgoing = [], [], [], []
+        return share
+
+    def take_compactions(self) -> list[tuple[GroupId, int]]:
+        """What logs were before a state from elsewhere took their place still fills the disk, until that is in the log."""
+        compactions: list[tuple[GroupId, int]] = []
+        for group, index in tuple(self._installed.items()):
+            replica = self._host.groups.get(group)
+            if replica is None or replica.raft.durable_index >= index:
+                del self._installed[group]
+                if replica is not None:
+                    compactions.append((group, index))
+        return compactions
+
+    def _term(self, group: GroupId) -> int:
+        replica = self._host.groups.get(group)
+        return 0 if replica is None else replica.raft.term
+
+    def _match(self, group: GroupId, server: ServerId) -> int:
+        replica = self._host.groups.get(group)
+        return 0 if replica is None else replica.raft.matches.get(server, 0)

@@ -1,0 +1,29 @@
+"""What the commands `zraft` and `zraft-bench` do with errors: a declared one is a message and an exit code.
+
+Any other is a bug, and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from zraft_core.errors import ConfigError, ZraftError
+
+EXIT_USAGE: Final = 2
+"""As click's own for a wrong command line."""
+
+
+class _Misuse(click.ClickException):
+    exit_code = EXIT_USAGE
+
+
+class CommandGroup(click.Group):
+    """The root of a command line. A ConfigError exits with 2, every other declared error with 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ZraftError as error:
+            raise (_Misuse if isinstance(error, ConfigError) else click.ClickException)(str(error)) from error

@@ -1,0 +1,331 @@
+"""An HTTP server for operators on a process' own loop: what it takes of the loop and of memory is bounded.
+
+There is no authentication: whoever reaches the address may ask. So nobody may keep others from asking:
+
+- A connection has `HEAD_S` for the head of its first request, and `IDLE_S` from the end of one answer to the next, in which
+  the answer has to be read as well.
+- If all places are taken, whoever waits longest without a request goes. Some places are for this machine only.
+- Answers are made one after the other, each followed by as long a pause, so that floods leave the loop half of its time.
+  Health checks do not wait for that.
+
+Imported only where an address is configured, and late, because aiohttp takes a third of a second to load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from zraft import __version__
+from zraft.program.http_places import HEAD_S, Places, is_this_machine
+from zraft.program.limited_log import LimitedLog
+from zraft_core.address import Address
+
+REQUESTS_MAX: Final = 8
+"""Of strangers that wait for their answer, and as many of this machine; further ones are told to come back."""
+IDLE_S: Final = 30.0
+READ_BYTES: Final = 4_096
+"""At a time, of a connection: no more requests than fit into them are looked at before one is answered."""
+SHUTDOWN_S: Final = 1.0
+"""What is still being answered at the end may take this long."""
+LINE_BYTES_MAX: Final = 4_096
+PAUSE_S_MAX: Final = 0.05
+
+HEADERS: Final = {
+    "Server": f"zraft/{__version__}",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+        "img-src data:; frame-ancestors 'none'"
+    ),
+}
+"""For every answer."""
+
+log = structlog.get_logger()
+
+_buffer: Final = memoryview(bytearray(READ_BYTES))
+
+
+class HttpService:
+    """Answers what is asked by GET (`routes`, by path), from `start` to `stop`, or from `prepare` if another listens."""
+
+    def __init__(
+        self,
+        routes: Mapping[str, Handler],
+        *,
+        checks: Iterable[str] = ("/livez",),
+        pages: Iterable[str] = (),
+        hosts: Iterable[str] = (),
+    ) -> None:
+        """
+        Args:
+            routes: what is asked by GET, by path.
+            checks: of these, those that cost nothing: they wait for nobody.
+            pages: of these, those that browsers show: asked for under addresses of this machine or `hosts` only.
+            hosts: names under which this server may be asked for pages, and for what changes something.
+        """
+        self._routes = routes
+        self._checks = frozenset(checks)
+        self._pages = frozenset(pages)
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._places: Places[_Door] = Places()
+        self._doors: dict[object, _Door] = {}
+        self._waiting = {True: 0, False: 0}
+        self._one_by_one = asyncio.Lock()
+        self._limited = LimitedLog(asyncio.get_running_loop().time)
+        self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+
+    async def prepare(self) -> None:
+        """From here on `connection` may be called."""
+        app = web.Application(middlewares=[self._guard])
+        for path, handler in self._routes.items():
+            app.router.add_get(path, handler)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            logger=_Complaints(self._limited),
+            keepalive_timeout=IDLE_S,
+            lingering_time=0,  # a body that nobody asked for is not read
+            max_line_size=LINE_BYTES_MAX,
+            max_field_size=LINE_BYTES_MAX,
+            shutdown_timeout=SHUTDOWN_S,
+        )
+        await self._runner.setup()
+
+    async def start(self, address: Address) -> None:
+        """Prepare, and listen at an address.
+
+        Raises:
+            OSError: the address cannot be listened at.
+        """
+        await self.prepare()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self.connection, address.listening_hosts, address.port)
+
+    async def stop(self) -> None:
+        """Stop listening and end what is under way."""
+        if self._server is not None:
+            self._server.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def refusal(self, request: web.Request) -> web.Response | None:
+        """Why somebody's browser, and not its user, may be asking for what changes something; None if it may not.
+
+        A page of anybody's can have a browser ask this server: under a name that was made to lead here, or from afar.
+        """
+        for header, refused in (("Origin", None), ("Sec-Fetch-Site", "cross-site")):
+            found = request.headers.get(header)
+            if found is not None and refused in (None, found.lower()):
+                return text(403, f"{header}: found {found!r}; a page of another site may not ask for this\n")
+        return self._wrong_host(request)
+
+    def _wrong_host(self, request: web.Request) -> web.Response | None:
+        """The answer to who asks under a name that is not known to be this server's."""
+        for found in request.headers.getall("Host", ()):
+            if not is_known_host(found, self._hosts):
+                return text(
+                    403,
+                    f"Host: found {found!r}, expected an IP address, localhost, or a name listed in admin.hosts\n",
+                )
+        return None
+
+    def connection(self) -> asyncio.BufferedProtocol:
+        """What answers one connection."""
+        assert self._runner is not None
+        server = self._runner.server
+        assert server is not None
+        return _Door(self, server())
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Bound what is answered at a time, and turn what nobody expected into a 500 without its inner details."""
+        door = self._doors.get(request.protocol)
+        if door is None:
+            return text(503, "this connection is over\n")
+        self._places.begin(door)
+        door.answers()
+        try:
+            if request.path in self._checks:
+                return await self._answer(request, handler)
+            if self._waiting[door.local] >= REQUESTS_MAX:
+                return text(503, f"busy: {REQUESTS_MAX} requests wait\n", {"Retry-After": "1"})
+            if request.path in self._pages:
+                wrong = self._wrong_host(request)
+                if wrong is not None:
+                    return wrong
+            self._waiting[door.local] += 1
+            try:
+                return await self._in_turn(request, handler)
+            finally:
+                self._waiting[door.local] -= 1
+        finally:
+            self._places.end(door)
+            door.answered()
+
+    async def _in_turn(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        loop = asyncio.get_running_loop()
+        async with self._one_by_one:
+            began = loop.time()
+            try:
+                return await self._answer(request, handler)
+            finally:
+                await asyncio.sleep(min(loop.time() - began, PAUSE_S_MAX))
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except (web.HTTPException, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            told = self._limited.warn("http request failed", kind=f"failed {request.path}", path=request.path)
+            if told:
+                log.error("http request failed", path=request.path, exc_info=error)
+            return text(500, "this request failed; the server's log says why\n")
+
+    # -- what connections report
+
+    def _came(self, door: _Door, handler: object) -> bool:
+        """False if there is no room for it."""
+        goes = self._places.enter(door, local=door.local)
+        if goes is door:
+            return False
+        if goes is not None:
+            goes.abort()
+        self._doors[handler] = door
+        return True
+
+    def _went(self, door: _Door, handler: object) -> None:
+        self._places.leave(door)
+        self._doors.pop(handler, None)
+
+
+class _Door(asyncio.BufferedProtocol):
+    """Between a connection's transport and aiohttp's handler of it: who is there, since when, and how much is read."""
+
+    def __init__(self, service: HttpService, handler: Any) -> None:
+        self._service = service
+        self._handler = handler
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._entered = False
+        self.local = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
+        peer, here = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        self.local = bool(peer) and is_this_machine(peer[0], here[0] if here else "")
+        self._entered = self._service._came(self, self._handler)
+        if not self._entered:
+            self.abort()
+            return
+        self._start_timer(HEAD_S)
+        self._handler.connection_made(transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._entered:
+            self._handler.data_received(bytes(_buffer[:nbytes]))
+
+    def eof_received(self) -> bool | None:
+        return self._handler.eof_received() if self._entered else False
+
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self._transport = None
+        if self._entered:
+            self._entered = False
+            self._service._went(self, self._handler)
+            self._handler.connection_lost(exc)
+
+    def answers(self) -> None:
+        """A request has come whole: the time for it is over when it is answered, and no more is read before."""
+        self._stop_timer()
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def answered(self) -> None:
+        """Its answer is about to be sent; then the next one may come."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+            self._start_timer(IDLE_S)
+
+    def abort(self) -> None:
+        """End it now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _start_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.abort)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class _Complaints:
+    """What aiohttp logs of requests that are none: any number of them, with a traceback each."""
+
+    def __init__(self, limited: LimitedLog) -> None:
+        self._limited = limited
+
+    def exception(self, message: str, *args: object, exc_info: object = None, **_: object) -> None:
+        error = exc_info if isinstance(exc_info, BaseException) else None
+        kind = type(error).__name__
+        self._limited.warn("http request refused", kind=f"http {kind}", error=kind)
+
+    error = warning = exception
+
+    def debug(self, message: str, *args: object, **_: object) -> None:
+        """Connections that end early are nobody's concern."""
+
+
+def is_known_host(found: str, names: frozenset[str]) -> bool:
+    """Whether a Host header names an address, localhost, or one of `names` (in lower case); its port does not count."""
+    host = found.strip().lower()
+    if host.startswith("["):
+        host = host[1:].partition("]")[0]
+    elif host.count(":") == 1:
+        host = host.partition(":")[0]
+    host = host.removesuffix(".")
+    if host == "localhost" or host in names:
+        return True
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def text(status: int, body: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(
+        status=status, text=body, content_type="text/plain", headers={**HEADERS, **(headers or {})}
+    )
+
+
+def exposition(request: web.Request, registry: CollectorRegistry) -> web.Response:
+    """The metrics of a registry, in the format that the request prefers."""
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    body: bytes = encode(registry)
+    return web.Response(body=body, headers={**HEADERS, "Content-Type": content_type})

@@ -1,0 +1,203 @@
+"""Who belongs to a group and who of them votes: a value, and its bytes in a MEMBERSHIP entry.
+
+A member is a (server, disk instance) pair: a wiped or replaced disk is somebody else, whose votes and
+acknowledgements count for nothing (D-1). Learners and observers receive the log but never vote and never
+count. While a configuration is joint (Ongaro's dissertation, section 4.3), every decision needs two
+majorities: one of the voters, one of the outgoing voters. `zraft.raft.membership.quorum` counts them,
+`zraft.raft.membership.change` says which configuration may follow which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgpack
+from attrs import evolve, field, frozen
+
+from zraft.raft.messages import UNKNOWN_INSTANCE, Member, MemberRole
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
+
+FORMAT: Final = 2
+
+FORMAT_WITHOUT_ROLES: Final = 1
+"""Rows of (server, instance, voter) only. Still read: the log of a cluster of that time begins with one."""
+
+MEMBERS_MAX: Final = SERVER_ID_MAX - SERVER_ID_MIN + 1
+
+ADDRESS_BYTES_MAX: Final = 300
+"""The longest "HOST:PORT" that a configuration may hold: a DNS name has 253 bytes at most."""
+
+
+def _read_only(members: Mapping[ServerId, Member]) -> Mapping[ServerId, Member]:
+    return MappingProxyType({server: members[server] for server in sorted(members)})
+
+
+def _ordered(servers: Iterable[ServerId]) -> tuple[ServerId, ...]:
+    return tuple(sorted(servers))
+
+
+@frozen(hash=False)
+class Membership:
+    """One configuration, in order of server ids. Equal configurations have equal bytes.
+
+    Attributes:
+        members: everybody who gets the log, the LEAVING ones of a joint configuration among them.
+        outgoing: the voters before it while it is joint, else empty.
+        voters: those with role VOTER.
+        electorate: whose vote is asked for: the voters and the outgoing ones.
+    """
+
+    members: Mapping[ServerId, Member] = field(converter=_read_only)
+    outgoing: tuple[ServerId, ...] = field(default=(), converter=_ordered)
+    voters: tuple[ServerId, ...] = field(init=False, eq=False, repr=False)
+    electorate: tuple[ServerId, ...] = field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        voters = tuple(server for server, member in self.members.items() if member.voter)
+        object.__setattr__(self, "voters", voters)
+        object.__setattr__(self, "electorate", _ordered({*voters, *self.outgoing}))
+
+    @property
+    def joint(self) -> bool:
+        """Does every decision need a majority of the outgoing voters, too?"""
+        return bool(self.outgoing)
+
+    def final(self) -> Membership:
+        """The configuration that a joint one leads to; itself if it is not joint."""
+        if not self.joint:
+            return self
+        return Membership(
+            {
+                server: member
+                for server, member in self.members.items()
+                if member.role is not MemberRole.LEAVING
+            }
+        )
+
+    def has(self, server: ServerId, instance: Instance) -> bool:
+        """Is that disk of that server a member, voting or not?"""
+        member = self.members.get(server)
+        return member is not None and member.instance == instance != UNKNOWN_INSTANCE
+
+    def has_voter(self, server: ServerId, instance: Instance) -> bool:
+        """Does that disk of that server vote, now or, while joint, still?"""
+        return server in self.electorate and self.has(server, instance)
+
+    def with_member(self, server: ServerId, member: Member) -> Mapping[ServerId, Member]:
+        """The members with one added or replaced: a target for `Raft.change_membership`."""
+        return {**self.members, server: member}
+
+    def with_role(self, server: ServerId, role: MemberRole) -> Mapping[ServerId, Member]:
+        """The members with one in another role: a target for `Raft.change_membership`."""
+        return {**self.members, server: evolve(self.members[server], role=role)}
+
+    def without(self, server: ServerId) -> Mapping[ServerId, Member]:
+        """The members without one: a target for `Raft.change_membership`."""
+        return {other: member for other, member in self.members.items() if other != server}
+
+    def encode(self) -> bytes:
+        """MessagePack: [FORMAT, [[server, instance, role, address], ...], [outgoing voter, ...]].
+
+        Rows are in order of server ids.
+        """
+        rows = [
+            (server, member.instance, int(member.role), member.address)
+            for server, member in self.members.items()
+        ]
+        return msgpack.packb((FORMAT, rows, self.outgoing), use_bin_type=True)  # type: ignore[no-any-return]
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Membership:
+        """Read what `encode` wrote, or a release that knew no roles.
+
+        Raises:
+            ProtocolError: the bytes are no membership, or one of a format that this release does not know.
+        """
+        try:
+            fields = msgpack.unpackb(payload, use_list=False)
+        except (ValueError, msgpack.UnpackException) as error:
+            raise ProtocolError(f"MEMBERSHIP entry is not MessagePack: {error}") from error
+        match fields:
+            case (int(version), tuple(rows), tuple(outgoing)) if version == FORMAT:
+                membership = cls(_members(_decode_row(row) for row in rows), _decode_outgoing(outgoing))
+                _check(membership)
+                return membership
+            case (int(version), tuple(rows)) if version == FORMAT_WITHOUT_ROLES:
+                return cls(_members(_decode_row_without_role(row) for row in rows))
+            case (int(version), *_) if version not in (FORMAT, FORMAT_WITHOUT_ROLES):
+                raise ProtocolError(
+                    f"MEMBERSHIP entry of format {version}, expected {FORMAT_WITHOUT_ROLES} or {FORMAT}: "
+                    "upgrade this server"
+                )
+            case _:
+                raise ProtocolError(
+                    f"MEMBERSHIP entry holds {type(fields).__name__}, expected (format, rows, outgoing)"
+                )
+
+
+def _check(membership: Membership) -> None:
+    """What holds between the fields of every configuration."""
+    for server in membership.outgoing:
+        if server not in membership.members:
+            raise ProtocolError(f"MEMBERSHIP entry names outgoing voter {server}, who is no member")
+    for server, member in membership.members.items():
+        if member.voter and member.instance == UNKNOWN_INSTANCE:
+            raise ProtocolError(f"MEMBERSHIP entry names voter {server} without an instance")
+        if member.role is MemberRole.LEAVING and server not in membership.outgoing:
+            raise ProtocolError(f"MEMBERSHIP entry names {server} as leaving, who is no outgoing voter")
+
+
+def _members(rows: Iterable[tuple[ServerId, Member]]) -> dict[ServerId, Member]:
+    members: dict[ServerId, Member] = {}
+    for server, member in rows:
+        if server in members:
+            raise ProtocolError(f"MEMBERSHIP entry names server {server} twice")
+        members[server] = member
+    return members
+
+
+def _is_server(value: int) -> bool:
+    return type(value) is int and SERVER_ID_MIN <= value <= SERVER_ID_MAX
+
+
+def _decode_row(row: object) -> tuple[ServerId, Member]:
+    match row:
+        case (int(server), bytes(instance), int(role), str(address)) if (
+            _is_server(server)
+            and len(instance) in (0, INSTANCE_BYTES)
+            and type(role) is int
+            and role in MemberRole.__members__.values()
+            and len(address.encode()) <= ADDRESS_BYTES_MAX
+        ):
+            return ServerId(server), Member(Instance(instance), MemberRole(role), address)
+        case _:
+            raise ProtocolError(
+                f"MEMBERSHIP row {row!r}, expected (server {SERVER_ID_MIN}..{SERVER_ID_MAX}, "
+                f"instance of {INSTANCE_BYTES} bytes or none, role, address)"
+            )
+
+
+def _decode_row_without_role(row: object) -> tuple[ServerId, Member]:
+    match row:
+        case (int(server), bytes(instance), bool(voter)) if (
+            _is_server(server) and len(instance) == INSTANCE_BYTES
+        ):
+            role = MemberRole.VOTER if voter else MemberRole.LEARNER
+            return ServerId(server), Member(Instance(instance), role)
+        case _:
+            raise ProtocolError(
+                f"MEMBERSHIP row {row!r}, expected (server {SERVER_ID_MIN}..{SERVER_ID_MAX}, "
+                f"instance of {INSTANCE_BYTES} bytes, voter)"
+            )
+
+
+def _decode_outgoing(servers: tuple[object, ...]) -> tuple[ServerId, ...]:
+    outgoing = []
+    for server in servers:
+        if not isinstance(server, int) or not _is_server(server) or server in outgoing:
+            raise ProtocolError(f"MEMBERSHIP entry has outgoing voters {servers!r}, expected server ids")
+        outgoing.append(ServerId(server))
+    return tuple(outgoing)

@@ -1,0 +1,22 @@
+"""What this server may do for its clients now."""
+
+from __future__ import annotations
+
+
+class Availability:
+    """Whether clients are served; the driver sets it, in each turn.
+
+    Attributes:
+        serving: sessions may be attached, and told something, now.
+        removed: this server belongs to the cluster no longer. It serves nobody, not even reads.
+        leaving: this server is about to stop, or to be removed. Nobody is attached any more.
+        deaf: what clients send is not looked at any more, so that those that ask all the time come to an end, too.
+    """
+
+    __slots__ = ("deaf", "leaving", "removed", "serving")
+
+    def __init__(self) -> None:
+        self.serving = False
+        self.removed = False
+        self.leaving = False
+        self.deaf = False

@@ -1,0 +1,35 @@
+"""Commands that this server puts into the log for an operator, and who waits for what became of them.
+
+They travel as a run of no session in this server's own batches, like the attaches of clients, so that any server
+can take them, whoever leads, and none is carried out twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from zraft.server.clients.connection import Phase
+
+
+class SyncWaiter(Protocol):
+    """Who waits for all that was committed when it asked to be applied here."""
+
+    def complete_sync(self) -> None:
+        """It is."""
+
+
+class Errand:
+    """Stands where a batch expects the connection that waits for its results."""
+
+    __slots__ = ("_done", "phase")
+
+    def __init__(self, done: Callable[[object], None]) -> None:
+        self._done = done
+        self.phase = Phase.ATTACHED
+
+    def complete(self, result: object, zxid: int) -> None:
+        """The command was applied, or its fate will not be known here; only the first word counts."""
+        if self.phase is not Phase.CLOSED:
+            self.phase = Phase.CLOSED
+            self._done(result)

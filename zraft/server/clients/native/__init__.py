@@ -1,0 +1,1 @@
+"""Connections that speak the native protocol: MessagePack, dictionaries, tails and topics."""

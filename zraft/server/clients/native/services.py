@@ -1,0 +1,117 @@
+"""What a connection that speaks the native protocol and its server ask of each other, beside what all connections do."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Protocol
+
+from zraft.server.clients.connection import ClientConnection
+from zraft.server.clients.native.feeds import Feeds
+from zraft.server.clients.native.listings import Listings
+from zraft.server.clients.native.view import ClusterView
+from zraft.server.clients.services import ClientServices
+from zraft.topics.service import TopicService
+from zraft.tree.machine import Machine
+from zraft_core.errors import Code
+from zraft_core.wire import native_requests as requests
+from zraft_core.znodes.acl import Ids
+
+
+class NativeSpeaker(ClientConnection):
+    """A connection that speaks the native protocol, as its server and its own parts know it; also a `Subscriber`."""
+
+    __slots__ = ("clients", "unpushed")
+
+    def __init__(self, clients: NativeServices, address: str, ids: Ids) -> None:
+        super().__init__(address, ids, clients.turn.now)
+        self.clients = clients
+        self.unpushed = False
+        """Something was changed that this client subscribed to and was not told yet; see `Feeds`."""
+
+    @property
+    def machine(self) -> Machine:
+        return self.clients.machine
+
+    @property
+    def view(self) -> ClusterView:
+        view = self.clients.view
+        assert view is not None, "nobody told the clients what server this is"
+        return view
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether more is to be written than one connection may leave unread."""
+        return self.unsent + self.out_bytes > self.clients.settings.output_bytes_max
+
+    # -- what the server calls
+
+    @abstractmethod
+    def answer_floors(self) -> bool:
+        """Once per turn: reads that waited for what is applied now, or no longer wait; False if none waits still."""
+
+    @abstractmethod
+    def push_topics(self) -> bool:
+        """Tell what was gathered of topics; False if something is left for the next turn."""
+
+    # -- what its parts call
+
+    @abstractmethod
+    def answer(self, number: int, fields: dict[str, Any]) -> None:
+        """A request has succeeded."""
+
+    @abstractmethod
+    def refuse(self, number: int, code: Code, why: str, *, retriable: bool | None = None) -> None:
+        """A request came to nothing."""
+
+    @abstractmethod
+    def answer_zatt(self, read: requests.Read) -> None:
+        """The answer to a message without id, and the end."""
+
+    @abstractmethod
+    def on_read_index(self, reads: list[requests.Read]) -> None:
+        """All that was committed when these came is applied here."""
+
+    @abstractmethod
+    def push(self, message: bytes) -> None:
+        """An event, behind what else was changed before it."""
+
+    @abstractmethod
+    def write_pushed(self, message: bytes) -> None:
+        """A part of a subscription; what must come before it was written."""
+
+    @abstractmethod
+    def write_answer(self, message: bytes) -> None:
+        """Behind everything that the client is to be told of before."""
+
+    @abstractmethod
+    def write_parts(self, parts: tuple[bytes, ...]) -> None:
+        """The same for a message of which large parts are not to be copied."""
+
+
+class NativeServices(ClientServices, Protocol):
+    """One server, as the connections know it that speak the native protocol."""
+
+    @property
+    def view(self) -> ClusterView | None:
+        """Who leads, and the rest of the server as clients may see it; None where nobody knows the server."""
+
+    @property
+    def topics(self) -> TopicService | None:
+        """The partitions of this server; None while the cluster has no topics."""
+
+    @property
+    def feeds(self) -> Feeds:
+        """What native clients subscribed to."""
+
+    @property
+    def listings(self) -> Listings:
+        """Names of dictionaries that somebody pages through."""
+
+    def opened(self, connection: NativeSpeaker) -> None:
+        """It goes on without a session."""
+
+    def on_floor(self, connection: NativeSpeaker) -> None:
+        """It has reads that wait for this server to have applied more; they are looked at once per turn."""
+
+    def on_topics(self, connection: NativeSpeaker) -> None:
+        """It is told of topics at the end of the turn."""

@@ -1,0 +1,121 @@
+"""What one native connection subscribed to: dictionaries, logs, paths, and the streams of its producers; no I/O.
+
+Source: docs/PROTOCOL-NATIVE.md, "Subscriptions".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zraft.server.clients.native.feeds import PathSubscription
+from zraft.server.clients.native.pending_reads import NO_CONTACT
+from zraft.server.clients.native.services import NativeSpeaker
+from zraft.server.clients.native.topics import ConnectionTopics
+from zraft_core.errors import Code
+from zraft_core.wire import native_answers as answers
+from zraft_core.wire import native_requests as requests
+from zraft_core.wire import native_topics as topics
+from zraft_core.znodes.events import AddWatchMode
+
+SUBSCRIPTIONS_MAX: Final = 256
+
+Subscribe = requests.SubscribeDictionary | requests.SubscribeLog | requests.SubscribePath
+
+
+class Subscriptions:
+    """Of one connection, by the id of the request that began each."""
+
+    __slots__ = ("_connection", "_topics", "_watches")
+
+    def __init__(self, connection: NativeSpeaker) -> None:
+        self._connection = connection
+        self._watches: dict[int, PathSubscription] = {}
+        self._topics: ConnectionTopics | None = None
+        """Made when it first asks for something of topics."""
+
+    def __bool__(self) -> bool:
+        connection = self._connection
+        return bool(self._watches) or connection.clients.feeds.has(connection)
+
+    @property
+    def outstanding(self) -> int:
+        """Requests about topics that are not answered."""
+        return 0 if self._topics is None else self._topics.outstanding
+
+    @property
+    def polls(self) -> int:
+        """Of these, those that wait for what is not there yet."""
+        return 0 if self._topics is None else self._topics.polls
+
+    def act_on_topics(self, request: topics.TopicRequest) -> None:
+        if self._topics is None:
+            self._topics = ConnectionTopics(self._connection)
+        if not isinstance(request, topics.SubscribeProducer) or self._has_room(request.id):
+            self._topics.act(request)
+
+    def push_topics(self) -> bool:
+        """Tell what was gathered of topics; False if something is left for the next turn."""
+        return self._topics is None or self._topics.push()
+
+    def subscribe(self, request: Subscribe) -> None:
+        connection = self._connection
+        clients = connection.clients
+        if not self._has_room(request.id):
+            return
+        if not clients.availability.serving:
+            connection.refuse(request.id, Code.CONNECTION_LOSS, NO_CONTACT)
+            return
+        code = Code.OK
+        match request:
+            case requests.SubscribePath(path=path, recursive=recursive):
+                watch = self._watches[request.id] = PathSubscription(connection, request.id, path)
+                mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
+                clients.watches.add_lasting(path, watch, mode)
+            case requests.SubscribeDictionary(directory=path, credit=credit):
+                code = clients.feeds.subscribe_dictionary(connection, request.id, path, credit)
+            case requests.SubscribeLog(directory=path, prefix=prefix, first=first, credit=credit):
+                code = clients.feeds.subscribe_log(connection, request.id, path, prefix, first, credit)
+        if code is Code.OK:
+            clients.on_follower()
+            # Not behind its own first part: what was subscribed to is pushed after this answer.
+            connection.write_pushed(answers.encode_result(request.id, connection.machine.last_zxid))
+        else:
+            connection.refuse(request.id, code, answers.text_of(code, path))
+
+    def _has_room(self, number: int) -> bool:
+        """Whether there is room for a subscription of this id; answered if not."""
+        connection, streams = self._connection, self._topics
+        feeds = connection.clients.feeds
+        if number in self._watches or feeds.has(connection, number) or (streams and streams.has(number)):
+            why = f"id {number} is that of another subscription"
+        elif (
+            len(self._watches) + feeds.count_of(connection) + (streams.count if streams else 0)
+            >= SUBSCRIPTIONS_MAX
+        ):
+            why = f"this connection has {SUBSCRIPTIONS_MAX} subscriptions, more are not allowed"
+        else:
+            return True
+        connection.refuse(number, Code.BAD_ARGUMENTS, f"subscribe: {why}")
+        return False
+
+    def unsubscribe(self, request: requests.Unsubscribe) -> None:
+        connection = self._connection
+        number = request.subscription
+        watch = self._watches.pop(number, None)
+        if watch is not None:
+            connection.clients.watches.remove_watcher(watch)
+        elif self._topics is not None and self._topics.unsubscribe(number):
+            pass
+        elif not connection.clients.feeds.unsubscribe(connection, number):
+            why = f"unsubscribe: there is no subscription {number}"
+            connection.refuse(request.id, Code.NO_WATCHER, why)
+            return
+        connection.write_answer(answers.encode_result(request.id, connection.machine.last_zxid))
+
+    def release(self) -> None:
+        """The connection has ended."""
+        for watch in self._watches.values():
+            self._connection.clients.watches.remove_watcher(watch)
+        self._watches.clear()
+        if self._topics is not None:
+            self._topics.release()

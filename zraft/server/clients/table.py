@@ -1,0 +1,595 @@
+"""All client connections of one server: what they may ask, in which turn, and what may be said to whom.
+
+Nothing is said on a session whose last acknowledged touch is older than a third of its timeout (D-14). Who has which
+session is in `sessions`, what connections hold together in `sums`. Connections know this module by the interfaces in
+`services`.
+
+They speak ZooKeeper's protocol or, told by their first byte, the native one; a `ClientConnection` either way.
+
+Pure: no socket, no clock. The shell feeds connections and writes what `flush` returns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from zraft.server.clients.admission import AddressCount
+from zraft.server.clients.authentication.proofs import logged_in_ids
+from zraft.server.clients.authentication.sasl import AuthenticationError, DigestMd5
+from zraft.server.clients.availability import Availability
+from zraft.server.clients.connection import (
+    LARGE_BYTES,
+    UNCOUNTED_BYTES,
+    ClientConnection,
+    Phase,
+    Watcher,
+)
+from zraft.server.clients.errands import SyncWaiter
+from zraft.server.clients.native.connection import NativeConnection
+from zraft.server.clients.native.feeds import Feeds
+from zraft.server.clients.native.listings import Listings
+from zraft.server.clients.native.services import NativeSpeaker
+from zraft.server.clients.native.view import ClusterView
+from zraft.server.clients.output import Output
+from zraft.server.clients.sessions import AttachedSessions
+from zraft.server.clients.settings import ClientSettings
+from zraft.server.clients.sums import Sums
+from zraft.server.clients.turn_share import TurnShare
+from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.guarded_connection import GuardedConnection
+from zraft.server.clients.zookeeper.services import ZooKeeperSpeaker
+from zraft.server.coordination.origin import OriginStream
+from zraft.server.coordination.touches import TouchReporter
+from zraft.topics.service import TopicService
+from zraft.tree.machine import Machine
+from zraft.tree.reads import DescendantCount
+from zraft.tree.watches import WatchTable
+from zraft_core.wire.connect import ConnectRequest
+from zraft_core.znodes.acl import READ, Ids, permits
+from zraft_core.znodes.events import Event
+from zraft_core.znodes.txn import Command
+
+REFUSALS_KEPT_MAX: Final = 64
+"""Refused connections, and notices, remembered between two turns, for the log."""
+
+WORD_REQUESTS: Final = 2_048
+"""As so many requests counts a four-letter word: with ten thousand connections, `mntr` and `cons` take that long."""
+
+TOLD_PER_TURN_MAX: Final = 8_192
+"""About 10 ms: however many clients watch what is written, heartbeats and pings are answered between two turns."""
+
+PUSHED_PER_TURN_BYTES_MAX: Final = 4 * 1024 * 1024
+"""To all subscriptions together, a few milliseconds; the others come first in the next turn."""
+
+SHARDS_PER_COUNT_STEP: Final = 8
+"""Of the 256 of the tree: with a million znodes a step takes about 3 ms."""
+
+
+SERVED: Final = (Phase.ATTACHED, Phase.OPEN, Phase.READ_ONLY)
+
+
+class Clients:
+    """The connections of one server, and the services they use."""
+
+    def __init__(
+        self,
+        *,
+        machine: Machine,
+        origin: OriginStream,
+        touches: TouchReporter,
+        settings: ClientSettings,
+        entropy: Callable[[int], bytes],
+        four_letter_word: Callable[[str, bytes], bytes],
+    ) -> None:
+        self.machine = machine
+        self.settings = settings
+        self.touches = touches
+        self.turn = TurnShare(origin)
+        self.availability = Availability()
+        self.sums = Sums(settings, self.turn, self._cut)
+        self.sessions = AttachedSessions(
+            machine=machine,
+            origin=origin,
+            touches=touches,
+            settings=settings,
+            turn=self.turn,
+            availability=self.availability,
+            entropy=entropy,
+            close=self.close,
+        )
+        self.watches: WatchTable[Watcher] = WatchTable()
+        self.feeds = Feeds(machine)
+        """What native clients subscribed to."""
+        self.listings = Listings(machine)
+        self.view: ClusterView | None = None
+        """Who leads, and the rest of the server as clients may see it; set by whoever knows the server."""
+        self.topics: TopicService | None = None
+        """The partitions of this server; set by whoever has them, None while the cluster has no topics."""
+        self.refusals: deque[tuple[ClientConnection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
+        self.notices: deque[tuple[ClientConnection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
+        """What clients were refused, for the operator: (connection, what and why)."""
+        self.full_knob = ""
+        """The bound that the last refused connection met."""
+        self.arrived = 0.0
+        """When what is read now arrived, for statistics: the shell may know better than the last turn's time."""
+        self.received_total = 0
+        self.sent_total = 0
+        self.told_total = 0
+        """Followers that were told of a change, each time."""
+        self._told_before = 0
+        """The same when the turn began."""
+        self.events_total = 0
+        self.bytes_received_total = 0
+        self.bytes_sent_total = 0
+        self.connections_total = 0
+        self.rejected_total = 0
+        self.refused_total = 0
+        self.expired_total = 0
+        self.native_connections_total = 0
+        self._origin = origin
+        self._entropy = entropy
+        self.four_letter_word = four_letter_word
+        self._connection_class = GuardedConnection if settings.auth.required_schemes else Connection
+        self._addresses = AddressCount(settings.connections_per_address_max)
+        self._connections: dict[ClientConnection, None] = {}
+        self._dirty: list[ClientConnection] = []
+        self._backlogged: dict[ClientConnection, None] = {}
+        self._syncs: list[SyncWaiter] = []
+        self._floored: dict[NativeSpeaker, None] = {}
+        """Connections with reads that wait for this server to have applied more."""
+        self._topical: dict[NativeSpeaker, None] = {}
+        """Connections that are to be told something of topics."""
+        self._counts: deque[tuple[ZooKeeperSpeaker, DescendantCount]] = deque()
+        self._words: deque[ZooKeeperSpeaker] = deque()
+        """Connections whose four-letter word waits for its answer."""
+
+    # -- what the shell calls
+
+    def connect(self, address: str, ids: Ids) -> Connection | None:
+        """A client connected; None if there are too many already, `full_knob` then says of what."""
+        if len(self._connections) >= self.settings.connections_max:
+            self.full_knob = "client.connections_max"
+            self.rejected_total += 1
+            return None
+        if not self._addresses.admit(_host(address)):
+            self.full_knob = "client.connections_per_address_max"
+            self.rejected_total += 1
+            return None
+        self.connections_total += 1
+        connection = self._connection_class(self, address, ids)
+        self._connections[connection] = None
+        return connection
+
+    def native(self, connection: Connection) -> NativeConnection:
+        """The client that `connection` was made for speaks the native protocol: what stands for it from now on."""
+        assert connection.phase is Phase.NEW, "it has spoken ZooKeeper's protocol"
+        native = NativeConnection(self, connection.address, connection.ids)
+        native.handle, connection.handle = connection.handle, None
+        connection.phase = Phase.CLOSED
+        del self._connections[connection]
+        self._connections[native] = None
+        self.native_connections_total += 1
+        return native
+
+    def opened(self, connection: NativeSpeaker) -> None:
+        """It goes on without a session."""
+        self.sessions.opened(connection)
+
+    @property
+    def connections(self) -> Sequence[ClientConnection]:
+        return tuple(self._connections)
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    # -- what connections call
+
+    def count_requests(self, connection: ClientConnection, requests: int, size: int) -> None:
+        """So many complete requests arrived in one read of `size` bytes."""
+        connection.received += requests
+        self.received_total += requests
+        self.bytes_received_total += size
+        if connection.asked_at is None:
+            connection.asked_at = self.arrived
+
+    def mark_dirty(self, connection: ClientConnection) -> None:
+        """The connection has output."""
+        connection.dirty = True
+        self._dirty.append(connection)
+
+    def on_backlog(self, connection: ClientConnection) -> None:
+        """It has requests that wait for the next turn, or for room in the origin stream."""
+        if not connection.unsent and connection not in self.sums.waiting:
+            # Else it is remembered by whoever makes room for its answers: `left_unsent`, `Sums.make_room`.
+            self._backlogged[connection] = None
+
+    def on_no_room(self, connection: ClientConnection, size: int) -> None:
+        """Its next answer, of `size` bytes, waits until others have taken theirs."""
+        self._backlogged.pop(connection, None)
+        self.sums.wait(connection, size)
+
+    def left_unsent(self, connection: ClientConnection, size: int) -> bool:
+        """The shell could not send `size` bytes of what it was given; True if the next turn should come at once."""
+        if connection.cut:
+            return False
+        was_unsent, connection.unsent = connection.unsent > 0, size
+        self.sums.count_output(connection)
+        if size > self.settings.output_bytes_max:
+            self._cut(
+                connection,
+                f"{size} bytes that its client does not take, expected at most client.output_bytes_max = "
+                f"{self.settings.output_bytes_max}",
+            )
+            return True
+        if size:
+            if not was_unsent:
+                self._backlogged.pop(connection, None)
+                connection.on_stalled()
+            return self.sums.overdrawn
+        if was_unsent and connection.phase is not Phase.CLOSED:
+            self.on_backlog(connection)
+            connection.on_taken()
+        return was_unsent
+
+    def _cut(self, connection: ClientConnection, why: str) -> None:
+        """End a connection at once, whatever it has not taken yet: what it holds is needed."""
+        self.refusals.append((connection, why))
+        self.refused_total += 1
+        connection.cut = True
+        if connection.phase is Phase.CLOSED:
+            # Its end waits until its client takes the rest.
+            connection.closing = True
+            if not connection.dirty:
+                self.mark_dirty(connection)
+        else:
+            self.close(connection)
+
+    def log_in(self, connection: ClientConnection, token: bytes) -> tuple[Ids, bytes]:
+        """One step of a SASL login: the ids after it, and the answer. Raises AuthenticationError."""
+        auth = self.settings.auth
+        login = connection.login
+        if login is None:
+            if auth.users is None:
+                raise AuthenticationError("SASL is not configured; set auth.sasl_users_file")
+            # With the users of now: their file may have changed.
+            login = DigestMd5(auth.users(), entropy=self._entropy)
+        step = login.respond(token)
+        if step.user is None:
+            connection.login = login
+            return connection.ids_of_writes, step.token
+        connection.login = None  # a client may log in again, with a new challenge
+        ids = logged_in_ids(step.user, connection.ids_of_writes, auth)
+        if ids is None:
+            raise AuthenticationError("SASL: too many ids on one connection")
+        return ids, step.token
+
+    def submit(self, connection: ClientConnection, commands: list[Command], size: int) -> None:
+        """Commands of an attached session, in order."""
+        self._origin.add(connection, connection.session, connection.ids_of_writes, commands, size)
+
+    def request_sync(self, waiter: SyncWaiter) -> None:
+        """`waiter.complete_sync()` is due when all that is committed by now is applied here."""
+        self._syncs.append(waiter)
+
+    def on_topics(self, connection: NativeSpeaker) -> None:
+        """It is told of topics at the end of the turn."""
+        self._topical[connection] = None
+
+    def on_floor(self, connection: NativeSpeaker) -> None:
+        """It has reads that wait for this server to have applied more; they are looked at once per turn."""
+        self._floored[connection] = None
+
+    def request_count(self, connection: ZooKeeperSpeaker, count: DescendantCount) -> None:
+        """`connection.complete_count()` is due when this is counted."""
+        self._counts.append((connection, count))
+
+    def step_count(self) -> None:
+        """Count on, for one connection of those that wait: the others have their turns next."""
+        if self._counts:
+            connection, count = self._counts.popleft()
+            if connection.phase is not Phase.ATTACHED:
+                return
+            if count.step(SHARDS_PER_COUNT_STEP):
+                connection.complete_count(count.number)
+            else:
+                self._counts.append((connection, count))
+
+    def notice(self, connection: ClientConnection, what: str) -> None:
+        """Have the operator told; the connection stays."""
+        self.notices.append((connection, what))
+
+    def on_follower(self) -> None:
+        """Somebody follows what is written from now on."""
+        self._origin.on_follower()
+
+    def bound_watches(self, connection: ZooKeeperSpeaker) -> None:
+        """Watches were added; a connection with too many of them is refused."""
+        count = self.watches.count_of(connection)
+        if count > self.settings.watches_per_connection_max:
+            self.refuse(
+                connection,
+                f"{count} watches, expected at most client.watches_per_connection_max = "
+                f"{self.settings.watches_per_connection_max}: they are kept in memory; a recursive watch can replace many",
+            )
+
+    @property
+    def has_syncs(self) -> bool:
+        return bool(self._syncs)
+
+    def take_syncs(self) -> list[SyncWaiter]:
+        """Who asked for a sync since the last call."""
+        taken, self._syncs = self._syncs, []
+        return taken
+
+    def on_word(self, connection: ZooKeeperSpeaker) -> None:
+        """It asks one four-letter word, whose answer may take milliseconds: now, or when a turn has time for it."""
+        if self.turn.busy or self._words:
+            self._words.append(connection)
+        else:
+            self._answer_word(connection)
+
+    def _answer_word(self, connection: ZooKeeperSpeaker) -> None:
+        if connection.phase is not Phase.CLOSED:
+            self.turn.taken += WORD_REQUESTS
+            connection.answer_word(self.four_letter_word)
+
+    def attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
+        """It asks for a session: `attached`, `refuse_session` or `send_elsewhere` follows, sooner or later."""
+        self.sessions.attach(connection, request)
+
+    def end_read_only(self) -> None:
+        """There is contact again: those that had to read only find that out, and a real session, by reconnecting."""
+        for connection in list(self._connections):
+            if connection.phase is Phase.READ_ONLY:
+                self.close(connection)
+
+    def refuse(self, connection: ClientConnection, why: str) -> None:
+        """Close without a reply, and tell the operator why."""
+        self.refusals.append((connection, why))
+        self.refused_total += 1
+        self.close(connection)
+
+    def close(self, connection: ClientConnection) -> None:
+        """End a connection without another word. Commands already taken from it still go their way."""
+        if connection.phase is not Phase.CLOSED:
+            self.release(connection)
+            connection.closing = True
+            connection.out.clear()
+            connection.out_bytes = connection.pieces = 0
+            if not connection.dirty:
+                self.mark_dirty(connection)
+
+    def forget(self, connection: ClientConnection) -> None:
+        """Its socket is closed: nobody has anything of it any more."""
+        self.release(connection)
+        self.sums.forget(connection)
+
+    def release(self, connection: ClientConnection) -> None:
+        """The connection is over, whoever ended it: nothing here may keep it, but for what is still to be sent."""
+        if connection.phase is Phase.CLOSED:
+            return
+        self.sessions.release(connection)
+        connection.phase = Phase.CLOSED
+        if connection in self._connections:
+            del self._connections[connection]
+            self._addresses.release(_host(connection.address))
+        self._backlogged.pop(connection, None)
+        self.sums.release(connection)
+        connection.on_release()
+        if isinstance(connection, NativeSpeaker):
+            self._floored.pop(connection, None)
+            self._topical.pop(connection, None)
+
+    # -- what the applier calls
+
+    def publish(self, events: Sequence[Event], zxid: int) -> bool:
+        """Tell watchers, before any reply of the same or a later zxid is written to them; True if that is enough for now."""
+        if self.feeds:
+            self.told_total += self.feeds.note(events)
+        if not self.watches:
+            return self.told_total - self._told_before >= TOLD_PER_TURN_MAX
+        for event_type, path, acl in events:
+            watchers = self.watches.trigger(event_type, path)
+            self.told_total += len(watchers)
+            for watcher in watchers:
+                # Also those that only read: what comes from a leader who does not hear us is applied meanwhile.
+                if watcher.phase is not Phase.CLOSED and permits(acl, READ, watcher.ids):
+                    watcher.on_event(zxid, event_type, path)
+                    self.events_total += 1
+        if self.sums.overdrawn:
+            self.sums.relieve_output()
+        return self.told_total - self._told_before >= TOLD_PER_TURN_MAX
+
+    # -- what the driver calls, once per turn
+
+    def begin_turn(self) -> None:
+        """What waited for this turn, in the order in which it began to wait."""
+        turn, sums = self.turn, self.sums
+        turn.taken = 0
+        turn.cut_short = False
+        self._told_before = self.told_total
+        if sums.unfinished.pressed:
+            sums.relieve_unfinished()
+        if sums.waiting:
+            for connection in sums.make_room():
+                self.on_backlog(connection)
+        if self._words:
+            self._answer_word(self._words.popleft())
+        if self._counts:
+            self.step_count()
+        if self.sessions.paced or self.sessions.waiting:
+            self.sessions.begin_turn()
+        if self._backlogged:
+            self.take_backlog()
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether something is left that the next turn can do at once."""
+        return self.due_in_ms == 0
+
+    @property
+    def due_in_ms(self) -> int | None:
+        """After how long a turn can do what waits here; None if nothing does, or only somebody else can help."""
+        if self.turn.cut_short or self._counts or self._words or (self._backlogged and self.turn.busy):
+            return 0
+        if self.feeds.wants_turn:
+            return 0
+        return self.sessions.due_in_ms if self.sessions.waiting else None
+
+    def take_backlog(self) -> None:
+        """Requests that waited for room in the origin stream, or for this turn."""
+        if not self._backlogged:
+            return
+        for connection in list(self._backlogged):
+            if self.turn.full:
+                return
+            # A new one has sent its first message in a turn that was full.
+            if (connection.phase in SERVED or connection.phase is Phase.NEW) and not connection.wants_flush:
+                del self._backlogged[connection]
+                connection.take_backlog()
+
+    def reset_statistics(self) -> None:
+        """Count packets and bytes anew."""
+        self.received_total = self.sent_total = self.events_total = 0
+        self.bytes_received_total = self.bytes_sent_total = 0
+
+    def reset_connection_statistics(self) -> None:
+        """The same for each connection."""
+        for connection in self._connections:
+            connection.reset_statistics()
+
+    def close_all(self, why: str = "") -> None:
+        """This server cannot know what became of its sessions (D-4, D-14): clients ask another one.
+
+        The operator is told `why`, unless that is empty.
+        """
+        for connection in list(self._connections):
+            if connection.holds_promises:
+                if why:
+                    self.refusals.append((connection, why))
+                self.close(connection)
+
+    def dismiss_all(self) -> None:
+        """This server is no member any more: clients get the answers that are there, and ask another one."""
+        for connection in list(self._connections):
+            if connection.holds_promises:
+                if self._may_speak(connection, self.turn.now):
+                    self._dismiss(connection)
+                else:
+                    self.close(connection)
+
+    def let_go(self) -> bool:
+        """End the connections that wait for no answer but those that are there. False if some still wait.
+
+        A client gets its last answer and the end of the connection at once, so that its next request goes to another server.
+        """
+        waits = False
+        for connection in list(self._connections):
+            if connection.phase in SERVED and connection.answered:
+                if not connection.out or self._may_speak(connection, self.turn.now):
+                    self._dismiss(connection)
+                    continue
+                self.touches.hurry()
+            waits = waits or connection.phase not in (Phase.NEW, Phase.CLOSED)
+        return not waits
+
+    def _dismiss(self, connection: ClientConnection) -> None:
+        """End a connection with what there is to be said to it."""
+        self.release(connection)
+        connection.closing = True
+        if not connection.dirty:
+            self.mark_dirty(connection)
+
+    def _may_speak(self, connection: ClientConnection, now: int) -> bool:
+        """Whether its session cannot have ended elsewhere meanwhile (D-14)."""
+        return (
+            connection.phase is not Phase.ATTACHED
+            or self.touches.age(connection.session, now) <= connection.third_ms
+        )
+
+    def flush(self, now: int) -> list[Output]:
+        """What to write now. Sessions without a fresh acknowledged touch keep their output, in order (D-14)."""
+        if self.sums.overdrawn:
+            self.sums.relieve_output()
+        if self._floored:
+            for native in list(self._floored):
+                if not native.answer_floors():
+                    self._floored.pop(native, None)
+        if self.feeds.pending:
+            self.feeds.push(PUSHED_PER_TURN_BYTES_MAX)
+        if self._topical:
+            topical, self._topical = self._topical, {}
+            for native in topical:
+                # What is put off is brought back by `on_taken`.
+                if not native.unsent and not native.push_topics():
+                    self._topical[native] = None
+                    self.turn.cut_short = True
+        if not self._dirty:
+            return []
+        dirty, self._dirty = self._dirty, []
+        outputs: list[Output] = []
+        zxid = self.machine.last_zxid
+        sent = sent_bytes = 0
+        for connection in dirty:
+            if connection.phase is Phase.ATTACHED and (
+                not self.availability.serving
+                or self.touches.age(connection.session, now) > connection.third_ms
+            ):
+                self._dirty.append(connection)
+                self.touches.hurry()
+                if connection.out_bytes > UNCOUNTED_BYTES:
+                    self.sums.count_output(connection)
+                continue
+            connection.dirty = False
+            out = connection.out
+            messages = len(out)
+            if connection.pieces:
+                messages -= connection.pieces
+                connection.pieces = 0
+                *before, data = _parts_of(out)
+                outputs += [(connection, part, False) for part in before]
+                sent_bytes += sum(map(len, before))
+            else:
+                data = out[0] if messages == 1 else b"".join(out)
+            connection.sent += messages
+            sent += messages
+            sent_bytes += len(data)
+            outputs.append((connection, data, connection.closing))
+            asked_at = connection.asked_at
+            if asked_at is not None and out:
+                connection.latency.add(now - asked_at if now > asked_at else 0.0, now, zxid)
+                # What is still unanswered arrived later than what was answered now.
+                connection.asked_at = now if connection.queue else None
+            out.clear()
+            connection.out_bytes = 0
+            if self.sums.output.held:
+                self.sums.count_output(connection)
+            if connection.closing:
+                self.release(connection)
+        self.sent_total += sent
+        self.bytes_sent_total += sent_bytes
+        return outputs
+
+
+def _parts_of(out: Iterable[bytes]) -> list[bytes]:
+    """The same bytes in fewer parts: large ones as they are, what stands between them as one."""
+    parts: list[bytes] = []
+    small: list[bytes] = []
+    for part in out:
+        if len(part) >= LARGE_BYTES:
+            if small:
+                parts.append(b"".join(small))
+                small = []
+            parts.append(part)
+        else:
+            small.append(part)
+    if small:
+        parts.append(b"".join(small))
+    return parts
+
+
+def _host(address: str) -> str:
+    """Of `host:port`, or `[host]:port`."""
+    return address.rpartition(":")[0]

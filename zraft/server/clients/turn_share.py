@@ -1,0 +1,53 @@
+"""The clients' share of one turn of the server: what they have taken of it, and how much more they may."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zraft.server.clients.connection import UNCOUNTED_BYTES
+from zraft.server.coordination.origin import OriginStream
+
+REQUESTS_PER_TURN_MAX: Final = 4_096
+"""About 20 ms: however many clients send at once, heartbeats and pings are answered between two turns. A kibibyte of
+answers counts as one more."""
+
+
+class TurnShare:
+    """The clients' share of the turn that runs now.
+
+    Attributes:
+        now: the time of this turn, in ms of the turn's clock; the driver sets it.
+        taken: requests that were taken from clients since the turn began. Further ones wait, in order, for the next turn.
+        cut_short: whether something is left that the next turn can answer, although this one had enough.
+    """
+
+    __slots__ = ("_origin", "cut_short", "now", "taken")
+
+    def __init__(self, origin: OriginStream) -> None:
+        self._origin = origin
+        self.now = 0
+        self.taken = 0
+        self.cut_short = False
+
+    @property
+    def full(self) -> bool:
+        """Whether requests have to wait: for room in the origin stream, or for the next turn."""
+        return self.taken >= REQUESTS_PER_TURN_MAX or self._origin.full
+
+    @property
+    def busy(self) -> bool:
+        """Whether this turn has no time left for a request that takes milliseconds."""
+        return self.taken >= REQUESTS_PER_TURN_MAX
+
+    @property
+    def room(self) -> int:
+        """How many more requests this turn may take."""
+        return max(0, REQUESTS_PER_TURN_MAX - self.taken)
+
+    def lets_pass(self, size: int) -> bool:
+        """Whether `size` bytes from a client that waits for nothing are taken although the share is `full`.
+
+        Otherwise a client that fills the origin stream, or all turns, would make everybody else wait for all that it asks
+        for. What takes long does not pass; see `busy`.
+        """
+        return size <= UNCOUNTED_BYTES and self.taken < 2 * REQUESTS_PER_TURN_MAX

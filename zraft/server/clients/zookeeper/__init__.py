@@ -1,0 +1,1 @@
+"""Connections that speak ZooKeeper's protocol."""

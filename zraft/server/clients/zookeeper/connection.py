@@ -1,0 +1,651 @@
+"""One ZooKeeper client's connection, without I/O: bytes in, replies and events out, strictly in order.
+
+Requests of a session are answered in the order in which they came. A write waits until its result is applied
+here; reads behind it wait with it, so that a client always reads its own writes, also on a follower. Pings are
+answered at once. What is written out, and when, is decided by `zraft.server.clients.table`.
+
+Source: ZooKeeper's programmer's guide (ordering guarantees); docs/PROTOCOL-ZOOKEEPER.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, assert_never
+
+from zraft.server.clients.authentication.proofs import proved_ids
+from zraft.server.clients.authentication.sasl import AuthenticationError
+from zraft.server.clients.connection import (
+    ANSWERS_BYTES_MAX,
+    SUBMIT_BYTES_MAX,
+    UNCOUNTED_BYTES,
+    Phase,
+)
+from zraft.server.clients.zookeeper.answers import (
+    ANSWERED,
+    ENOUGH,
+    LISTINGS,
+    answer,
+    answer_count,
+    answer_unknown,
+)
+from zraft.server.clients.zookeeper.services import ZooKeeperServices, ZooKeeperSpeaker
+from zraft.server.clients.zookeeper.waiting import (
+    HELD,
+    Count,
+    Failed,
+    Held,
+    Last,
+    Listing,
+    Proved,
+    Read,
+    Sync,
+    Unknown,
+    Waiting,
+)
+from zraft.tree import reads
+from zraft.tree.reads import DescendantCount
+from zraft.tree.sessions.session import Session
+from zraft_core.errors import Code, MarshallingError, ProtocolError
+from zraft_core.wire import opcodes, replies, requests
+from zraft_core.wire.connect import (
+    ConnectRequest,
+    ConnectResponse,
+    decode_connect_request,
+    encode_connect_response,
+    encode_session_refusal,
+)
+from zraft_core.wire.events import encode_watch_event
+from zraft_core.wire.framing import FrameReader
+from zraft_core.wire.opcodes import XID_PING, Opcode
+from zraft_core.wire.operation_names import operation_name
+from zraft_core.wire.reconfig import decode_reconfig_command
+from zraft_core.znodes import txn
+from zraft_core.znodes.acl import Ids
+
+HEADER: Final = struct.Struct(">ii").unpack_from
+PING_FRAME: Final = struct.pack(">ii", XID_PING, Opcode.PING)
+
+REQUEST_OVERHEAD_BYTES: Final = 128
+"""Counted per kept request for its objects, so that a flood of tiny ones cannot cheat."""
+
+REQUESTS_AT_ONCE_MAX: Final = 4_096
+"""Of one read of the socket, which can hold more tiny ones than a turn should take."""
+
+READS_BEHIND_WRITES_BYTES: Final = 64 * (REQUEST_OVERHEAD_BYTES + 64)
+"""Reads that stand behind a write, about 64 of them: all that stand between two writes are answered in one turn."""
+
+WRITES: Final = frozenset(int(opcode) for opcode in opcodes.WRITES)
+RECONFIG: Final = int(Opcode.RECONFIG)
+"""Answered as a write is. It is looked at apart: it may be switched off."""
+# Plain ints: comparing an int with an IntEnum member costs several times as much, and this is the hot path.
+PING: Final = int(Opcode.PING)
+SYNC: Final = int(Opcode.SYNC)
+COUNT: Final = int(Opcode.GET_ALL_CHILDREN_NUMBER)
+AUTH: Final = int(Opcode.AUTH)
+SASL: Final = int(Opcode.SASL)
+CLOSE_SESSION: Final = int(Opcode.CLOSE_SESSION)
+
+NEEDS_QUORUM: Final = frozenset({SYNC, RECONFIG})
+"""Beside the writes: what a server without a quorum refuses."""
+
+SESSION_BOUND: Final = frozenset({AUTH, SASL})
+"""Requests that change what the connection may do: they act when they come, and are answered in their turn."""
+
+SPECIAL: Final = frozenset({PING, RECONFIG, SYNC, COUNT, *SESSION_BOUND})
+"""What is neither a common write nor answered in its turn from applied state."""
+
+
+class Connection(ZooKeeperSpeaker):
+    """One client. Created by `Clients.connect`; fed by the shell; `handle` is the shell's own."""
+
+    __slots__ = (
+        "_backlog",
+        "_backlog_bytes",
+        "_queued_bytes",
+        "_reader",
+        "held",
+        "last_opcode",
+        "last_xid",
+    )
+
+    queue: deque[Waiting]
+
+    def __init__(self, clients: ZooKeeperServices, address: str, ids: Ids) -> None:
+        super().__init__(clients, address, ids)
+        self.queue = deque()
+        self._reader = FrameReader(clients.settings.jute_maxbuffer, words=True)
+        self._backlog: list[bytes] = []
+        self._backlog_bytes = 0
+        self._queued_bytes = 0
+        self.held = False
+        """A request at the end of the queue takes more than one turn; what is behind it waits in the backlog."""
+        self.last_opcode = 0
+        self.last_xid = -1
+
+    @property
+    def last_operation(self) -> str:
+        return operation_name(self.last_opcode)
+
+    @property
+    def last_number(self) -> int:
+        return self.last_xid
+
+    def connection_lost(self) -> None:
+        self.clients.forget(self)
+
+    # -- input
+
+    @property
+    def wants_read(self) -> bool:
+        """False while the shell must not read more from this client."""
+        return self.clients.sums.may_read(
+            self, len(self._reader.partial), self._backlog_bytes + self._queued_bytes
+        )
+
+    def account(self) -> bool:
+        """Have counted what is kept of what the client sent, and give `wants_read`; after each read of the socket."""
+        partial = self._reader.partial
+        waiting = self._backlog_bytes + self._queued_bytes
+        if partial or waiting > UNCOUNTED_BYTES or self.counted:
+            self.clients.sums.count_input(self, len(partial), waiting)
+            return self.wants_read
+        return True
+
+    @property
+    def answered(self) -> bool:
+        return not self.queue and not self._backlog
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes arrived."""
+        if self.phase is Phase.CLOSED or self.ending or self.closing:
+            return
+        if self.clients.availability.deaf and self.phase is not Phase.NEW:
+            return
+        try:
+            frames = self._reader.feed(data)
+        except ProtocolError as error:
+            self.clients.refuse(self, str(error))
+            return
+        clients = self.clients
+        if self.phase is Phase.ATTACHED:
+            clients.touches.touch(self.session, clients.turn.now)
+        elif self.phase is Phase.NEW and not self._first(frames):
+            return
+        if not frames:
+            return
+        count = len(frames)
+        clients.count_requests(self, count, len(data))
+        if (
+            self._backlog
+            or self.held
+            or self.unsent
+            or (clients.turn.full and (self.queue or not clients.turn.lets_pass(len(data))))
+        ):
+            self._defer(frames)
+        elif self.phase is Phase.ATTACHED:
+            if count > REQUESTS_AT_ONCE_MAX:
+                self._take(frames[:REQUESTS_AT_ONCE_MAX])
+                self._defer_behind(frames[REQUESTS_AT_ONCE_MAX:])
+            else:
+                self._take(frames)
+        elif self.phase is Phase.READ_ONLY:
+            self._take_read_only(frames)
+        else:
+            self._defer(frames)
+
+    def _first(self, frames: list[bytes]) -> bool:
+        """Take the first frame, which asks for a session, off `frames`; False if there is nothing more to do."""
+        word = self._reader.word
+        if word is not None:
+            self.ending = True
+            self.clients.on_word(self)
+        elif frames:
+            try:
+                self.request = decode_connect_request(frames.pop(0))
+            except MarshallingError as error:
+                self.clients.refuse(self, f"not a connect request: {error}")
+                return False
+            self.clients.attach(self, self.request)
+            return self.phase is not Phase.CLOSED
+        return False
+
+    def _defer(self, frames: list[bytes]) -> None:
+        """Keep requests for later: the session is not attached yet, or the origin stream is full. Pings pass."""
+        for frame in frames:
+            if frame == PING_FRAME and self.phase is not Phase.ATTACHING:
+                self._pong()
+            else:
+                self._backlog.append(frame)
+                self._backlog_bytes += len(frame) + REQUEST_OVERHEAD_BYTES
+        if self._backlog:
+            self.clients.on_backlog(self)
+
+    def _put_off(self, wanted: int, frames: list[bytes]) -> None:
+        """Go on in another turn: behind the first request if it was answered, else with it; see `answer`."""
+        self._defer(frames[1:] if wanted == ENOUGH else frames)
+        if wanted > 0:
+            self.clients.on_no_room(self, wanted)
+        else:
+            self.clients.turn.cut_short = True
+
+    def take_backlog(self) -> None:
+        """There is room again: handle what was kept, unless it stands behind a request that takes longer."""
+        if self.held or self._queued_bytes > READS_BEHIND_WRITES_BYTES:
+            return  # what stands before it brings it back
+        assert not self.wants_flush, "more is to be answered before the answers so far are written"
+        frames, self._backlog, self._backlog_bytes = self._backlog, [], 0
+        room = self.clients.turn.room
+        frames, later = frames[:room], frames[room:]
+        if frames and not self.closing:
+            if self.phase is Phase.READ_ONLY:
+                self._take_read_only(frames)
+            else:
+                self._take(frames)
+        self._defer_behind(later)
+        if self.counted:
+            self.account()
+
+    def _defer_behind(self, frames: list[bytes]) -> None:
+        """Keep what comes behind requests that were looked at, some of which may have been put off again just now."""
+        if frames and not self.closing and not self.ending:
+            self._defer(frames)
+
+    def _take(self, frames: list[bytes]) -> None:
+        """Handle requests in order. The hot path: one call for all that one read of the socket brought."""
+        queue = self.queue
+        commands: list[txn.Command] = []
+        size = 0
+        answered = self.out_bytes
+        xid, opcode = -1, self.last_opcode
+        for place, frame in enumerate(frames):
+            if len(frame) < 8:
+                self.clients.refuse(self, f"request of {len(frame)} bytes, a request header has 8")
+                break
+            xid, opcode = HEADER(frame)
+            try:
+                if opcode in WRITES:
+                    command = requests.decode_write(opcode, frame)
+                    if size + len(frame) > SUBMIT_BYTES_MAX and commands:
+                        self.clients.submit(self, commands, size)
+                        commands = []
+                        size = 0
+                    commands.append(command)
+                    size += len(frame)
+                    queue.append((opcode, xid, command))
+                    if opcode == CLOSE_SESSION:
+                        self.ending = True
+                        break
+                elif opcode in SPECIAL:
+                    if opcode == PING:
+                        self._pong()
+                        continue
+                    if opcode in (SYNC, COUNT):
+                        path = requests.decode_path(frame)
+                        held = Sync(xid, path) if opcode == SYNC else Count(xid, path)
+                        self._hold(held, len(path), frames[place + 1 :])
+                        break
+                    if opcode == RECONFIG:
+                        command = decode_reconfig_command(frame)
+                        if not self.clients.settings.reconfig_enabled:
+                            self._fail(xid, Code.RECONFIG_DISABLED)
+                            continue
+                        if size + len(frame) > SUBMIT_BYTES_MAX and commands:
+                            self.clients.submit(self, commands, size)
+                            commands = []
+                            size = 0
+                        commands.append(command)
+                        size += len(frame)
+                        queue.append((opcode, xid, command))
+                        continue
+                    if commands:
+                        # They were sent before, so they go with the ids of before.
+                        self.clients.submit(self, commands, size)
+                        commands = []
+                        size = 0
+                    self._prove(opcode, xid, frame)
+                    if self.ending:
+                        break
+                elif queue:
+                    if opcode in LISTINGS:
+                        self._hold(Listing(frame), len(frame), frames[place + 1 :])
+                        break
+                    self._queued_bytes = queued = self._queued_bytes + len(frame) + REQUEST_OVERHEAD_BYTES
+                    if opcode not in ANSWERED:
+                        # It ends the connection in its turn: nothing behind it is carried out.
+                        queue.append(Unknown(xid, frame))
+                        self.ending = True
+                        break
+                    queue.append(frame)
+                    if queued > READS_BEHIND_WRITES_BYTES:
+                        self._defer(frames[place + 1 :])
+                        break
+                elif wanted := answer(self, opcode, xid, frame):
+                    self._put_off(wanted, frames[place:])
+                    break
+                elif self.closing:
+                    break
+                elif self.out_bytes >= ANSWERS_BYTES_MAX:
+                    self._put_off(ENOUGH, frames[place:])
+                    break
+            except MarshallingError:
+                self._fail(xid, Code.MARSHALLING_ERROR)
+        self.last_opcode = opcode
+        if xid >= 0:
+            self.last_xid = xid
+        if commands:
+            self.clients.submit(self, commands, size)
+        self.clients.turn.taken += place + 1 + (self.out_bytes - answered >> 10)
+
+    def _pong(self) -> None:
+        self.emit(replies.encode_empty_reply(XID_PING, self.clients.machine.last_zxid))
+
+    def _take_read_only(self, frames: list[bytes]) -> None:
+        """Handle requests while this server has no quorum: reads and pings; the rest is NOT_READ_ONLY."""
+        self.clients.turn.taken += len(frames)
+        answered = self.out_bytes
+        for place, frame in enumerate(frames):
+            if len(frame) < 8:
+                self.clients.refuse(self, f"request of {len(frame)} bytes, a request header has 8")
+                return
+            xid, opcode = HEADER(frame)
+            try:
+                if opcode == PING:
+                    self._pong()
+                elif opcode == CLOSE_SESSION:
+                    self._end_in_turn(replies.encode_empty_reply(xid, self.clients.machine.last_zxid))
+                elif opcode in WRITES or opcode in NEEDS_QUORUM:
+                    self.failed(xid, Code.NOT_READ_ONLY)
+                elif opcode == COUNT:
+                    answer_count(self, xid, frame)
+                elif opcode in SESSION_BOUND:
+                    self._prove(opcode, xid, frame)
+                elif wanted := answer(self, opcode, xid, frame):
+                    self._put_off(wanted, frames[place:])
+                    break
+            except MarshallingError:
+                self.failed(xid, Code.MARSHALLING_ERROR)
+            if self.closing:
+                break
+            if self.out_bytes >= ANSWERS_BYTES_MAX:
+                self._put_off(ENOUGH, frames[place:])
+                break
+        self.clients.turn.taken += self.out_bytes - answered >> 10
+
+    def _prove(self, opcode: int, xid: int, frame: bytes) -> None:
+        """The client says who it is. Later requests have the new ids; a lie ends the connection, in its turn."""
+        if opcode == AUTH:
+            offer = requests.decode_auth(frame)
+            ids = proved_ids(offer, self.ids_of_writes, self.clients.settings.auth)
+            if ids is not None:
+                self._proved(ids, replies.encode_empty_reply(xid, 0))
+                return
+            self._turn_away(xid, Code.AUTH_FAILED, f"authentication with scheme {offer.scheme!r} failed")
+            return
+        try:
+            ids, token = self.clients.log_in(self, requests.decode_sasl(frame))
+        except AuthenticationError as error:
+            self._turn_away(xid, Code.AUTH_FAILED, str(error))
+        else:
+            self._proved(ids, replies.encode_token_reply(xid, 0, token))
+
+    def _turn_away(self, xid: int, code: Code, why: str) -> None:
+        """The last answer of this connection, in its turn."""
+        self.clients.notice(self, why)
+        self._end_in_turn(replies.encode_error_reply(xid, 0, code))
+
+    def _proved(self, ids: Ids, reply: bytes) -> None:
+        """Writes that follow have these ids; reads, too, once what was asked before is answered."""
+        self.ids_of_writes = ids
+        if self.queue:
+            self.queue.append(Proved(ids, reply))
+            self._queued_bytes += REQUEST_OVERHEAD_BYTES
+        else:
+            self.ids = ids
+            self.emit(reply)
+
+    def _end_in_turn(self, reply: bytes) -> None:
+        """Send this last reply in its turn; nothing that comes after it is looked at."""
+        self.ending = True
+        if self.queue:
+            self.queue.append(Last(reply))
+            self._queued_bytes += REQUEST_OVERHEAD_BYTES
+        else:
+            self.emit(reply)
+            self.closing = True
+
+    def _fail(self, xid: int, code: Code) -> None:
+        """Answer a request with an error, in its turn."""
+        if self.queue:
+            self.queue.append(Failed(xid, code))
+            self._queued_bytes += REQUEST_OVERHEAD_BYTES
+        else:
+            self.failed(xid, code)
+
+    def failed(self, xid: int, code: Code) -> None:
+        self.emit(replies.encode_error_reply(xid, self.clients.machine.last_zxid, code))
+
+    def emit(self, data: bytes) -> None:
+        self.out.append(data)
+        self.out_bytes += len(data)
+        if not self.dirty:
+            self.clients.mark_dirty(self)
+
+    def emit_parts(self, parts: Sequence[bytes]) -> None:
+        """One answer, of which large parts are not to be copied."""
+        self.out += parts
+        self.pieces += len(parts) - 1
+        self.out_bytes += sum(map(len, parts))
+        if not self.dirty:
+            self.clients.mark_dirty(self)
+
+    def answer_word(self, respond: Callable[[str, bytes], bytes]) -> None:
+        word = self._reader.word
+        assert word is not None, "it began with something else"
+        self.emit(respond(word, self._reader.argument))
+        self.closing = True
+
+    # -- answers
+
+    def attached(self, session: Session) -> None:
+        """The session is ours now: greet the client and handle what it already sent."""
+        assert self.request is not None
+        self.phase = Phase.ATTACHED
+        self.session = session.id
+        self.timeout_ms = session.timeout_ms
+        self.third_ms = session.timeout_ms // 3
+        flag = None if self.request.read_only is None else False
+        self.emit(
+            encode_connect_response(
+                ConnectResponse(0, session.timeout_ms, session.id, session.password, flag)
+            )
+        )
+        self.take_backlog()
+
+    def attached_read_only(self, session: int, timeout_ms: int, password: bytes) -> None:
+        """Without a quorum: a session that only this server knows, for as long as the connection lasts."""
+        self.phase = Phase.READ_ONLY
+        self.session = session
+        self.timeout_ms = timeout_ms
+        self.emit(encode_connect_response(ConnectResponse(0, timeout_ms, session, password, True)))
+        self.take_backlog()
+
+    def refuse_session(self, request: ConnectRequest) -> None:
+        """The session is gone or not this client's: say so in the form that clients know, then close."""
+        self.emit(encode_session_refusal(request))
+        self.closing = True
+
+    def send_elsewhere(self) -> None:
+        # Without a word, which every client takes as "try the next one".
+        self.clients.close(self)
+
+    def on_stalled(self) -> None:
+        """Nothing is pushed to it but events, and these cannot wait."""
+
+    def on_taken(self) -> None:
+        """Its requests are brought back by `Clients`."""
+
+    def on_release(self) -> None:
+        self.clients.watches.remove_watcher(self)
+        self._reader.clear()
+        self._backlog = []
+        self.queue.clear()
+        self._backlog_bytes = self._queued_bytes = 0
+
+    def on_event(self, zxid: int, event_type: int, path: str) -> None:
+        """A watch of this client fired."""
+        event = encode_watch_event(zxid, event_type, path)
+        self.out.append(event)
+        self.out_bytes += len(event)
+        if not self.dirty:
+            self.clients.mark_dirty(self)
+        if self.out_bytes >= ANSWERS_BYTES_MAX:
+            self.clients.sums.count_output(self)
+
+    def complete(self, result: Any, zxid: int) -> None:
+        """The oldest write was applied with this result at this zxid."""
+        if self.closing:
+            return  # something before it ended the connection: nothing more is said
+        queue = self.queue
+        write = queue.popleft()
+        assert isinstance(write, tuple), "a result of something that is no write"
+        opcode, xid, command = write
+        self.out.append(replies.encode_write_reply(opcode, xid, zxid, command, result))
+        if not self.dirty:
+            self.clients.mark_dirty(self)
+        if opcode == CLOSE_SESSION and result == Code.OK:
+            self.closing = True
+        elif queue and queue[0].__class__ is not tuple:
+            self._pump()
+
+    def complete_sync(self) -> None:
+        """Everything committed before the sync was asked for is applied here."""
+        if self.phase is Phase.ATTACHED:
+            sync = self.queue.popleft()
+            assert isinstance(sync, Sync), "nothing is answered while a sync waits"
+            zxid = self.clients.machine.last_zxid
+            self._complete_held(replies.encode_create_reply(sync.xid, zxid, sync.path))
+
+    def complete_count(self, number: int) -> None:
+        """The descendants of the znode asked for are counted."""
+        if self.phase is Phase.ATTACHED:
+            count = self.queue.popleft()
+            assert isinstance(count, Count), "nothing is answered while a count waits"
+            self._complete_held(replies.encode_int_reply(count.xid, self.clients.machine.last_zxid, number))
+
+    def _complete_held(self, reply: bytes) -> None:
+        self.held = False
+        self.emit(reply)
+        if self.clients.turn.full or self.wants_flush:
+            self.clients.on_backlog(self)
+        else:
+            self.take_backlog()
+
+    def _pump(self) -> None:
+        """Answer what stood behind a write, up to the next write."""
+        queue = self.queue
+        while queue and not self.closing:
+            first = queue[0]
+            if isinstance(first, tuple):
+                break
+            if self.out_bytes >= ANSWERS_BYTES_MAX and all(isinstance(one, Read | Listing) for one in queue):
+                self._unqueue()
+                break
+            if isinstance(first, Read):
+                queue.popleft()
+                self._queued_bytes -= len(first) + REQUEST_OVERHEAD_BYTES
+                xid, opcode = HEADER(first)
+                try:
+                    answer(self, opcode, xid, first, now=True)
+                except MarshallingError:
+                    self.failed(xid, Code.MARSHALLING_ERROR)
+            elif isinstance(first, HELD):
+                self._begin_held(first)
+                break
+            else:
+                queue.popleft()
+                self._queued_bytes -= REQUEST_OVERHEAD_BYTES
+                match first:
+                    case Unknown():
+                        self._queued_bytes -= len(first.frame)
+                        answer_unknown(self, first.xid)
+                    case Failed():
+                        self.failed(first.xid, first.code)
+                        continue
+                    case Proved():
+                        self.ids = first.ids
+                        self.emit(first.reply)
+                        continue
+                    case Last():
+                        self.emit(first.reply)
+                        self.closing = True
+                        return
+                    case _:
+                        assert_never(first)
+            if self.out_bytes > self.clients.settings.output_bytes_max:
+                # They cannot wait: the results of the writes behind them come in order, and may come now.
+                self.clients.refuse(
+                    self, "its pipelined reads ask for more than client.output_bytes_max at once"
+                )
+                return
+        if self.out_bytes >= ANSWERS_BYTES_MAX:
+            self.clients.sums.count_output(self)
+        if self._backlog and not self.held:
+            self.clients.on_backlog(self)
+        if self.counted:
+            self.account()
+
+    def _unqueue(self) -> None:
+        """No write stands behind these reads: they can be answered when the client has taken what it has asked for."""
+        self._backlog[:0] = [
+            one if isinstance(one, Read) else one.frame
+            for one in self.queue
+            if isinstance(one, Read | Listing)
+        ]
+        self._backlog_bytes += self._queued_bytes
+        self._queued_bytes = 0
+        self.queue.clear()
+        self.held = False
+        self.clients.turn.cut_short = True
+
+    def _hold(self, held: Held, size: int, behind: list[bytes]) -> None:
+        """A request that takes more than one turn. It is decoded already: nothing waits for a malformed one.
+
+        Nothing behind a sync may be applied before it is answered: its answer shows a state at least as new as all
+        of them, and the client would see its zxids go back. A listing is kept as it came, and answered as any other
+        read once nothing stands before it.
+        """
+        self.held = True
+        self.queue.append(held)
+        self._queued_bytes += size + REQUEST_OVERHEAD_BYTES
+        if len(self.queue) == 1:
+            self._begin_held(held)
+        self._defer(behind)
+
+    def _begin_held(self, held: Held) -> None:
+        """The request at the head of the queue takes more than one turn; what stands behind it waits, in order."""
+        match held:
+            case Sync(path=path):
+                self._queued_bytes -= len(path) + REQUEST_OVERHEAD_BYTES
+                self.clients.request_sync(self)
+            case Count(path=path):
+                self._queued_bytes -= len(path) + REQUEST_OVERHEAD_BYTES
+                self._begin_count(held.xid, path)
+            case Listing(frame=frame):
+                self.queue.popleft()
+                self._queued_bytes -= len(frame) + REQUEST_OVERHEAD_BYTES
+                self.held = False
+                self._backlog.insert(0, frame)
+                self._backlog_bytes += len(frame) + REQUEST_OVERHEAD_BYTES
+                self.clients.on_backlog(self)
+
+    def _begin_count(self, xid: int, path: str) -> None:
+        code = reads.countable(self.clients.machine, path, self.ids)
+        if code is Code.OK:
+            self.clients.request_count(self, DescendantCount(self.clients.machine, path))
+        else:
+            self.queue.popleft()
+            self.held = False
+            self.failed(xid, code)
+            self.clients.on_backlog(self)

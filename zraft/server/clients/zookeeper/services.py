@@ -1,0 +1,72 @@
+"""What a connection that speaks ZooKeeper's protocol and its server ask of each other, beside what all connections do."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from zraft.server.clients.connection import ClientConnection
+from zraft.server.clients.services import ClientServices
+from zraft.tree.reads import DescendantCount
+from zraft_core.errors import Code
+from zraft_core.znodes.acl import Ids
+
+
+class ZooKeeperSpeaker(ClientConnection):
+    """A connection that speaks ZooKeeper's protocol, as its server and its answers know it; also a `Watcher`."""
+
+    __slots__ = ("clients",)
+
+    def __init__(self, clients: ZooKeeperServices, address: str, ids: Ids) -> None:
+        super().__init__(address, ids, clients.turn.now)
+        self.clients = clients
+
+    # -- what the server calls
+
+    @abstractmethod
+    def on_event(self, zxid: int, event_type: int, path: str) -> None:
+        """A watch of this client fired."""
+
+    @abstractmethod
+    def complete_sync(self) -> None:
+        """All that was committed when it asked for a sync is applied here."""
+
+    @abstractmethod
+    def complete_count(self, number: int) -> None:
+        """The descendants of the znode asked for are counted."""
+
+    @abstractmethod
+    def answer_word(self, respond: Callable[[str, bytes], bytes]) -> None:
+        """Answer the four-letter word that the connection began with, which is its end.
+
+        Args:
+            respond: (word, argument) -> the answer.
+        """
+
+    # -- what its answers call, in the order in which they leave
+
+    @abstractmethod
+    def emit(self, data: bytes) -> None:
+        """Write an answer."""
+
+    @abstractmethod
+    def emit_parts(self, parts: Sequence[bytes]) -> None:
+        """Write one answer, of which large parts are not to be copied."""
+
+    @abstractmethod
+    def failed(self, xid: int, code: Code) -> None:
+        """Answer a request with an error, at the zxid of now."""
+
+
+class ZooKeeperServices(ClientServices, Protocol):
+    """One server, as the connections know it that speak ZooKeeper's protocol."""
+
+    def on_word(self, connection: ZooKeeperSpeaker) -> None:
+        """It asks one four-letter word: `answer_word` is called now, or when a turn has time for it."""
+
+    def request_count(self, connection: ZooKeeperSpeaker, count: DescendantCount) -> None:
+        """`complete_count` is due when this is counted."""
+
+    def bound_watches(self, connection: ZooKeeperSpeaker) -> None:
+        """Watches were added; a connection with too many of them is refused."""

@@ -1,0 +1,1 @@
+"""What is special about the coordination group (group 0): founding, members, sessions and leadership. Pure."""

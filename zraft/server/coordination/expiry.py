@@ -1,0 +1,136 @@
+"""The leader's side of session liveness: who was heard when, and who may be expired (D-11).
+
+The clock here advances only while the leader runs, a bounded step per turn, after the sockets were drained:
+a laptop that slept, or a process that was stopped, ages nobody. A silent session becomes a suspect; only after
+a quorum round that began later, and a second look at the table, its end is proposed; the state machine then
+ignores the proposal if the session attached or wrote in between.
+
+Pure. Source: rule D-11 in docs/RULES.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from zraft.transport.messages import TouchReport
+from zraft_core.ids import Instance, ServerId
+from zraft_core.znodes.txn import EXPIRE, Command
+
+SCAN_INTERVAL_MS: Final = 200
+"""How often all sessions are looked at; expiry is late by at most this."""
+
+
+class SessionRecord(Protocol):
+    """What expiry needs to know of a session in the state machine."""
+
+    timeout_ms: int
+    attach_position: int
+    write_position: int
+
+
+class SessionExpiry:
+    """One leadership's table of touches. A new leadership gives every session its full timeout."""
+
+    def __init__(self, tick_time_ms: int) -> None:
+        self.tick_time_ms = tick_time_ms
+        """Added to every timeout; the replicated setting, which the driver keeps up to date."""
+        self._clock = 0
+        self._next_scan = 0
+        self._touched: dict[int, int] = {}
+        self._suspects: dict[int, int] = {}
+        self._proposed: set[int] = set()
+        self._last_report: dict[tuple[ServerId, Instance], tuple[int, int]] = {}
+
+    def advance(self, elapsed_ms: int) -> None:
+        """Time in which this leader ran; the caller bounds the step."""
+        self._clock += elapsed_ms
+
+    def touch(self, session: int) -> None:
+        """A logged write or attach of this session was applied."""
+        self._touched[session] = self._clock
+
+    def ended(self, session: int) -> None:
+        """The session's end was applied (or ignored, which is a new beginning)."""
+        self._proposed.discard(session)
+        self._suspects.pop(session, None)
+        self._touched.pop(session, None)
+
+    def accept_report(
+        self, server: ServerId, instance: Instance, report: TouchReport, sessions: Mapping[int, SessionRecord]
+    ) -> tuple[int, ...] | None:
+        """Take a report; the refused sessions, or None if it is late or repeated and counts for nothing.
+
+        A session whose end is already in the log is refused: what is acknowledged, the origin builds on.
+        """
+        number = (report.boot, report.number)
+        if self._last_report.get((server, instance), (0, 0)) >= number:
+            return None
+        self._last_report[server, instance] = number
+        refused = []
+        for session, age_ms in report.ages:
+            if session in self._proposed or session not in sessions:
+                refused.append(session)
+                continue
+            at = self._clock - age_ms
+            if at > self._touched.get(session, -1):
+                self._touched[session] = at
+        return tuple(refused)
+
+    def _aged(self, session: int, record: SessionRecord) -> bool:
+        # One tick more than the timeout: a touch may have been reported one interval late.
+        return (
+            self._clock - self._touched.setdefault(session, self._clock)
+            >= record.timeout_ms + self.tick_time_ms
+        )
+
+    def left_ms(self, session: int, record: SessionRecord) -> int:
+        """Time until the session is suspected if nothing is heard of it; below 0 while that is being settled."""
+        touched = self._touched.get(session, self._clock)
+        return touched + record.timeout_ms + self.tick_time_ms - self._clock
+
+    def silent_ms(self, session: int) -> int | None:
+        """Since this leader knows the session to have been heard of, None before it looked at it."""
+        touched = self._touched.get(session)
+        return None if touched is None else self._clock - touched
+
+    def wants_round(self, sessions: Mapping[int, SessionRecord], next_round: int) -> bool:
+        """Look for new suspects; True if there are some, which wait for quorum round `next_round`."""
+        if self._clock < self._next_scan:
+            return False
+        self._next_scan = self._clock + SCAN_INTERVAL_MS
+        found = False
+        for session, record in sessions.items():
+            if (
+                session not in self._proposed
+                and session not in self._suspects
+                and self._aged(session, record)
+            ):
+                self._suspects[session] = next_round
+                found = True
+        return found
+
+    def confirmed(self, sessions: Mapping[int, SessionRecord], quorum_round: int) -> Iterable[Command]:
+        """EXPIRE commands for suspects whose quorum round is done and who are still silent on a second look."""
+        if not self._suspects:
+            return []
+        commands: list[Command] = []
+        for session, needed in list(self._suspects.items()):
+            record = sessions.get(session)
+            if record is None or not self._aged(session, record):
+                del self._suspects[session]
+            elif quorum_round >= needed:
+                del self._suspects[session]
+                self._proposed.add(session)
+                commands.append(
+                    (
+                        EXPIRE,
+                        session,
+                        record.attach_position,
+                        record.write_position,
+                        self._touched[session],
+                        record.timeout_ms,
+                        0,
+                    )
+                )
+        return commands

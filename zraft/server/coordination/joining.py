@@ -1,0 +1,123 @@
+"""How an empty disk gets into a cluster that runs: a new server, or one whose disk was lost or replaced (D-1).
+
+It neither votes nor founds anything. It tells every server it knows that it is empty; the leader makes its disk
+a member, as a learner, and says so; from then on it is brought up to date like any follower, and votes when the
+leader promotes it. The list that it was started with may be old, and the leader none of those: a member that does not
+lead answers with who the others are, and it asks these, too.
+
+Pure. Source: rule D-1 in docs/RULES.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from zraft.raft.membership.value import Membership
+from zraft.transport.messages import Join, NotMember, Welcome
+from zraft_core.ids import Instance, ServerId
+
+JOIN_INTERVAL_MS: Final = 200
+
+
+def introduction(cluster: bytes, index: int, membership: Membership, server: ServerId) -> Welcome | None:
+    """What a member that does not lead answers to an empty disk: who the others are. None in the middle of a change.
+
+    Without the joiner itself: only the leader knows for sure whether its disk is a member, and has no vote (D-1).
+    """
+    if membership.joint:
+        return None
+    others = {id: member for id, member in membership.members.items() if id != server}
+    return Welcome(cluster, index, Membership(others).encode()) if others else None
+
+
+class Joining:
+    """One empty server's way in.
+
+    Attributes:
+        cluster: the cluster it asks to be taken into; None while it has not met one.
+        membership: what it was welcomed with; None before.
+        members: who belongs to the cluster, as far as a member said while it was outside; None before.
+        waiting: what it waits for, in words for its operator; None before it met a cluster, and when it was let in.
+        problem: why it stays outside, in words for its operator.
+    """
+
+    def __init__(
+        self,
+        server: ServerId,
+        instance: Instance,
+        peers: Iterable[ServerId],
+        address: str,
+        features: int,
+        cluster: bytes | None,
+    ) -> None:
+        self._server = server
+        self._instance = instance
+        self._peers = tuple(p for p in peers if p != server)
+        self._address = address
+        self._features = features
+        self._next_at = 0
+        self.cluster = cluster
+        self.membership: Membership | None = None
+        self.members: Membership | None = None
+        self.waiting: str | None = None
+        self.problem: str | None = None
+        if cluster is not None:
+            self._wait()
+
+    def met(self, cluster: bytes) -> None:
+        """A peer belongs to a running cluster."""
+        if self.cluster is None:
+            self.cluster = cluster
+            self._wait()
+
+    def _wait(self) -> None:
+        assert self.cluster is not None
+        self.waiting = (
+            f"this disk is empty (instance {self._instance.hex()}); waiting until the leader of cluster "
+            f"{self.cluster.hex()} takes it in as server {self._server}"
+        )
+
+    def joins(self, now_ms: int) -> list[tuple[ServerId, Join]]:
+        """What to say to whom now; nothing before a cluster was met or after it said welcome."""
+        if self.cluster is None or self.membership is not None or now_ms < self._next_at:
+            return []
+        self._next_at = now_ms + JOIN_INTERVAL_MS
+        join = Join(self.cluster, self._address, self._features)
+        return [(peer, join) for peer in self._peers]
+
+    def on_welcome(self, welcome: Welcome) -> Membership | None:
+        """The leader took this disk in: the membership to start with. None if this is no news, or not for us.
+
+        One without this disk is only who to ask from now on.
+
+        Raises:
+            ProtocolError: the membership cannot be read.
+        """
+        if self.membership is not None or welcome.cluster != self.cluster:
+            return None
+        membership = Membership.decode(welcome.membership)
+        member = membership.members.get(self._server)
+        if member is None or member.instance != self._instance:
+            self.members = membership
+            strangers = membership.members.keys() - {self._server, *self._peers}
+            self._peers += tuple(sorted(strangers))
+            return None
+        if member.voter:
+            # What it once promised was in the log that is gone (D-1): it must never vote with an empty one.
+            self.problem = (
+                f"this disk is empty, but the cluster counts on it as a voter (instance {self._instance.hex()}): its "
+                "write-ahead log was removed. Move the data directory aside and start with an empty one"
+            )
+            return None
+        self.membership = membership
+        self.waiting = self.problem = None
+        return membership
+
+    def on_refusal(self, refusal: NotMember) -> None:
+        """The leader takes this server in when an operator has added it."""
+        if self.membership is None and refusal.cluster == self.cluster:
+            self.waiting = (
+                f"server {self._server} is not a member of cluster {refusal.cluster.hex()}: add it with "
+                f"`zraft member add {self._server} {self._address}`, it is taken in at once then"
+            )

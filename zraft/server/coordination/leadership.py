@@ -1,0 +1,134 @@
+"""One leadership: what begins when our first entry is applied, and is dropped when we step down.
+
+Only then the state holds all that earlier leaders committed: rows, sessions and log time are exact. Every
+leadership is a new object, so nothing remembered from an earlier one can be used (D-2, D-11b, D-12).
+
+Pure. Source: rules D-2, D-5, D-11 and D-12 in docs/RULES.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zraft.config.features import FEATURE_LEVEL_MIN
+from zraft.groups.server_statistics import Proposals
+from zraft.raft.core import Raft
+from zraft.raft.role import Role
+from zraft.server.coordination.expiry import SessionExpiry
+from zraft.server.coordination.intake import BatchIntake
+from zraft.server.coordination.membership_keeper import MembershipKeeper
+from zraft.server.coordination.reaper import Reaper
+from zraft.server.coordination.settings import CoordinationSettings
+from zraft.server.coordination.topic_registry import RegistryKeeper
+from zraft.transport.messages import TouchAck, TouchReport, Verdict
+from zraft.tree.machine import Machine
+from zraft_core.ids import Instance, ServerId
+from zraft_core.znodes.txn import FEATURE, SETTINGS, Command, pack_batch, pack_entry
+
+LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
+"""Sessions expired or znodes reaped by one entry, about 250 KB: after a site went dark all are due at once."""
+
+NO_INSTANCE: Final = Instance(b"")
+"""The leader's own commands stand in a batch of no origin."""
+
+
+class Leadership:
+    """Batches of the origins and the leader's own commands on their way into the log, and the log's time."""
+
+    def __init__(
+        self,
+        me: ServerId,
+        settings: CoordinationSettings,
+        machine: Machine,
+        proposals: Proposals,
+        run_ms: int,
+        now_ms: int,
+    ) -> None:
+        self._settings = settings
+        self._machine = machine
+        self._proposals = proposals
+        self._began = run_ms
+        self._log_time_base = machine.log_time
+        self.intake = BatchIntake({origin: (row.boot, row.seq) for origin, row in machine.rows.items()})
+        """Takes exactly the next batch of each origin (D-2)."""
+        self.expiry = SessionExpiry(machine.settings.tick_time_ms)
+        """Who was heard when; fed by touch reports and by what is applied (D-11)."""
+        self.members = MembershipKeeper(me, settings.features, now_ms, settings.observers)
+        """Who is let in, replaced and promoted; what all members can do; whose state differs (D-1, D-5, D-26)."""
+        self.topics = RegistryKeeper(me, machine.registry, now_ms)
+        """Where partitions of topics are, and what their groups are told (D-8, D-18)."""
+        self._reaper = Reaper(settings.reap_interval_ms, run_ms)
+        self.commands: list[Command] = []
+        """The leader's own, for the next entries."""
+        if machine.position == 0:
+            # Nothing was ever applied, so no earlier leader got its settings through; they are part of the
+            # first entry with commands, whoever writes it.
+            self.commands.append((SETTINGS, settings.tree.known_at(FEATURE_LEVEL_MIN)))
+
+    def uptime_ms(self, run_ms: int) -> int:
+        """Time that this leadership ran."""
+        return run_ms - self._began
+
+    def raise_features(self, level: int) -> None:
+        """Log that the feature level rises. The settings that are newer get the values of this server's configuration.
+
+        Only a leader's batch may hold it: from an origin it would be taken unseen, and a level that nobody knows stops
+        every server.
+        """
+        self.commands.append((FEATURE, level))
+        tree = self._settings.tree
+        known = tree.known_at(self._machine.feature_level)
+        newer = {name: value for name, value in tree.known_at(level).items() if name not in known}
+        if newer:
+            self.commands.append((SETTINGS, newer))
+
+    def answer_report(
+        self, raft: Raft, server: ServerId, instance: Instance, report: TouchReport, has_quorum: bool
+    ) -> TouchAck | None:
+        """Acknowledge a touch only while that is a promise this leader can keep (D-11 a to d)."""
+        if raft.role is not Role.LEADER or not has_quorum or not raft.membership.has(server, instance):
+            return None
+        refused = self.expiry.accept_report(server, instance, report, self._machine.sessions)
+        return None if refused is None else TouchAck(raft.term, report.boot, report.number, refused)
+
+    def lead(
+        self, raft: Raft, now_ms: int, run_ms: int, wall_ms: int, *, may_propose: bool = True
+    ) -> Verdict | None:
+        """The leader's turn: expire who is to be expired, and put what gathered into one entry.
+
+        `may_propose`: this server's own log can take more. Returns what the majority of the members computed, when
+        they are to be told.
+        """
+        machine, expiry, intake, commands = self._machine, self.expiry, self.intake, self.commands
+        expiry.tick_time_ms = machine.settings.tick_time_ms
+        if expiry.wants_round(machine.sessions, raft.round + 1):
+            raft.request_round()
+        commands.extend(expiry.confirmed(machine.sessions, raft.quorum_round))
+        log_time = self._log_time_base + run_ms - self._began
+        commands.extend(self._reaper.step(machine, log_time, run_ms))
+        wanted, verdict = self.members.step(raft, machine, machine.digests, now_ms)
+        for command in wanted:
+            if command[0] == FEATURE:
+                self.raise_features(command[1])
+            else:
+                commands.append(command)
+        commands.extend(self.topics.turn(raft, machine, now_ms))
+        window = self._settings.entries_in_flight_max if may_propose else 0
+        while (
+            (intake or commands)
+            and raft.log.last_index - raft.commit_index < window
+            and not raft.transferring
+        ):
+            blobs, count = intake.take(self._settings.entry_bytes_max)
+            if commands:
+                own = commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
+                del commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
+                blob = pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), own)])
+                # Settings hold for the first session already; an EXPIRE leaves its session the last word.
+                blobs.insert(0 if machine.position == 0 else len(blobs), blob)
+                count += len(own)
+            payload = pack_entry(log_time, wall_ms, blobs)
+            self._proposals.add(len(payload), count)
+            index = raft.propose(payload, count)
+            assert index is not None, "a leader with few uncommitted entries refused a bounded one"
+        return verdict

@@ -1,0 +1,262 @@
+"""The leader's view of the members: who asks to be let in, who answers, what each can do and what each computed.
+
+Part of one leadership, so it begins empty with each. Looks several times a second whether the membership is as
+wanted (`reconciliation`), whether all members can do more than the cluster does (D-5), and whether anybody's state
+differs (`divergence`, D-26).
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from zraft.config.features import LEVEL_OF_MEMBERS
+from zraft.groups.divergence import DigestComparison
+from zraft.raft.core import Raft
+from zraft.raft.membership.value import Membership
+from zraft.raft.messages import MemberRole
+from zraft.server.coordination import reconciliation
+from zraft.server.coordination.reconciliation import JoinRequest, Situation, next_step, refusals
+from zraft.transport.messages import Join, MemberReport, NotMember, PeerMessage, Verdict, Welcome
+from zraft.tree.machine import Machine
+from zraft.tree.members import Wanted, WantedMember
+from zraft_core.errors import ConfigError
+from zraft_core.ids import Instance, ServerId
+from zraft_core.znodes.member_roles import OBSERVER, PARTICIPANT
+from zraft_core.znodes.txn import FEATURE, MEMBERS, Command
+
+LOOK_INTERVAL_MS: Final = 50
+PROGRESS_INTERVAL_MS: Final = 100
+"""A learner has caught up when it holds what was committed this long ago: less than an election timeout."""
+
+ANSWER_INTERVAL_MS: Final = 150
+ANSWERS_MAX: Final = 512
+VERDICT_INTERVAL_MS: Final = 1_000
+LEAVE_MS: Final = 250
+"""A member that is to leave hears of it, answers its clients and lets them go in this time: some round trips."""
+
+
+class MembershipKeeper:
+    """One leadership's care for the members.
+
+    Attributes:
+        notices: what was decided or refused, for the log; taken by the shell.
+    """
+
+    def __init__(
+        self, me: ServerId, features: int, now_ms: int, observers: Mapping[ServerId, str] | None = None
+    ) -> None:
+        """`observers`, by address, are taken in as soon as the founders are written down."""
+        self._observers = observers or {}
+        self._me = me
+        self._began_ms = now_ms
+        self._features = features
+        self._joins: dict[ServerId, JoinRequest] = {}
+        self._announced: dict[ServerId, tuple[Instance, int]] = {}
+        self._answered_at: dict[tuple[ServerId, Instance], int] = {}
+        self.digests = DigestComparison()
+        self._look_at = 0
+        self._progress_at = 0
+        self._commit_then: int | None = None
+        """What was committed one to two intervals ago; None while that was before this leadership."""
+        self._commit_lately: int | None = None
+        self._verdict_at = 0
+        self._proposed_at_position = -1
+        self._replaced: frozenset[ServerId] = frozenset()
+        """Members that are dead and whose number an empty disk shows."""
+        self._leaving_since: dict[ServerId, int] = {}
+        """Since when nothing but its clients keeps a member that is to leave."""
+        self._told: dict[ServerId, str] = {}
+        self.notices: list[str] = []
+
+    # -- what members and others say
+
+    def on_join(
+        self,
+        server: ServerId,
+        instance: Instance,
+        join: Join,
+        raft: Raft,
+        cluster: bytes,
+        wanted: Wanted,
+        now_ms: int,
+    ) -> PeerMessage | None:
+        """An empty disk asks to be let in: the answer, if there is one yet."""
+        if join.cluster != cluster:
+            return None
+        self._joins[server] = JoinRequest(instance, now_ms)
+        self._announced[server] = (instance, join.features)
+        membership = raft.membership
+        if membership.has(server, instance) and raft.membership_committed:
+            return Welcome(cluster, raft.members_changed_index, membership.encode())
+        if server not in wanted and server not in membership.members:
+            return self.not_member(server, instance, raft, cluster, now_ms)
+        return None
+
+    def not_member(
+        self, server: ServerId, instance: Instance, raft: Raft, cluster: bytes, now_ms: int
+    ) -> NotMember | None:
+        """Tell a stranger that it is one, now and then."""
+        key = (server, instance)
+        if now_ms - self._answered_at.get(key, -ANSWER_INTERVAL_MS) < ANSWER_INTERVAL_MS:
+            return None
+        if len(self._answered_at) >= ANSWERS_MAX:
+            self._answered_at.clear()
+        self._answered_at[key] = now_ms
+        return NotMember(cluster, raft.members_changed_index)
+
+    def on_report(self, server: ServerId, instance: Instance, report: MemberReport) -> None:
+        """What a member can do, and what its state was."""
+        self._announced[server] = (instance, report.features)
+        self.digests.report(server, report.digests)
+
+    # -- a share of the leader's turn
+
+    def step(
+        self, raft: Raft, machine: Machine, own: Iterable[tuple[int, int]], now_ms: int
+    ) -> tuple[list[Command], Verdict | None]:
+        """Commands for the log, and what the majority computed, to be told to all; most turns neither."""
+        if now_ms >= self._progress_at:
+            self._progress_at = now_ms + PROGRESS_INTERVAL_MS
+            self._commit_then, self._commit_lately = self._commit_lately, raft.commit_index
+        if now_ms < self._look_at:
+            return [], None
+        self._look_at = now_ms + LOOK_INTERVAL_MS
+        if self._joins:
+            self._replaced = frozenset(
+                server
+                for server, silence in self._silences(raft, now_ms).items()
+                if silence >= reconciliation.DEAD_AFTER_MS and server in self._joins
+            )
+        self._reconcile(raft, machine, now_ms)
+        verdict = None
+        if now_ms >= self._verdict_at:
+            self._verdict_at = now_ms + VERDICT_INTERVAL_MS
+            self.digests.report(self._me, own)
+            decided = self.digests.decide(raft.membership.voters)
+            if decided:
+                verdict = Verdict(tuple(decided))
+        return self._commands(raft, machine), verdict
+
+    def _commands(self, raft: Raft, machine: Machine) -> list[Command]:
+        """Raise the feature level when everybody can follow; write down who is wanted, once."""
+        if machine.position == 0 or self._proposed_at_position >= machine.position:
+            return []
+        commands: list[Command] = []
+        level = self.level_of_all(raft.membership)
+        if level > machine.feature_level:
+            commands.append((FEATURE, level))
+        elif machine.feature_level >= LEVEL_OF_MEMBERS and not machine.members and raft.membership_committed:
+            rows = tuple(
+                (server, PARTICIPANT if member.voter else OBSERVER, member.address)
+                for server, member in raft.membership.members.items()
+            ) + tuple(
+                (server, OBSERVER, address)
+                for server, address in self._observers.items()
+                if server not in raft.membership.members
+            )
+            commands.append((MEMBERS, True, -1, rows))
+        if commands:
+            self._proposed_at_position = machine.position
+        return commands
+
+    def features_of(self, server: ServerId, instance: Instance) -> int | None:
+        """The highest feature level that a member announced to this leader."""
+        announced = self._announced.get(server)
+        return announced[1] if announced is not None and announced[0] == instance else None
+
+    def level_of_all(self, membership: Membership) -> int:
+        """The highest level that every member announced; 0 while one is silent.
+
+        For a disk that was lost speaks the one that asks to take its place: it is let in only when the level is.
+        """
+        level = self._features
+        for server, member in membership.members.items():
+            if server == self._me or not member.instance:
+                continue
+            instance, features = self._announced.get(server, (None, 0))
+            level = min(level, features if instance == member.instance or server in self._replaced else 0)
+        return level
+
+    def _reconcile(self, raft: Raft, machine: Machine, now_ms: int) -> None:
+        if not machine.members or not raft.may_change_membership or not _has_applied_the_last(raft, machine):
+            return
+        wanted = self._wanted(raft, machine, now_ms)
+        if not self._joins and reconciliation.is_as_wanted(raft.membership, wanted):
+            return
+        situation = Situation(
+            self._me,
+            raft.membership,
+            wanted,
+            self._joins,
+            self._silences(raft, now_ms),
+            # Asked for now: what its last disk had caught up with says nothing of a server's new one (D-1).
+            frozenset(raft.followers_at(self._commit_then) if self._commit_then is not None else ()),
+            now_ms,
+            frozenset(server for server, silence in raft.silences.items() if silence is None),
+        )
+        self._tell(refusals(situation))
+        step = next_step(situation)
+        if step is None:
+            return
+        if step.members is None:
+            self._tell({self._me: step.reason})
+            return
+        try:
+            index = raft.change_membership(step.members)
+        except ConfigError as error:
+            self._tell({self._me: f"the membership cannot be changed ({step.reason}): {error}"})
+            return
+        if index is not None:
+            self.notices.append(f"membership changes with entry {index}: {step.reason}")
+
+    def _wanted(self, raft: Raft, machine: Machine, now_ms: int) -> Wanted:
+        """Who is to belong for now: who has to leave stays while partitions of topics move away from it (D-18).
+
+        Without it their groups would have lost a disk each before they had another one. Afterwards it stays for a moment
+        in which it answers its clients and lets them go. It is not waited for who does not answer: what it held is
+        copied from others, and its clients have left it.
+        """
+        members = raft.membership.members
+        leaving = [server for server in members if server not in machine.members]
+        self._leaving_since = {s: since for s, since in self._leaving_since.items() if s in leaving}
+        if not leaving:
+            return machine.members
+        silences = self._silences(raft, now_ms)
+        wanted = dict(machine.members)
+        for server in leaving:
+            member = members[server]
+            belongs = member.role in (MemberRole.VOTER, MemberRole.OBSERVER)
+            if not belongs or silences.get(server, 0) >= reconciliation.DEAD_AFTER_MS:
+                continue
+            if machine.registry.groups_on((server, member.instance)):
+                self._leaving_since.pop(server, None)
+                self._tell(
+                    {
+                        server: f"server {server} leaves when the partitions of topics on its disk have moved, or when it "
+                        "is stopped (see `zraft topic describe`)"
+                    }
+                )
+            elif now_ms - self._leaving_since.setdefault(server, now_ms) >= LEAVE_MS:
+                continue
+            wanted[server] = WantedMember(member.voter, member.address)
+        return wanted
+
+    def _silences(self, raft: Raft, now_ms: int) -> dict[ServerId, int]:
+        return {
+            server: now_ms - self._began_ms if silence is None else silence
+            for server, silence in raft.silences.items()
+        }
+
+    def _tell(self, told: dict[ServerId, str]) -> None:
+        for server, text in told.items():
+            if self._told.get(server) != text:
+                self.notices.append(text)
+        self._told.update(told)
+
+
+def _has_applied_the_last(raft: Raft, machine: Machine) -> bool:
+    """What was wanted before the last change may have been overtaken by what is committed, and not applied yet."""
+    return machine.index >= raft.members_changed_index

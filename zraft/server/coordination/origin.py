@@ -1,0 +1,311 @@
+"""The origin side of the write path: client commands become numbered batches that never change (D-2).
+
+A server that has clients is an *origin*. All commands that arrive in one turn of its loop are one batch,
+numbered (boot, seq), and sent to whoever leads. Whatever is not yet applied is sent again after a loss or a
+change of leader, byte for byte, so that the state machine can take exactly the next one.
+
+Pure: time is handed in. Source: rule D-2 in docs/RULES.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+from typing import Any, Final
+
+from attrs import define, frozen
+
+from zraft.transport.messages import OriginBatch
+from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft_core.znodes.txn import ATTACH, Command, Run, pack_batch
+
+Ids = tuple[tuple[str, str], ...]
+
+
+@frozen
+class OriginSettings:
+    """Bounds of one origin stream.
+
+    `batches_in_flight_max` is one on purpose: while a batch travels, the next one fills up, and fuller batches
+    cost less per command on every server (docs/decisions/0005).
+    """
+
+    batches_in_flight_max: int = 1
+    batch_bytes_max: int = 256 * 1024
+    unapplied_bytes_max: int = 16 * 1024 * 1024
+    resend_ms: int = 200
+
+
+RUN_OVERHEAD_BYTES: Final = 16
+
+COMMAND_OVERHEAD_BYTES: Final = 128
+"""Counted per command for its objects, so that a flood of tiny ones is bounded as well."""
+
+SHARE_BYTES_MIN: Final = 4 * 1024
+"""Of one session in a batch that cannot take all that was collected, however many sessions there are."""
+
+SLOW_START_BYTES: Final = 16 * 1024
+"""Of the first batch after somebody began to follow what is written: nobody knows yet how much there is to tell."""
+
+TOLD_PER_BATCH_MAX: Final = 16_384
+"""Followers told of the changes of one batch, about 20 ms: if there are more, the next batches are smaller."""
+
+
+class NumberedBatch:
+    """One batch on its way; `owners[i]` is whoever waits for the results of the i-th run."""
+
+    __slots__ = ("arrivals", "cut_at", "message", "owners", "sent_at", "size")
+
+    def __init__(
+        self,
+        message: OriginBatch,
+        owners: list[Any],
+        size: int,
+        cut_at: int,
+        arrivals: list[tuple[float, int]],
+    ) -> None:
+        self.message = message
+        self.owners = owners
+        self.size = size
+        self.cut_at = cut_at
+        self.arrivals = arrivals
+        """(ms, number of commands that arrived then), for statistics."""
+        self.sent_at: int | None = None
+
+
+@define
+class _Arrival:
+    """When some runs in a row arrived, in ms, and how many are left of them."""
+
+    at: float
+    runs: int
+
+
+_Collected = tuple[tuple[int, Ids, list[Command]], Any, int, float]
+"""(run, its owner, its bytes, when it arrived) of what has no number yet."""
+
+
+def _flow(run: Run, owner: object) -> Hashable:
+    """What a run must not overtake: what else is about its session, also over another connection (D-3)."""
+    session, _, commands = run
+    if session:
+        return session
+    if commands[0][0] == ATTACH:
+        attached: int = commands[0][1]
+        return attached
+    return "no session", id(owner)
+
+
+class OriginStream:
+    """Collects commands, cuts batches, and keeps the unapplied ones for repetition."""
+
+    def __init__(self, server: ServerId, instance: Instance, boot: int, settings: OriginSettings) -> None:
+        self._server = server
+        self._instance = instance
+        self._boot = boot
+        self._settings = settings
+        self._last_seq = 0
+        # Parallel queues of runs not yet numbered; a run's commands all come from one owner in order.
+        self._runs: deque[tuple[int, Ids, list[Command]]] = deque()
+        self._owners: deque[Any] = deque()
+        self._sizes: deque[int] = deque()
+        self._arrivals: deque[_Arrival] = deque()
+        """Of the runs not yet numbered, oldest first."""
+        self._stamped = 0
+        self._collected_bytes = 0
+        self._commands = 0
+        """Taken and not yet applied."""
+        self._small_first = False
+        self._batch_bytes_max = settings.batch_bytes_max
+        """At most that of the settings."""
+        self.is_slowed = False
+        """Whether batches are smaller than they may be, because what is written has to be told to many."""
+        self._unapplied: dict[int, NumberedBatch] = {}
+        self._unapplied_bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """True while client requests must not be taken in (pings still are); the bound of D-2."""
+        return (
+            self._unapplied_bytes + self._collected_bytes + COMMAND_OVERHEAD_BYTES * self._commands
+            >= self._settings.unapplied_bytes_max
+        )
+
+    @property
+    def outstanding(self) -> int:
+        """Bytes of commands taken from clients and not yet applied here."""
+        return self._unapplied_bytes + self._collected_bytes
+
+    @property
+    def idle(self) -> bool:
+        return not self._runs and not self._unapplied
+
+    def add(self, owner: Any, session: int, ids: Ids, commands: list[Command], size: int) -> None:
+        """Queue commands of one owner, in order. `size` is about what they weigh in bytes.
+
+        Runs are not cut apart, so one call gives at most `batch_bytes_max`, or a single command: what one client
+        sends at once must never make a batch that no datagram and no entry can carry (D-2).
+        """
+        if (
+            self._owners
+            and self._sizes[-1] + size <= self._settings.batch_bytes_max
+            and self._owners[-1] is owner
+            and self._runs[-1][0] == session
+            and self._runs[-1][1] is ids
+        ):
+            self._runs[-1][2].extend(commands)
+            self._sizes[-1] += size
+        else:
+            self._runs.append((session, ids, commands))
+            self._owners.append(owner)
+            self._sizes.append(size + RUN_OVERHEAD_BYTES)
+            size += RUN_OVERHEAD_BYTES
+        self._collected_bytes += size
+        self._commands += len(commands)
+
+    def cut(self, now: int, arrived: float | None = None) -> None:
+        """Number what was collected, as far as the window of batches in flight allows.
+
+        If that is more than a batch takes, each session has its share of it: who sends much waits, not who comes after it.
+        `arrived`: when what was added since the last call arrived, if that is known better than `now`.
+        """
+        if not self._runs:
+            return
+        new = len(self._runs) - self._stamped
+        if new:
+            self._arrivals.append(_Arrival(now if arrived is None else arrived, new))
+        settings = self._settings
+        while self._runs and len(self._unapplied) < settings.batches_in_flight_max:
+            bytes_max = self._batch_bytes_max
+            if self._collected_bytes > bytes_max and (
+                len(self._runs) > 1 or bytes_max < settings.batch_bytes_max
+            ):
+                self._bring_forward()
+            runs: list[Run] = []
+            owners: list[Any] = []
+            size = count = counted = 0
+            arrivals: list[tuple[float, int]] = []
+            oldest = self._arrivals[0]
+            while self._runs and (not runs or size + self._sizes[0] <= bytes_max):
+                run = self._runs.popleft()
+                owners.append(self._owners.popleft())
+                size += self._sizes.popleft()
+                count += len(run[2])
+                runs.append(run)
+                oldest.runs -= 1
+                if not oldest.runs:
+                    arrivals.append((oldest.at, count - counted))
+                    counted = count
+                    self._arrivals.popleft()
+                    if self._arrivals:
+                        oldest = self._arrivals[0]
+            if count > counted:
+                arrivals.append((oldest.at, count - counted))
+            self._last_seq += 1
+            blob = pack_batch(self._server, self._instance, self._boot, self._last_seq, runs)
+            message = OriginBatch(COORDINATION_GROUP, self._boot, self._last_seq, count, blob)
+            self._unapplied[self._last_seq] = NumberedBatch(message, owners, size, now, arrivals)
+            self._collected_bytes -= size
+            self._unapplied_bytes += size
+        self._stamped = len(self._runs)
+
+    def _bring_forward(self) -> None:
+        """Put a share of each session in front of the rest; what is about one session keeps its order.
+
+        Every other time a command that is larger than a share stands behind those that are smaller.
+        """
+        self._small_first = not self._small_first
+        flows = list(map(_flow, self._runs, self._owners))
+        share = max(SHARE_BYTES_MIN, self._batch_bytes_max // len(set(flows)))
+        taken: dict[Hashable, int] = {}
+        first: list[_Collected] = []
+        large: list[_Collected] = []
+        rest: list[_Collected] = []
+        arrived = [arrival.at for arrival in self._arrivals for _ in range(arrival.runs)]
+        collected = zip(self._runs, self._owners, self._sizes, arrived, flows, strict=True)
+        for run, owner, size, at, flow in collected:
+            session, ids, commands = run
+            left = max(0, share - taken.get(flow, 0))
+            count = len(commands) if size <= left else left * len(commands) // size
+            if not count and flow not in taken:
+                count = 1
+            if not count:
+                taken[flow] = share
+                rest.append((run, owner, size, at))
+                continue
+            part = size * count // len(commands)
+            taken[flow] = taken.get(flow, 0) + part
+            into = large if part > share and self._small_first else first
+            into.append(((session, ids, commands[:count]), owner, part, at))
+            if count < len(commands):
+                taken[flow] = share
+                rest.append(((session, ids, commands[count:]), owner, size - part, at))
+        for queue in (self._runs, self._owners, self._sizes, self._arrivals):
+            queue.clear()
+        for run, owner, size, at in (*first, *large, *rest):
+            self._runs.append(run)
+            self._owners.append(owner)
+            self._sizes.append(size)
+            if self._arrivals and self._arrivals[-1].at == at:
+                self._arrivals[-1].runs += 1
+            else:
+                self._arrivals.append(_Arrival(at, 1))
+
+    def on_follower(self) -> None:
+        """Somebody follows what is written from now on, by a lasting watch or a subscription."""
+        self._set_batch_bytes_max(min(self._batch_bytes_max, SLOW_START_BYTES))
+
+    def on_told(self, batch: NumberedBatch, told: int) -> None:
+        """The changes of an applied batch were told to so many followers."""
+        if told > TOLD_PER_BATCH_MAX:
+            self._set_batch_bytes_max(max(SHARE_BYTES_MIN, batch.size * TOLD_PER_BATCH_MAX // told))
+        elif self.is_slowed:
+            self._set_batch_bytes_max(2 * self._batch_bytes_max)
+
+    def _set_batch_bytes_max(self, size: int) -> None:
+        self._batch_bytes_max = min(self._settings.batch_bytes_max, size)
+        self.is_slowed = self._batch_bytes_max < self._settings.batch_bytes_max
+
+    def due(self, now: int) -> Sequence[OriginBatch]:
+        """Batches to send to the leader now: new ones, and unapplied ones whose last sending is too long ago."""
+        if not self._unapplied:
+            return ()
+        due = []
+        for batch in self._unapplied.values():
+            if batch.sent_at is None or now - batch.sent_at >= self._settings.resend_ms:
+                batch.sent_at = now
+                due.append(batch.message)
+        return due
+
+    def on_leader_change(self) -> None:
+        """Another leader may have none of what is unapplied: all of it is due again."""
+        for batch in self._unapplied.values():
+            batch.sent_at = None
+
+    def on_restore(self, boot: int, seq: int) -> list[Any]:
+        """The state was replaced by a snapshot in which this origin stands at (boot, seq) (D-4).
+
+        Batches that it covers were applied elsewhere, their results are unknown here: who waits for them is returned.
+        The others are due again, with the same bytes.
+        """
+        owners: list[Any] = []
+        if boot == self._boot:
+            for number in [number for number in self._unapplied if number <= seq]:
+                batch = self._unapplied[number]
+                self.take_applied(number)
+                owners += batch.owners
+        for batch in self._unapplied.values():
+            batch.sent_at = None
+        return owners
+
+    def owners(self) -> list[Any]:
+        """Everybody who waits for the result of something that was not applied yet."""
+        return [owner for batch in self._unapplied.values() for owner in batch.owners] + list(self._owners)
+
+    def take_applied(self, seq: int) -> NumberedBatch | None:
+        """The batch `seq` was applied: who waits for its results. None if this process did not send it."""
+        batch = self._unapplied.pop(seq, None)
+        if batch is not None:
+            self._unapplied_bytes -= batch.size
+            self._commands -= batch.message.count
+        return batch

@@ -1,0 +1,53 @@
+"""Which containers and znodes with a time to live a leader proposes to remove, and when it looks.
+
+It only proposes: apply judges each again, in the log time of its entry (D-12). Pure.
+Source: ZooKeeper's `ContainerManager`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zraft.tree.lifetime import is_due
+from zraft.tree.machine import Machine
+from zraft_core.znodes.txn import REAP, Command
+
+PATHS_PER_STEP: Final = 1_000
+"""Looked at per turn while a round lasts: about half a millisecond, however many there are."""
+
+PROPOSED_PER_ROUND_MAX: Final = 10_000
+"""As in ZooKeeper: after a long outage all of them are due at once, and clients are served first."""
+
+
+class Reaper:
+    """One leadership's rounds over all that may go away by itself."""
+
+    __slots__ = ("_interval_ms", "_left", "_next_round_at", "_proposed")
+
+    def __init__(self, interval_ms: int, run_ms: int) -> None:
+        self._interval_ms = interval_ms
+        self._next_round_at = run_ms + interval_ms
+        self._left: list[str] = []
+        self._proposed = 0
+
+    def step(self, machine: Machine, log_time_ms: int, run_ms: int) -> list[Command]:
+        """REAP commands for what is found due in this turn; `log_time_ms` is what their entry will carry."""
+        if not self._left:
+            if run_ms < self._next_round_at or not machine.mortal:
+                return []
+            self._next_round_at = run_ms + self._interval_ms
+            self._left = list(machine.mortal)
+            self._proposed = 0
+        looked, self._left = self._left[-PATHS_PER_STEP:], self._left[:-PATHS_PER_STEP]
+        commands: list[Command] = []
+        for path in sorted(looked):  # the order of a set is no order
+            node = machine.nodes.get(path)
+            if (
+                node is not None
+                and node.lifetime is not None
+                and is_due(node, node.lifetime, log_time_ms, machine.settings)
+            ):
+                commands.append((REAP, path, node.czxid))
+        commands = commands[: PROPOSED_PER_ROUND_MAX - self._proposed]
+        self._proposed += len(commands)
+        return commands

@@ -1,0 +1,241 @@
+"""The leader brings the consensus group's membership in line with what operators want, one safe step at a time.
+
+A pure function of what is: who belongs to the group, who is wanted, which disks asked to be let in, who answers
+and who has caught up. It remembers nothing that matters, so a change survives any change of leader: the next one
+looks at the same facts and goes on (D-1, D-18; dissertation, chapter 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import evolve, frozen
+
+from zraft.raft.membership.value import Membership
+from zraft.raft.messages import UNKNOWN_INSTANCE, Member, MemberRole
+from zraft.tree.members import Wanted
+from zraft_core.ids import Instance, ServerId
+
+DEAD_AFTER_MS: Final = 3_000
+"""A member that says nothing for so long may be replaced by another disk that shows its number."""
+
+JOIN_VALID_MS: Final = 2_000
+"""An empty disk repeats its request; one that stopped asking is not waited for."""
+
+
+@frozen
+class JoinRequest:
+    """An empty disk that asked to be let in as some server."""
+
+    instance: Instance
+    at_ms: int
+
+
+@frozen
+class Situation:
+    """What the leader knows at this moment.
+
+    Attributes:
+        silent_ms: by member, how long it has said nothing to this leader.
+        caught_up: learners that hold all that was committed a moment ago.
+        unheard: members that have said nothing at all to this leader yet. They are not dead for that, but a leader that
+            was only just elected does not count on them either.
+    """
+
+    me: ServerId
+    membership: Membership
+    wanted: Wanted
+    joins: Mapping[ServerId, JoinRequest]
+    silent_ms: Mapping[ServerId, int]
+    caught_up: frozenset[ServerId]
+    now_ms: int
+    unheard: frozenset[ServerId] = frozenset()
+
+
+@frozen
+class Step:
+    """The next configuration, and why; or only a reason why nothing can be done for somebody who waits."""
+
+    members: Mapping[ServerId, Member] | None
+    reason: str
+
+
+def is_as_wanted(membership: Membership, wanted: Wanted) -> bool:
+    """Whether exactly those belong who are to, each in its part and at its address: only a new disk can change that."""
+    members = membership.members
+    if len(members) != len(wanted):
+        return False
+    for server, wish in wanted.items():
+        member = members.get(server)
+        if (
+            member is None
+            or member.role is not (MemberRole.VOTER if wish.voter else MemberRole.OBSERVER)
+            or (wish.address and wish.address != member.address)
+        ):
+            return False
+    return True
+
+
+def next_step(situation: Situation) -> Step | None:
+    """The next change of the membership, None if all is as wanted or only time can help.
+
+    One thing at a time, in this order: who has to go, which disks are replaced, who is new, what changed its part
+    or its address, who may vote now. What those who answer could not decide afterwards is not begun.
+    """
+    waits = None
+    for decide in (_remove, _let_in, _add, _adjust, _promote):
+        step = decide(situation)
+        if step is None:
+            continue
+        assert step.members is not None
+        silent = _silent_majority(situation, step.members)
+        if not silent:
+            return step
+        waits = waits or Step(
+            None,
+            f"{step.reason}, but this waits: of those who would vote then, {silent} do not answer. Start them, or "
+            "remove them first",
+        )
+    return waits
+
+
+def _silent_majority(situation: Situation, members: Mapping[ServerId, Member]) -> list[ServerId]:
+    """The voters among these that do not answer, if they are so many that the others could decide nothing; else nobody.
+
+    Such a change could not be undone either: it holds from the moment it is in the log. Who has not answered yet does
+    not answer: a new leader that took a working voter out while two disks were lost left a group of four with two.
+    """
+    voters = [server for server, member in members.items() if member.voter]
+    silent = [server for server in voters if server in situation.unheard or _is_dead(situation, server)]
+    return silent if 2 * (len(voters) - len(silent)) <= len(voters) else []
+
+
+def refusals(situation: Situation) -> dict[ServerId, str]:
+    """Who asked to be let in and cannot be, and why, for the log."""
+    told: dict[ServerId, str] = {}
+    for server, join in situation.joins.items():
+        member = situation.membership.members.get(server)
+        if server not in situation.wanted:
+            told[server] = (
+                f"server {server} is not a member: `zraft member add {server} HOST:PORT` lets it in"
+            )
+        elif (
+            member is not None
+            and member.instance not in (join.instance, UNKNOWN_INSTANCE)
+            and not _is_dead(situation, server)
+        ):
+            told[server] = (
+                f"an empty disk (instance {join.instance.hex()}) asks to be let in as server {server}, but server "
+                f"{server} (instance {member.instance.hex()}) is running: two processes share a number. Stop one"
+            )
+    return told
+
+
+def _is_dead(situation: Situation, server: ServerId) -> bool:
+    return server != situation.me and situation.silent_ms.get(server, 0) >= DEAD_AFTER_MS
+
+
+def _asking(situation: Situation, server: ServerId) -> Instance | None:
+    join = situation.joins.get(server)
+    if join is None or situation.now_ms - join.at_ms > JOIN_VALID_MS:
+        return None
+    return join.instance
+
+
+def _complete(situation: Situation) -> bool:
+    """Whether everybody who is to vote does."""
+    members = situation.membership.members
+    return all(
+        server in members and members[server].voter for server, wish in situation.wanted.items() if wish.voter
+    )
+
+
+def _remove(situation: Situation) -> Step | None:
+    """A voter that works goes only when everybody who is to vote instead does: there is never a weaker moment."""
+    members, wanted = situation.membership.members, situation.wanted
+    complete = _complete(situation)
+    gone = [
+        server
+        for server, member in members.items()
+        if server not in wanted and (complete or not member.voter or _is_dead(situation, server))
+    ]
+    kept = {server: member for server, member in members.items() if server not in gone}
+    if not gone or not any(member.voter for member in kept.values()):
+        return None
+    return Step(kept, f"servers {gone} are no longer wanted")
+
+
+def _let_in(situation: Situation) -> Step | None:
+    """A disk that is not the one counted on: the old one goes for good (its votes are lost), the new one learns."""
+    members = dict(situation.membership.members)
+    for server in situation.wanted:
+        instance = _asking(situation, server)
+        member = members.get(server)
+        if instance is None or member is None or member.instance == instance:
+            continue
+        if member.instance == UNKNOWN_INSTANCE:
+            members[server] = evolve(member, instance=instance)
+            return Step(members, f"server {server} has shown its disk")
+        if not _is_dead(situation, server):
+            continue
+        if member.voter:
+            del members[server]
+            if not any(other.voter for other in members.values()):
+                continue
+            return Step(members, f"the disk of server {server} was lost; it is replaced")
+        members[server] = evolve(member, instance=instance)
+        return Step(members, f"the disk of server {server} was replaced")
+    return None
+
+
+def _add(situation: Situation) -> Step | None:
+    members = dict(situation.membership.members)
+    new = [server for server in situation.wanted if server not in members]
+    for server in new:
+        wish = situation.wanted[server]
+        role = MemberRole.LEARNER if wish.voter else MemberRole.OBSERVER
+        members[server] = Member(_asking(situation, server) or UNKNOWN_INSTANCE, role, wish.address)
+    return Step(members, f"servers {sorted(new)} are new") if new else None
+
+
+def _adjust(situation: Situation) -> Step | None:
+    """Parts and addresses as wanted; whoever is to vote becomes a learner first.
+
+    A voter becomes an observer when those vote who are to: one that is dead and not wanted may be in the way until then.
+    """
+    members = dict(situation.membership.members)
+    complete = _complete(situation)
+    changed = []
+    for server, wish in situation.wanted.items():
+        member = members.get(server)
+        if member is None:
+            continue
+        role = member.role
+        if wish.voter and role is MemberRole.OBSERVER:
+            role = MemberRole.LEARNER
+        elif not wish.voter and (not member.voter or complete or _is_dead(situation, server)):
+            role = MemberRole.OBSERVER
+        address = wish.address or member.address
+        if role is not member.role or address != member.address:
+            members[server] = evolve(member, role=role, address=address)
+            changed.append(server)
+    if not changed or not any(member.voter for member in members.values()):
+        return None
+    return Step(members, f"servers {changed} change their part or address")
+
+
+def _promote(situation: Situation) -> Step | None:
+    members = dict(situation.membership.members)
+    ready = [
+        server
+        for server, member in members.items()
+        if member.role is MemberRole.LEARNER
+        and member.instance != UNKNOWN_INSTANCE
+        and server in situation.caught_up
+        and situation.wanted.get(server) is not None
+        and situation.wanted[server].voter
+    ]
+    for server in ready:
+        members[server] = evolve(members[server], role=MemberRole.VOTER)
+    return Step(members, f"servers {ready} have caught up and vote") if ready else None

@@ -1,0 +1,303 @@
+"""Applies committed entries to the state machine and hands every result to whoever waits for it here.
+
+This is the one loop in which a command's effects become visible: first its watch events, then its reply, then
+the next command, so that on each connection everything leaves in zxid order (D-15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from zraft.raft.log import Log
+from zraft.raft.membership.value import Membership
+from zraft.raft.messages import Entry, EntryKind
+from zraft.raft.snapshot import SnapshotMeta
+from zraft.server.clients.audit import AuditTap
+from zraft.server.clients.connection import ClientConnection, Phase
+from zraft.server.clients.errands import Errand
+from zraft.server.clients.table import Clients
+from zraft.server.coordination.expiry import SessionExpiry
+from zraft.server.coordination.origin import NumberedBatch, OriginStream
+from zraft.server.coordination.touches import TouchReporter
+from zraft.tree.machine import LEADER, Machine
+from zraft.tree.sessions.session import Session
+from zraft_core.errors import Code, ZraftError
+from zraft_core.ids import Instance, ServerId
+from zraft_core.znodes.txn import (
+    ATTACH,
+    CLOSE_SESSION,
+    CREATE_SESSION,
+    EXPIRE,
+    REGISTER,
+    Run,
+    command_count,
+    unpack_entry,
+)
+
+SESSION_COMMANDS: Final = frozenset({ATTACH, CREATE_SESSION, CLOSE_SESSION, EXPIRE, REGISTER})
+"""Commands after which something beside the tree has changed."""
+
+APPLY_BYTES_PER_TURN: Final = 128 * 1024
+"""Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
+
+BATCH_HEAD_BYTES: Final = 40
+"""Server, instance, boot and number of a packed batch stand within these; searching for all of it would cost more."""
+
+EXPIRE_RESULTS: Final = frozenset({Code.OK, Code.UNKNOWN_SESSION, Code.BAD_VERSION})
+"""Any other result says that it was no EXPIRE of a leader, but something that a faulty origin made look like one."""
+
+
+class CopiedDirectoryError(ZraftError):
+    """Another process runs, or ran, with this data directory's identity (D-1): this one must not go on."""
+
+
+def _holds(payload: bytes, blob: bytes) -> bool:
+    """Whether the batch stands unchanged in the entry: found by its head, which no other batch shares, then compared."""
+    at = payload.find(blob[:BATCH_HEAD_BYTES])
+    return at >= 0 and payload.startswith(blob, at)
+
+
+class Applier:
+    """The apply loop of one server."""
+
+    def __init__(
+        self,
+        *,
+        server: ServerId,
+        instance: Instance,
+        boot: int,
+        boot_id: bytes,
+        machine: Machine,
+        origin: OriginStream,
+        touches: TouchReporter,
+        clients: Clients,
+        on_answered: Callable[[float, int], None],
+        on_applied: Callable[[int, int, int], None] = lambda index, size, commands: None,
+        on_members: Callable[[Membership], None] = lambda membership: None,
+    ) -> None:
+        self._me = (server, instance)
+        self._boot = boot
+        self._boot_id = boot_id
+        self._machine = machine
+        self._origin = origin
+        self._touches = touches
+        self._clients = clients
+        self._sessions = clients.sessions
+        self._on_answered = on_answered
+        self._on_applied = on_applied
+        self._on_members = on_members
+        self.applied_index = 0
+        """The last entry whose effects are in the state machine."""
+        self.next_position = 1
+        """Of the first command after it (D-16)."""
+        self.membership = b""
+        """The newest MEMBERSHIP entry applied, as it stands in the log."""
+        self.expiry: SessionExpiry | None = None
+        """The leader's table of touches while this server leads: every applied run of a session is a touch."""
+        self._rest: Iterator[None] | None = None
+        """Of the entry behind `applied_index`, which is applied in part; see `halfway`."""
+        self.audit: AuditTap | None = None
+        """Is told of own batches, and of the leader's while this server leads: each write is told of once."""
+
+    def apply_committed(self, log: Log, limit: int) -> None:
+        """Apply what follows up to index `limit`, which is committed and durable here (D-7): one turn's worth."""
+        budget = APPLY_BYTES_PER_TURN
+        while self.applied_index < limit and budget > 0:
+            for entry in log.slice(self.applied_index + 1, limit + 1, budget):
+                resumed = self._rest is not None
+                if entry.kind is EntryKind.COMMANDS:
+                    if not self.apply(entry):
+                        return
+                elif entry.kind is EntryKind.MEMBERSHIP:
+                    membership = Membership.decode(entry.payload)
+                    self._machine.set_members(
+                        [(s, m.instance) for s, m in membership.members.items() if m.instance]
+                    )
+                    self._machine.pass_entry(entry.index, entry.term)
+                    self.membership = entry.payload
+                    self._on_members(membership)
+                else:
+                    self._machine.pass_entry(entry.index, entry.term)
+                self.applied_index = entry.index
+                self.next_position = entry.next_position
+                size = len(entry.payload) + 1
+                self._on_applied(entry.index, size, entry.count)
+                budget -= size
+                if resumed:
+                    # What has to wait for the end of an entry has its chance now, however much is still to be told.
+                    return
+
+    def restored(self, meta: SnapshotMeta) -> None:
+        """The state machine was replaced by that of a snapshot."""
+        self._rest = None
+        self.applied_index = meta.index
+        self.next_position = meta.next_position
+        self.membership = meta.membership
+
+    @property
+    def halfway(self) -> bool:
+        """Whether the entry behind `applied_index` is applied in part.
+
+        The state is then that of a command in the middle of it, which clients may see; what is about whole entries, as
+        snapshots and digests are, has to wait.
+        """
+        return self._rest is not None
+
+    def apply(self, entry: Entry) -> bool:
+        """Apply one COMMANDS entry, or the rest of it, command by command.
+
+        Returns:
+            False if so many watchers were told of it that the rest waits for another turn: call it again then.
+        """
+        if self._rest is None:
+            self._rest = self._steps(entry)
+        for _ in self._rest:
+            return False
+        self._rest = None
+        return True
+
+    def _steps(self, entry: Entry) -> Iterator[None]:
+        """Yields where enough is done for one turn."""
+        machine = self._machine
+        log_time, wall_time, batches = unpack_entry(entry.payload)
+        machine.begin_entry(entry.index, entry.term, entry.position, log_time, wall_time)
+        for server, instance, boot, seq, runs in batches:
+            if not machine.begin_batch(server, instance, boot, seq):
+                machine.skip_batch(command_count(runs))
+                continue
+            mine = (server, instance) == self._me
+            if mine and boot > self._boot:
+                raise self.copied(boot)
+            batch = self._origin.take_applied(seq) if mine and boot == self._boot else None
+            if batch is not None and not _holds(entry.payload, batch.message.blob):
+                # D-2: a batch never changes. What became of these requests, their clients must find out anew.
+                self._disown(batch)
+                batch = None
+            if batch is None:
+                yield from self._apply_foreign(runs, mine, server == LEADER)
+            else:
+                yield from self._apply_own(runs, batch)
+
+    def _disown(self, batch: NumberedBatch) -> None:
+        """Results of commands that are not the ones sent must not pass for the answers to these."""
+        for owner in dict.fromkeys(batch.owners):
+            if isinstance(owner, Errand):
+                owner.complete(Code.SYSTEM_ERROR, self._machine.last_zxid)
+            elif owner is not None and owner.phase is not Phase.CLOSED:
+                self._clients.refuse(
+                    owner,
+                    f"the log holds another batch {batch.message.seq} of this server than it sent: a peer changed it",
+                )
+
+    def _apply_foreign(self, runs: Sequence[Run], mine: bool, leaders: bool) -> Iterator[None]:
+        """A batch whose clients are connected elsewhere (or were, to an earlier process): only events matter."""
+        machine = self._machine
+        audit = self.audit if self.expiry is not None and leaders else None
+        execute = machine.execute if audit is None else audit.executing(machine)
+        events = machine.events
+        expiry = self.expiry
+        for session, ids, commands in runs:
+            code = machine.begin_run(session, ids)
+            if expiry is not None and session and code == Code.OK:
+                expiry.touch(session)
+            for command in commands:
+                result = execute(command)
+                if events:
+                    enough = self._clients.publish(events, machine.last_zxid)
+                    events.clear()
+                    if enough:
+                        yield
+                try:
+                    more_than_the_tree = command[0] in SESSION_COMMANDS
+                except (TypeError, LookupError):
+                    # No command at all: a faulty origin's, in the log of every server, and answered with a code.
+                    continue
+                if more_than_the_tree:
+                    self._session_command(session, command, result, None, mine)
+        if audit is not None:
+            audit.finish(runs)
+
+    def _apply_own(self, runs: Sequence[Run], batch: NumberedBatch) -> Iterator[None]:
+        """Our own batch: the same, and every result goes to the connection that waits for it."""
+        machine = self._machine
+        audit = self.audit
+        execute = machine.execute if audit is None else audit.executing(machine)
+        events = machine.events
+        expiry = self.expiry
+        cut_at = batch.cut_at
+        told_before = self._clients.told_total
+        for (session, ids, commands), owner in zip(runs, batch.owners, strict=True):
+            code = machine.begin_run(session, ids)
+            alive = owner is not None and owner.phase is not Phase.CLOSED
+            if session and code == Code.OK:
+                self._touches.acknowledged(session, cut_at)
+                if expiry is not None:
+                    expiry.touch(session)
+            elif code == Code.SESSION_MOVED and alive:
+                # Its session lives on another connection now: the error is never sent (trap 19).
+                self._clients.close(owner)
+                alive = False
+            for command in commands:
+                result = execute(command)
+                if events:
+                    enough = self._clients.publish(events, machine.last_zxid)
+                    events.clear()
+                    if enough:
+                        yield
+                        alive = alive and owner.phase is not Phase.CLOSED
+                if command[0] in SESSION_COMMANDS:
+                    self._session_command(session, command, result, owner, True)
+                    if not session:
+                        if alive:
+                            self._sessions.on_attach(owner, result, cut_at)
+                        continue
+                if alive:
+                    owner.complete(result, machine.last_zxid)
+        if audit is not None:
+            audit.finish(runs)
+        told = self._clients.told_total - told_before
+        if told or self._origin.is_slowed:
+            self._origin.on_told(batch, told)
+        if batch.owners != [None]:  # the server's own register is nobody's request
+            for arrived_at, count in batch.arrivals:
+                self._on_answered(arrived_at, count)
+
+    def _session_command(
+        self, session: int, command: tuple[Any, ...], result: Any, owner: ClientConnection | None, mine: bool
+    ) -> None:
+        """A session began, moved or ended, or a boot registered: what that means beside the tree."""
+        opcode = command[0]
+        if opcode == REGISTER:
+            # A register of this very boot that could not be understood says nothing about who sent it.
+            understood = result in (Code.OK, Code.BAD_ARGUMENTS)
+            if (
+                mine
+                and understood
+                and command[1] != self._boot_id
+                and self._machine.rows[self._me].boot == self._boot
+            ):
+                raise self.copied(self._boot)
+        elif isinstance(result, Session):
+            if self.expiry is not None:
+                self.expiry.touch(result.id)
+            self._sessions.on_session_moved(result.id, owner)
+        elif opcode == CLOSE_SESSION and result == Code.OK:
+            if self.expiry is not None:
+                self.expiry.ended(session)
+            self._sessions.on_session_moved(session, owner)
+        elif opcode == EXPIRE and result in EXPIRE_RESULTS:
+            if self.expiry is not None:
+                self.expiry.ended(command[1])
+            if result == Code.OK:
+                self._clients.expired_total += 1
+                self._sessions.on_session_moved(command[1], None)
+
+    def copied(self, boot: int) -> CopiedDirectoryError:
+        """The error to raise: `boot` of our own directory was registered, and not by us."""
+        server, instance = self._me
+        return CopiedDirectoryError(
+            f"server {server}: another process has registered boot {boot} of this data directory's instance "
+            f"{instance.hex()}, and this process is boot {self._boot}: the directory is a copy, or was restored from "
+            f"one. Stop this server, and start it with an empty directory (it will ask to be replaced)"
+        )

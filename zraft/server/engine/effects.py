@@ -1,0 +1,39 @@
+"""What the driver asks of its shell after a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define
+
+from zraft.groups.snapshots import delivery_tasks
+from zraft.groups.snapshots.group_tasks import GroupTask
+from zraft.groups.snapshots.tasks import Task
+from zraft.server.clients.output import Output
+from zraft.storage.records import Record
+from zraft.transport.messages import PeerMessage
+from zraft_core.ids import GroupId, ServerId
+
+
+@define
+class Effects:
+    """What the shell does after a turn, in any order.
+
+    `write` is one frame to make durable; `Driver.persisted` is called when it is, and no further frame comes
+    before that. `tasks` are for the snapshot disk, in order; `Driver.performed` is told of each. `compact_to`: the
+    write-ahead log no longer needs the entries up to it. `wake_at` is when the next turn is due even if nothing
+    arrives.
+
+    Of the other groups: `group_tasks` are for the snapshot disk, too; `deliveries` for the disk of deliveries, of which
+    `HostedGroups.refused` is told those that it does not take; `group_compactions` are (group, index), as `compact_to`.
+    """
+
+    sends: list[tuple[ServerId, list[PeerMessage]]]
+    write: list[Record] | None
+    outputs: list[Output]
+    wake_at: int
+    tasks: Sequence[Task] = ()
+    compact_to: int | None = None
+    group_tasks: Sequence[GroupTask] = ()
+    deliveries: Sequence[delivery_tasks.Task] = ()
+    group_compactions: Sequence[tuple[GroupId, int]] = ()

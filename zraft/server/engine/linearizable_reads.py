@@ -1,0 +1,66 @@
+"""Linearizable reads (sync): one read index for all of a turn, asked again until it is answered and applied.
+
+Pure. Source: Raft dissertation, section 6.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zraft.server.clients.errands import SyncWaiter
+from zraft.server.clients.table import Clients
+from zraft.server.coordination.touches import NEVER
+
+
+class LinearizableReads:
+    """The syncs of this server's clients that wait for a read index, or for its entry to be applied."""
+
+    def __init__(self, clients: Clients, boot: int, resend_ms: int) -> None:
+        self._clients = clients
+        self._resend_ms = resend_ms
+        # No number is used twice, also not by an earlier boot: a late answer would pass for that of a later read.
+        self._context = boot << 32
+        self._waiting: dict[int, list[SyncWaiter]] = {}
+        self._asked_at = 0
+        self._answered: list[tuple[int, int]] = []
+
+    def ask_again(self) -> None:
+        """The leader changed: an answer of the old one may never come."""
+        self._asked_at = NEVER
+
+    def ask(self, now: int) -> int | None:
+        """The context to ask the leader's read index for now, None if there is nothing to ask."""
+        if not self._waiting and not self._clients.has_syncs:
+            return None
+        waiting = self._clients.take_syncs()
+        overdue = self._waiting and now - self._asked_at >= self._resend_ms
+        if not waiting and not overdue:
+            return None
+        if overdue:
+            for connections in self._waiting.values():
+                waiting.extend(connections)
+            self._waiting.clear()
+        self._context += 1
+        self._waiting[self._context] = waiting
+        self._asked_at = now
+        return self._context
+
+    def answered(self, read_states: Iterable[tuple[int, int]]) -> None:
+        """(context, read index) pairs: what was asked may be answered once that index is applied."""
+        self._answered.extend(read_states)
+
+    def finish(self, applied_index: int) -> None:
+        """Answer every sync whose read index is applied."""
+        if not self._answered:
+            return
+        left: list[tuple[int, int]] = []
+        for context, index in self._answered:
+            if index > applied_index:
+                left.append((context, index))
+                continue
+            # What was asked earlier is answered too: its own answer may be lost, and with a new question every
+            # few milliseconds nobody would ask again.
+            for asked in [number for number in self._waiting if number <= context]:
+                for connection in self._waiting.pop(asked):
+                    connection.complete_sync()
+        self._answered = [(c, i) for c, i in left if c in self._waiting]

@@ -1,0 +1,1 @@
+"""What operators ask of a server, and what they see of it."""

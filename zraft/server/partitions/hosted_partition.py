@@ -1,0 +1,142 @@
+"""One partition on this server: its state, its deliveries in memory and on the disk, and who waits for new ones. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define
+
+from zraft.groups.snapshots import delivery_tasks
+from zraft.server.partitions.delivery_tail import DeliveryTail
+from zraft.server.partitions.leadership import PartitionLeadership
+from zraft.server.partitions.machine import AppliedEntry, PartitionMachine
+from zraft.server.partitions.topic_answers import Asker
+from zraft.storage.delivery.log import DeliveryLog
+from zraft.storage.delivery.values import Delivery
+from zraft.topics.service import Fetched
+from zraft_core.ids import GroupId
+from zraft_core.topics.stamps import Stamp
+
+NOWHERE = Stamp(0, GroupId(0), 0, GroupId(0))
+
+
+@define(eq=False)
+class Waiter:
+    """A fetch that waits at `offset` for something new until `deadline_ms`. `over`: it was answered, or nobody waits."""
+
+    asker: Asker
+    group: GroupId
+    offset: int
+    bytes_max: int
+    deadline_ms: int
+    over: bool = False
+
+
+class HostedPartition:
+    """Attributes:
+    log: its deliveries on the disk, once they are open.
+    failure: why they cannot be used; "" while they can.
+    leadership: while this server leads it, and it is born.
+    birth_term: in which this server proposed a birth.
+    stop_noticed: whether it was told that it stopped.
+    counted_bytes: what its tail counts for among all of the server.
+    """
+
+    def __init__(self, group: GroupId) -> None:
+        self.group = group
+        self.machine = PartitionMachine(group)
+        self.tail = DeliveryTail()
+        self.log: DeliveryLog | None = None
+        self.failure = ""
+        self.leadership: PartitionLeadership | None = None
+        self.birth_term = 0
+        self.waiters: list[Waiter] = []
+        self._restored = 0
+        self._frontier = NOWHERE
+        self._appended_index = 0
+        self._durable_index = 0
+        self._cut_index = 0
+        self.counted_bytes = 0
+        self.stop_noticed = False
+
+    # -- what is delivered
+
+    def take_applied(self, tasks: list[delivery_tasks.Task]) -> list[AppliedEntry]:
+        """What was applied since the last call; what it delivered goes to `tasks`."""
+        machine = self.machine
+        if machine.restored_total != self._restored:
+            self._restored = machine.restored_total
+            # There may have been deliveries since.
+            self.tail.restart(machine.restored_offset)
+        entries = machine.take_fresh()
+        delivered: list[Delivery] = []
+        for entry in entries:
+            if entry.deliveries:
+                delivered += entry.deliveries
+                self.tail.append(entry.deliveries, entry.index)
+        if delivered:
+            self._appended_index = delivered[-1].index
+            tasks.append(delivery_tasks.Append(self.group, delivered, self._appended_index))
+        return entries
+
+    def opened(self, log: DeliveryLog) -> None:
+        """Its deliveries can be read, and added to."""
+        self.log = log
+        self.failure = ""
+        self._durable_index = max(self._durable_index, log.durable_index)
+
+    def wrote(self, index: int) -> None:
+        """What entries up to `index` delivered is on the disk, durable or not."""
+        self.tail.wrote(index)
+
+    def durable(self, index: int) -> None:
+        """It survives a power failure."""
+        self._durable_index = max(self._durable_index, index)
+
+    def cut_index(self, applied_index: int) -> int:
+        """Up to where the group's log is not needed for its deliveries any more; never less than it was."""
+        cut = applied_index if self._durable_index >= self._appended_index else 0
+        self._cut_index = max(self._cut_index, self._durable_index, cut)
+        return self._cut_index
+
+    # -- what is read
+
+    @property
+    def end(self) -> int:
+        return self.machine.next_offset
+
+    @property
+    def first(self) -> int:
+        """The offset at which the deliveries on this server begin."""
+        return self.tail.first if self.log is None else min(self.log.base.offset, self.tail.first)
+
+    def frontier(self) -> Stamp:
+        """Every later delivery has a stamp above it."""
+        partition = self.machine.partition
+        return NOWHERE if partition is None else partition.frontier()
+
+    def frontier_moved(self) -> bool:
+        """Has it, since the last call?"""
+        frontier = self.frontier()
+        moved, self._frontier = frontier != self._frontier, frontier
+        return moved
+
+    def fetched(self, offset: int, found: Sequence[Delivery]) -> Fetched:
+        """The answer to a fetch at `offset`. What is not applied here is not given, though it may be on the disk."""
+        end = self.end
+        given = [one for one in found if one.offset < end]
+        following = given[-1].offset + 1 if given else offset
+        frontier = self.frontier() if following >= end else _stamp(given[-1])
+        return Fetched(
+            self.group,
+            [(one.offset, _stamp(one), one.payload) for one in given],
+            self.first,
+            following,
+            end,
+            frontier,
+        )
+
+
+def _stamp(one: Delivery) -> Stamp:
+    time, group, sub, single = one.stamp
+    return Stamp(time, GroupId(group), sub, GroupId(single))

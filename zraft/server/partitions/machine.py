@@ -1,0 +1,194 @@
+"""What a partition's group replicates: the partition, the claims on it, and what entries came to until that is taken.
+
+Pure. Changes by committed entries alone (D-5). The birth is the first entry that counts: until then there is no partition.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from attrs import evolve, frozen
+
+from zraft.raft.messages import Entry
+from zraft.storage.delivery.values import Delivery, Mark, Stamp, beginning
+from zraft.topics.applied import Applied, BrokenGroupError
+from zraft.topics.entries import BatchEntry, BirthEntry, decode_entry
+from zraft.topics.image import partition_image, read_image
+from zraft.topics.partition import Partition
+from zraft_core.claims.answers import Answer as ClaimAnswer
+from zraft_core.claims.snapshot import decode_snapshot, encode_snapshot
+from zraft_core.claims.state import Claims
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import GroupId
+from zraft_core.topics import layouts
+from zraft_core.topics.codec import encode_message
+from zraft_core.topics.layouts import array, formatted, from_bytes, number, to_bytes
+
+FORMAT: Final = 1
+_IMAGE_FIELDS: Final = 5
+_BLOB: Final = layouts.binary(1, 1 << 30)
+_PIECES: Final = layouts.listed(_BLOB, 1 << 30, 1)
+
+
+@frozen
+class AppliedEntry:
+    """What an entry came to. `applied` is None for a birth; `answers` are those to its claims' commands, in order."""
+
+    index: int
+    term: int
+    applied: Applied | None
+    answers: tuple[ClaimAnswer, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+
+
+class PartitionMachine:
+    """A `zraft.groups.machine.StateMachine`.
+
+    Attributes:
+        partition, claims: None before the birth.
+        error: why it stopped; "" while it has not.
+        restored_total: how often a snapshot took the place of the state.
+        restored_offset: the offset of the next delivery in the last one.
+    """
+
+    def __init__(self, group: GroupId) -> None:
+        self.group = group
+        self.partition: Partition | None = None
+        self.claims: Claims | None = None
+        self.error = ""
+        self.restored_total = 0
+        self.restored_offset = 0
+        self._last_stamp: Stamp | None = None
+        self._fresh: list[AppliedEntry] = []
+
+    @property
+    def stopped(self) -> bool:
+        return bool(self.error)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next delivery."""
+        return 0 if self.partition is None else self.partition.next_offset
+
+    @property
+    def log_time_ms(self) -> int:
+        """Of the last entry (D-12)."""
+        if self.partition is None or self.claims is None:
+            return 0
+        return max(self.partition.log_time_ms, self.claims.log_time_ms)
+
+    def take_fresh(self) -> list[AppliedEntry]:
+        """What was applied since the last call, in order."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    # -- a state machine
+
+    def apply(self, entry: Entry) -> None:
+        """Take the next entry. One that cannot be carried out stops the group here, as it does on all of its replicas."""
+        try:
+            self._fresh.append(self._apply(entry))
+        except (BrokenGroupError, ProtocolError) as error:
+            self.error = f"group {self.group}, entry {entry.index}: {error}"
+
+    def _apply(self, entry: Entry) -> AppliedEntry:
+        found = decode_entry(entry.payload)
+        if isinstance(found, BirthEntry):
+            if self.partition is None:
+                self.partition = Partition(self.group, found.view, born=found.born, settings=found.settings)
+                self.partition.restore_log_time(found.log_time_ms)
+                self.claims = Claims(
+                    found.heartbeat_ms, position=entry.position, log_time_ms=found.log_time_ms
+                )
+            return AppliedEntry(entry.index, entry.term, None)
+        partition, claims = self.partition, self.claims
+        if partition is None or claims is None:
+            raise ProtocolError("commands before the partition's birth; its log lost its beginning")
+        return self._apply_batch(partition, claims, entry, found)
+
+    def _apply_batch(
+        self, partition: Partition, claims: Claims, entry: Entry, found: BatchEntry
+    ) -> AppliedEntry:
+        if found.count != entry.count:
+            raise ProtocolError(f"{found.count} commands where the log counts {entry.count}")
+        applied = partition.apply(found.batch, entry.position)
+        deliveries = tuple(
+            [
+                Delivery(
+                    one.offset,
+                    one.stamp,
+                    *one.message.mid,
+                    encode_message(one.message),
+                    entry.index,
+                    found.wall_ms,
+                )
+                for one in applied.delivered
+            ]
+        )
+        if deliveries:
+            self._last_stamp = deliveries[-1].stamp
+        first = entry.position + len(found.batch.commands)
+        log_time_ms, end = partition.log_time_ms, partition.next_offset
+        answers = tuple(
+            [claims.apply(command, first + at, log_time_ms, end) for at, command in enumerate(found.claims)]
+        )
+        return AppliedEntry(entry.index, entry.term, applied, answers, deliveries)
+
+    def snapshot(self) -> bytes:
+        partition, claims = self.partition, self.claims
+        if partition is None or claims is None:
+            return to_bytes((FORMAT, self.group, None, None, ()))
+        mark = (partition.next_offset, self._last_stamp, partition.chain)
+        return to_bytes((FORMAT, self.group, mark, encode_snapshot(claims), list(partition_image(partition))))
+
+    def restore(self, image: bytes) -> None:
+        mark, claims, pieces = _unpacked(image, self.group)
+        if mark is None:
+            self.partition = self.claims = self._last_stamp = None
+        else:
+            partition = read_image(pieces)
+            if (partition.group, partition.next_offset, partition.chain) != (
+                self.group,
+                mark.offset,
+                mark.chain,
+            ):
+                raise ProtocolError(f"image of group {self.group}: its state does not belong to {mark}")
+            self.claims = decode_snapshot(claims)
+            self.partition = partition
+            self._last_stamp = mark.stamp
+        self._fresh.clear()
+        self.restored_total += 1
+        self.restored_offset = self.next_offset
+
+    def digest(self) -> int:
+        return int.from_bytes(blake2b(self.snapshot(), digest_size=16).digest())
+
+
+def mark_of_image(group: GroupId, image: bytes, index: int) -> Mark:
+    """What a snapshot, which covers the log up to `index`, says of the group's deliveries.
+
+    Raises:
+        ProtocolError: the bytes are no image of that group.
+    """
+    mark, _, _ = _unpacked(image, group)
+    return beginning(group) if mark is None else evolve(mark, index=index)
+
+
+def _unpacked(image: bytes, group: GroupId) -> tuple[Mark | None, bytes, tuple[bytes, ...]]:
+    """Where the deliveries stand, None before the birth; the claims' image; the pieces of the partition's."""
+    what = f"image of group {group}"
+    _, found, place, claims, pieces = formatted(from_bytes(image), what, FORMAT, _IMAGE_FIELDS)
+    if found != group:
+        raise ProtocolError(f"{what}: it is one of group {found}")
+    if place is None:
+        return None, b"", ()
+    offset, stamp, chain = array(place, f"{what}: place", 3)
+    last = layouts.optional(layouts.stamp).unpack(stamp, f"{what}: last stamp")
+    mark = Mark(
+        number.unpack(offset, f"{what}: next offset"),
+        None if last is None else tuple(last),
+        layouts.digest.unpack(chain, f"{what}: chain"),
+        0,
+    )
+    return mark, _BLOB.unpack(claims, f"{what}: claims"), _PIECES.unpack(pieces, f"{what}: pieces")

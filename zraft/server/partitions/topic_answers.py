@@ -1,0 +1,71 @@
+"""Answers to connections that a turn gathers, and gives when the turn is over. Pure."""
+
+from __future__ import annotations
+
+from zraft.topics.service import Fetched, Offset, RefusalKind, TopicClient, TopicRefusal
+from zraft_core.claims.answers import Answer as ClaimAnswer
+from zraft_core.claims.answers import View as ClaimsView
+from zraft_core.ids import GroupId, ServerId
+from zraft_core.topics.messages import Reply
+
+Asker = tuple[TopicClient, int]
+"""A connection and its number for the request."""
+
+AnswerValue = Reply | Fetched | ClaimAnswer | ClaimsView | Offset | TopicRefusal
+
+
+class TopicAnswers:
+    """In the order in which they were found. Only for connections that were met and are not gone."""
+
+    def __init__(self) -> None:
+        self._here: set[TopicClient] = set()
+        self._waiting: list[tuple[TopicClient, int, AnswerValue]] = []
+        self.replies_total = 0
+        self.refusals_total = 0
+
+    def meet(self, client: TopicClient) -> None:
+        """It asks for something."""
+        self._here.add(client)
+
+    def give(self, asker: Asker, value: AnswerValue) -> None:
+        """Answer at the end of the turn."""
+        self._waiting.append((*asker, value))
+
+    def refuse(
+        self,
+        asker: Asker,
+        kind: RefusalKind,
+        group: GroupId,
+        detail: str = "",
+        *,
+        leader: ServerId | None = None,
+        first: int | None = None,
+    ) -> None:
+        """Answer that it was not done."""
+        self.refusals_total += 1
+        self.give(asker, TopicRefusal(kind, group, leader, detail, first))
+
+    def drop(self, client: TopicClient) -> None:
+        """It is gone, and whatever is found for it from now on is for nobody."""
+        self._here.discard(client)
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def deliver(self) -> None:
+        """The turn is over."""
+        waiting, self._waiting = self._waiting, []
+        for client, id, value in waiting:
+            if client not in self._here:
+                continue
+            if isinstance(value, Reply):
+                self.replies_total += 1
+                client.on_reply(id, value)
+            elif isinstance(value, Fetched):
+                client.on_fetched(id, value)
+            elif isinstance(value, Offset):
+                client.on_offset(id, value)
+            elif isinstance(value, TopicRefusal):
+                client.on_refused(id, value)
+            else:
+                client.on_claim(id, value)

@@ -1,0 +1,286 @@
+"""Requests of connections to the partitions of this server: to its leader, its deliveries, or why not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
+from itertools import count
+
+from zraft.config.features import LEVEL_OF_ROUNDS
+from zraft.server.partitions.delivery_reading import ReadDeliveries, ReadResult
+from zraft.server.partitions.hosted_partition import HostedPartition, Waiter
+from zraft.server.partitions.leadership import OffsetQuery, PartitionLeadership, ViewQuery
+from zraft.server.partitions.settings import PartitionsSettings
+from zraft.server.partitions.topic_answers import Asker, TopicAnswers
+from zraft.storage.errors import DeliveriesGoneError
+from zraft.topics.service import TopicClient
+from zraft_core.claims.codec import is_newer
+from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.errors import StorageError
+from zraft_core.ids import GroupId, ServerId
+from zraft_core.topics.messages import StartRequest
+
+
+class TopicRequests:
+    """A `TopicService`.
+
+    Args:
+        hosted: the partitions that are here.
+        leader_of: who leads a group, as far as is known.
+        destinations_max: how many partitions a message may go to now.
+        features: the feature level in force: nothing is logged that a member's release may not know (D-5).
+        need: pass a consumer's need on to the group's leader.
+        stir: a leader was given something to do in this turn.
+        read: read from the disk, beside the loop; its end is told by `read_done`.
+    """
+
+    def __init__(
+        self,
+        settings: PartitionsSettings,
+        answers: TopicAnswers,
+        hosted: Mapping[GroupId, HostedPartition],
+        *,
+        leader_of: Callable[[GroupId], ServerId | None],
+        destinations_max: Callable[[], int],
+        features: Callable[[], int],
+        need: Callable[[GroupId, int], None],
+        stir: Callable[[GroupId], None],
+        read: Callable[[ReadDeliveries], None],
+    ) -> None:
+        self._settings = settings
+        self._answers = answers
+        self._hosted = hosted
+        self._leader_of = leader_of
+        self._destinations_max = destinations_max
+        self._features = features
+        self._need = need
+        self._stir = stir
+        self._read = read
+        self._now_ms = 0
+        self._numbers = count()
+        self._deadlines: list[tuple[int, int, Waiter]] = []
+        self._woken: dict[GroupId, None] = {}
+        self._reading: dict[ReadDeliveries, Waiter] = {}
+        self._waiting = 0
+        self.fetches_total = 0
+        self.deliveries_read_total = 0
+
+    # -- producers
+
+    def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
+        leadership = self._led(client, id, group)
+        if leadership is None:
+            return
+        message = request.message
+        if (request.staged or message.round is not None) and self._features() < LEVEL_OF_ROUNDS:
+            self._refuse_newer((client, id), group)
+            return
+        size, to = len(message.payload), len(message.destinations)
+        if size > self._settings.payload_bytes_max:
+            detail = (
+                f"a payload of {size} bytes; at most {self._settings.payload_bytes_max} are taken "
+                "(partitions.payload_bytes_max)"
+            )
+            self._answers.refuse((client, id), "too_large", group, detail)
+            return
+        if to > 1 and to > self._destinations_max() and not leadership.knows(message.mid):
+            # What has begun under a higher limit comes to its end: only what is new is refused.
+            detail = (
+                f"a message to {to} partitions; at most {self._destinations_max()} are allowed "
+                "(setting topics_destinations_max)"
+            )
+            self._answers.refuse((client, id), "too_large", group, detail)
+            return
+        leadership.produce((client, id), request)
+        self._stir(group)
+
+    # -- consumers
+
+    def fetch(
+        self, client: TopicClient, id: int, group: GroupId, offset: int, bytes_max: int, wait_ms: int
+    ) -> None:
+        self._answers.meet(client)
+        self.fetches_total += 1
+        hosted = self._hosted.get(group)
+        if hosted is None:
+            self._refuse_absent((client, id), group)
+            return
+        bytes_max = max(1, min(bytes_max, self._settings.fetch_bytes_max))
+        wait_ms = max(0, min(wait_ms, self._settings.fetch_wait_ms_max))
+        waiter = Waiter((client, id), group, offset, bytes_max, self._now_ms + wait_ms)
+        if offset < hosted.end or not wait_ms:
+            self._serve(hosted, waiter)
+        elif self._waiting >= self._settings.fetches_max:
+            self._answers.refuse((client, id), "busy", group, f"{self._waiting} fetches wait on this server")
+        else:
+            self._waiting += 1
+            hosted.waiters.append(waiter)
+            heappush(self._deadlines, (waiter.deadline_ms, next(self._numbers), waiter))
+
+    def _serve(self, hosted: HostedPartition, waiter: Waiter) -> None:
+        """Answer now, or as soon as the disk has been read."""
+        tail = hosted.tail
+        if waiter.offset >= tail.end:
+            self._answers.give(waiter.asker, hosted.fetched(waiter.offset, ()))
+        elif waiter.offset >= tail.first:
+            found = tail.read(waiter.offset, waiter.bytes_max)
+            self.deliveries_read_total += len(found)
+            self._answers.give(waiter.asker, hosted.fetched(waiter.offset, found))
+        elif hosted.failure:
+            self._answers.refuse(waiter.asker, "failed", hosted.group, hosted.failure)
+        elif hosted.log is None or len(self._reading) >= self._settings.reads_max:
+            detail = (
+                "its deliveries are being opened" if hosted.log is None else "too many reads are under way"
+            )
+            self._answers.refuse(waiter.asker, "busy", hosted.group, detail)
+        else:
+            task = ReadDeliveries(hosted.group, hosted.log, waiter.offset, waiter.bytes_max)
+            self._reading[task] = waiter
+            self._read(task)
+
+    def read_done(self, task: ReadDeliveries, result: ReadResult) -> None:
+        """A read from the disk ended."""
+        waiter = self._reading.pop(task)
+        hosted = self._hosted.get(task.group)
+        if hosted is None:
+            self._refuse_absent(waiter.asker, task.group)
+        elif isinstance(result, DeliveriesGoneError):
+            self._answers.refuse(waiter.asker, "gone", task.group, str(result), first=hosted.first)
+        elif isinstance(result, StorageError):
+            self._answers.refuse(waiter.asker, "failed", task.group, str(result))
+        else:
+            self.deliveries_read_total += len(result)
+            self._answers.give(waiter.asker, hosted.fetched(waiter.offset, result))
+
+    def need(self, group: GroupId, time: int) -> None:
+        hosted = self._hosted.get(group)
+        if hosted is not None and hosted.frontier().time >= time:
+            # What is waited for has come already: who waits for it in a fetch is to see it.
+            self._woken[group] = None
+        else:
+            self._need(group, time)
+
+    def claim(self, client: TopicClient, id: int, group: GroupId, command: ClaimCommand) -> None:
+        leadership = self._led(client, id, group)
+        if leadership is None:
+            return
+        if is_newer(command) and self._features() < LEVEL_OF_ROUNDS:
+            self._refuse_newer((client, id), group)
+            return
+        leadership.claim((client, id), command)
+        self._stir(group)
+
+    def _refuse_newer(self, asker: Asker, group: GroupId) -> None:
+        """The client knows of a level that this server will know in a moment."""
+        detail = f"the feature level here is {self._features()}, this needs {LEVEL_OF_ROUNDS}; ask again"
+        self._answers.refuse(asker, "busy", group, detail)
+
+    def claims_view(self, client: TopicClient, id: int, group: GroupId, name: str) -> None:
+        leadership = self._led(client, id, group)
+        if leadership is not None:
+            leadership.ask(ViewQuery((client, id), name))
+            self._stir(group)
+
+    def seek(self, client: TopicClient, id: int, group: GroupId, consumer: bytes, offset: int | None) -> None:
+        leadership = self._led(client, id, group)
+        if leadership is not None:
+            leadership.seek((client, id), consumer, offset)
+            self._stir(group)
+
+    def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
+        leadership = self._led(client, id, group)
+        if leadership is not None:
+            leadership.ask(OffsetQuery((client, id), consumer))
+            self._stir(group)
+
+    def drop(self, client: TopicClient) -> None:
+        self._answers.drop(client)
+        for hosted in self._hosted.values():
+            if hosted.leadership is not None:
+                hosted.leadership.drop(client)
+            for waiter in hosted.waiters:
+                if waiter.asker[0] is client:
+                    self._end(waiter)
+            hosted.waiters = [waiter for waiter in hosted.waiters if not waiter.over]
+
+    def _led(self, client: TopicClient, id: int, group: GroupId) -> PartitionLeadership | None:
+        """The leadership that a request is for; without one it is refused."""
+        self._answers.meet(client)
+        hosted = self._hosted.get(group)
+        if hosted is None:
+            self._refuse_absent((client, id), group)
+            return None
+        if hosted.leadership is None:
+            detail = hosted.machine.error or f"this server does not lead group {group}"
+            leader = self._leader_of(group)
+            self._answers.refuse((client, id), "not_leader", group, detail, leader=leader)
+        return hosted.leadership
+
+    def _refuse_absent(self, asker: Asker, group: GroupId) -> None:
+        leader = self._leader_of(group)
+        self._answers.refuse(asker, "no_group", group, f"group {group} is not on this server", leader=leader)
+
+    # -- a turn
+
+    def begin(self, now_ms: int) -> None:
+        """Requests from now on come at this time."""
+        self._now_ms = now_ms
+
+    def wake(self, group: GroupId) -> None:
+        """Something new was delivered there, or its frontier moved: those who wait are answered at the end of the turn."""
+        self._woken[group] = None
+
+    def closed(self, hosted: HostedPartition) -> None:
+        """The partition is no longer here."""
+        for waiter in hosted.waiters:
+            self._end(waiter)
+            self._refuse_absent(waiter.asker, hosted.group)
+        hosted.waiters.clear()
+
+    def finish(self, now_ms: int) -> None:
+        """Serve those whose wait is over."""
+        woken, self._woken = self._woken, {}
+        for group in woken:
+            hosted = self._hosted.get(group)
+            if hosted is not None and hosted.waiters:
+                waiters, end = hosted.waiters, hosted.end
+                # Who has read more elsewhere than there is here waits until this replica has come as far.
+                hosted.waiters = [waiter for waiter in waiters if waiter.offset > end]
+                for waiter in waiters:
+                    if waiter.offset <= end:
+                        self._end(waiter)
+                        self._serve(hosted, waiter)
+        deadlines = self._deadlines
+        while deadlines and (deadlines[0][2].over or deadlines[0][0] <= now_ms):
+            waiter = heappop(deadlines)[2]
+            hosted = self._hosted.get(waiter.group)
+            if not waiter.over and hosted is not None:
+                hosted.waiters.remove(waiter)
+                self._end(waiter)
+                self._serve(hosted, waiter)
+        if len(deadlines) > 64 + 4 * self._waiting:
+            self._deadlines = [one for one in deadlines if not one[2].over]
+            self._deadlines.sort()
+
+    def _end(self, waiter: Waiter) -> None:
+        waiter.over = True
+        self._waiting -= 1
+
+    @property
+    def wants_turn(self) -> bool:
+        """Is there somebody to be served who does not have to wait?"""
+        return bool(self._woken)
+
+    def due_in(self, now_ms: int) -> int | None:
+        """Milliseconds until a wait is over."""
+        return max(0, self._deadlines[0][0] - now_ms) if self._deadlines else None
+
+    @property
+    def waiting(self) -> int:
+        """Fetches that wait for something new."""
+        return self._waiting
+
+    @property
+    def reading(self) -> int:
+        """Reads from the disk under way."""
+        return len(self._reading)

@@ -1,0 +1,726 @@
+"""One server process: sockets, clock, disk thread and signals around a `Driver`.
+
+The loop's turn is `Node._turn`, the only place where decisions meet I/O: everything that arrived since the last
+turn is already in the driver; its effects are carried out here, one write per client, one list of datagrams per
+peer, one frame for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NoReturn
+
+import structlog
+import uvloop
+
+from zraft.config.server import ServerConfig
+from zraft.groups.divergence import DivergedError
+from zraft.groups.hosted_groups import Hosting
+from zraft.groups.identity import Identity
+from zraft.groups.recovery import recover, restore_machine
+from zraft.groups.server_statistics import ProcessStatistics
+from zraft.groups.snapshots.group_tasks import GroupResult, GroupTask
+from zraft.groups.snapshots.tasks import Result, SnapshotDisk, Task
+from zraft.monitoring import four_letter
+from zraft.monitoring.statistics import Metric
+from zraft.operator.requests import OperatorReply, OperatorRequest
+from zraft.program.limited_log import LimitedLog, kind_of
+from zraft.program.listening import cannot_listen
+from zraft.raft.role import Role
+from zraft.server.clients.audit import AuditTap, server_line
+from zraft.server.engine.driver import Driver
+from zraft.server.engine.registry_coordination import RegistryCoordination
+from zraft.server.operators.administration import Administration
+from zraft.server.operators.journaling import Journaling
+from zraft.server.operators.report import Report
+from zraft.server.partitions.delivery_reading import ReadDeliveries
+from zraft.server.partitions.machine import mark_of_image
+from zraft.server.partitions.partitions import Partitions
+from zraft.server.process.admin_listener import AdminListener
+from zraft.server.process.announcements import Announcements
+from zraft.server.process.audit_file import AuditFile
+from zraft.server.process.client_protocol import ClientProtocol
+from zraft.server.process.collector import Collector
+from zraft.server.process.configured import delivery_settings, driver_settings, partition_settings, sasl_users
+from zraft.server.process.deadlines import Deadlines
+from zraft.server.process.group_shell import GroupFiles, GroupShell, SnapshotDisks
+from zraft.server.process.listening_sockets import ListeningSockets, bound
+from zraft.server.process.operators import OperatorStreams
+from zraft.server.process.peers import Peers
+from zraft.server.process.security.certificates import utc_now
+from zraft.server.process.security.client_tls import ClientTls
+from zraft.server.process.security.cluster_keys import cluster_keys
+from zraft.server.process.security.reloading import Polled, keep_fresh
+from zraft.server.process.snapshot_thread import SnapshotThread
+from zraft.server.process.wal_thread import WalThread
+from zraft.storage.directory import DataDirectory
+from zraft.storage.durable import names_if_there
+from zraft.storage.errors import DiskFullError
+from zraft.storage.filesystem import FileSystem, RealFileSystem
+from zraft.storage.journal import JournalHeader, JournalWriter, Note
+from zraft.storage.settings import WalSettings
+from zraft.storage.snapshot_format import SnapshotInfo
+from zraft.storage.snapshots import SnapshotStore
+from zraft.transport.messages import Sender
+from zraft.tree.machine import Machine
+from zraft_core.errors import ConfigError, ZraftError
+from zraft_core.ids import COORDINATION_GROUP
+
+TICK_S: Final = 0.01
+"""The loop's own heartbeat: sockets are drained, then timers judged, at least this often."""
+
+IDLE_FOLD_ITEMS: Final = 200
+"""Changed items hashed per idle tick: less than a millisecond."""
+
+LISTEN_BACKLOG: Final = 4096
+
+BEGIN_ANEW: Final = -1
+"""No exit code: the directory is condemned, and the same process goes on with an empty one (D-26)."""
+
+LEAVE_MARGIN_S: Final = 0.1
+"""Beyond the time that Raft takes to hand over, for what is on its way."""
+
+PROGRESS_INTERVAL_S: Final = 2.0
+"""How often a long restore says how far it is."""
+
+log = structlog.get_logger()
+
+
+def now_ms() -> int:
+    """Milliseconds of a clock that counts sleep, so that a nap of the machine is noticed (D-14)."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def now_ms_exactly() -> float:
+    """The same with its fractions, for what is measured."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
+
+
+class Node:
+    """One running server."""
+
+    def __init__(self, config: ServerConfig, sockets: ListeningSockets) -> None:
+        """`sockets` are those of `config`, which serve from `run` on; who opened them closes them.
+
+        Raises:
+            ConfigError: something of the configuration cannot be used; the data directory was not touched then.
+            StorageError: the data directory cannot be used.
+        """
+        self.config = config
+        self._started = now_ms()
+        self._sockets = sockets
+        self._process = ProcessStatistics()
+        # Whatever a person may have to mend comes before the data directory: a start that fails makes none, and counts
+        # no boot (D-1).
+        self._words = four_letter.allowed_words(config.client.four_letter_words)
+        self._tls = ClientTls(config, time.perf_counter) if config.tls.certificate is not None else None
+        self._users = sasl_users(config)
+        keys = cluster_keys(config.key_files)
+        settings = driver_settings(config, self._users)
+        self._fs = RealFileSystem()
+        _refuse_to_wait_alone(self._fs, config)
+        self._directory = DataDirectory.open(self._fs, str(config.data), server=config.id, entropy=os.urandom)
+        directory = self._directory
+        recovery = recover(
+            self._fs,
+            directory,
+            WalSettings(
+                segment_bytes_max=config.wal.segment_bytes_max,
+                tail_bytes_max=config.wal.tail_bytes_max,
+                group_tail_bytes_max=config.wal.group_tail_bytes_max,
+            ),
+            self._restore,
+        )
+        self._wal = wal = recovery.wal
+        self._snapshot_store = store = recovery.stores[COORDINATION_GROUP]
+        files = GroupFiles(self._fs, directory, delivery_settings(config), recovery)
+        partitions = Partitions(
+            RegistryCoordination(lambda: self.driver), self._read_deliveries, partition_settings(config)
+        )
+        self.driver = Driver(
+            settings=settings,
+            identity=Identity(
+                config.id, directory.instance, directory.boot, directory.boot_id, directory.cluster
+            ),
+            peers=tuple(sorted(config.cluster)),
+            stored=recovery.coordination,
+            rng=random.Random(os.urandom(16)),
+            entropy=os.urandom,
+            four_letter_word=self._four_letter_word,
+            now_ms=self._started,
+            addresses={server: str(address) for server, address in config.cluster.items()},
+            hosting=Hosting(partitions, recovery.groups, mark_of_image, partitions.topics),
+        )
+        self.administration = Administration(self.driver)
+        self._audit = self._open_audit(config)
+        self._journaling = Journaling()
+        self._journal = JournalWriter(
+            self._fs,
+            directory.path,
+            JournalHeader(config.id, directory.instance, directory.boot),
+            on_error=_log_journal_error,
+        )
+        self._journal.add(self._journaling.opened(self.driver.raft, time.time_ns() // 1_000_000))
+        self._stop = asyncio.Event()
+        self._peers = Peers(
+            config,
+            Sender(config.id, directory.instance, directory.boot),
+            self.driver,
+            OperatorStreams(self._administer),
+            self._stop,
+            keys=keys,
+            now_ms=now_ms,
+            on_arrived=self.schedule,
+            on_failed=self._fail,
+        )
+        self.report = Report(
+            driver=self.driver,
+            config=config,
+            process=self._process,
+            started_ms=self._started,
+            listen_backlog=LISTEN_BACKLOG,
+            now=now_ms,
+            wall_now=lambda: time.time_ns() // 1_000_000,
+            traffic=self._peers.traffic,
+            further_metrics=self._further_metrics,
+            certificate_ends_s=lambda: None if self._tls is None else self._tls.certificate_ends_s,
+        )
+        self._loop = asyncio.get_running_loop()
+        self._paused: set[ClientProtocol] = set()
+        self._deadlines: Deadlines[ClientProtocol] = Deadlines(config.client.handshake_timeout_ms / 1000)
+        self._scheduled = False
+        self._leave_by: float | None = None
+        self._servers: list[asyncio.Server] = []
+        self._failure: BaseException | None = None
+        # What was restored is out of sight from here on, too.
+        self._collector = Collector()
+        self._last_tick = time.monotonic()
+        self._role = self.driver.role
+        self._limited = LimitedLog(time.monotonic)
+        self._announcements = Announcements(
+            self.driver,
+            config,
+            directory,
+            self._process,
+            self._peers.set_members,
+            self._limited,
+            self._last_tick,
+        )
+        self._wal_thread = WalThread(
+            wal,
+            on_written=lambda seconds: self._from_thread(self._on_written, seconds),
+            on_full=lambda error: self._from_thread(self._on_full, error),
+            on_failed=lambda error: self._from_thread(self._fail, error),
+        )
+        self._snapshot_thread = SnapshotThread[Task | GroupTask, Result | GroupResult](
+            SnapshotDisks(SnapshotDisk(store), files.snapshots),
+            on_performed=lambda done: self._from_thread(self._on_performed, done),
+            on_failed=lambda error: self._from_thread(self._fail, error),
+        )
+        self._groups = GroupShell(
+            config,
+            files,
+            self.driver,
+            partitions,
+            wal=self._wal_thread,
+            snapshots=self._snapshot_thread,
+            from_thread=self._from_thread,
+            on_arrived=self.schedule,
+            on_failed=self._fail,
+        )
+        if directory.put_aside is not None:
+            log.warning(
+                "the state of this server differed from the majority's: its files are kept aside, it begins anew",
+                kept=directory.put_aside,
+            )
+        report = recovery.recovered.report
+        if report.torn_tail is not None:
+            torn = report.torn_tail
+            log.warning(
+                "an interrupted write was cut off; it was never acknowledged",
+                file=torn.file,
+                offset=torn.offset,
+                bytes=torn.size,
+            )
+        if report.unrecorded is not None:
+            log.info(
+                "how long the log's last file was made is not recorded (by the release that wrote it, or because this file "
+                "system cannot reserve space): that it was cut could not be told from an interrupted write",
+                file=report.unrecorded,
+            )
+        log.info(
+            "server starting",
+            server=config.id,
+            instance=directory.instance.hex(),
+            boot=directory.boot,
+            entries=report.entries,
+            segments=report.segments,
+        )
+
+    def _read_deliveries(self, task: ReadDeliveries) -> None:
+        self._groups.read(task)
+
+    def _restore(self, store: SnapshotStore, newest: SnapshotInfo) -> Machine:
+        """The state of the newest snapshot; takes seconds if it is large, so it says so."""
+        # Collections over a growing heap of a million znodes find nothing, at a third of the time; see `Collector`.
+        gc.disable()
+        began = time.monotonic()
+        said = began
+
+        def on_progress(items: int, of: int) -> None:
+            nonlocal said
+            if time.monotonic() - said >= PROGRESS_INTERVAL_S:
+                said = time.monotonic()
+                log.info("snapshot is being read", items=items, of=of)
+
+        machine = restore_machine(store, newest, on_progress)
+        log.info(
+            "snapshot read",
+            index=newest.header.meta.index,
+            items=newest.items,
+            seconds=round(time.monotonic() - began, 3),
+        )
+        return machine
+
+    def _open_audit(self, config: ServerConfig) -> AuditFile | None:
+        if config.audit.file is None:
+            return None
+        file = AuditFile(
+            config.audit.file,
+            file_bytes_max=config.audit.file_bytes_max,
+            files_kept=config.audit.files_kept,
+            pending_bytes_max=config.audit.pending_bytes_max,
+            on_error=lambda error: self._from_thread(_log_audit_error, error),
+        )
+        self.driver.applier.audit = AuditTap(file.write)
+        file.write(server_line("serverStart", time.time_ns() // 1_000_000))
+        return file
+
+    async def run(self) -> int:
+        """Serve until a signal or a fatal error; the process's exit code, or `BEGIN_ANEW`."""
+        config = self.config
+        loop = self._loop
+        loop.set_exception_handler(self._on_unhandled)
+        addresses = await self._peers.open(self._sockets.peers)
+        servers = self._servers
+        for one in self._sockets.clients:
+            servers.append(await self._listen("address", one, plain=not config.tls.required))
+        for one in self._sockets.tls:
+            servers.append(await self._listen("tls.address", one, plain=False))
+        admin = None
+        if config.admin is not None:
+            admin = AdminListener(config.admin, self.report, self._fail, config.admin_hosts)
+            await admin.open(self._sockets.admin)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_stop_signal)
+        keepers = [loop.create_task(addresses.keep_fresh())]
+        reloadings: list[Polled] = [
+            *([self._tls.certificates] if self._tls is not None else ()),
+            *([self._users] if self._users is not None else ()),
+            *([self._peers.keys] if self._peers.keys is not None else ()),
+        ]
+        hangup = asyncio.Event()
+        if reloadings:
+            keepers.append(loop.create_task(keep_fresh(reloadings, hangup, self._remind)))
+        if reloadings or self._audit is not None:
+            # As tools that replace certificates or rotate logs expect; by default a hang-up would end the process.
+            loop.add_signal_handler(signal.SIGHUP, self._on_hangup, hangup)
+        log.info(
+            "listening",
+            server=config.id,
+            address=str(config.address),
+            sealed=bool(config.key_files),
+            tls=_tls_shown(config),
+            udp_receive_buffer_bytes=self._peers.receive_buffer_bytes,
+            open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        )
+        self._last_tick = time.monotonic()
+        self._announcements.begin(self._last_tick)
+        self._tick()
+        await self._stop.wait()
+        log.info("server stopping", server=config.id)
+        for keeper in keepers:
+            keeper.cancel()
+        for server in servers:
+            server.close()
+        if admin is not None:
+            await admin.stop()
+        diverged = isinstance(self._failure, DivergedError)
+        if diverged:
+            # Not another word that is computed from this state (D-26).
+            for connection in self.driver.clients.connections:
+                if connection.handle is not None:
+                    connection.handle.abort()
+        else:
+            self.driver.clients.close_all()
+            self._write_outputs()
+        self._peers.close()
+        await asyncio.gather(*keepers, return_exceptions=True)
+        if self._audit is not None:
+            self._audit.write(server_line("serverStop", time.time_ns() // 1_000_000))
+            self._audit.stop()
+        self._groups.stop()
+        self._snapshot_thread.stop()
+        self._wal_thread.stop()
+        self._wal.close()
+        self._journal.add(self._journaling.closed(self.driver.raft, time.time_ns() // 1_000_000))
+        self._journal.close()
+        if diverged:
+            log.error("state differs from the majority's", server=config.id, problem=str(self._failure))
+            self._directory.condemn(str(self._failure), time.time_ns() // 1_000_000)
+        self._directory.close()
+        if self._failure is not None:
+            if diverged:
+                return BEGIN_ANEW
+            log.error("server failed", server=config.id, error=str(self._failure))
+            if not isinstance(self._failure, ZraftError):
+                raise self._failure
+            return 1
+        return 0
+
+    async def _listen(self, knob: str, bound: socket.socket, *, plain: bool) -> asyncio.Server:
+        try:
+            bound.listen(LISTEN_BACKLOG)  # uvloop would not tell that it could not
+            return await self._loop.create_server(
+                lambda: ClientProtocol(self, self.schedule, self._tls, plain=plain),
+                sock=bound,
+                backlog=LISTEN_BACKLOG,
+            )
+        except OSError as error:
+            # Two that were bound at the same moment: the first to listen has the port.
+            raise ConfigError(f"{knob}: cannot listen for clients: {cannot_listen(error)}") from error
+
+    # -- the turn
+
+    def schedule(self) -> None:
+        """Something arrived: have a turn in this iteration of the loop, once for all that arrives in it."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.driver.clients.arrived = now_ms_exactly()
+            self._loop.call_soon(self._turn)
+
+    def _tick(self) -> None:
+        if self._stop.is_set():
+            return
+        now = time.monotonic()
+        self._process.add_lag(max(0.0, now - self._last_tick - TICK_S))
+        self._last_tick = now
+        self._loop.call_later(TICK_S, self._tick)
+        # A timer may run late while heartbeats wait in the socket: they have arrived, so they count first.
+        self._peers.drain()
+        if not self._scheduled:
+            self._scheduled = True
+            self._turn()
+        if self._deadlines:
+            for protocol in self._deadlines.due(now):
+                protocol.on_deadline()
+        driver = self.driver
+        if self._leave_by is not None:
+            self._leave(now, self._leave_by)
+        self._announcements.show(now)
+        self._groups.show(now)
+        self._note()
+        self.administration.turn()
+        self._collector.step(now_ms(), idle=driver.origin.idle)
+        if driver.origin.idle and driver.machine.undigested:
+            driver.machine.fold_digest(IDLE_FOLD_ITEMS)
+
+    def _turn(self) -> None:
+        """One batch: decide, then send, write and answer."""
+        self._scheduled = False
+        if self._stop.is_set():
+            return
+        if self._tls is not None and self._tls.handshakes.ready:
+            self._tls.handshakes.run()
+        driver = self.driver
+        began = now_ms_exactly()
+        try:
+            now = int(began)
+            effects = driver.turn(now, time.time_ns() // 1_000_000)
+        except ZraftError as error:
+            self._fail(error)
+            return
+        for to, messages in effects.sends:
+            self._peers.send(to, messages)
+        for connection, data, close in effects.outputs:
+            protocol = connection.handle
+            if protocol is not None:
+                protocol.write(data, close=close)
+        if self._paused:
+            for protocol in list(self._paused):
+                protocol.maybe_resume()
+        if effects.write is not None:
+            # Last: from here on the disk thread wants the interpreter, and the loop is about to wait for sockets.
+            self._wal_thread.submit(effects.write)
+        if effects.compact_to is not None:
+            self._wal_thread.compact(COORDINATION_GROUP, effects.compact_to)
+        for task in effects.tasks:
+            self._snapshot_thread.submit(task)
+        self._groups.carry_out(effects)
+        ended = now_ms_exactly()
+        driver.latencies.answered(ended)
+        self._process.turns.add((ended - began) / 1000)
+        role = driver.role
+        if role is not self._role:
+            self._role = role
+            self._announcements.role_changed(time.monotonic() * 1000)
+            self._note()
+        if effects.wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
+            self.schedule()
+
+    def _note(self) -> None:
+        """Write down what audits want to know of this server, if there is something."""
+        driver, wall_ms = self.driver, time.time_ns() // 1_000_000
+        if driver.raft is not None:
+            self._write_down(self._journaling.look(driver.raft, driver.machine.digests, wall_ms))
+        if driver.groups is None:
+            return
+        for group in driver.groups.take_touched():
+            replica = driver.groups.host.groups.get(group)
+            if replica is None:
+                self._journaling.forget(group)
+                continue
+            if not self._write_down(self._journaling.look(replica.raft, replica.digests, wall_ms)):
+                driver.groups.touch_again(group)
+
+    def _write_down(self, notes: Iterator[Note]) -> bool:
+        """Whether the disk took them all; what it refused, and what would follow, is looked at again."""
+        return all(map(self._journal.add, notes))
+
+    def _write_outputs(self) -> None:
+        for connection, data, close in self.driver.clients.flush(now_ms()):
+            protocol = connection.handle
+            if protocol is not None:
+                protocol.write(data, close=close)
+
+    # -- what arrives
+
+    def on_stream(self, transport: asyncio.Transport, data: bytes) -> None:
+        """A connection to the port of clients is another server's, or an operator's."""
+        self._peers.on_stream(transport, data)
+
+    def _from_thread(self, function: object, argument: object) -> None:
+        # The loop may be closing while the last frame is written.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, argument)  # type: ignore[arg-type]
+
+    def _on_written(self, seconds: float) -> None:
+        self._process.fsync.add(seconds)
+        self.driver.persisted()
+        if not self._scheduled and self.driver.wants_turn:
+            self._scheduled = True
+            self._turn()
+
+    def _on_performed(self, done: tuple[Task | GroupTask, Result | GroupResult]) -> None:
+        self.driver.performed(*done)
+        self.schedule()
+
+    def _on_full(self, error: DiskFullError | None) -> None:
+        self._process.disk_full = error is not None
+        self.driver.disk_full(error is not None)
+        if error is not None:
+            log.error("disk is full, nothing is acknowledged until there is room", error=str(error))
+        else:
+            log.info("disk has room again")
+
+    def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that nobody expected, in any callback: half a step may have been taken, so stop (D-5).
+
+        The loop would log it and go on, with an entry applied in part, or twice.
+        """
+        error = context.get("exception")
+        if error is None or isinstance(error, OSError):
+            # Trouble of one socket, already closed by the loop.
+            message = str(context.get("message", ""))
+            self._limited.warn(
+                "trouble of a socket", kind=kind_of(message), message=message, error=repr(error)
+            )
+        else:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._stop.set()
+
+    # -- what protocols report
+
+    def on_protocol_paused(self, protocol: ClientProtocol) -> None:
+        self._paused.add(protocol)
+
+    def on_protocol_closed(self, protocol: ClientProtocol) -> None:
+        """Closed, or reading again: no longer to be looked at."""
+        self._paused.discard(protocol)
+
+    def on_protocol_lost(self, protocol: ClientProtocol) -> None:
+        """Its socket is gone."""
+        self._paused.discard(protocol)
+        self._deadlines.stop(protocol)
+
+    def on_waiting(self, protocol: ClientProtocol) -> None:
+        """Its client has to do something now: to ask for a session, or to take the rest of an answer and go."""
+        self._deadlines.start(protocol, self._loop.time())
+
+    def _on_stop_signal(self) -> None:
+        """SIGTERM or SIGINT: let another server lead and the clients go, then stop; a second signal stops at once."""
+        driver = self.driver
+        if self._leave_by is not None or not driver.serving:
+            self._stop.set()
+            return
+        self._process.leaving = True
+        for server in self._servers:
+            server.close()
+        timeouts = 2 if driver.hand_over() else 1
+        self._leave_by = (
+            time.monotonic() + timeouts * driver.settings.raft.election_timeout_ticks / 1000 + LEAVE_MARGIN_S
+        )
+        log.info("server leaves", server=self.config.id, leads=driver.role is Role.LEADER)
+        self.schedule()
+
+    def _leave(self, now: float, leave_by: float) -> None:
+        """Once another server leads, answer what clients have asked and let them go; stop when all are gone."""
+        driver = self.driver
+        raft = driver.raft
+        if now >= leave_by or raft is None:
+            self._stop.set()
+        elif driver.leader is not None and not raft.transferring:
+            driver.leave()
+            if driver.left:
+                self._stop.set()
+            else:
+                self.schedule()
+
+    def _on_hangup(self, certificates: asyncio.Event) -> None:
+        """SIGHUP: files that were replaced are read, and those that were renamed are opened, again."""
+        certificates.set()
+        if self._audit is not None:
+            self._audit.reopen()
+
+    def on_too_many_connections(self, address: str) -> None:
+        knob = self.driver.clients.full_knob
+        self._limited.warn(
+            f"connection refused, {knob} is reached",
+            kind=knob,
+            address=address,
+            connections=len(self.driver.clients),
+        )
+
+    # -- what operators see
+
+    def _remind(self) -> None:
+        """Every few seconds."""
+        if self._tls is not None:
+            self._tls.remind(utc_now())
+        self._peers.take_keys()
+
+    def _administer(self, request: OperatorRequest, reply: Callable[[OperatorReply], None]) -> None:
+        self.administration.handle(request, reply)
+        self.schedule()
+
+    def _four_letter_word(self, word: str, argument: bytes) -> bytes:
+        return four_letter.answer(word, self.report, self._words, argument)
+
+    def _further_metrics(self) -> dict[str, Metric]:
+        metrics: dict[str, Metric] = {}
+        if self._tls is not None:
+            metrics |= self._tls.metrics
+        metrics |= self._peers.metrics()
+        driver = self.driver
+        metrics["disk_full"] = int(self._process.disk_full)
+        metrics["leaderships_handed_on_total"] = driver.pace.handovers_total
+        metrics["snapshots_taken_total"] = driver.snapshots.keeper.taken_total
+        metrics["snapshots_failed_total"] = driver.snapshots.keeper.failed_total
+        metrics["snapshots_restored_total"] = driver.snapshots.restored_total
+        if driver.leadership is not None:
+            metrics["digest_alarms_total"] = driver.leadership.members.digests.alarms_total
+        metrics |= self._groups.metrics()
+        if self._audit is not None:
+            metrics["audit_lines_dropped_total"] = self._audit.dropped
+        return metrics
+
+
+def _refuse_to_wait_alone(fs: FileSystem, config: ServerConfig) -> None:
+    """A server that founds no cluster and knows no other server would wait for ever.
+
+    Raises:
+        ConfigError: this is one; its directory is as it was.
+    """
+    data = str(config.data)
+    if not config.founds and len(config.cluster) == 1 and "meta" not in names_if_there(fs, data):
+        raise ConfigError(
+            f"founds: is false, the default beside data of a ZooKeeper (version-2), {data} is empty, and there is no other "
+            "server whose cluster this one could join. Put ZooKeeper's tree there first: `zraft import --config FILE "
+            "--from HOST:PORT` (docs/MIGRATION.md). Clients would find an empty tree otherwise; to begin with that all "
+            "the same, pass --set founds=true, or write zraft.founds=true into a zoo.cfg"
+        )
+
+
+def _log_journal_error(error: OSError | None) -> None:
+    if error is not None:
+        log.warning("journal cannot be written, its notes are lost", error=str(error))
+    else:
+        log.info("journal is written again")
+
+
+def _log_audit_error(error: OSError | None) -> None:
+    if error is not None:
+        log.error("audit log cannot be written, its lines wait and then are dropped", error=str(error))
+    else:
+        log.info("audit log is written again")
+
+
+def _tls_shown(config: ServerConfig) -> str:
+    tls = config.tls
+    if tls.certificate is None:
+        return "off"
+    return ("required" if tls.required else "on") + (f", only TLS at {tls.address}" if tls.address else "")
+
+
+def _raise_file_limit() -> None:
+    """Every client is a file descriptor: take what the system allows without asking an administrator."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def run_server(config: ServerConfig) -> NoReturn:
+    """Run one server until SIGTERM or SIGINT, and end the process.
+
+    Raises:
+        ZraftError: it cannot start.
+    """
+    _raise_file_limit()
+
+    async def serve() -> int:
+        with bound(config) as sockets:
+            return await Node(config, sockets).run()
+
+    while True:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            code = runner.run(serve())
+            if code != BEGIN_ANEW:
+                _end_process(code)
+        # What was collected of the server before is not to outlive it for long: a million znodes are gigabytes.
+        gc.unfreeze()
+        gc.collect()
+
+
+def _end_process(code: int) -> NoReturn:
+    """At once: all files are closed, and all is said.
+
+    What an interpreter does at its end takes up to seconds, in which the server's successor waits for its ports: it frees
+    znodes one by one, and waits for threads that load a module or look up a name.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

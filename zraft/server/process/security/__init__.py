@@ -1,0 +1,1 @@
+"""Keys, certificates and passwords: read from files, watched, and used by connections."""

@@ -1,0 +1,121 @@
+"""What connections ask of the partitions on this server, and what they are answered: types only.
+
+No I/O and no waiting: a request is taken in a turn, and its answers are calls in this turn or a later one, until the
+connection is dropped. `id` is the connection's own number for a request. Nothing is kept per message of a producer but
+what the partition's leader keeps of it anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from attrs import field, frozen
+
+from zraft_core.claims.answers import Answer as ClaimAnswer
+from zraft_core.claims.answers import View as ClaimsView
+from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.ids import GroupId, ServerId
+from zraft_core.topics.messages import Reply, StartRequest
+from zraft_core.topics.stamps import Stamp
+
+RefusalKind = Literal["not_leader", "no_group", "busy", "gone", "timeout", "too_large", "failed"]
+"""`not_leader`: ask `TopicRefusal.leader`, or look again if that is None. `no_group`: no replica of it is here; look
+who has it. `busy`: too much is under way, the same may be asked again soon. `gone`: retention removed that offset, `first`
+is where the log begins now. `timeout`: this server leads the group no longer, and cannot tell what became of the request;
+ask again. `too_large`: it will never be taken. `failed`: the deliveries on this server's disk are damaged; another replica
+has them."""
+
+
+@frozen
+class Fetched:
+    """Deliveries of `group` from the offset on that was asked for; none if nothing came in time.
+
+    `deliveries` are (offset, stamp, message as `encode_message` packs it). `first` is the offset at which the log begins,
+    `next` the one to ask for next, `end` that after the last delivery. Whatever is delivered at `next` or later has a stamp
+    above `frontier` (docs/TOPICS.md, "Merged order").
+    """
+
+    group: GroupId
+    deliveries: Sequence[tuple[int, Stamp, bytes]] = field(repr=lambda found: f"<{len(found)}>")
+    first: int
+    next: int
+    end: int
+    frontier: Stamp
+
+
+@frozen
+class Offset:
+    """How far a consumer has consumed, as stored in the partition; None if it is not known there."""
+
+    group: GroupId
+    consumer: bytes
+    offset: int | None
+
+
+@frozen
+class TopicRefusal:
+    """A request that was not carried out, or of which this server does not know. `detail` is for people."""
+
+    kind: RefusalKind
+    group: GroupId
+    leader: ServerId | None = None
+    detail: str = ""
+    first: int | None = None
+
+
+class TopicClient(Protocol):
+    """A connection. It is called within the server's turn, and must not call back into the service."""
+
+    def on_reply(self, id: int, reply: Reply) -> None:
+        """A partition's answer to a producer: several per message, as it is accepted, delivered, delivered everywhere."""
+
+    def on_fetched(self, id: int, fetched: Fetched) -> None: ...
+
+    def on_claim(self, id: int, answer: ClaimAnswer | ClaimsView) -> None: ...
+
+    def on_offset(self, id: int, offset: Offset) -> None:
+        """What `offset_of` found, and what `seek` made of it."""
+
+    def on_refused(self, id: int, refusal: TopicRefusal) -> None: ...
+
+
+class TopicService(Protocol):
+    """The partitions of this server, as connections see them. `driver.topics` is one as soon as the cluster has topics."""
+
+    def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
+        """Multicast a message; to be sent again until it is decided. The caller checked whose the producer is.
+
+        Answered by `on_reply`, to the connection that asked for this producer's messages last; by `on_refused` where nothing
+        was taken.
+        """
+
+    def fetch(
+        self, client: TopicClient, id: int, group: GroupId, offset: int, bytes_max: int, wait_ms: int
+    ) -> None:
+        """Read deliveries from `offset` on, of any replica; if there is none yet, wait so long for the first (ms).
+
+        At least one is given if there is any, more as far as `bytes_max` goes. Answered once, by `on_fetched` or
+        `on_refused`.
+        """
+
+    def need(self, group: GroupId, time: int) -> None:
+        """A merged consumer waits for an idle partition to pass `time` - 1. Not answered; ask again while it waits."""
+
+    def claim(self, client: TopicClient, id: int, group: GroupId, command: ClaimCommand) -> None:
+        """Carry out a consumer's command, at the leader. Answered by `on_claim` once applied, or by `on_refused`."""
+
+    def claims_view(self, client: TopicClient, id: int, group: GroupId, name: str) -> None:
+        """Show a group of consumers, at the leader and not from a stale one. Answered by `on_claim` or `on_refused`."""
+
+    def seek(self, client: TopicClient, id: int, group: GroupId, consumer: bytes, offset: int | None) -> None:
+        """Store how far a consumer has consumed, None forgets it; at the leader. Answered by `on_offset` or `on_refused`.
+
+        Where the partition knows too many consumers, `on_offset` says None.
+        """
+
+    def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
+        """Read it, at the leader and not from a stale one. Answered by `on_offset` or `on_refused`."""
+
+    def drop(self, client: TopicClient) -> None:
+        """The connection is gone: nothing of it is answered any more. What was taken goes on."""

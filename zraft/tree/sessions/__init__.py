@@ -1,0 +1,1 @@
+"""Sessions, and what each of them keeps: as values."""
