@@ -17,8 +17,8 @@ from typing import Final
 import click
 from attrs import define, field, frozen
 
-from onyxlog.peer.log_port import LogPort, Origin
-from onyxlog.peer.native_log import NativeLog
+from onyxlog.peer.log.native import NativeLog
+from onyxlog.peer.log.port import LogPort, Origin
 from onyxlog.replica.commands import BackpressureOff, Record
 from onyxlog.replica.digests import CHAIN_START
 from onyxlog.replica.replica import Parameters, Replica, VirtualPeer
@@ -213,9 +213,11 @@ async def measure(cluster: Cluster, entries: int, peers: int, before_s: float) -
             for task in tasks:
                 with suppress(asyncio.CancelledError):
                     await task
-        bounds = await reader.bounds()
+        # The writers' last calls may still be on their way: this one, of the same session, comes after them.
+        await port.append(record("last"))
+        bounds = await port.bounds()
         assert bounds.first == position + 1
-        visible = len((await reader._client.children(reader.layout.log)).names)
+        visible = len((await port._client.children(port.layout.log)).names)
         assert visible == bounds.end - bounds.first
         return Measured(before, during, call_s, (term, await servers.term()), visible)
 

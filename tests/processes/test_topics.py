@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,7 @@ from click.testing import CliRunner
 from tests.processes.cluster import Cluster
 from tests.processes.conftest import StartCluster
 from tests.processes.topics import wait_leader
-from zraft.ids import GroupId
-from zraft.main import main as zraft
+from zraft.cli.main import main as zraft
 from zraft_client import Client, NodeExistsError, NoNodeError
 from zraft_client.claims import ConsumerOptions, Marshaler
 from zraft_client.kafkalite import mount_consumer_group, mount_producer
@@ -32,6 +32,7 @@ from zraft_client.topics import (
     Topics,
 )
 from zraft_client.topics.consumer import Consumer
+from zraft_core.ids import GroupId
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
@@ -47,12 +48,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def with_topics(cluster: Cluster, test: Callable[[Topics], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
-            await test(topics)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def topics_of(cluster: Cluster) -> AsyncIterator[Topics]:
+    async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
+        yield topics
 
 
 async def polled(consumer: Consumer | MergedConsumer, count: int) -> list[Record]:
@@ -77,8 +76,10 @@ def in_one_order(logs: list[list[Record]]) -> bool:
     return True
 
 
-def test_a_topic_is_created_filled_by_several_partitions_at_once_read_and_deleted(running: Cluster) -> None:
-    async def test(topics: Topics) -> None:
+async def test_a_topic_is_created_filled_by_several_partitions_at_once_read_and_deleted(
+    running: Cluster,
+) -> None:
+    async with topics_of(running) as topics:
         name = next(_names)
         topic = await topics.create(name, 3)
         assert len(topic.partitions) == 3
@@ -101,11 +102,9 @@ def test_a_topic_is_created_filled_by_several_partitions_at_once_read_and_delete
             with pytest.raises(NoTopicError):
                 await producer.send(name, b"too late")
 
-    with_topics(running, test)
 
-
-def test_offsets_are_stored_and_conditions_take_one_message_per_step(running: Cluster) -> None:
-    async def test(topics: Topics) -> None:
+async def test_offsets_are_stored_and_conditions_take_one_message_per_step(running: Cluster) -> None:
+    async with topics_of(running) as topics:
         name = next(_names)
         await topics.create(name, 1)
         async with topics.producer() as producer:
@@ -123,13 +122,12 @@ def test_offsets_are_stored_and_conditions_take_one_message_per_step(running: Cl
             await consumer.commit()
             assert await consumer.committed() == {(name, 0): 11}
 
-    with_topics(running, test)
 
-
-def test_two_merged_consumers_see_one_order_and_an_idle_partition_stalls_neither(running: Cluster) -> None:
+async def test_two_merged_consumers_see_one_order_and_an_idle_partition_stalls_neither(
+    running: Cluster,
+) -> None:
     """D-17b, D-17d."""
-
-    async def test(topics: Topics) -> None:
+    async with topics_of(running) as topics:
         name = next(_names)
         await topics.create(name, 3)
         async with topics.merged(name) as one, topics.merged(name) as other:
@@ -142,13 +140,11 @@ def test_two_merged_consumers_see_one_order_and_an_idle_partition_stalls_neither
         assert [record.id for record in first] == [record.id for record in second]
         assert in_one_order([first])
 
-    with_topics(running, test)
 
-
-def test_partitions_are_added_while_messages_are_sent_and_every_consumer_reads_them_a_merged_one_from_one_place_on(
+async def test_partitions_are_added_while_messages_are_sent_and_every_consumer_reads_them_a_merged_one_from_one_place_on(
     running: Cluster,
 ) -> None:
-    async def test(topics: Topics) -> None:
+    async with topics_of(running) as topics:
         name = next(_names)
         await topics.create(name, 1)
         async with topics.producer() as producer, topics.merged(name) as one, topics.consumer(name) as plain:
@@ -166,13 +162,10 @@ def test_partitions_are_added_while_messages_are_sent_and_every_consumer_reads_t
         assert [record.id for record in first] == [record.id for record in second]
         assert {record.partition for record in first} == {0, 1, 2}
 
-    with_topics(running, test)
 
-
-def test_marshals_consumers_share_partitions_and_hand_them_on(running: Cluster) -> None:
+async def test_marshals_consumers_share_partitions_and_hand_them_on(running: Cluster) -> None:
     """M-5, M-8."""
-
-    async def test(topics: Topics) -> None:
+    async with topics_of(running) as topics:
         name = next(_names)
         await topics.create(name, 2)
         async with topics.producer() as producer:
@@ -200,8 +193,6 @@ def test_marshals_consumers_share_partitions_and_hand_them_on(running: Cluster) 
         await asyncio.gather(*workers, return_exceptions=True)
         assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in range(20)]
 
-    with_topics(running, test)
-
 
 def test_kafka_lites_calls_work_over_real_servers(running: Cluster) -> None:
     """K-4, K-5."""
@@ -219,14 +210,14 @@ def test_kafka_lites_calls_work_over_real_servers(running: Cluster) -> None:
         assert found == 33
 
 
-def test_every_server_is_killed_in_turn_and_nothing_is_lost_repeated_or_out_of_order(
+async def test_every_server_is_killed_in_turn_and_nothing_is_lost_repeated_or_out_of_order(
     start_cluster: StartCluster,
 ) -> None:
     """The leaders of all partitions among them, while messages to one and to several are under way."""
-    cluster = start_cluster()
+    cluster = await asyncio.to_thread(start_cluster)
     killed: list[int] = []
 
-    async def test(topics: Topics) -> None:
+    async with topics_of(cluster) as topics:
         name = next(_names)
         await topics.create(name, 4)
         loop = asyncio.get_running_loop()
@@ -267,22 +258,24 @@ def test_every_server_is_killed_in_turn_and_nothing_is_lost_repeated_or_out_of_o
         async with topics.merged(name) as merged:
             everything = await polled(merged, len(sent))
             assert in_one_order([everything, *logs.values()])
-
-    with_topics(cluster, test)
     assert killed == [1, 2, 3]
 
 
-def test_topics_survive_that_all_servers_are_killed_at_once(start_cluster: StartCluster) -> None:
-    cluster = start_cluster()
+async def test_topics_survive_that_all_servers_are_killed_at_once(start_cluster: StartCluster) -> None:
+    cluster = await asyncio.to_thread(start_cluster)
 
-    async def fill(topics: Topics) -> None:
+    async with topics_of(cluster) as topics:
         await topics.create("kept", 2)
         async with topics.producer() as producer:
             for number in range(50):
                 await producer.send_soon([("kept", 0), ("kept", 1)], b"%d" % number)
             await producer.flush()
-
-    async def read(topics: Topics) -> None:
+    for number in cluster.servers:
+        cluster.kill(number)
+    for number in cluster.servers:
+        cluster.start(number)
+    await asyncio.to_thread(cluster.wait_ready)
+    async with topics_of(cluster) as topics:
         async with topics.consumer("kept") as consumer:
             found = await polled(consumer, 100)
             assert {one.offset for one in found} == set(range(50))
@@ -290,23 +283,15 @@ def test_topics_survive_that_all_servers_are_killed_at_once(start_cluster: Start
             receipt = await producer.send(("kept", 1), b"goes on")
             assert receipt.offsets == {("kept", 1): 50}
 
-    with_topics(cluster, fill)
-    for number in cluster.servers:
-        cluster.kill(number)
-    for number in cluster.servers:
-        cluster.start(number)
-    cluster.wait_ready()
-    with_topics(cluster, read)
 
-
-def test_an_idle_partition_holds_two_merged_consumers_up_for_one_advance_also_when_its_leader_is_killed(
+async def test_an_idle_partition_holds_two_merged_consumers_up_for_one_advance_also_when_its_leader_is_killed(
     start_cluster: StartCluster,
 ) -> None:
     """4.10.8, D-17b: equal sequences, and beyond its own delivery a message waits for one commit of an idle partition.
 
     That is judged by the idle partition's log, not by a clock; how long it took is printed.
     """
-    cluster = start_cluster()
+    cluster = await asyncio.to_thread(start_cluster)
     held_up: list[float] = []
     seen: list[list[Record]] = [[], []]
     groups: list[GroupId] = []
@@ -316,42 +301,39 @@ def test_an_idle_partition_holds_two_merged_consumers_up_for_one_advance_also_wh
         for consumer, log in zip(consumers, seen, strict=True):
             log += await polled(consumer, count)
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        async with (
-            Client(cluster.hosts(1), timeout_s=PATIENT_S) as client,
-            Client(cluster.hosts(2), timeout_s=PATIENT_S) as client_of_other,
-            Topics(client) as topics,
-            Topics(client_of_other) as topics_of_other,
-        ):
-            groups.extend((await topics.create("idle", 3)).partitions)
-            async with (
-                topics.producer() as producer,
-                topics.merged("idle") as one,
-                topics_of_other.merged("idle") as other,
-            ):
-                number = 0
-                for phase, count in enumerate(counts):
-                    if phase == 1:
-                        killed = await loop.run_in_executor(None, wait_leader, cluster, groups[2])
-                        await loop.run_in_executor(None, cluster.kill, killed)
-                    elif phase == 2:
-                        await loop.run_in_executor(None, cluster.start, killed)
-                        await loop.run_in_executor(None, cluster.wait_ready)
-                    for _ in range(count):
-                        # One at a time, so that each waits for the idle partition by itself.
-                        to: Any = ("idle", number % 2) if number % 3 else [("idle", 0), ("idle", 1)]
-                        await producer.send(to, b"%d" % number)
-                        began = loop.time()
-                        await until_both_have(1, (one, other))
-                        held_up.append(loop.time() - began)
-                        number += 1
-        stopped = next(number for number in cluster.servers if number != killed)
-        await loop.run_in_executor(None, cluster.kill, stopped)
-        logged.update(commands_of(cluster.servers[stopped].data, groups[2]))
-
     logged: Counter[str] = Counter()
-    asyncio.run(main())
+    loop = asyncio.get_running_loop()
+    async with (
+        Client(cluster.hosts(1), timeout_s=PATIENT_S) as client,
+        Client(cluster.hosts(2), timeout_s=PATIENT_S) as client_of_other,
+        Topics(client) as topics,
+        Topics(client_of_other) as topics_of_other,
+    ):
+        groups.extend((await topics.create("idle", 3)).partitions)
+        async with (
+            topics.producer() as producer,
+            topics.merged("idle") as one,
+            topics_of_other.merged("idle") as other,
+        ):
+            number = 0
+            for phase, count in enumerate(counts):
+                if phase == 1:
+                    killed = await loop.run_in_executor(None, wait_leader, cluster, groups[2])
+                    await loop.run_in_executor(None, cluster.kill, killed)
+                elif phase == 2:
+                    await loop.run_in_executor(None, cluster.start, killed)
+                    await loop.run_in_executor(None, cluster.wait_ready)
+                for _ in range(count):
+                    # One at a time, so that each waits for the idle partition by itself.
+                    to: Any = ("idle", number % 2) if number % 3 else [("idle", 0), ("idle", 1)]
+                    await producer.send(to, b"%d" % number)
+                    began = loop.time()
+                    await until_both_have(1, (one, other))
+                    held_up.append(loop.time() - began)
+                    number += 1
+    stopped = next(number for number in cluster.servers if number != killed)
+    await loop.run_in_executor(None, cluster.kill, stopped)
+    logged.update(await asyncio.to_thread(commands_of, cluster.servers[stopped].data, groups[2]))
     assert [one.id for one in seen[0]] == [one.id for one in seen[1]]
     assert [int(one.value) for one in seen[0]] == list(range(sum(counts))), (
         "each was told before the next was sent"
