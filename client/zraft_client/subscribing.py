@@ -1,4 +1,4 @@
-"""What else than calls the asyncio client offers: subscriptions. How they travel is `Client`'s business."""
+"""The asyncio client offers subscriptions beside its calls. `Client` says how they travel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SubscribingCalls(AsyncCalls, Subscriber):
     @property
     @abstractmethod
     def timeout_s(self) -> float:
-        """How long a call may take."""
+        """A call may take so many seconds."""
 
     @abstractmethod
     def subscribe(self, subscription: S) -> S:
@@ -38,15 +38,15 @@ class SubscribingCalls(AsyncCalls, Subscriber):
     def subscribe_dictionary(
         self, dictionary: str = DEFAULT, *, credit: int = CREDIT_BYTES
     ) -> DictionarySubscription:
-        """All of a dictionary, then every change; `credit` bytes may wait to be read."""
+        """Follow a dictionary: first all of it, then every change. `credit` bytes may wait to be read."""
         return self.subscribe(DictionarySubscription(self, dictionary, credit))
 
     def subscribe_log(
         self, directory: str, prefix: str, first: int = 0, *, credit: int = CREDIT_BYTES
     ) -> LogSubscription:
-        """A log's entries from number `first` on, then every new one."""
+        """Follow a log: its entries from number `first` on, then every new one."""
         return self.subscribe(LogSubscription(self, directory, prefix, first, credit))
 
     def subscribe_path(self, path: str, *, recursive: bool = False) -> PathSubscription:
-        """What happens to a znode, or also to all below it, until it is closed."""
+        """Follow what happens to a znode, or also to all below it, until the subscription is closed."""
         return self.subscribe(PathSubscription(self, path, recursive))

@@ -1,3 +1,3 @@
-"""What clients and servers of zraft share. It depends on neither."""
+"""This package is what clients and servers of zraft share. It depends on neither."""
 
 __version__ = "0.1.0"

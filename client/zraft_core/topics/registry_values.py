@@ -39,10 +39,10 @@ class Refusal(Enum):
 
 @frozen
 class PartitionSettings:
-    """What apply consults, so part of the group's creation (D-5).
+    """These limits are consulted by apply, so they are part of the group's creation (D-5).
 
-    `window`: how many numbers a producer may have above its floor. `consumers_max`: how many consumers' offsets
-    are kept for conditions.
+    `window` is how many numbers a producer may have above its floor. `consumers_max` is of how many consumers
+    offsets are kept for conditions.
     """
 
     window: int = 1024

@@ -1,4 +1,4 @@
-"""What a MEMBERS command wants of a server: the numbers that it has on the wire and in the log."""
+"""These numbers say what a MEMBERS command wants of a server, on the wire and in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a command came to, as plain values that MessagePack can carry: what clients are told, and sessions remember."""
+"""An outcome says what a command came to. Clients are told it and sessions remember it.
+
+It is made of plain values, which MessagePack can carry.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -32,6 +33,7 @@ STOP_S = 30.0
 PORTS_PER_SERVER = 10
 SECURE_PORT_OFFSET = 4
 CERTIFICATE_DAYS = 1
+RECONFIGURABLE = re.compile(rb"\bzk_feature_level\t[2-9]")
 
 
 class ManagedZooKeeper:
@@ -129,8 +131,10 @@ class ManagedZooKeeper:
         return self._log_path.read_text(errors="replace").splitlines(keepends=True)[-num_lines:]
 
     def serves(self) -> bool:
-        """Whether `srvr` says which mode it is in."""
-        return b"Mode: " in (self._ask(b"srvr") or b"")
+        """Whether `srvr` says which mode it is in, and the cluster is old enough to take a `reconfig`."""
+        return b"Mode: " in (self._ask(b"srvr") or b"") and bool(
+            RECONFIGURABLE.search(self._ask(b"mntr") or b"")
+        )
 
     def _ask(self, word: bytes) -> bytes | None:
         """The answer to a four-letter word, None if nobody listens.

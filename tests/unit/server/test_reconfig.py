@@ -63,6 +63,14 @@ def test_it_is_switched_off_by_default_as_in_zookeeper() -> None:
     assert members(server) == [1, 2, 3]
 
 
+def test_a_cluster_in_its_first_seconds_asks_to_try_again() -> None:
+    """Not UNIMPLEMENTED, by which clients would conclude that they need not try."""
+    server = OneServer(clients=ClientSettings(reconfig_enabled=True))
+    created, changed = ask(server, server.attached(), Create("/before", b""), Reconfig(joining=FOUR))
+    assert created.code is Code.OK
+    assert changed.code is Code.RECONFIG_IN_PROGRESS
+
+
 def test_it_is_answered_with_the_new_configuration_between_its_neighbours(server: OneServer) -> None:
     """FIFO of the session: the reads behind it see it, the write before it is done."""
     client = superuser(server)

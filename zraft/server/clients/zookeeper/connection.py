@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, assert_never
 
+from zraft.config.features import LEVEL_OF_MEMBERS
 from zraft.server.clients.authentication.proofs import proved_ids
 from zraft.server.clients.authentication.sasl import AuthenticationError
 from zraft.server.clients.connection import (
@@ -290,6 +291,10 @@ class Connection(ZooKeeperSpeaker):
                         command = decode_reconfig_command(frame)
                         if not self.clients.settings.reconfig_enabled:
                             self._fail(xid, Code.RECONFIG_DISABLED)
+                            continue
+                        if self.clients.machine.feature_level < LEVEL_OF_MEMBERS:
+                            # A new cluster for its first seconds, or one that is being upgraded: try again.
+                            self._fail(xid, Code.RECONFIG_IN_PROGRESS)
                             continue
                         if size + len(frame) > SUBMIT_BYTES_MAX and commands:
                             self.clients.submit(self, commands, size)
