@@ -35,7 +35,8 @@ class Report:
         stall_s: the longest that one of its requests took.
         lost: how often it lost its connection.
         growth: bytes that the attacked server grew by at most, over what it had before.
-        left: bytes that it had more than before `back_s` after the attack.
+        stored: bytes of paths and data that the attack added to the tree, which stay as anybody's do.
+        left: bytes that it had more than before `back_s` after the attack, without what was stored.
         back_s: when its memory was within `BACK_BYTES_MAX` again, at most `BACK_S_MAX`.
         kept: whether the attacked leader still leads, in the same term.
     """
@@ -45,6 +46,7 @@ class Report:
     stall_s: float
     lost: int
     growth: int
+    stored: int
     left: int
     back_s: float
     kept: bool
@@ -52,7 +54,7 @@ class Report:
     def __str__(self) -> str:
         return (
             f"{self.name:<40} stall {self.stall_s:6.2f} s  growth {self.growth / 2**20:7.1f} MiB  "
-            f"left {self.left / 2**20:6.1f} MiB after {self.back_s:4.1f} s  "
+            f"stored {self.stored / 2**20:5.1f} MiB  left {self.left / 2**20:6.1f} MiB after {self.back_s:4.1f} s  "
             f"leadership {'kept' if self.kept else 'LOST'}  answers {self.answers}, connections lost {self.lost}"
         )
 
@@ -143,11 +145,14 @@ class Siege:
         witness = self._witness_of(leader)
         term = cluster.term(leader)
         idle = cluster.resident_bytes(leader)
+        data_bytes = self._data_bytes(leader)
         witness.observed()
         with _Sampler(lambda: cluster.resident_bytes(leader)) as sampler:
             attack(Target(cluster, leader, seconds))
         observed = witness.observed()
         ended = time.monotonic()
+        stored = max(0, self._data_bytes(leader) - data_bytes)
+        idle += stored
         while (left := cluster.resident_bytes(leader) - idle) > BACK_BYTES_MAX and (
             time.monotonic() - ended < BACK_S_MAX
         ):
@@ -159,7 +164,8 @@ class Siege:
             observed.answers,
             observed.stall_s,
             observed.lost,
-            sampler.peak - idle,
+            sampler.peak - idle + stored,
+            stored,
             left,
             back_s,
             kept,
@@ -167,6 +173,12 @@ class Siege:
         self.reports.append(report)
         print(f"\n{report}", flush=True)
         return report
+
+    def _data_bytes(self, leader: int) -> int:
+        """What the tree of znodes holds, once the server has time to say so."""
+        while (found := self.cluster.mntr(leader)) is None:
+            time.sleep(SAMPLE_S)
+        return int(found["approximate_data_size"])
 
     def _witness_of(self, leader: int) -> Witness:
         """A client of the server that leads now."""

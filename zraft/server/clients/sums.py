@@ -74,6 +74,11 @@ class Sums:
         """What `output` held when there was no room for those that wait."""
 
     @property
+    def held(self) -> int:
+        """Bytes that all connections hold together, of all three kinds."""
+        return self.output.held + self.input.held + self.unfinished.held
+
+    @property
     def evicted_total(self) -> int:
         """Connections that were closed for what all of them together may hold."""
         return self.output.evicted_total + self.input.evicted_total + self.unfinished.evicted_total

@@ -55,6 +55,7 @@ from zraft.server.process.configured import delivery_settings, driver_settings, 
 from zraft.server.process.deadlines import Deadlines
 from zraft.server.process.group_shell import GroupFiles, GroupShell, SnapshotDisks
 from zraft.server.process.listening_sockets import ListeningSockets, bound
+from zraft.server.process.memory import MemoryReturn, malloc_trim
 from zraft.server.process.operators import OperatorStreams
 from zraft.server.process.peers import Peers
 from zraft.server.process.security.certificates import utc_now
@@ -204,6 +205,7 @@ class Node:
         self._failure: BaseException | None = None
         # What was restored is out of sight from here on, too.
         self._collector = Collector()
+        self._memory = MemoryReturn(malloc_trim())
         self._last_tick = time.monotonic()
         self._role = self.driver.role
         self._limited = LimitedLog(time.monotonic)
@@ -432,6 +434,7 @@ class Node:
         self._note()
         self.administration.turn()
         self._collector.step(now_ms(), idle=driver.origin.idle)
+        self._memory.step(now_ms(), driver.clients.sums.held)
         if driver.origin.idle and driver.machine.undigested:
             driver.machine.fold_digest(IDLE_FOLD_ITEMS)
 
