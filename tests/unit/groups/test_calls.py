@@ -1,0 +1,31 @@
+"""What a write to one group costs a host: a bound on calls, not on time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.groups.calls import EventDriven
+from tests.unit.groups.hosts import DISKS, Hosts
+
+WRITES = 50
+LEADER_CALLS_MAX = 400
+FOLLOWER_CALLS_MAX = 285
+
+
+@pytest.mark.parametrize("groups", [1, 30])
+def test_a_write_costs_few_calls_beside_those_of_consensus(groups: int) -> None:
+    """Shared heartbeats of the time that the writes take are counted with them."""
+    hosts = Hosts(groups)
+    hosts.rest()
+    leader = hosts.leader(1)
+    driven = EventDriven(hosts)
+    driven.write(leader, 1, b"the first one wakes the group")
+    driven.forget()
+    for _ in range(WRITES):
+        driven.write(leader, 1, bytes(100))
+    for server in DISKS:
+        calls, most = (
+            driven.calls[server].engine,
+            LEADER_CALLS_MAX if server == leader else FOLLOWER_CALLS_MAX,
+        )
+        assert calls.total() <= most * WRITES, calls.most_common()
