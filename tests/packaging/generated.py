@@ -1,0 +1,65 @@
+"""Files that are made, whole or in part, from what is declared elsewhere. Nobody edits them by hand.
+
+`python -m tests.packaging.generated` (or `make generated`) writes them; a test compares them with what it would write.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def blocking_calls(_: str) -> str:
+    """The calls of the blocking client: those of the asyncio client, without await."""
+    source = (ROOT / "client" / "zraft_client" / "api.py").read_text(encoding="utf-8")
+    docstring_end = ast.parse(source).body[0].end_lineno
+    lines = source.splitlines(keepends=True)[docstring_end:]
+    text = (
+        '"""The calls of the blocking client. `make generated` makes them from `zraft_client.api`: change that."""\n'
+        + "".join(lines)
+    )
+    for asyncio_word, blocking_word in (
+        ("async def ", "def "),
+        ("await ", ""),
+        ("AsyncCalls", "BlockingCalls"),
+    ):
+        text = text.replace(asyncio_word, blocking_word)
+    return formatted(text)
+
+
+def formatted(text: str) -> str:
+    """Python text as ruff lays it out under the settings of this repository."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    ruff = shutil.which("ruff", path=path)
+    assert ruff is not None, "ruff is not installed; .ci/setup does that"
+    return subprocess.run(
+        [ruff, "format", "-"], input=text, capture_output=True, text=True, cwd=ROOT, check=True
+    ).stdout
+
+
+GENERATED: Final[Mapping[str, Callable[[str], str]]] = {
+    "client/zraft_client/blocking_api.py": blocking_calls,
+}
+"""By path: what makes the new text of the file from the old one."""
+
+
+def main() -> None:
+    for path, made in GENERATED.items():
+        file = ROOT / path
+        old = file.read_text(encoding="utf-8")
+        new = made(old)
+        if new != old:
+            file.write_text(new, encoding="utf-8")
+            print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()
