@@ -10,9 +10,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
+
+from zraft.config.knobs import KNOBS
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -35,6 +37,26 @@ def blocking_calls(_: str) -> str:
     return formatted(text)
 
 
+def knobs(document: str) -> str:
+    """The table of all knobs."""
+    rows = [(f"`{knob.name}`", f"`{knob.variable}`", knob.default, knob.help) for knob in KNOBS.values()]
+    return with_table(document, ("Knob", "Environment", "Default", "Meaning"), rows)
+
+
+def with_table(document: str, titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """`document` with these rows in place of those of its only table with these titles."""
+    head = "\n" + _row(titles) + "|---" * len(titles) + "|\n"
+    before, found, after = document.partition(head)
+    assert found, f"no table with the titles {titles}"
+    assert head not in after, f"two tables with the titles {titles}"
+    rest = after[after.index("\n\n") + 1 :]
+    return before + head + "".join(map(_row, rows)) + rest
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
 def formatted(text: str) -> str:
     """Python text as ruff lays it out under the settings of this repository."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
@@ -47,6 +69,7 @@ def formatted(text: str) -> str:
 
 GENERATED: Final[Mapping[str, Callable[[str], str]]] = {
     "client/zraft_client/blocking_api.py": blocking_calls,
+    "docs/CONFIGURATION.md": knobs,
 }
 """By path: what makes the new text of the file from the old one."""
 

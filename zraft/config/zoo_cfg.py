@@ -16,7 +16,8 @@ from typing import Final, NoReturn
 
 from attrs import field, fields, frozen
 
-from zraft.config.server import ClientConfig, ClusterList
+from zraft.config.sections import ClientConfig
+from zraft.config.server import ClusterList
 from zraft.program.nearest import did_you_mean
 from zraft_core.address import Address, parse_address
 from zraft_core.errors import ConfigError
