@@ -12,8 +12,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from zraft.admin.exposed import Exposed
+from zraft.admin.metrics import OF_ZOOKEEPER, OURS
 from zraft.config.knobs import KNOBS
 
 ROOT: Final = Path(__file__).parents[2]
@@ -43,6 +45,19 @@ def knobs(document: str) -> str:
     return with_table(document, ("Knob", "Environment", "Default", "Meaning"), rows)
 
 
+def metrics(document: str) -> str:
+    """The tables of a server's metrics: those under ZooKeeper's names, and our own."""
+    for title, declared in (("ZooKeeper's name", OF_ZOOKEEPER), ("Metric", OURS)):
+        rows = [(_metric(one), one.kind, f"{one.text} {one.note}".strip()) for one in declared]
+        document = with_table(document, (title, "Kind", "Meaning"), rows)
+    return document
+
+
+def _metric(declared: Exposed[Any]) -> str:
+    labels = f"{{{','.join(declared.labels)}}}" if declared.labels else ""
+    return f"`{declared.name}{labels}`"
+
+
 def with_table(document: str, titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """`document` with these rows in place of those of its only table with these titles."""
     head = "\n" + _row(titles) + "|---" * len(titles) + "|\n"
@@ -70,6 +85,7 @@ def formatted(text: str) -> str:
 GENERATED: Final[Mapping[str, Callable[[str], str]]] = {
     "client/zraft_client/blocking_api.py": blocking_calls,
     "docs/CONFIGURATION.md": knobs,
+    "docs/OPERATIONS.md": metrics,
 }
 """By path: what makes the new text of the file from the old one."""
 
