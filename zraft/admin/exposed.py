@@ -67,7 +67,7 @@ class Number(Exposed[S]):
         if value is None:
             return None
         if self.kind == "counter":
-            return CounterMetricFamily(self.name.removesuffix(TOTAL), self.text, value=value)
+            return CounterMetricFamily(self.name, self.text, value=value)
         return GaugeMetricFamily(self.name, self.text, value=value)
 
 
@@ -90,7 +90,7 @@ class Numbers(Exposed[S]):
     def family(self, source: S) -> Metric:
         family: CounterMetricFamily | GaugeMetricFamily
         if self.kind == "counter":
-            family = CounterMetricFamily(self.name.removesuffix(TOTAL), self.text, labels=self.labels)
+            family = CounterMetricFamily(self.name, self.text, labels=self.labels)
         else:
             family = GaugeMetricFamily(self.name, self.text, labels=self.labels)
         for labels, value in self.values(source):

@@ -6,12 +6,9 @@ from typing import Final
 
 from attrs import field, fields, frozen
 
-from zraft.config.topics import GroupsConfig
+from zraft.config.topics import ITEMS_LARGEST, GroupsConfig
 from zraft.raft.settings import RaftSettings
 from zraft_core.errors import ConfigError
-
-ITEMS_MAX: Final = 128
-"""With as many withdrawals as there may be, still what the codec takes for one message."""
 
 _ZERO_ALLOWED: Final = ("asleep_log_bytes_max",)
 
@@ -40,9 +37,9 @@ class GroupSettings(GroupsConfig):
             value, least = getattr(self, attribute.name), attribute.name not in _ZERO_ALLOWED
             if value < least:
                 raise ConfigError(f"groups.{attribute.name} is {value}, it must be at least {int(least)}")
-        if self.items_max > ITEMS_MAX:
+        if self.items_max > ITEMS_LARGEST:
             raise ConfigError(
-                f"groups.items_max is {self.items_max}, it must be at most {ITEMS_MAX}: a shared heartbeat is no batch"
+                f"groups.items_max is {self.items_max}, it must be at most {ITEMS_LARGEST}: a shared heartbeat is no batch"
             )
         if self.wal_bytes_max < 2 * self.snapshot_bytes:
             raise ConfigError(

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from attrs import field, fields, frozen
 
-from zraft.config.topics import PartitionsConfig
+from zraft.config.topics import PAYLOAD_BYTES_LARGEST, PartitionsConfig
 from zraft.topics.leader_settings import LeaderSettings
 from zraft_core.claims.values import HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN
 from zraft_core.errors import ConfigError
-
-PAYLOAD_BYTES_LARGEST: Final = 2 * 1024 * 1024
-"""With what is around it, it still is one message between servers."""
 
 
 def _leader_settings() -> LeaderSettings:
