@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
-from attrs import NOTHING, Attribute, evolve, frozen
+from attrs import NOTHING, evolve, frozen
 
+from zraft.config.fields import Declaration, Kind
 from zraft.config.sections import ClientConfig, PeerConfig
 from zraft.config.server import (
     DECLARED,
     OBSERVER_MARK,
     SECTIONS,
     ClusterList,
-    Declared,
+    DeclaredKnob,
     ServerConfig,
     with_room,
 )
@@ -211,20 +212,20 @@ def _parse_hosts(found: object, label: str) -> tuple[str, ...]:
 _HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
 
 
-def _parser_of(metadata: Mapping[str, Any]) -> Parser:
+def _parser_of(declaration: Declaration) -> Parser:
     """How a knob is written."""
-    match metadata["kind"]:
+    match declaration.kind:
         case "count":
-            return _parse_count(metadata["lowest"], metadata["highest"])
+            return _parse_count(declaration.lowest, declaration.highest)
         case "choice":
-            return _parse_choice(metadata["choices"])
+            return _parse_choice(declaration.choices)
         case "choices":
-            return _parse_choices(metadata["choices"])
+            return _parse_choices(declaration.choices)
         case kind:
             return _PARSERS[kind]
 
 
-_PARSERS: Final[Mapping[str, Parser]] = {
+_PARSERS: Final[Mapping[Kind, Parser]] = {
     "address": _parse_address,
     "cluster": parse_cluster,
     "hosts": _parse_hosts,
@@ -236,14 +237,13 @@ _PARSERS: Final[Mapping[str, Parser]] = {
 }
 
 
-def _default_of(attribute: Attribute[Any]) -> str:
+def _default_of(knob: DeclaredKnob) -> str:
     """How the default is written."""
-    written = attribute.metadata["default"]
-    if written is not None:
-        return str(written)
-    if attribute.default is NOTHING:
-        return "required"
-    match attribute.default:
+    if knob.declaration.default is not None:
+        return knob.declaration.default
+    match knob.attribute.default:
+        case found if found is NOTHING:
+            return "required"
         case None | ():
             return "none"
         case bool(switch):
@@ -254,12 +254,10 @@ def _default_of(attribute: Attribute[Any]) -> str:
             return str(value)
 
 
-def _knob(declared: Declared) -> Knob:
-    metadata = declared.attribute.metadata
-    return Knob(declared.name, _parser_of(metadata), metadata["help"], _default_of(declared.attribute))
-
-
-KNOBS: Final[Mapping[str, Knob]] = {declared.name: _knob(declared) for declared in DECLARED}
+KNOBS: Final[Mapping[str, Knob]] = {
+    knob.name: Knob(knob.name, _parser_of(knob.declaration), knob.declaration.help, _default_of(knob))
+    for knob in DECLARED
+}
 
 
 def load_config(

@@ -17,6 +17,7 @@ AUTH_SCHEMES: Final = ("digest", "sasl", "x509")
 """Schemes that a client authenticates itself with."""
 
 
+JUTE_MAXBUFFER_LARGEST: Final = 2_097_152
 FOUR_LETTER_WORDS_DEFAULT: Final = (
     *("conf", "cons", "dirs", "envi", "gtmk", "hash", "isro", "mntr", "ruok", "srvr", "stat", "wchs"),
 )
@@ -94,7 +95,7 @@ class ClientConfig:
     jute_maxbuffer: int = count(
         1_048_575,
         4_096,
-        2_097_152,
+        JUTE_MAXBUFFER_LARGEST,
         "Largest request in bytes; a larger one closes the connection, as in ZooKeeper.",
     )
     connections_max: int = count(

@@ -13,7 +13,7 @@ from typing import Any, Final
 from attrs import Attribute, Factory, evolve, field, fields, frozen
 
 from zraft.config.features import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
-from zraft.config.fields import bounds, count, knob
+from zraft.config.fields import Declaration, bounds, count, declaration_of, knob
 from zraft.config.sections import (
     AuditConfig,
     AuthConfig,
@@ -148,13 +148,14 @@ class ServerConfig:
 
 
 @frozen
-class Declared:
-    """A knob as it is declared: a field of `ServerConfig`, or of one of its sections."""
+class DeclaredKnob:
+    """A field of `ServerConfig`, or of one of its sections, and what is declared of it as a knob."""
 
     name: str
     section: str
     """Empty for a knob of none."""
     attribute: Attribute[Any]
+    declaration: Declaration
 
     def value(self, config: ServerConfig) -> Any:
         holder = getattr(config, self.section) if self.section else config
@@ -169,17 +170,18 @@ class Declared:
 SECTIONS: Final[Mapping[str, type[Any]]] = {
     attribute.name: attribute.default.factory
     for attribute in fields(ServerConfig)
-    if attribute.default is not None and not attribute.metadata and attribute.name != "named"
+    if attribute.default is not None and declaration_of(attribute) is None and attribute.name != "named"
 }
 
 
-def _declared() -> Iterator[Declared]:
+def _declared() -> Iterator[DeclaredKnob]:
     for attribute in fields(ServerConfig):
-        if (kind := SECTIONS.get(attribute.name)) is not None:
-            for inner in fields(kind):
-                yield Declared(f"{attribute.name}.{inner.name}", attribute.name, inner)
-        elif "help" in attribute.metadata:
-            yield Declared(attribute.metadata.get("name") or attribute.name, "", attribute)
+        if (declaration := declaration_of(attribute)) is not None:
+            yield DeclaredKnob(declaration.name or attribute.name, "", attribute, declaration)
+        for inner in fields(SECTIONS[attribute.name]) if attribute.name in SECTIONS else ():
+            declaration = declaration_of(inner)
+            assert declaration is not None, f"{attribute.name}.{inner.name} is not declared as a knob"
+            yield DeclaredKnob(f"{attribute.name}.{inner.name}", attribute.name, inner, declaration)
 
 
 DECLARED: Final = tuple(_declared())

@@ -42,7 +42,7 @@ def all_changed() -> ServerConfig:
     changed = {
         one.name: one.attribute.default + 1
         for one in DECLARED
-        if one.section in sections and one.attribute.metadata["kind"] == "count"
+        if one.section in sections and one.declaration.kind == "count"
     }
     return load_config(
         flags={
@@ -103,15 +103,16 @@ def test_a_room_that_knows_no_configuration_has_the_knobs_defaults(
 
 
 def test_deliveries_are_bounded_as_their_knobs_are() -> None:
-    for field in fields(DeliveriesConfig):
-        if field.name in FOREIGN["deliveries"]:
+    knobs = [one for one in DECLARED if one.section == "deliveries"]
+    for knob in knobs:
+        name, declared = knob.attribute.name, knob.declaration
+        if name in FOREIGN["deliveries"]:
             continue
-        lowest, highest = field.metadata["lowest"], field.metadata["highest"]
-        for good in (lowest, highest):
-            DeliverySettings(**{field.name: good})
-        for bad in (lowest - 1, highest + 1):
-            with pytest.raises(ConfigError, match=field.name):
-                DeliverySettings(**{field.name: bad})
+        for good in (declared.lowest, declared.highest):
+            DeliverySettings(**{name: good})
+        for bad in (declared.lowest - 1, declared.highest + 1):
+            with pytest.raises(ConfigError, match=name):
+                DeliverySettings(**{name: bad})
 
 
 def test_replicated_settings_have_the_defaults_of_their_knobs() -> None:
