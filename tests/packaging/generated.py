@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,7 @@ def knobs(document: str) -> str:
 def metrics(document: str) -> str:
     """The tables of a server's metrics: those under ZooKeeper's names, and our own."""
     for title, declared in (("ZooKeeper's name", OF_ZOOKEEPER), ("Metric", OURS)):
-        rows = [(_metric(one), one.kind, f"{one.text} {one.note}".strip()) for one in declared]
+        rows = [(_metric(one), one.kind, _as_code(f"{one.text} {one.note}".strip())) for one in declared]
         document = with_table(document, (title, "Kind", "Meaning"), rows)
     return document
 
@@ -56,6 +57,14 @@ def metrics(document: str) -> str:
 def _metric(declared: Exposed[Any]) -> str:
     labels = f"{{{','.join(declared.labels)}}}" if declared.labels else ""
     return f"`{declared.name}{labels}`"
+
+
+_KNOB: Final = re.compile(rf"(?<![`\w.])({'|'.join(name for name in KNOBS if '.' in name)})(?![\w`])")
+
+
+def _as_code(text: str) -> str:
+    """`text` with the names of knobs as code."""
+    return _KNOB.sub(r"`\1`", text)
 
 
 def with_table(document: str, titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
