@@ -1,4 +1,4 @@
-"""The calls of the blocking client: `zraft_client.api` word for word, without await."""
+"""The calls of the blocking client. `make generated` makes them from `zraft_client.api`: change that."""
 
 from __future__ import annotations
 

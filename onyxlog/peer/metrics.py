@@ -19,52 +19,62 @@ class PeerMetrics:
         self.registry = registry = CollectorRegistry(auto_describe=True)
 
         def counter(name: str, documentation: str, *labels: str) -> Counter:
-            return Counter(f"onyxlog_{name}", documentation, labels, registry=registry)
+            return Counter(name, documentation, labels, registry=registry)
 
         def gauge(name: str, documentation: str, *labels: str) -> Gauge:
-            return Gauge(f"onyxlog_{name}", documentation, labels, registry=registry)
+            return Gauge(name, documentation, labels, registry=registry)
 
         def duration(name: str, documentation: str, buckets: Sequence[float] = SECONDS) -> Histogram:
-            return Histogram(f"onyxlog_{name}_seconds", documentation, buckets=buckets, registry=registry)
+            return Histogram(name, documentation, buckets=buckets, registry=registry)
 
         self.write_log_entry = duration(
-            "zookeeper_write_log_entry_duration",
+            "onyxlog_zookeeper_write_log_entry_duration_seconds",
             "From handing an entry to the log until its position is known.",
         )
-        self.written = counter("zookeeper_write_log_entry", "Entries written, by kind.", "kind")
-        self.read = counter("zookeeper_read_log_entry", "Entries read and applied, by kind.", "kind")
+        self.written = counter("onyxlog_zookeeper_write_log_entry_total", "Entries written, by kind.", "kind")
+        self.read = counter(
+            "onyxlog_zookeeper_read_log_entry_total", "Entries read and applied, by kind.", "kind"
+        )
         self.apply_seconds = duration(
-            "apply_log_entry_duration",
+            "onyxlog_apply_log_entry_duration_seconds",
             "Playing one entry: replica, digest, reactions and effects.",
             ENTRY_SECONDS,
         )
         self.scheduler_lag = duration(
-            "peer_group_scheduler_lag",
+            "onyxlog_peer_group_scheduler_lag_seconds",
             "From the writer's clock in an entry until it was applied here; clocks may differ.",
         )
         self.write_origin = duration(
-            "zookeeper_write_origin_duration", "Storing an origin and truncating the log."
+            "onyxlog_zookeeper_write_origin_duration_seconds", "Storing an origin and truncating the log."
         )
         self.origin_refused = counter(
-            "zookeeper_write_origin_refused",
+            "onyxlog_zookeeper_write_origin_refused_total",
             "Origins not stored: there was one as new, or no server took it.",
         )
         self.restarts = counter(
-            "peer_group_restarts", "Groups begun again under a new id, by cause.", "cause"
+            "onyxlog_peer_group_restarts_total", "Groups begun again under a new id, by cause.", "cause"
         )
-        self.peer_restarts = counter("virtual_peer_restarts", "Virtual peers begun again under a new id.")
-        self.jumps = counter("replica_jumps", "Entries were truncated before they were read here.")
+        self.peer_restarts = counter(
+            "onyxlog_virtual_peer_restarts_total", "Virtual peers begun again under a new id."
+        )
+        self.jumps = counter(
+            "onyxlog_replica_jumps_total", "Entries were truncated before they were read here."
+        )
         self.join_seconds = duration(
-            "group_join_duration", "From opening the log until the group was a member."
+            "onyxlog_group_join_duration_seconds", "From opening the log until the group was a member."
         )
-        self.replica_version = gauge("replica_version", "Position of the last entry applied.", "group")
-        self.groups = gauge("replica_groups", "Groups that have joined, as this peer knows.")
-        self.peers = gauge("peer_group_peers_count", "Virtual peers of all groups, as this peer knows.")
+        self.replica_version = gauge(
+            "onyxlog_replica_version", "Position of the last entry applied.", "group"
+        )
+        self.groups = gauge("onyxlog_replica_groups", "Groups that have joined, as this peer knows.")
+        self.peers = gauge(
+            "onyxlog_peer_group_peers_count", "Virtual peers of all groups, as this peer knows."
+        )
         self.allocated = gauge(
-            "peer_group_allocated_peers_count", "Virtual peers with a task, as this peer knows."
+            "onyxlog_peer_group_allocated_peers_count", "Virtual peers with a task, as this peer knows."
         )
-        self.jobs = gauge("replica_jobs", "Jobs submitted and not over.")
-        self.unseen = gauge("outbox_entries", "Entries written here and not yet read back.", "group")
+        self.jobs = gauge("onyxlog_replica_jobs", "Jobs submitted and not over.")
+        self.unseen = gauge("onyxlog_outbox_entries", "Entries written here and not yet read back.", "group")
 
     def forget(self, group: str) -> None:
         """An incarnation is over; its series end."""

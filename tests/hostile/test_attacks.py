@@ -14,7 +14,7 @@ import pytest
 from tests.hostile.attacks import ATTACKS, Attack, silent_readers
 from tests.hostile.messages import keys_that_hash_alike
 from tests.hostile.siege import BACK_BYTES_MAX, Siege
-from zraft.config.server import ClientConfig
+from zraft.config.sections import ClientConfig
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 

@@ -48,7 +48,8 @@ def test_each_package_with_python_in_it_is_in_one_distribution() -> None:
 def test_packages_are_looked_for_where_they_are(distribution: str) -> None:
     folder = DISTRIBUTIONS[distribution]
     lines = setup_cfg(distribution)["options"].get("package_dir", "= .").split("\n")
-    mapped = dict(tuple(part.strip() for part in line.split("=")) for line in lines if line)
+    pairs = [line.partition("=") for line in lines if line]
+    mapped = {name.strip(): path.strip() for name, _, path in pairs}
     assert mapped.pop("") == "."
     tops = {name.partition(".")[0] for name in packages_of(distribution)}
     outside = {name: ROOTS[name] for name in tops if ROOTS[name].parent != folder}

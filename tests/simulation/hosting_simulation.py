@@ -17,8 +17,8 @@ from attrs import define
 from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.hosting_server import WAL_SETTINGS, HostingServer
 from tests.simulation.topic_clients import Remembering
+from zraft.config.sections import SnapshotConfig
 from zraft.groups.settings import GroupSettings
-from zraft.groups.snapshots.keeper import SnapshotSettings
 from zraft.raft.role import Role
 from zraft.server.clients.errands import Errand
 from zraft.server.engine.driver import ERRAND_BYTES, Driver
@@ -61,7 +61,7 @@ LOG_BYTES_MAX: Final = GROUPS.wal_bytes_max + SEGMENTS_AROUND * WAL_SETTINGS.seg
 """What a server's log may hold; images are small here."""
 SETTINGS: Final = DriverSettings(
     groups=GROUPS,
-    snapshots=SnapshotSettings(log_bytes_min=8_000, retain_bytes=1_000),
+    snapshots=SnapshotConfig(log_bytes_min=8_000, retain_bytes=1_000),
     tree=Settings(session_timeout_ms_min=SESSION_MS, session_timeout_ms_max=SESSION_MS),
 )
 

@@ -51,10 +51,10 @@ from tests.simulation.sockets import Socket
 from tests.simulation.survival import Survival
 from tests.simulation.topics import KINDS as TOPIC_KINDS
 from tests.simulation.topics import TopicGroups
+from zraft.config.sections import SnapshotConfig
 from zraft.groups.snapshots import keeper as snapshot_keeper
 from zraft.groups.snapshots import snapshots
 from zraft.groups.snapshots import transfer as snapshot_transfer
-from zraft.groups.snapshots.keeper import SnapshotSettings
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
@@ -222,7 +222,7 @@ class Simulation:
                 auth=AuthSettings(super_digest=digest_of(SUPER_CREDENTIALS)),
                 read_only_mode_enabled=profile.read_only_mode,
             ),
-            snapshots=SnapshotSettings(
+            snapshots=SnapshotConfig(
                 log_bytes_min=profile.snapshot_bytes,
                 log_ratio_percent=20,
                 commands_min=profile.snapshot_commands,

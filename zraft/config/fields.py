@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, Literal
 
-from attrs import field
+from attrs import Attribute, field, frozen
+
+Kind = Literal[
+    "address", "choice", "choices", "cluster", "count", "hosts", "path", "paths", "switch", "text", "words"
+]
+"""How a knob is written; `zraft.config.knobs` knows the form of each."""
+
+_KNOB: Final = "knob"
+
+
+@frozen(kw_only=True)
+class Declaration:
+    """What a field does not say of its knob.
+
+    Attributes:
+        lowest, highest: inclusive bounds of a count.
+        choices: values of a choice or of choices.
+        name: the knob's, if it is not the field's.
+        default: how it is written, if the field's own default does not say it.
+    """
+
+    kind: Kind
+    help: str
+    lowest: int = 0
+    highest: int = 0
+    choices: tuple[str, ...] = ()
+    name: str | None = None
+    default: str | None = None
 
 
 def count(default: int, lowest: int, highest: int, help: str) -> Any:
-    """A whole-number knob with inclusive bounds; the bounds and the help text are kept for `KNOBS`."""
-    return field(default=default, metadata={"lowest": lowest, "highest": highest, "help": help})
+    """Declare a whole-number knob with inclusive bounds."""
+    return field(default=default, metadata=bounds(lowest, highest, help))
 
 
-def knob(kind: str, help: str, choices: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A knob of another kind: path, address, text, switch, choice(s) or words.
+def bounds(lowest: int, highest: int, help: str, *, default: str | None = None) -> dict[str, Declaration]:
+    """Metadata of a whole-number knob."""
+    return {_KNOB: Declaration(kind="count", lowest=lowest, highest=highest, help=help, default=default)}
 
-    `zraft.config.knobs` knows how each is written.
-    """
-    return {"kind": kind, "choices": choices, "help": help}
+
+def knob(
+    kind: Kind,
+    help: str,
+    choices: tuple[str, ...] = (),
+    *,
+    name: str | None = None,
+    default: str | None = None,
+) -> dict[str, Declaration]:
+    """Metadata of a knob of another kind."""
+    return {_KNOB: Declaration(kind=kind, help=help, choices=choices, name=name, default=default)}
+
+
+def declaration_of(attribute: Attribute[Any]) -> Declaration | None:
+    """What is declared of the knob behind a field; None if there is none."""
+    found: Declaration | None = attribute.metadata.get(_KNOB)
+    return found

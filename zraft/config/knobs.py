@@ -13,17 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
-from attrs import Attribute, evolve, fields, frozen
+from attrs import NOTHING, evolve, frozen
 
+from zraft.config.fields import Declaration, Kind
+from zraft.config.sections import ClientConfig, PeerConfig
 from zraft.config.server import (
-    KNOBS_OF_FIELDS,
-    LOG_FORMATS,
-    LOG_LEVELS,
+    DECLARED,
     OBSERVER_MARK,
     SECTIONS,
-    ClientConfig,
     ClusterList,
-    PeerConfig,
+    DeclaredKnob,
     ServerConfig,
     with_room,
 )
@@ -56,7 +55,8 @@ class Knob:
         return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "__")
 
 
-_FIELDS: Final = {knob: field for field, knob in KNOBS_OF_FIELDS.items()}
+_FIELDS: Final = {one.name: one.attribute.name for one in DECLARED if not one.section}
+"""The fields of `ServerConfig` itself, by knob."""
 
 ENVIRONMENT_PREFIX: Final = "ZRAFT_"
 CONFIG_FILE_VARIABLE: Final = "ZRAFT_CONFIG"
@@ -212,35 +212,38 @@ def _parse_hosts(found: object, label: str) -> tuple[str, ...]:
 _HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
 
 
-def _count_of(attribute: Attribute[Any]) -> Parser:
-    return _parse_count(attribute.metadata["lowest"], attribute.metadata["highest"])
-
-
-def _parser_of(attribute: Attribute[Any]) -> Parser:
-    """How the knob behind a field of a section is written."""
-    match attribute.metadata.get("kind"):
-        case None:
-            return _count_of(attribute)
-        case "path":
-            return _parse_path
-        case "address":
-            return _parse_address
-        case "text":
-            return _parse_text
-        case "switch":
-            return _parse_bool
+def _parser_of(declaration: Declaration) -> Parser:
+    """How a knob is written."""
+    match declaration.kind:
+        case "count":
+            return _parse_count(declaration.lowest, declaration.highest)
         case "choice":
-            return _parse_choice(attribute.metadata["choices"])
+            return _parse_choice(declaration.choices)
         case "choices":
-            return _parse_choices(attribute.metadata["choices"])
-        case "words":
-            return _parse_words
+            return _parse_choices(declaration.choices)
         case kind:
-            raise AssertionError(f"{attribute.name}: no parser for a knob of kind {kind!r}")
+            return _PARSERS[kind]
 
 
-def _default_of(attribute: Attribute[Any]) -> str:
-    match attribute.default:
+_PARSERS: Final[Mapping[Kind, Parser]] = {
+    "address": _parse_address,
+    "cluster": parse_cluster,
+    "hosts": _parse_hosts,
+    "path": _parse_path,
+    "paths": _parse_paths,
+    "switch": _parse_bool,
+    "text": _parse_text,
+    "words": _parse_words,
+}
+
+
+def _default_of(knob: DeclaredKnob) -> str:
+    """How the default is written."""
+    if knob.declaration.default is not None:
+        return knob.declaration.default
+    match knob.attribute.default:
+        case found if found is NOTHING:
+            return "required"
         case None | ():
             return "none"
         case bool(switch):
@@ -251,64 +254,10 @@ def _default_of(attribute: Attribute[Any]) -> str:
             return str(value)
 
 
-def _knobs() -> Iterable[Knob]:
-    session_timeout = _parse_count(40, 86_400_000)
-    yield Knob(
-        "id", _parse_count(SERVER_ID_MIN, SERVER_ID_MAX), "Number of this server, 1 to 254.", "required"
-    )
-    yield Knob("data", _parse_path, "Data directory of this server, and of no other.", "required")
-    yield Knob(
-        "address", _parse_address, "Where clients (TCP) and peers (UDP) reach this server.", "required"
-    )
-    yield Knob(
-        "cluster",
-        parse_cluster,
-        "Every server, this one included: ID=HOST:PORT,…; an observer ends with :observer.",
-        "required",
-    )
-    yield Knob(
-        "key",
-        _parse_paths,
-        "File of the cluster key, read again when it changes; two during a rotation.",
-        "none",
-    )
-    yield Knob(
-        "insecure_peers", _parse_bool, "Run a cluster without a key: peers are not authenticated.", "false"
-    )
-    yield Knob(
-        "founds",
-        _parse_bool,
-        "An empty server may found a cluster, with the others of `cluster`; without it, it only joins one.",
-        "true; false beside ZooKeeper's data (`version-2`)",
-    )
-    yield Knob("admin", _parse_address, "Where the admin HTTP server listens.", "none")
-    yield Knob(
-        "admin.hosts",
-        _parse_hosts,
-        "Names under which browsers may ask it for pages and resets, beside IP addresses and localhost.",
-        "none",
-    )
-    tick_time = getattr(fields(ServerConfig), "tick_time_ms")  # noqa: B009  (attrs' namedtuple is untyped)
-    yield Knob("tick_time_ms", _count_of(tick_time), tick_time.metadata["help"], str(tick_time.default))
-    yield Knob(
-        "session_timeout_ms_min", session_timeout, "Shortest session timeout granted.", "2 * tick_time_ms"
-    )
-    yield Knob(
-        "session_timeout_ms_max", session_timeout, "Longest session timeout granted.", "20 * tick_time_ms"
-    )
-    features = getattr(fields(ServerConfig), "features_max")  # noqa: B009
-    yield Knob("features_max", _count_of(features), features.metadata["help"], str(features.default))
-    yield Knob(
-        "log_format", _parse_choice(LOG_FORMATS), "One of " + ", ".join(LOG_FORMATS) + ".", LOG_FORMATS[0]
-    )
-    yield Knob("log_level", _parse_choice(LOG_LEVELS), "One of " + ", ".join(LOG_LEVELS) + ".", "info")
-    for section, section_class in SECTIONS.items():
-        for attribute in fields(section_class):
-            name = f"{section}.{attribute.name}"
-            yield Knob(name, _parser_of(attribute), attribute.metadata["help"], _default_of(attribute))
-
-
-KNOBS: Final[Mapping[str, Knob]] = {knob.name: knob for knob in _knobs()}
+KNOBS: Final[Mapping[str, Knob]] = {
+    knob.name: Knob(knob.name, _parser_of(knob.declaration), knob.declaration.help, _default_of(knob))
+    for knob in DECLARED
+}
 
 
 def load_config(
@@ -452,9 +401,7 @@ def _assemble(values: Mapping[str, Any]) -> ServerConfig:
             raise ConfigError(
                 f"{name}: not set; pass --{name}, set {knob.variable} or put it into --config FILE"
             )
-    top = {
-        _FIELDS.get(name, name): value for name, value in values.items() if "." not in name or name in _FIELDS
-    }
+    top = {_FIELDS[name]: value for name, value in values.items() if name in _FIELDS}
     sections: dict[str, Any] = {}
     for section, section_class in SECTIONS.items():
         prefix = section + "."

@@ -6,14 +6,25 @@ directories or keys: whether a port is free or a key file is readable is found o
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import Factory, evolve, field, fields, frozen
+from attrs import Attribute, Factory, evolve, field, fields, frozen
 
 from zraft.config.features import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
-from zraft.config.fields import count, knob
+from zraft.config.fields import Declaration, bounds, count, declaration_of, knob
+from zraft.config.sections import (
+    AuditConfig,
+    AuthConfig,
+    ClientConfig,
+    PeerConfig,
+    RaftConfig,
+    SnapshotConfig,
+    TlsConfig,
+    TreeConfig,
+    WalConfig,
+)
 from zraft.config.topics import DeliveriesConfig, GroupsConfig, PartitionsConfig, TopicConfig
 from zraft_core.address import Address
 from zraft_core.errors import ConfigError
@@ -24,19 +35,6 @@ CLUSTER_KEYS_MAX: Final = 2
 
 LOG_FORMATS: Final = ("console", "json")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-CLIENT_AUTHS: Final = ("none", "want", "need")
-"""What is asked of TLS clients: no certificate, one if they have it, one in any case (ZooKeeper's ssl.clientAuth)."""
-TLS_VERSIONS: Final = ("1.2", "1.3")
-AUTH_SCHEMES: Final = ("digest", "sasl", "x509")
-"""Schemes that a client authenticates itself with."""
-
-
-FOUR_LETTER_WORDS_DEFAULT: Final = (
-    *("conf", "cons", "dirs", "envi", "gtmk", "hash", "isro", "mntr", "ruok", "srvr", "stat", "wchs"),
-)
-"""The harmless ones; tests compare it with what the protocol's own module calls harmless."""
-
-
 OBSERVER_MARK: Final = ":observer"
 
 
@@ -46,355 +44,6 @@ class ClusterList(dict[ServerId, Address]):
     def __init__(self, addresses: Mapping[ServerId, Address], observers: Iterable[ServerId] = ()) -> None:
         super().__init__(addresses)
         self.observers = frozenset(observers)
-
-
-@frozen(kw_only=True)
-class RaftConfig:
-    """Consensus. A tick is one millisecond."""
-
-    election_timeout_ticks: int = count(
-        300,
-        20,
-        60_000,
-        "A follower that hears no leader for this long, up to twice it at random, asks for votes.",
-    )
-    heartbeat_ticks: int = count(50, 1, 20_000, "The leader speaks to every follower at least this often.")
-    batch_bytes_max: int = count(
-        524_288,
-        1_024,
-        2_097_152,
-        "An entry stops taking further commands at this size; one command may exceed it.",
-    )
-    append_bytes_max: int = count(
-        524_288, 1_024, 2_097_152, "Entries sent in one AppendEntries, at least one entry always."
-    )
-    inflight_messages_max: int = count(
-        8, 1, 4_096, "AppendEntries sent to one follower and not yet answered; later entries gather into one."
-    )
-    inflight_bytes_max: int = count(
-        2_097_152,
-        65_536,
-        1_073_741_824,
-        "The same in bytes; a receiver's socket buffer must be able to hold it.",
-    )
-    uncommitted_bytes_max: int = count(
-        67_108_864,
-        1_048_576,
-        4_294_967_296,
-        "Entries awaiting a quorum; at the bound a leader takes no more.",
-    )
-
-
-@frozen(kw_only=True)
-class WalConfig:
-    """The write-ahead log."""
-
-    segment_bytes_max: int = count(
-        67_108_864,
-        65_536,
-        4_294_967_296,
-        "A segment file is preallocated to this size; a new one begins when full.",
-    )
-    tail_bytes_max: int = count(
-        67_108_864,
-        0,
-        17_179_869_184,
-        "The log's end that is kept in memory after a start, for slow followers.",
-    )
-    group_tail_bytes_max: int = count(
-        65_536, 0, 1_073_741_824, "The same of each partition's group, of which there may be hundreds."
-    )
-    slow_fsync_ms: int = count(
-        1_000,
-        0,
-        60_000,
-        "A leader whose writes take this long, while a majority's do not, hands its leadership on; 0: never.",
-    )
-
-
-@frozen(kw_only=True)
-class ClientConfig:
-    """ZooKeeper clients of this server. Each bound protects the server's memory from its clients."""
-
-    jute_maxbuffer: int = count(
-        1_048_575,
-        4_096,
-        2_097_152,
-        "Largest request in bytes; a larger one closes the connection, as in ZooKeeper.",
-    )
-    connections_max: int = count(
-        10_000, 1, 1_000_000, "Connections at the same time; further ones are closed."
-    )
-    connections_per_address_max: int = count(
-        0, 0, 1_000_000, "The same from one client address (maxClientCnxns); 0: no limit."
-    )
-    connects_per_second_max: int = count(
-        0, 0, 1_000_000, "Sessions begun or resumed per second; further clients wait in order. 0: no limit."
-    )
-    outstanding_bytes_max: int = count(
-        16_777_216,
-        65_536,
-        4_294_967_296,
-        "Writes taken and not yet applied; at the bound requests wait in the socket.",
-    )
-    watches_per_connection_max: int = count(
-        1_000_000, 1_000, 1_000_000_000, "Watches one connection may have; with more it is closed."
-    )
-    read_only_mode_enabled: bool = field(
-        default=False,
-        metadata=knob(
-            "switch",
-            "Without a quorum, serve reads to clients that ask for read-only (readonlymode.enabled).",
-        ),
-    )
-    reconfig_enabled: bool = field(
-        default=False,
-        metadata=knob(
-            "switch",
-            "Clients with the right to write /zookeeper/config may change the members (reconfigEnabled).",
-        ),
-    )
-    reply_bytes_max: int = count(
-        1_048_575,
-        4_096,
-        268_435_456,
-        "Longest list of children; a longer one is refused. Java clients read no more than their jute.maxbuffer.",
-    )
-    output_bytes_max: int = count(
-        16_777_216,
-        65_536,
-        4_294_967_296,
-        "Replies and events one connection may leave unread before it is closed.",
-    )
-    output_bytes_per_address_max: int = count(
-        33_554_432,
-        65_536,
-        68_719_476_736,
-        "The same of all connections of one address; at half of it large replies wait, beyond it the largest are closed.",
-    )
-    output_bytes_sum_max: int = count(
-        67_108_864, 65_536, 68_719_476_736, "The same of all connections of this server."
-    )
-    input_bytes_per_address_max: int = count(
-        16_777_216,
-        65_536,
-        68_719_476_736,
-        "Requests of one address that were read and wait; at half of it no more are read from those who have some.",
-    )
-    input_bytes_sum_max: int = count(
-        33_554_432, 65_536, 68_719_476_736, "The same of all connections of this server."
-    )
-    unfinished_bytes_per_address_max: int = count(
-        16_777_216,
-        65_536,
-        68_719_476_736,
-        "Beginnings of requests of one address; at half of it new ones wait, beyond it the longest are closed.",
-    )
-    unfinished_bytes_sum_max: int = count(
-        33_554_432, 65_536, 68_719_476_736, "The same of all connections of this server."
-    )
-    handshake_timeout_ms: int = count(
-        10_000,
-        100,
-        600_000,
-        "A connection that has not asked for a session within this time, TLS handshake included, is closed.",
-    )
-    four_letter_words: tuple[str, ...] = field(
-        default=FOUR_LETTER_WORDS_DEFAULT,
-        metadata=knob("words", "Four-letter words that are answered, separated by commas; `*` for all."),
-    )
-
-
-@frozen(kw_only=True)
-class TreeConfig:
-    """The znodes. All but the interval are replicated: what the cluster was founded with is in force."""
-
-    ttl_nodes_enabled: bool = field(
-        default=True,
-        metadata=knob("switch", "Znodes with a time to live may be created (extendedTypesEnabled)."),
-    )
-    quota_enforced: bool = field(
-        default=False,
-        metadata=knob("switch", "Hard limits of quotas refuse, instead of being logged (enforceQuota)."),
-    )
-    container_never_used_ms_max: int = count(
-        300_000,
-        0,
-        31_536_000_000,
-        "A container that never had a child is removed after this long; 0: never.",
-    )
-    reap_interval_ms: int = count(
-        60_000,
-        10,
-        86_400_000,
-        "How often the leader removes containers and expired znodes with a time to live.",
-    )
-
-
-@frozen(kw_only=True)
-class SnapshotConfig:
-    """Snapshots of the state, and how much of the log is kept behind them."""
-
-    log_bytes_min: int = count(
-        33_554_432,
-        4_096,
-        1_099_511_627_776,
-        "No snapshot is written before the log since the last one is this long, or `commands_min` is reached.",
-    )
-    log_ratio_percent: int = count(
-        200,
-        1,
-        10_000,
-        "... nor before it is this many percent of the state's own size; a busy server waits for twice as much.",
-    )
-    commands_min: int = count(
-        250_000,
-        1,
-        1_000_000_000,
-        "The same in commands, which a restart has to replay; more with many znodes (half as many as there are).",
-    )
-    keep: int = count(3, 1, 1_000, "Snapshots kept; older ones are removed (autopurge.snapRetainCount).")
-    retain_bytes: int = count(
-        8_388_608,
-        0,
-        1_099_511_627_776,
-        "The log of all groups before the newest snapshot that is kept, so that a short absence needs no snapshot.",
-    )
-    retain_bytes_max: int = count(
-        268_435_456,
-        0,
-        1_099_511_627_776,
-        "The most that is kept before the newest snapshot for followers that answer but are behind.",
-    )
-    send_bytes_per_s: int = count(
-        67_108_864,
-        65_536,
-        10_737_418_240,
-        "What a leader sends of snapshots per second, to all followers together; live traffic keeps its latency.",
-    )
-
-
-@frozen(kw_only=True)
-class PeerConfig:
-    """Datagrams between servers."""
-
-    datagram_bytes: int = count(
-        1_400,
-        512,
-        65_000,
-        "Largest UDP datagram; not set, it is 60000 when every server is on loopback, else 1400.",
-    )
-
-
-@frozen(kw_only=True)
-class TlsConfig:
-    """TLS for clients: on the port of `address` beside plain text, and on a port of its own. Off without `certificate`."""
-
-    certificate: Path | None = field(
-        default=None,
-        metadata=knob(
-            "path",
-            "PEM file of this server's certificate and its intermediates; switches TLS for clients on.",
-        ),
-    )
-    key: Path | None = field(
-        default=None,
-        metadata=knob(
-            "path", "PEM file of the private key, mode 0600; not set, it is in the file of tls.certificate."
-        ),
-    )
-    client_ca: Path | None = field(
-        default=None, metadata=knob("path", "PEM file of the authorities that sign clients' certificates.")
-    )
-    client_auth: str = field(
-        default="none",
-        metadata=knob(
-            "choice",
-            "Client certificates: none, want (verified if a client has one), need (no connection without).",
-            CLIENT_AUTHS,
-        ),
-    )
-    required: bool = field(
-        default=False, metadata=knob("switch", "Refuse plain text, four-letter words too, on the main port.")
-    )
-    address: Address | None = field(
-        default=None,
-        metadata=knob("address", "A further port for clients that takes TLS only (secureClientPort)."),
-    )
-    version_min: str = field(
-        default="1.2", metadata=knob("choice", "Oldest TLS version spoken: 1.2 or 1.3.", TLS_VERSIONS)
-    )
-    ciphers: str | None = field(
-        default=None,
-        metadata=knob(
-            "text", "OpenSSL's cipher list for TLS 1.2; not set, Python's. TLS 1.3 has none but good ones."
-        ),
-    )
-    handshakes_max: int = count(
-        250, 1, 100_000, "TLS handshakes under way at the same time; further connections are closed."
-    )
-
-
-@frozen(kw_only=True)
-class AuthConfig:
-    """Who clients are."""
-
-    x509_super_user: str | None = field(
-        default=None,
-        metadata=knob(
-            "text", "Subject of the client certificate that may do everything, such as CN=admin,O=Example."
-        ),
-    )
-    sasl_users_file: Path | None = field(
-        default=None,
-        metadata=knob("path", "Users for SASL DIGEST-MD5, as user:password lines or a JAAS file, mode 0600."),
-    )
-    super_user: str | None = field(
-        default=None, metadata=knob("text", "The SASL user that may do everything.")
-    )
-    super_digest: str | None = field(
-        default=None,
-        repr=False,
-        metadata=knob(
-            "text",
-            "user:base64(sha1(user:password)) of the digest login that may do everything (superDigest).",
-        ),
-    )
-    required_schemes: tuple[str, ...] = field(
-        default=(),
-        metadata=knob(
-            "choices",
-            "A client must authenticate by one of these (digest, sasl, x509) before its first request.",
-            AUTH_SCHEMES,
-        ),
-    )
-
-
-@frozen(kw_only=True)
-class AuditConfig:
-    """The audit log: a line per write of this server's clients. Off without `file`."""
-
-    file: Path | None = field(
-        default=None,
-        metadata=knob(
-            "path", "File of the audit log, a line per write of this server's clients; switches it on."
-        ),
-    )
-    file_bytes_max: int = count(
-        67_108_864,
-        65_536,
-        1_099_511_627_776,
-        "At this size the file is renamed to FILE.1 and a new one begins.",
-    )
-    files_kept: int = count(
-        10, 0, 10_000, "Older files kept, FILE.1 the newest of them; 0: none is renamed, SIGHUP reopens."
-    )
-    pending_bytes_max: int = count(
-        16_777_216,
-        65_536,
-        4_294_967_296,
-        "Lines waiting for a slow disk; further ones are dropped and counted, clients never wait for them.",
-    )
 
 
 @frozen(kw_only=True)
@@ -409,31 +58,70 @@ class ServerConfig:
         ConfigError: a rule between two settings is broken; the message names both.
     """
 
-    id: ServerId
-    data: Path
-    address: Address
-    cluster: Mapping[ServerId, Address]
-    key_files: tuple[Path, ...] = ()
-    insecure_peers: bool = False
-    founds: bool = True
-    admin: Address | None = None
-    admin_hosts: tuple[str, ...] = ()
+    id: ServerId = field(metadata=bounds(SERVER_ID_MIN, SERVER_ID_MAX, "Number of this server, 1 to 254."))
+    data: Path = field(metadata=knob("path", "Data directory of this server, and of no other."))
+    address: Address = field(
+        metadata=knob("address", "Where clients (TCP) and peers (UDP) reach this server.")
+    )
+    cluster: Mapping[ServerId, Address] = field(
+        metadata=knob(
+            "cluster", "Every server, this one included: ID=HOST:PORT,…; an observer ends with :observer."
+        )
+    )
+    key_files: tuple[Path, ...] = field(
+        default=(),
+        metadata=knob(
+            "paths", "File of the cluster key, read again when it changes; two during a rotation.", name="key"
+        ),
+    )
+    insecure_peers: bool = field(
+        default=False, metadata=knob("switch", "Run a cluster without a key: peers are not authenticated.")
+    )
+    founds: bool = field(
+        default=True,
+        metadata=knob(
+            "switch",
+            "An empty server may found a cluster, with the others of `cluster`; without it, it only joins one.",
+            default="true; false beside ZooKeeper's data (`version-2`)",
+        ),
+    )
+    admin: Address | None = field(
+        default=None, metadata=knob("address", "Where the admin HTTP server listens.")
+    )
+    admin_hosts: tuple[str, ...] = field(
+        default=(),
+        metadata=knob(
+            "hosts",
+            "Names under which browsers may ask it for pages and resets, beside IP addresses and localhost.",
+            name="admin.hosts",
+        ),
+    )
     tick_time_ms: int = count(
         2_000,
         20,
         600_000,
         "ZooKeeper's tickTime: sessions expire in steps of it, touches are reported each half of it.",
     )
-    session_timeout_ms_min: int = field(default=Factory(lambda self: 2 * self.tick_time_ms, takes_self=True))
-    session_timeout_ms_max: int = field(default=Factory(lambda self: 20 * self.tick_time_ms, takes_self=True))
+    session_timeout_ms_min: int = field(
+        default=Factory(lambda self: 2 * self.tick_time_ms, takes_self=True),
+        metadata=bounds(40, 86_400_000, "Shortest session timeout granted.", default="2 * tick_time_ms"),
+    )
+    session_timeout_ms_max: int = field(
+        default=Factory(lambda self: 20 * self.tick_time_ms, takes_self=True),
+        metadata=bounds(40, 86_400_000, "Longest session timeout granted.", default="20 * tick_time_ms"),
+    )
     features_max: int = count(
         FEATURE_LEVEL_MAX,
         FEATURE_LEVEL_MIN,
         FEATURE_LEVEL_MAX,
         "Highest feature level announced to the cluster: hold it down while an upgrade may have to be taken back.",
     )
-    log_format: str = "console"
-    log_level: str = "info"
+    log_format: str = field(
+        default="console", metadata=knob("choice", f"One of {', '.join(LOG_FORMATS)}.", LOG_FORMATS)
+    )
+    log_level: str = field(
+        default="info", metadata=knob("choice", f"One of {', '.join(LOG_LEVELS)}.", LOG_LEVELS)
+    )
     raft: RaftConfig = field(factory=RaftConfig)
     wal: WalConfig = field(factory=WalConfig)
     client: ClientConfig = field(factory=ClientConfig)
@@ -459,62 +147,62 @@ class ServerConfig:
         return self.cluster.observers if isinstance(self.cluster, ClusterList) else frozenset()
 
 
+@frozen
+class DeclaredKnob:
+    """A field of `ServerConfig`, or of one of its sections, and what is declared of it as a knob."""
+
+    name: str
+    section: str
+    """Empty for a knob of none."""
+    attribute: Attribute[Any]
+    declaration: Declaration
+
+    def value(self, config: ServerConfig) -> Any:
+        holder = getattr(config, self.section) if self.section else config
+        return getattr(holder, self.attribute.name)
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value is a secret itself, not the name of a file that holds one."""
+        return not self.attribute.repr
+
+
 SECTIONS: Final[Mapping[str, type[Any]]] = {
-    "raft": RaftConfig,
-    "wal": WalConfig,
-    "client": ClientConfig,
-    "peer": PeerConfig,
-    "tree": TreeConfig,
-    "topics": TopicConfig,
-    "snapshot": SnapshotConfig,
-    "groups": GroupsConfig,
-    "partitions": PartitionsConfig,
-    "deliveries": DeliveriesConfig,
-    "tls": TlsConfig,
-    "auth": AuthConfig,
-    "audit": AuditConfig,
+    attribute.name: attribute.default.factory
+    for attribute in fields(ServerConfig)
+    if attribute.default is not None and declaration_of(attribute) is None and attribute.name != "named"
 }
 
 
-KNOBS_OF_FIELDS: Final = {"key_files": "key", "admin_hosts": "admin.hosts"}
-"""Of `ServerConfig`: those that are not named as their fields."""
+def _declared() -> Iterator[DeclaredKnob]:
+    for attribute in fields(ServerConfig):
+        if (declaration := declaration_of(attribute)) is not None:
+            yield DeclaredKnob(declaration.name or attribute.name, "", attribute, declaration)
+        for inner in fields(SECTIONS[attribute.name]) if attribute.name in SECTIONS else ():
+            declaration = declaration_of(inner)
+            assert declaration is not None, f"{attribute.name}.{inner.name} is not declared as a knob"
+            yield DeclaredKnob(f"{attribute.name}.{inner.name}", attribute.name, inner, declaration)
+
+
+DECLARED: Final = tuple(_declared())
+"""All knobs, in order."""
 
 
 def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
     """(knob, value as an operator would write it) for all knobs. For who may see the admin pages: of keys it holds the
     names of their files only, of passwords not even the hashes."""
     found: list[tuple[str, str]] = []
-    for attribute in fields(ServerConfig):
-        value = getattr(config, attribute.name)
-        if attribute.name == "named":
-            continue
-        if attribute.name in SECTIONS:
-            found += [
-                (
-                    f"{attribute.name}.{inner.name}",
-                    _written(
-                        getattr(value, inner.name) if inner.repr else _hidden(getattr(value, inner.name))
-                    ),
-                )
-                for inner in fields(SECTIONS[attribute.name])
-            ]
-        else:
-            found.append((KNOBS_OF_FIELDS.get(attribute.name, attribute.name), _written(value)))
+    for declared in DECLARED:
+        value = declared.value(config)
+        if declared.secret and value is not None:
+            value = "set, not shown"
+        found.append((declared.name, _written(value)))
     return tuple(found)
-
-
-def _hidden(value: object) -> str | None:
-    return None if value is None else "set, not shown"
 
 
 def secret_knobs() -> frozenset[str]:
     """Knobs whose values are secrets themselves, not names of files that hold them."""
-    return frozenset(
-        f"{section}.{inner.name}"
-        for section, kind in SECTIONS.items()
-        for inner in fields(kind)
-        if not inner.repr
-    )
+    return frozenset(declared.name for declared in DECLARED if declared.secret)
 
 
 def _written(value: object) -> str:

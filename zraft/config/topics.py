@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
 
 from zraft.config.fields import count
+from zraft_core.claims.values import HEARTBEAT_MS_DEFAULT, HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN
+
+ITEMS_LARGEST: Final = 128
+"""With as many withdrawals as there may be, still what the codec takes for one message."""
+PAYLOAD_BYTES_LARGEST: Final = 2 * 1024 * 1024
+"""With what is around it, it still is one message between servers."""
 
 
 @frozen(kw_only=True)
@@ -36,7 +44,9 @@ class TopicConfig:
 class GroupsConfig:
     """Partitions of topics, each a Raft group: hundreds on one server. A tick is one millisecond."""
 
-    items_max: int = count(64, 1, 128, "Groups that one shared heartbeat offers; more wait for the next one.")
+    items_max: int = count(
+        64, 1, ITEMS_LARGEST, "Groups that one shared heartbeat offers; more wait for the next one."
+    )
     apply_bytes_max: int = count(
         1_048_576,
         4_096,
@@ -88,7 +98,7 @@ class PartitionsConfig:
     payload_bytes_max: int = count(
         1_048_576,
         1,
-        2_097_152,
+        PAYLOAD_BYTES_LARGEST,
         "Of one message; a larger one is refused. Servers tell each other messages whole.",
     )
     entry_bytes_max: int = count(
@@ -127,9 +137,9 @@ class PartitionsConfig:
     )
     retain_interval_ms: int = count(60_000, 100, 86_400_000, "How often retention looks at each partition.")
     claims_heartbeat_ms: int = count(
-        3_000,
-        100,
-        3_600_000,
+        HEARTBEAT_MS_DEFAULT,
+        HEARTBEAT_MS_MIN,
+        HEARTBEAT_MS_MAX,
         "The interval of claims' heartbeats, of consumers that choose none, in partitions that are created from now on.",
     )
 

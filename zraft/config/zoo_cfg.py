@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final, NoReturn
 
-from attrs import field, fields, frozen
+from attrs import field, frozen
 
-from zraft.config.server import ClientConfig, ClusterList
+from zraft.config.sections import JUTE_MAXBUFFER_LARGEST
+from zraft.config.server import ClusterList
 from zraft.program.nearest import did_you_mean
 from zraft_core.address import Address, parse_address
 from zraft_core.errors import ConfigError
@@ -484,7 +485,7 @@ def _maxbuffer(text: str, notes: list[Note]) -> str:
         text = str(int(text, 16))
     elif re.fullmatch(r"0[0-7]{1,11}", text):
         text = str(int(text, 8))
-    highest: int = getattr(fields(ClientConfig), "jute_maxbuffer").metadata["highest"]  # noqa: B009
+    highest = JUTE_MAXBUFFER_LARGEST
     if re.fullmatch(r"[0-9]{1,20}", text) and int(text) > highest:
         notes.append(
             Note(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from zraft_client.blocking import BlockingClient
 from zraft_client.errors import ClosedError, ForkedError
@@ -17,40 +17,72 @@ from zraft_client.topics.admin import Topics
 from zraft_client.topics.consumer import Consumer, Partition
 from zraft_client.topics.merged import MergedConsumer
 from zraft_client.topics.options import Consumed, Destination
-from zraft_client.topics.polling import RECORDS_MAX
 from zraft_client.topics.producer import Producer
 from zraft_client.topics.sent import Sent
-from zraft_client.topics.values import Bounds, Receipt, Record, Topic
-from zraft_core.topics.merger import MergePosition
-from zraft_core.topics.stamps import MessageId, Stamp
+from zraft_client.topics.values import Receipt, Record
+from zraft_core.topics.stamps import MessageId
 
+
+class _Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+class _Openable(_Closable, Protocol):
+    async def open(self) -> None: ...
+
+
+P = ParamSpec("P")
 T = TypeVar("T")
+A_co = TypeVar("A_co", bound=_Closable, covariant=True)
+Opened = TypeVar("Opened", bound=_Openable)
 
 
-class _Blocking:
-    """Something of the client's thread, and how it is called and closed."""
+class _Blocking(Generic[A_co]):
+    """The blocking version of an object that lives in the client's thread."""
 
-    def __init__(self, client: BlockingClient, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, client: BlockingClient, asyncio_version: A_co) -> None:
         self._client = client
-        self._close = close
+        self._asyncio_version = asyncio_version
         self._closed = False
-
-    def _run(self, use: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return self._client.run(lambda _: use())
 
     def close(self) -> None:
         """End it, once or more; nothing to do after the client was closed."""
         if not self._closed:
             self._closed = True
             try:
-                self._run(self._close)
+                self._client.run(lambda _: self._asyncio_version.close())
             except (ClosedError, ForkedError):
                 return
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def blocking(
+    method: Callable[Concatenate[A_co, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Blocking[A_co], P], T]:
+    """The blocking version of a coroutine method, with its name, parameters and docstring."""
+
+    @wraps(method)
+    def waits(twin: _Blocking[A_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return twin._client.run(lambda _: method(twin._asyncio_version, *args, **kwargs))
+
+    return waits
+
+
+def in_its_thread(
+    method: Callable[Concatenate[A_co, P], T],
+) -> Callable[Concatenate[_Blocking[A_co], P], T]:
+    """The blocking version of a plain method, which may be called in the client's thread only."""
+
+    @wraps(method)
+    def waits(twin: _Blocking[A_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return twin._client.run_soon(lambda _: method(twin._asyncio_version, *args, **kwargs))
+
+    return waits
 
 
 class BlockingSent:
@@ -66,7 +98,7 @@ class BlockingSent:
 
     @property
     def sent(self) -> Sent:
-        """For `after` of a later message."""
+        """The message as the asyncio producer knows it."""
         return self._sent
 
     def done(self) -> bool:
@@ -82,15 +114,8 @@ class BlockingSent:
         return self._client.run(lambda _: wait())
 
 
-class BlockingProducer(_Blocking):
-    """As `Producer`."""
-
-    def __init__(self, client: BlockingClient, producer: Producer) -> None:
-        super().__init__(client, producer.close)
-        self._producer = producer
-
-    def __enter__(self) -> BlockingProducer:
-        return self
+class BlockingProducer(_Blocking[Producer]):
+    """Blocking version of `Producer`; every method waits for the result."""
 
     def send(
         self,
@@ -104,8 +129,10 @@ class BlockingProducer(_Blocking):
     ) -> Receipt:
         """Multicast a message and wait until it is delivered."""
         before = None if after is None else after.sent
-        return self._run(
-            lambda: self._producer.send(to, value, key=key, headers=headers, after=before, consumed=consumed)
+        return self._client.run(
+            lambda _: self._asyncio_version.send(
+                to, value, key=key, headers=headers, after=before, consumed=consumed
+            )
         )
 
     def send_soon(
@@ -120,149 +147,78 @@ class BlockingProducer(_Blocking):
     ) -> BlockingSent:
         """Multicast a message; waits only for room."""
         before = None if after is None else after.sent
-        sent = self._run(
-            lambda: self._producer.send_soon(
+        sent = self._client.run(
+            lambda _: self._asyncio_version.send_soon(
                 to, value, key=key, headers=headers, after=before, consumed=consumed
             )
         )
         return BlockingSent(self._client, sent)
 
-    def saw(self, record: Record | Stamp) -> None:
-        """In order CAUSAL: what is sent from now on has stamps above this record's."""
-        self._client.run_soon(lambda _: self._producer.saw(record))
-
-    def flush(self) -> None:
-        """Until everything that was sent before is decided."""
-        self._run(self._producer.flush)
+    saw = in_its_thread(Producer.saw)
+    flush = blocking(Producer.flush)
 
 
-class BlockingConsumer(_Blocking):
-    """As `Consumer`."""
+class BlockingConsumer(_Blocking[Consumer]):
+    """Blocking version of `Consumer`; every method waits for the result."""
 
-    def __init__(self, client: BlockingClient, consumer: Consumer) -> None:
-        super().__init__(client, consumer.close)
-        self._consumer = consumer
-
-    def __enter__(self) -> BlockingConsumer:
-        return self
-
-    def poll(self, timeout_s: float = 0.0, *, limit: int = RECORDS_MAX) -> list[Record]:
-        """Records that are here; waits so long for the first."""
-        return self._run(lambda: self._consumer.poll(timeout_s, limit=limit))
+    poll = blocking(Consumer.poll)
+    seek = in_its_thread(Consumer.seek)
+    positions = in_its_thread(Consumer.positions)
+    lag = in_its_thread(Consumer.lag)
+    commit = blocking(Consumer.commit)
+    committed = blocking(Consumer.committed)
 
     def __iter__(self) -> Iterator[Record]:
         """Records for ever."""
         while True:
             yield from self.poll(60.0)
 
-    def seek(self, topic: str, partition: int, offset: int) -> None:
-        self._client.run_soon(lambda _: self._consumer.seek(topic, partition, offset))
 
-    def positions(self) -> dict[Partition, int]:
-        return self._client.run_soon(lambda _: self._consumer.positions())
+class BlockingMergedConsumer(_Blocking[MergedConsumer]):
+    """Blocking version of `MergedConsumer`; every method waits for the result."""
 
-    def lag(self) -> dict[Partition, int]:
-        return self._client.run_soon(lambda _: self._consumer.lag())
-
-    def commit(self, offsets: Mapping[Partition, int] | None = None) -> None:
-        """Keep offsets under the consumer's name."""
-        self._run(lambda: self._consumer.commit(offsets))
-
-    def committed(self) -> dict[Partition, int | None]:
-        return self._run(self._consumer.committed)
+    poll = blocking(MergedConsumer.poll)
+    position = in_its_thread(MergedConsumer.position)
 
 
-class BlockingMergedConsumer(_Blocking):
-    """As `MergedConsumer`."""
-
-    def __init__(self, client: BlockingClient, consumer: MergedConsumer) -> None:
-        super().__init__(client, consumer.close)
-        self._consumer = consumer
-
-    def __enter__(self) -> BlockingMergedConsumer:
-        return self
-
-    def poll(self, timeout_s: float = 0.0, *, limit: int = RECORDS_MAX) -> list[Record]:
-        """The next records of the topic's order; waits so long for the first."""
-        return self._run(lambda: self._consumer.poll(timeout_s, limit=limit))
-
-    def position(self) -> MergePosition:
-        """Where another one goes on."""
-        return self._client.run_soon(lambda _: self._consumer.position())
-
-
-class BlockingTopics(_Blocking):
-    """As `Topics`; producers and consumers come opened. Close it before the client."""
+class BlockingTopics(_Blocking[Topics]):
+    """Blocking version of `Topics`; producers and consumers come opened. Close it before the client."""
 
     def __init__(self, client: BlockingClient) -> None:
-        self._topics = client.run_soon(Topics)
-        super().__init__(client, self._topics.close)
+        super().__init__(client, client.run_soon(Topics))
 
     @property
     def topics(self) -> Topics:
         """What runs in the client's thread, for `BlockingClient.run`."""
-        return self._topics
+        return self._asyncio_version
 
-    def __enter__(self) -> BlockingTopics:
-        return self
-
-    def list(self) -> tuple[Topic, ...]:
-        return self._run(self._topics.list)
-
-    def describe(self, name: str) -> Topic:
-        return self._run(lambda: self._topics.describe(name))
-
-    def create(self, name: str, partitions: int = 1, **options: Any) -> Topic:
-        """Options are those of `Topics.create`."""
-        return self._run(lambda: self._topics.create(name, partitions, **options))
-
-    def retain(
-        self, name: str, *, retention_bytes: int | None = None, retention_age_ms: int | None = None
-    ) -> None:
-        self._run(
-            lambda: self._topics.retain(
-                name, retention_bytes=retention_bytes, retention_age_ms=retention_age_ms
-            )
-        )
-
-    def ensure(self, name: str, partitions: int = 1) -> Topic:
-        return self._run(lambda: self._topics.ensure(name, partitions))
-
-    def alter(self, name: str, partitions: int, *, wait: bool = True) -> Topic:
-        return self._run(lambda: self._topics.alter(name, partitions, wait=wait))
-
-    def delete(self, name: str) -> None:
-        self._run(lambda: self._topics.delete(name))
-
-    def bounds(self, name: str) -> dict[int, Bounds]:
-        return self._run(lambda: self._topics.bounds(name))
+    list = blocking(Topics.list)
+    describe = blocking(Topics.describe)
+    create = blocking(Topics.create)
+    retain = blocking(Topics.retain)
+    ensure = blocking(Topics.ensure)
+    alter = blocking(Topics.alter)
+    delete = blocking(Topics.delete)
+    bounds = blocking(Topics.bounds)
 
     def producer(self, **options: Any) -> BlockingProducer:
         """Options are those of `Producer`."""
-
-        async def opened() -> Producer:
-            producer = self._topics.producer(**options)
-            await producer.open()
-            return producer
-
-        return BlockingProducer(self._client, self._run(opened))
+        return BlockingProducer(self._client, self._opened(lambda: self.topics.producer(**options)))
 
     def consumer(self, what: str | Partition | Iterable[str | Partition], **options: Any) -> BlockingConsumer:
         """Options are those of `Consumer`."""
-
-        async def opened() -> Consumer:
-            consumer = self._topics.consumer(what, **options)
-            await consumer.open()
-            return consumer
-
-        return BlockingConsumer(self._client, self._run(opened))
+        return BlockingConsumer(self._client, self._opened(lambda: self.topics.consumer(what, **options)))
 
     def merged(self, topic: str, **options: Any) -> BlockingMergedConsumer:
         """Options are those of `MergedConsumer`."""
+        return BlockingMergedConsumer(
+            self._client, self._opened(lambda: self.topics.merged(topic, **options))
+        )
 
-        async def opened() -> MergedConsumer:
-            consumer = self._topics.merged(topic, **options)
-            await consumer.open()
-            return consumer
+    def _opened(self, make: Callable[[], Opened]) -> Opened:
+        async def opened() -> Opened:
+            made = make()
+            await made.open()
+            return made
 
-        return BlockingMergedConsumer(self._client, self._run(opened))
+        return self._client.run(lambda _: opened())

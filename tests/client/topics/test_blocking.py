@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 
 import pytest
 
 from tests.client.topics.conftest import TopicThread
 from zraft_client import BlockingClient
-from zraft_client.topics import BlockingTopics, NoTopicError, Order
+from zraft_client.topics import (
+    BlockingTopics,
+    Consumer,
+    MergedConsumer,
+    NoTopicError,
+    Order,
+    Producer,
+    Topics,
+)
+from zraft_client.topics.blocking import BlockingConsumer, BlockingMergedConsumer, BlockingProducer
+
+
+@pytest.mark.parametrize(
+    ("blocking", "asyncio_version", "names"),
+    [
+        (
+            BlockingTopics,
+            Topics,
+            ("list", "describe", "create", "retain", "ensure", "alter", "delete", "bounds"),
+        ),
+        (BlockingProducer, Producer, ("saw", "flush")),
+        (BlockingConsumer, Consumer, ("poll", "seek", "positions", "lag", "commit", "committed")),
+        (BlockingMergedConsumer, MergedConsumer, ("poll", "position")),
+    ],
+)
+def test_blocking_methods_have_the_parameters_and_docstrings_of_the_asyncio_ones(
+    blocking: type, asyncio_version: type, names: tuple[str, ...]
+) -> None:
+    for name in names:
+        ours, theirs = getattr(blocking, name), getattr(asyncio_version, name)
+        assert ours.__name__ == name
+        assert ours.__doc__ == theirs.__doc__
+        assert inspect.signature(ours) == inspect.signature(theirs)
+        assert not inspect.iscoroutinefunction(ours)
 
 
 def test_topics_producers_and_consumers_work_without_a_loop(fake_topics: TopicThread) -> None:

@@ -13,8 +13,7 @@ from attrs import evolve
 
 from tests.prometheus_tools import ROOT, RULES, find_tool
 from tests.unit.admin.values import STATUS
-from zraft.admin.group_metrics import AGE_SECONDS, GROUP_COUNTERS, GROUP_GAUGES
-from zraft.admin.metrics import FURTHER_COUNTERS, PREFIX, ZOOKEEPER_GAUGES, families
+from zraft.admin.metrics import OF_ZOOKEEPER, OURS, families
 from zraft.transport.sealing import Rejection
 
 TESTS: Final = ROOT / "tests" / "alerts" / "rules.yml"
@@ -45,10 +44,9 @@ def exposed() -> dict[str, dict[str, set[str]]]:
             labels = found.setdefault(sample.name, defaultdict(set))
             for name, value in sample.labels.items():
                 labels[name].add(value)
-    for name in (*FURTHER_COUNTERS, *GROUP_GAUGES, *GROUP_COUNTERS, AGE_SECONDS):
-        found.setdefault(PREFIX + name, {})
-    for name in ZOOKEEPER_GAUGES:
-        found.setdefault(name, {})
+    for metric in (*OF_ZOOKEEPER, *OURS):
+        if metric.kind in {"gauge", "counter"}:
+            found.setdefault(metric.name, {})
     return found
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from zraft.config.server import AuthConfig, ClientConfig, RaftConfig, ServerConfig, TlsConfig
+from zraft.config.sections import AuthConfig, ClientConfig, RaftConfig, TlsConfig
+from zraft.config.server import ServerConfig
 from zraft_core.address import Address
 from zraft_core.errors import ConfigError
 from zraft_core.ids import ServerId

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.certificates import Authority
-from zraft.config.server import TlsConfig
+from zraft.config.sections import TlsConfig
 from zraft.server.process.security.certificates import EXPIRY_WARNING, load_certificates, refuse_expired
 from zraft_core.errors import ConfigError
 

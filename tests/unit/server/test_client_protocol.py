@@ -14,7 +14,8 @@ from tests.certificates import Authority, subject_of
 from tests.unit.server.one_server import TIMEOUT_MS, create
 from tests.unit.server.shells import End, Node
 from tests.unit.server.test_tls import Client, client_context
-from zraft.config.server import AuthConfig, ServerConfig, TlsConfig
+from zraft.config.sections import AuthConfig, TlsConfig
+from zraft.config.server import ServerConfig
 from zraft.server.clients.connection import Phase
 from zraft.server.clients.native.connection import NativeConnection
 from zraft.server.process.security.client_tls import ClientTls

@@ -13,7 +13,8 @@ import pytest
 
 from tests.ipv6 import has_ipv6
 from tests.unit.server.nodes import Nodes
-from zraft.config.server import ServerConfig, TlsConfig
+from zraft.config.sections import TlsConfig
+from zraft.config.server import ServerConfig
 from zraft.server.clients.errands import Errand
 from zraft.server.engine.driver import ERRAND_BYTES
 from zraft.server.process.listening_sockets import bound

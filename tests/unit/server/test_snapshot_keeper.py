@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.unit.server.test_snapshot_transfer import machine_with
+from zraft.config.sections import SnapshotConfig
 from zraft.groups.identity import Identity
 from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
@@ -16,7 +17,6 @@ from zraft.groups.snapshots.keeper import (
     RETRY_MS,
     SLICE_GAP_MS,
     SnapshotKeeper,
-    SnapshotSettings,
 )
 from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Task, WriteBlock
 from zraft.raft.snapshot import SnapshotMeta
@@ -30,7 +30,7 @@ CLUSTER = b"c" * 16
 MEBIBYTE = 1024 * 1024
 WAL_BYTES_MAX = 512 * MEBIBYTE
 TOPICS_GROUP = GroupId(7)
-SETTINGS = SnapshotSettings(log_bytes_min=10_000, log_ratio_percent=200, commands_min=1_000, keep=2)
+SETTINGS = SnapshotConfig(log_bytes_min=10_000, log_ratio_percent=200, commands_min=1_000, keep=2)
 
 
 def meta(index: int = 5) -> SnapshotMeta:
@@ -47,7 +47,7 @@ def info(index: int, size: int = 100, items: int = 10) -> SnapshotInfo:
 class Place:
     """A keeper on server 5, whose stagger is none, and what it asked of the disk."""
 
-    def __init__(self, machine: Machine | None = None, settings: SnapshotSettings = SETTINGS) -> None:
+    def __init__(self, machine: Machine | None = None, settings: SnapshotConfig = SETTINGS) -> None:
         self.machine = machine if machine is not None else machine_with(10)
         identity = Identity(ServerId(5), Instance(b"5" * 16), 1, b"", CLUSTER)
         self.retention = Retention(GroupSettings(snapshot_bytes=1_000, wal_bytes_max=WAL_BYTES_MAX))
@@ -179,7 +179,7 @@ def test_an_adopted_state_makes_the_snapshot_under_way_obsolete() -> None:
 # -- how much log is kept
 
 
-def long_log(settings: SnapshotSettings) -> Place:
+def long_log(settings: SnapshotConfig) -> Place:
     """Entries 1 to 400 of a mark's size each, with snapshots at 100 and 300."""
     place = Place(settings=settings)
     for index in range(1, 401):
@@ -198,24 +198,24 @@ def test_nothing_is_cut_before_there_is_a_snapshot() -> None:
 
 def test_the_log_reaches_back_to_the_snapshot_before_the_newest() -> None:
     """Bit rot in the newest one then costs nothing but a longer start."""
-    place = long_log(SnapshotSettings(retain_bytes=0, retain_bytes_max=1 << 40))
+    place = long_log(SnapshotConfig(retain_bytes=0, retain_bytes_max=1 << 40))
     assert place.keeper.may_compact_to([]) == 100
 
 
 @pytest.mark.parametrize("needed", [[30], [30, 250]])
 def test_the_log_is_kept_for_followers_that_are_heard(needed: list[int]) -> None:
-    place = long_log(SnapshotSettings(retain_bytes=0, retain_bytes_max=1 << 40))
+    place = long_log(SnapshotConfig(retain_bytes=0, retain_bytes_max=1 << 40))
     assert place.keeper.may_compact_to(needed) == 30
 
 
 def test_but_not_beyond_the_bound() -> None:
     """Memory and disk stay bounded however slow a follower is: it gets a snapshot."""
-    place = long_log(SnapshotSettings(retain_bytes=0, retain_bytes_max=50 * MARK_BYTES))
+    place = long_log(SnapshotConfig(retain_bytes=0, retain_bytes_max=50 * MARK_BYTES))
     assert 245 <= place.keeper.may_compact_to([30]) <= 255
 
 
 def test_a_suffix_is_always_kept() -> None:
-    place = long_log(SnapshotSettings(retain_bytes=250 * MARK_BYTES, retain_bytes_max=1 << 40))
+    place = long_log(SnapshotConfig(retain_bytes=250 * MARK_BYTES, retain_bytes_max=1 << 40))
     assert 45 <= place.keeper.may_compact_to([]) <= 55
 
 
@@ -342,7 +342,7 @@ def test_a_large_state_holds_back_as_much_more_of_the_log_as_its_image_takes() -
 
 
 def test_bounds_on_the_log_count_what_all_groups_wrote() -> None:
-    settings = SnapshotSettings(retain_bytes=0, retain_bytes_max=50 * MEBIBYTE)
+    settings = SnapshotConfig(retain_bytes=0, retain_bytes_max=50 * MEBIBYTE)
     place = Place(settings=settings)
     for index in range(1, 11):
         place.keeper.applied(index, 100, 1)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.certificates import Authority, subject_of
-from zraft.config.server import TlsConfig
+from zraft.config.sections import TlsConfig
 from zraft.server.process.security.certificates import load_certificates
 from zraft.server.process.security.tls import CLIENT_HELLO, HANDSHAKE_BYTES_MAX, TlsError, TlsStream
 

@@ -21,7 +21,7 @@ from tests.unit.wire.reports import (
     distribution,
 )
 from zraft import __version__
-from zraft.config.server import FOUR_LETTER_WORDS_DEFAULT
+from zraft.config.sections import FOUR_LETTER_WORDS_DEFAULT
 from zraft.monitoring.four_letter import HARMLESS_WORDS, _date, allowed_words, answer
 from zraft.monitoring.monitor import summary_values
 from zraft.monitoring.statistics import LISTED_MAX, Listing, Mode, SessionExpiries

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Final
 
-from attrs import frozen
-
+from zraft.config.sections import SnapshotConfig
 from zraft.groups.identity import Identity
 from zraft.groups.retention import Retention
 from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Result, Task, WriteBlock
@@ -51,30 +50,6 @@ RETRY_MS: Final = 10_000
 """After a snapshot that failed (the disk was full) the next one is tried no sooner."""
 
 
-@frozen
-class SnapshotSettings:
-    """Bounds; names as in the configuration's `snapshot` section.
-
-    Attributes:
-        log_bytes_min: no snapshot is written before the log since the last one has grown by this much, or by
-            `commands_min` commands ...
-        log_ratio: ... or by this many times (a hundredth each) the size of the state's image, whichever is more.
-        commands_min: the same in commands, which is what a restart has to replay.
-        keep: snapshots kept.
-        retain_bytes: the log of all groups before the newest snapshot that is kept.
-        retain_bytes_max: what is kept of it at most for followers that are behind.
-    """
-
-    log_bytes_min: int = 32 * 1024 * 1024
-    log_ratio_percent: int = 200
-    commands_min: int = 250_000
-    keep: int = 3
-    retain_bytes: int = 8 * 1024 * 1024
-    retain_bytes_max: int = 256 * 1024 * 1024
-    send_bytes_per_s: int = 64 * 1024 * 1024
-    """What a leader sends of snapshots to all followers together."""
-
-
 class SnapshotKeeper:
     """Snapshots of one group on one server.
 
@@ -88,7 +63,7 @@ class SnapshotKeeper:
 
     def __init__(
         self,
-        settings: SnapshotSettings,
+        settings: SnapshotConfig,
         identity: Identity,
         machine: Machine,
         entropy: Callable[[int], bytes],

@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from zraft.config.sections import SnapshotConfig
 from zraft.groups.identity import Identity
 from zraft.groups.retention import Retention
-from zraft.groups.snapshots.keeper import SnapshotKeeper, SnapshotSettings
+from zraft.groups.snapshots.keeper import SnapshotKeeper
 from zraft.groups.snapshots.tasks import (
     Abort,
     Begin,
@@ -54,7 +55,7 @@ class Snapshots:
 
     def __init__(
         self,
-        settings: SnapshotSettings,
+        settings: SnapshotConfig,
         identity: Identity,
         machine: Machine,
         entropy: Callable[[int], bytes],

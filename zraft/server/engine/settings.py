@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
+from zraft.config.sections import SnapshotConfig
 from zraft.groups.settings import GroupSettings
-from zraft.groups.snapshots.keeper import SnapshotSettings
 from zraft.raft.settings import RaftSettings
 from zraft.server.clients.settings import ClientSettings
 from zraft.server.coordination.origin import OriginSettings
@@ -20,7 +20,7 @@ class DriverSettings(CoordinationSettings):
     origin: OriginSettings = field(factory=OriginSettings)
     clients: ClientSettings = field(factory=ClientSettings)
     log_memory_bytes_max: int = 32 * 1024 * 1024
-    snapshots: SnapshotSettings = field(factory=SnapshotSettings)
+    snapshots: SnapshotConfig = field(factory=SnapshotConfig)
     slow_fsync_ms: int = 1_000
     """A leader whose writes take this long, while the others' do not, hands its leadership on; 0: it does not."""
     groups: GroupSettings = field(factory=GroupSettings)

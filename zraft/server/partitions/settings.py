@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from attrs import field, fields, frozen
 
+from zraft.config.topics import PAYLOAD_BYTES_LARGEST, PartitionsConfig
 from zraft.topics.leader_settings import LeaderSettings
-from zraft_core.claims.values import HEARTBEAT_MS_DEFAULT, HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN
+from zraft_core.claims.values import HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN
 from zraft_core.errors import ConfigError
-
-PAYLOAD_BYTES_LARGEST: Final = 2 * 1024 * 1024
-"""With what is around it, it still is one message between servers."""
 
 
 def _leader_settings() -> LeaderSettings:
@@ -27,39 +23,12 @@ def _leader_settings() -> LeaderSettings:
 
 
 @frozen(kw_only=True)
-class PartitionsSettings:
-    """Checked by `validate`, which `Partitions` calls. Times in milliseconds.
-
-    Attributes:
-        tick_ms: a tick of `leader`'s paces.
-        payload_bytes_max: of one message; a larger one is refused.
-        entry_bytes_max: of one entry, at least one command always.
-        entries_in_flight_max: entries of a leader that await their quorum; what comes meanwhile is one more.
-        tail_bytes_max: deliveries of one partition that are kept in memory for those who follow.
-        tails_bytes_max: of all partitions; those that delivered least recently forget first.
-        fetch_bytes_max: of one answer to a consumer, at least one delivery always.
-        fetch_wait_ms_max: the longest a consumer can let a fetch wait.
-        fetches_max: fetches that wait for something new.
-        reads_max: reads from the disk under way or waiting for it; beyond, fetches are answered "busy".
-        requests_max: requests of consumers of one partition, of each kind, that wait for their entry or quorum round.
-        retain_interval_ms: how often retention looks at each partition.
-        claims_heartbeat_ms: the interval of claims in partitions that are created from now on.
-    """
+class PartitionsSettings(PartitionsConfig):
+    """The knobs `partitions.…`, and the paces of leaders. Checked by `validate`, which `Partitions` calls."""
 
     tick_ms: int = 5
+    """A tick of `leader`'s paces."""
     leader: LeaderSettings = field(factory=_leader_settings)
-    payload_bytes_max: int = 1024 * 1024
-    entry_bytes_max: int = 512 * 1024
-    entries_in_flight_max: int = 4
-    tail_bytes_max: int = 1024 * 1024
-    tails_bytes_max: int = 64 * 1024 * 1024
-    fetch_bytes_max: int = 1024 * 1024
-    fetch_wait_ms_max: int = 60_000
-    fetches_max: int = 16_384
-    reads_max: int = 256
-    requests_max: int = 4_096
-    retain_interval_ms: int = 60_000
-    claims_heartbeat_ms: int = HEARTBEAT_MS_DEFAULT
 
     def validate(self) -> None:
         """Check each value.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from attrs import evolve, fields
+from attrs import AttrsInstance, evolve, fields
 
 from zraft.config.server import ServerConfig
-from zraft.config.topics import GroupsConfig, PartitionsConfig, TopicConfig
+from zraft.config.topics import TopicConfig
 from zraft.groups.settings import GroupSettings
-from zraft.groups.snapshots.keeper import SnapshotSettings
 from zraft.raft.settings import RaftSettings
 from zraft.server.clients.authentication.proofs import AuthSettings
 from zraft.server.clients.settings import ClientSettings
@@ -20,8 +19,11 @@ from zraft.server.partitions.settings import PartitionsSettings
 from zraft.server.process.security.reloading import Reloading
 from zraft.server.process.security.sasl_users import read_users
 from zraft.storage.delivery.settings import DeliverySettings
+from zraft.storage.settings import WalSettings
 from zraft.transport import routing
 from zraft.tree.settings import Settings
+
+S = TypeVar("S", bound=AttrsInstance)
 
 DATAGRAM_OVERHEAD_BYTES: Final = 60
 """Of a datagram, about, for its seal and the header of a fragment."""
@@ -48,33 +50,22 @@ def sasl_users(config: ServerConfig) -> Reloading[Mapping[str, str]] | None:
     return Reloading("SASL users", [file], lambda _: read_users(file)) if file is not None else None
 
 
-def group_settings(config: ServerConfig) -> GroupSettings:
-    """Of the groups of topics: timeouts as the coordination group's, bounds of their own."""
-    groups, raft, own = config.groups, config.raft, GroupSettings().raft
-    return GroupSettings(
-        raft=evolve(
-            own,
-            election_timeout_ticks=raft.election_timeout_ticks,
-            heartbeat_ticks=raft.heartbeat_ticks,
-            append_bytes_max=raft.append_bytes_max,
-            inflight_messages_max=raft.inflight_messages_max,
-            inflight_bytes_max=raft.inflight_bytes_max,
-            bulk_bytes_min=_bulk_bytes_min(config),
-        ),
-        **{field.name: getattr(groups, field.name) for field in fields(GroupsConfig)},
-    )
+def taken(kind: type[S], section: AttrsInstance, **more: Any) -> S:
+    """Settings of this kind: those of its fields that are knobs of a section of the configuration, and `more`."""
+    of_both = {field.name for field in fields(kind)} & {field.name for field in fields(type(section))}
+    return kind(**{name: getattr(section, name) for name in of_both}, **more)
 
 
 def delivery_settings(config: ServerConfig) -> DeliverySettings:
-    return DeliverySettings(
-        **{field.name: getattr(config.deliveries, field.name) for field in fields(DeliverySettings)}
-    )
+    return taken(DeliverySettings, config.deliveries)
 
 
 def partition_settings(config: ServerConfig) -> PartitionsSettings:
-    return PartitionsSettings(
-        **{field.name: getattr(config.partitions, field.name) for field in fields(PartitionsConfig)}
-    )
+    return taken(PartitionsSettings, config.partitions)
+
+
+def wal_settings(config: ServerConfig) -> WalSettings:
+    return taken(WalSettings, config.wal)
 
 
 def _value(config: ServerConfig, knob: str) -> Any:
@@ -88,7 +79,8 @@ def _bulk_bytes_min(config: ServerConfig) -> int:
 
 
 def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | None) -> DriverSettings:
-    raft, auth = config.raft, config.auth
+    auth, own = config.auth, GroupSettings().raft
+    raft = taken(RaftSettings, config.raft, bulk_bytes_min=_bulk_bytes_min(config))
     configured = {name for name, knob in KNOBS_OF_SETTINGS.items() if knob in config.named}
     data_bytes_max = Settings().data_bytes_max
     if config.client.jute_maxbuffer > data_bytes_max:
@@ -96,32 +88,11 @@ def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | 
         data_bytes_max = config.client.jute_maxbuffer
         configured.add("data_bytes_max")
     return DriverSettings(
-        raft=RaftSettings(
-            election_timeout_ticks=raft.election_timeout_ticks,
-            heartbeat_ticks=raft.heartbeat_ticks,
-            append_bytes_max=raft.append_bytes_max,
-            inflight_messages_max=raft.inflight_messages_max,
-            inflight_bytes_max=raft.inflight_bytes_max,
-            bulk_bytes_min=_bulk_bytes_min(config),
-            uncommitted_bytes_max=raft.uncommitted_bytes_max,
-        ),
+        raft=raft,
         origin=OriginSettings(unapplied_bytes_max=config.client.outstanding_bytes_max),
-        clients=ClientSettings(
-            jute_maxbuffer=config.client.jute_maxbuffer,
-            connections_max=config.client.connections_max,
-            output_bytes_max=config.client.output_bytes_max,
-            output_bytes_per_address_max=config.client.output_bytes_per_address_max,
-            output_bytes_sum_max=config.client.output_bytes_sum_max,
-            input_bytes_per_address_max=config.client.input_bytes_per_address_max,
-            input_bytes_sum_max=config.client.input_bytes_sum_max,
-            unfinished_bytes_per_address_max=config.client.unfinished_bytes_per_address_max,
-            unfinished_bytes_sum_max=config.client.unfinished_bytes_sum_max,
-            reply_bytes_max=config.client.reply_bytes_max,
-            watches_per_connection_max=config.client.watches_per_connection_max,
-            read_only_mode_enabled=config.client.read_only_mode_enabled,
-            reconfig_enabled=config.client.reconfig_enabled,
-            connections_per_address_max=config.client.connections_per_address_max,
-            connects_per_second_max=config.client.connects_per_second_max,
+        clients=taken(
+            ClientSettings,
+            config.client,
             auth=AuthSettings(
                 super_digest=auth.super_digest,
                 super_user=auth.super_user,
@@ -135,19 +106,20 @@ def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | 
         ),
         configured=frozenset(configured),
         reap_interval_ms=config.tree.reap_interval_ms,
-        snapshots=SnapshotSettings(
-            log_bytes_min=config.snapshot.log_bytes_min,
-            log_ratio_percent=config.snapshot.log_ratio_percent,
-            commands_min=config.snapshot.commands_min,
-            keep=config.snapshot.keep,
-            retain_bytes=config.snapshot.retain_bytes,
-            retain_bytes_max=config.snapshot.retain_bytes_max,
-            send_bytes_per_s=config.snapshot.send_bytes_per_s,
-        ),
+        snapshots=config.snapshot,
         slow_fsync_ms=config.wal.slow_fsync_ms,
-        groups=group_settings(config),
+        groups=taken(
+            GroupSettings,
+            config.groups,
+            # timeouts as the coordination group's, bounds of their own
+            raft=evolve(
+                raft,
+                uncommitted_bytes_max=own.uncommitted_bytes_max,
+                pending_reads_max=own.pending_reads_max,
+            ),
+        ),
         features=config.features_max,
         observers={server: str(config.cluster[server]) for server in sorted(config.observers)},
         founds=config.founds,
-        entry_bytes_max=raft.batch_bytes_max,
+        entry_bytes_max=config.raft.batch_bytes_max,
     )

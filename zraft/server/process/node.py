@@ -51,7 +51,13 @@ from zraft.server.process.announcements import Announcements
 from zraft.server.process.audit_file import AuditFile
 from zraft.server.process.client_protocol import ClientProtocol
 from zraft.server.process.collector import Collector
-from zraft.server.process.configured import delivery_settings, driver_settings, partition_settings, sasl_users
+from zraft.server.process.configured import (
+    delivery_settings,
+    driver_settings,
+    partition_settings,
+    sasl_users,
+    wal_settings,
+)
 from zraft.server.process.deadlines import Deadlines
 from zraft.server.process.group_shell import GroupFiles, GroupShell, SnapshotDisks
 from zraft.server.process.listening_sockets import ListeningSockets, bound
@@ -69,7 +75,6 @@ from zraft.storage.durable import names_if_there
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import FileSystem, RealFileSystem
 from zraft.storage.journal import JournalHeader, JournalWriter, Note
-from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
 from zraft.transport.messages import Sender
@@ -135,11 +140,7 @@ class Node:
         recovery = recover(
             self._fs,
             directory,
-            WalSettings(
-                segment_bytes_max=config.wal.segment_bytes_max,
-                tail_bytes_max=config.wal.tail_bytes_max,
-                group_tail_bytes_max=config.wal.group_tail_bytes_max,
-            ),
+            wal_settings(config),
             self._restore,
         )
         self._wal = wal = recovery.wal

@@ -16,7 +16,7 @@ from attrs import field, frozen
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from zraft.config.server import TlsConfig
+from zraft.config.sections import TlsConfig
 from zraft.server.process.security.secret_file import read_secret_file
 from zraft_core.errors import ConfigError
 

@@ -1,0 +1,373 @@
+"""What one server is told of everything but topics at start, by section: each knob with its default, bounds and help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from attrs import field, frozen
+
+from zraft.config.fields import count, knob
+from zraft_core.address import Address
+
+CLIENT_AUTHS: Final = ("none", "want", "need")
+"""What is asked of TLS clients: no certificate, one if they have it, one in any case (ZooKeeper's ssl.clientAuth)."""
+TLS_VERSIONS: Final = ("1.2", "1.3")
+AUTH_SCHEMES: Final = ("digest", "sasl", "x509")
+"""Schemes that a client authenticates itself with."""
+
+
+JUTE_MAXBUFFER_LARGEST: Final = 2_097_152
+FOUR_LETTER_WORDS_DEFAULT: Final = (
+    *("conf", "cons", "dirs", "envi", "gtmk", "hash", "isro", "mntr", "ruok", "srvr", "stat", "wchs"),
+)
+"""The harmless ones; tests compare it with what the protocol's own module calls harmless."""
+
+
+@frozen(kw_only=True)
+class RaftConfig:
+    """Consensus. A tick is one millisecond."""
+
+    election_timeout_ticks: int = count(
+        300,
+        20,
+        60_000,
+        "A follower that hears no leader for this long, up to twice it at random, asks for votes.",
+    )
+    heartbeat_ticks: int = count(50, 1, 20_000, "The leader speaks to every follower at least this often.")
+    batch_bytes_max: int = count(
+        524_288,
+        1_024,
+        2_097_152,
+        "An entry stops taking further commands at this size; one command may exceed it.",
+    )
+    append_bytes_max: int = count(
+        524_288, 1_024, 2_097_152, "Entries sent in one AppendEntries, at least one entry always."
+    )
+    inflight_messages_max: int = count(
+        8, 1, 4_096, "AppendEntries sent to one follower and not yet answered; later entries gather into one."
+    )
+    inflight_bytes_max: int = count(
+        2_097_152,
+        65_536,
+        1_073_741_824,
+        "The same in bytes; a receiver's socket buffer must be able to hold it.",
+    )
+    uncommitted_bytes_max: int = count(
+        67_108_864,
+        1_048_576,
+        4_294_967_296,
+        "Entries awaiting a quorum; at the bound a leader takes no more.",
+    )
+
+
+@frozen(kw_only=True)
+class WalConfig:
+    """The write-ahead log."""
+
+    segment_bytes_max: int = count(
+        67_108_864,
+        65_536,
+        4_294_967_296,
+        "A segment file is preallocated to this size; a new one begins when full.",
+    )
+    tail_bytes_max: int = count(
+        67_108_864,
+        0,
+        17_179_869_184,
+        "The log's end that is kept in memory after a start, for slow followers.",
+    )
+    group_tail_bytes_max: int = count(
+        65_536, 0, 1_073_741_824, "The same of each partition's group, of which there may be hundreds."
+    )
+    slow_fsync_ms: int = count(
+        1_000,
+        0,
+        60_000,
+        "A leader whose writes take this long, while a majority's do not, hands its leadership on; 0: never.",
+    )
+
+
+@frozen(kw_only=True)
+class ClientConfig:
+    """ZooKeeper clients of this server. Each bound protects the server's memory from its clients."""
+
+    jute_maxbuffer: int = count(
+        1_048_575,
+        4_096,
+        JUTE_MAXBUFFER_LARGEST,
+        "Largest request in bytes; a larger one closes the connection, as in ZooKeeper.",
+    )
+    connections_max: int = count(
+        10_000, 1, 1_000_000, "Connections at the same time; further ones are closed."
+    )
+    connections_per_address_max: int = count(
+        0, 0, 1_000_000, "The same from one client address (maxClientCnxns); 0: no limit."
+    )
+    connects_per_second_max: int = count(
+        0, 0, 1_000_000, "Sessions begun or resumed per second; further clients wait in order. 0: no limit."
+    )
+    outstanding_bytes_max: int = count(
+        16_777_216,
+        65_536,
+        4_294_967_296,
+        "Writes taken and not yet applied; at the bound requests wait in the socket.",
+    )
+    watches_per_connection_max: int = count(
+        1_000_000, 1_000, 1_000_000_000, "Watches one connection may have; with more it is closed."
+    )
+    read_only_mode_enabled: bool = field(
+        default=False,
+        metadata=knob(
+            "switch",
+            "Without a quorum, serve reads to clients that ask for read-only (readonlymode.enabled).",
+        ),
+    )
+    reconfig_enabled: bool = field(
+        default=False,
+        metadata=knob(
+            "switch",
+            "Clients with the right to write /zookeeper/config may change the members (reconfigEnabled).",
+        ),
+    )
+    reply_bytes_max: int = count(
+        1_048_575,
+        4_096,
+        268_435_456,
+        "Longest list of children; a longer one is refused. Java clients read no more than their jute.maxbuffer.",
+    )
+    output_bytes_max: int = count(
+        16_777_216,
+        65_536,
+        4_294_967_296,
+        "Replies and events one connection may leave unread before it is closed.",
+    )
+    output_bytes_per_address_max: int = count(
+        33_554_432,
+        65_536,
+        68_719_476_736,
+        "The same of all connections of one address; at half of it large replies wait, beyond it the largest are closed.",
+    )
+    output_bytes_sum_max: int = count(
+        67_108_864, 65_536, 68_719_476_736, "The same of all connections of this server."
+    )
+    input_bytes_per_address_max: int = count(
+        16_777_216,
+        65_536,
+        68_719_476_736,
+        "Requests of one address that were read and wait; at half of it no more are read from those who have some.",
+    )
+    input_bytes_sum_max: int = count(
+        33_554_432, 65_536, 68_719_476_736, "The same of all connections of this server."
+    )
+    unfinished_bytes_per_address_max: int = count(
+        16_777_216,
+        65_536,
+        68_719_476_736,
+        "Beginnings of requests of one address; at half of it new ones wait, beyond it the longest are closed.",
+    )
+    unfinished_bytes_sum_max: int = count(
+        33_554_432, 65_536, 68_719_476_736, "The same of all connections of this server."
+    )
+    handshake_timeout_ms: int = count(
+        10_000,
+        100,
+        600_000,
+        "A connection that has not asked for a session within this time, TLS handshake included, is closed.",
+    )
+    four_letter_words: tuple[str, ...] = field(
+        default=FOUR_LETTER_WORDS_DEFAULT,
+        metadata=knob("words", "Four-letter words that are answered, separated by commas; `*` for all."),
+    )
+
+
+@frozen(kw_only=True)
+class TreeConfig:
+    """The znodes. All but the interval are replicated: what the cluster was founded with is in force."""
+
+    ttl_nodes_enabled: bool = field(
+        default=True,
+        metadata=knob("switch", "Znodes with a time to live may be created (extendedTypesEnabled)."),
+    )
+    quota_enforced: bool = field(
+        default=False,
+        metadata=knob("switch", "Hard limits of quotas refuse, instead of being logged (enforceQuota)."),
+    )
+    container_never_used_ms_max: int = count(
+        300_000,
+        0,
+        31_536_000_000,
+        "A container that never had a child is removed after this long; 0: never.",
+    )
+    reap_interval_ms: int = count(
+        60_000,
+        10,
+        86_400_000,
+        "How often the leader removes containers and expired znodes with a time to live.",
+    )
+
+
+@frozen(kw_only=True)
+class SnapshotConfig:
+    """Snapshots of the state, and how much of the log is kept behind them."""
+
+    log_bytes_min: int = count(
+        33_554_432,
+        4_096,
+        1_099_511_627_776,
+        "No snapshot is written before the log since the last one is this long, or `commands_min` is reached.",
+    )
+    log_ratio_percent: int = count(
+        200,
+        1,
+        10_000,
+        "... nor before it is this many percent of the state's own size; a busy server waits for twice as much.",
+    )
+    commands_min: int = count(
+        250_000,
+        1,
+        1_000_000_000,
+        "The same in commands, which a restart has to replay; more with many znodes (half as many as there are).",
+    )
+    keep: int = count(3, 1, 1_000, "Snapshots kept; older ones are removed (autopurge.snapRetainCount).")
+    retain_bytes: int = count(
+        8_388_608,
+        0,
+        1_099_511_627_776,
+        "The log of all groups before the newest snapshot that is kept, so that a short absence needs no snapshot.",
+    )
+    retain_bytes_max: int = count(
+        268_435_456,
+        0,
+        1_099_511_627_776,
+        "The most that is kept before the newest snapshot for followers that answer but are behind.",
+    )
+    send_bytes_per_s: int = count(
+        67_108_864,
+        65_536,
+        10_737_418_240,
+        "What a leader sends of snapshots per second, to all followers together; live traffic keeps its latency.",
+    )
+
+
+@frozen(kw_only=True)
+class PeerConfig:
+    """Datagrams between servers."""
+
+    datagram_bytes: int = count(
+        1_400,
+        512,
+        65_000,
+        "Largest UDP datagram; not set, it is 60000 when every server is on loopback, else 1400.",
+    )
+
+
+@frozen(kw_only=True)
+class TlsConfig:
+    """TLS for clients: on the port of `address` beside plain text, and on a port of its own. Off without `certificate`."""
+
+    certificate: Path | None = field(
+        default=None,
+        metadata=knob(
+            "path",
+            "PEM file of this server's certificate and its intermediates; switches TLS for clients on.",
+        ),
+    )
+    key: Path | None = field(
+        default=None,
+        metadata=knob(
+            "path", "PEM file of the private key, mode 0600; not set, it is in the file of tls.certificate."
+        ),
+    )
+    client_ca: Path | None = field(
+        default=None, metadata=knob("path", "PEM file of the authorities that sign clients' certificates.")
+    )
+    client_auth: str = field(
+        default="none",
+        metadata=knob(
+            "choice",
+            "Client certificates: none, want (verified if a client has one), need (no connection without).",
+            CLIENT_AUTHS,
+        ),
+    )
+    required: bool = field(
+        default=False, metadata=knob("switch", "Refuse plain text, four-letter words too, on the main port.")
+    )
+    address: Address | None = field(
+        default=None,
+        metadata=knob("address", "A further port for clients that takes TLS only (secureClientPort)."),
+    )
+    version_min: str = field(
+        default="1.2", metadata=knob("choice", "Oldest TLS version spoken: 1.2 or 1.3.", TLS_VERSIONS)
+    )
+    ciphers: str | None = field(
+        default=None,
+        metadata=knob(
+            "text", "OpenSSL's cipher list for TLS 1.2; not set, Python's. TLS 1.3 has none but good ones."
+        ),
+    )
+    handshakes_max: int = count(
+        250, 1, 100_000, "TLS handshakes under way at the same time; further connections are closed."
+    )
+
+
+@frozen(kw_only=True)
+class AuthConfig:
+    """Who clients are."""
+
+    x509_super_user: str | None = field(
+        default=None,
+        metadata=knob(
+            "text", "Subject of the client certificate that may do everything, such as CN=admin,O=Example."
+        ),
+    )
+    sasl_users_file: Path | None = field(
+        default=None,
+        metadata=knob("path", "Users for SASL DIGEST-MD5, as user:password lines or a JAAS file, mode 0600."),
+    )
+    super_user: str | None = field(
+        default=None, metadata=knob("text", "The SASL user that may do everything.")
+    )
+    super_digest: str | None = field(
+        default=None,
+        repr=False,
+        metadata=knob(
+            "text",
+            "user:base64(sha1(user:password)) of the digest login that may do everything (superDigest).",
+        ),
+    )
+    required_schemes: tuple[str, ...] = field(
+        default=(),
+        metadata=knob(
+            "choices",
+            "A client must authenticate by one of these (digest, sasl, x509) before its first request.",
+            AUTH_SCHEMES,
+        ),
+    )
+
+
+@frozen(kw_only=True)
+class AuditConfig:
+    """The audit log: a line per write of this server's clients. Off without `file`."""
+
+    file: Path | None = field(
+        default=None,
+        metadata=knob(
+            "path", "File of the audit log, a line per write of this server's clients; switches it on."
+        ),
+    )
+    file_bytes_max: int = count(
+        67_108_864,
+        65_536,
+        1_099_511_627_776,
+        "At this size the file is renamed to FILE.1 and a new one begins.",
+    )
+    files_kept: int = count(
+        10, 0, 10_000, "Older files kept, FILE.1 the newest of them; 0: none is renamed, SIGHUP reopens."
+    )
+    pending_bytes_max: int = count(
+        16_777_216,
+        65_536,
+        4_294_967_296,
+        "Lines waiting for a slow disk; further ones are dropped and counted, clients never wait for them.",
+    )
