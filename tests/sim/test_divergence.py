@@ -15,11 +15,10 @@ from tests.simulation.planted import differing
 from tests.simulation.profile import TICK_TIME_MS
 from zraft.groups.divergence import DivergedError
 from zraft.server.coordination.membership_keeper import LOOK_INTERVAL_MS
-from zraft.server.engine.driver import IDLE_TURN_MS
 
 POINTS_EVERY: Final = 64
 VERDICT_MS: Final = 200
-ROUND_TRIP_MS: Final = 2 * 2 + 2 * IDLE_TURN_MS
+ROUND_TRIP_MS: Final = 2 * 2 + 40
 """Two messages of at most 2 ms, and what their receivers may sleep."""
 
 AFTER_POINT_MS: Final = TICK_TIME_MS // 2 + VERDICT_MS + LOOK_INTERVAL_MS + ROUND_TRIP_MS

@@ -233,6 +233,6 @@ def silent_readers() -> None:
         scene.until(lambda: third.driver is not None and not third.driver.serving, "it is not in touch")
         scene.connect(reader, third)
         assert reader.read_only
-        scene.work(40, [worker, reader])
+        scene.work(80, [worker, reader])
         scene.release(acks, lose=True)
         scene.heal()

@@ -204,6 +204,8 @@ class HostingServer:
                 self._wal.compact(group, index)  # type: ignore[arg-type]
         self._perform(driver, calm=calm)
         inbox, self._inbox = self._inbox, []
+        if inbox:
+            driver.pass_time(now_ms)
         for sender, messages in inbox:
             driver.receive(sender, messages)
         effects = driver.turn(now_ms, WALL_EPOCH_MS + now_ms)

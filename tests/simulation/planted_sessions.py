@@ -12,8 +12,8 @@ from zraft.server.clients.output import Output
 from zraft.server.clients.sessions import AttachedSessions
 from zraft.server.clients.table import Clients
 from zraft.server.clients.zookeeper.connection import Connection
-from zraft.server.coordination import clock as clock_module
 from zraft.server.coordination import intake as intake_module
+from zraft.server.coordination.clock import TurnClock
 from zraft.server.coordination.expiry import SessionExpiry
 from zraft.server.engine.contact import Contact
 from zraft.server.engine.driver import Driver
@@ -99,16 +99,35 @@ def keep_old_connection() -> Sequence[Patch]:
 # -- expiry and silence
 
 
+@plant("D-11", "time is lost between two alarms of a server to which nothing happens", Mode.ALL)
+def time_lost_between_alarms() -> Sequence[Patch]:
+    original = TurnClock.advance
+
+    def advance(self: TurnClock, now_ms: int) -> int:
+        self.asked_at = self.now
+        return original(self, now_ms)
+
+    return [(TurnClock, "advance", advance)]
+
+
 @plant("D-11", "time in which the process did not run ages sessions", Mode.EXPIRY)
 def expiry_on_waking() -> Sequence[Patch]:
-    original = Driver.turn
+    original, original_advance = Driver.turn, TurnClock.advance
+    missed: dict[TurnClock, int] = {}
+
+    def advance(self: TurnClock, now_ms: int) -> int:
+        elapsed = now_ms - self.now
+        step = original_advance(self, now_ms)
+        missed[self] = missed.get(self, 0) + max(0, elapsed - step)
+        return step
 
     def turn(self: Driver, now_ms: int, wall_ms: int) -> Effects:
+        effects = original(self, now_ms, wall_ms)
         if self.applier.expiry is not None:
-            self.applier.expiry.advance(max(0, now_ms - self.clock.now - clock_module.TURN_STEP_MS_MAX))
-        return original(self, now_ms, wall_ms)
+            self.applier.expiry.advance(missed.pop(self.clock, 0))
+        return effects
 
-    return [(Driver, "turn", turn)]
+    return [(Driver, "turn", turn), (TurnClock, "advance", advance)]
 
 
 @plant("D-11", "the touch table is not read again after the quorum round", Mode.EXPIRY)

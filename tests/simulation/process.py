@@ -110,6 +110,9 @@ class Process:
         self._clock_offset_ms = self._rng.randint(0, 10_000_000)
         self._turn_at: int | None = None
         self._wake_ms = 0
+        self._asked_ms = 0
+        self._counted = (0, 0, 0)
+        """The clock, the time that the server counted as passed, and its boot, when the last turn ended."""
         """When the driver wants its next turn, whatever arrives."""
         self._inbox: deque[tuple[Sender, bytes]] = deque()
         self._client_events: list[tuple[str, Socket, bytes]] = []
@@ -311,6 +314,8 @@ class Process:
         performed, self._performed = self._performed, []
         for task, result in performed:
             driver.performed(task, result)
+        if self._inbox:
+            driver.pass_time(self.clock_ms)
         while self._inbox:
             sender, data = self._inbox.popleft()
             driver.receive(sender, self._decode(data))
@@ -324,6 +329,7 @@ class Process:
             return
         self.turns += 1
         effects = driver.turn(self.clock_ms, self._schedule.now_ms + WALL_EPOCH_MS + self.wall_skew_ms)
+        self._check_time(driver, effects)
         if driver.mistakes:
             # The server drops such a message and lives; here every peer is ours, so somebody is wrong.
             _, mistake = driver.mistakes.popleft()
@@ -335,6 +341,14 @@ class Process:
         self.adoptions.turned(driver, effects.sends, effects.outputs, connections)
         if self.driver is not None:  # its disk has not failed
             self._carry_out(effects)
+
+    def _check_time(self, driver: Driver, effects: Effects) -> None:
+        """D-11: a process that was woken no later than it asked for has counted all the time between."""
+        asked_ms, before, self._asked_ms = self._asked_ms, self._counted, effects.wake_at
+        self._counted = counted = (self.clock_ms, driver.clock.run, self.boots)
+        passed, run = counted[0] - before[0], counted[1] - before[1]
+        if before[2] == self.boots and counted[0] <= asked_ms and run != passed:
+            raise BrokenPromiseError("no time lost", f"of {passed} ms between two turns {run} counted")
 
     def _feed(self, driver: Driver, kind: str, socket: Socket, data: bytes) -> None:
         if kind == "accept":

@@ -85,8 +85,7 @@ class Raft(Changing):
         The caller caps it, so that a pause of the process is not taken for the silence of a leader, and steps
         the messages that waited in its sockets first.
         """
-        assert elapsed >= 0
-        self.now += elapsed
+        self.pass_time(elapsed)
         now = self.now
         if self.role is Role.LEADER:
             rounds = self._rounds
@@ -103,6 +102,11 @@ class Raft(Changing):
                 self._tick_handover()
         else:
             self._tick_election()
+
+    def pass_time(self, elapsed: int) -> None:
+        """`elapsed` more ticks have passed, by which nobody is judged before the next `tick`."""
+        assert elapsed >= 0
+        self.now += elapsed
 
     def step(self, sender: ServerId, instance: Instance, message: Message) -> None:
         """Take a message; the transport has authenticated that `instance` of `sender` sent it.
@@ -353,6 +357,20 @@ class Raft(Changing):
         if self._handover is not None:
             due = min(due, self._handover.gives_up_at)
         return due
+
+    @property
+    def alarm_in(self) -> float:
+        """Ticks until the next heartbeat or election is due; at most 0: it is due now.
+
+        What else `due_at` knows of, such as asking a silent follower again, may be late by a heartbeat.
+        """
+        if self.role is Role.LEADER:
+            return self._rounds.next_at - self.now
+        election = self._election
+        due = election.deadline
+        if self.role is not Role.FOLLOWER and election.repeat_at < due:
+            due = election.repeat_at
+        return due - self.now
 
     # -- who is heard
 

@@ -25,7 +25,7 @@ from zraft.raft.role import Role
 from zraft.server.clients.connection import UNCOUNTED_BYTES
 from zraft.server.coordination.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
 from zraft.server.engine.applier import CopiedDirectoryError
-from zraft.server.engine.driver import IDLE_TURN_MS, Driver
+from zraft.server.engine.driver import IDLE_TURN_MS, SEEK_TURN_MS, Driver
 from zraft.server.engine.effects import Effects
 from zraft.server.engine.settings import DriverSettings
 from zraft.storage.records import EntryRecord
@@ -467,14 +467,14 @@ def test_a_server_without_a_leader_is_not_woken_for_a_report_that_nobody_could_t
     )
     assert outside.driver.raft is None
     outside.turns(50)
-    assert outside.turn(10).wake_at == outside.now + IDLE_TURN_MS
+    assert outside.turn(10).wake_at == outside.now + SEEK_TURN_MS
 
 
 def test_what_the_snapshot_disk_is_to_do_wakes_nobody() -> None:
     """The tasks leave with the turn; that they are done is what brings the next one."""
     place = _alone()
     place.turns(100)
-    place.driver.snapshots.read_for_operator(Read(ServerId(0), b"i" * 16, 0, 10), lambda result: None)
+    place.driver.read_snapshot(Read(ServerId(0), b"i" * 16, 0, 10), lambda result: None)
     effects = place.turn(1)
     assert [type(task) for task in effects.tasks] == [Read]
     assert effects.wake_at > place.now + 1

@@ -17,6 +17,7 @@ from zraft.server.clients import turn_share
 from zraft.server.clients.authentication.proofs import AuthSettings
 from zraft.server.clients.connection import Phase
 from zraft.server.clients.native import connection as native_connection
+from zraft.server.coordination.topic_registry import LOOK_INTERVAL_MS
 from zraft.tree.machine import Machine
 from zraft_core.errors import Code
 from zraft_core.wire.dictionary import entry_path
@@ -321,6 +322,8 @@ def test_a_seq_of_another_kind_of_request_is_refused_and_harms_nobody(server: On
     client.hello()
     for seq, second in enumerate(WRITES, 1):
         original = client.one({**WRITES[first], "seq": seq})
+        for _ in range(LOOK_INTERVAL_MS):
+            server.turn()  # the leader places a topic's partitions by a command of its own
         position = server.driver.machine.position
         answer = client.one({**second, "seq": seq})
         assert server.driver.machine.position == position + 1

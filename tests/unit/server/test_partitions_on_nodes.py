@@ -200,7 +200,9 @@ async def test_messages_that_no_partition_sends_are_counted_for_operators_and_lo
                 groups.partitions.receive(ServerId(9), Edge(b"rubbish"))
                 if number % 5 == 4:
                     for _ in range(2):
-                        await nodes.until(partial(lambda before: node._last_tick != before, node._last_tick))
+                        await nodes.until(
+                            partial(lambda before: node._chores_done != before, node._chores_done)
+                        )
         lines = [line for line in logs if line["event"].startswith("messages of partitions dropped")]
         assert [(line["peer"], line["count"], line["log_level"]) for line in lines] == [(9, 5, "error")]
         assert b"zk_partitions_mistakes_total\t20\n" in node._four_letter_word("mntr", b"")

@@ -11,7 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 TURN_STEP_MS_MAX: Final = 100
-"""The most time one turn may count as passed (D-11): a process that was stopped for a minute ages nobody."""
+"""The most time one step may count as passed (D-11): a process that was stopped for a minute ages nobody.
+
+Only the time up to the alarm that the last turn asked for counts whole, for in it this process may have slept on purpose.
+"""
 
 
 class TurnClock:
@@ -24,14 +27,26 @@ class TurnClock:
         """Counts only what the turns counted, each a bounded step."""
         self.woke = now_ms
         """When this process started, or last came back from a pause of more than `asleep_after_ms`."""
+        self.asked_at = now_ms
+        """When the next turn was asked for by the last one."""
+        self._passed = 0
         self._asleep_after_ms = asleep_after_ms
 
     def advance(self, now_ms: int) -> int:
-        """A turn begins: the time that passed since the last one, as far as it counts."""
+        """It is `now_ms`: the time that passed since the last call, as far as it counts."""
         elapsed = now_ms - self.now
         if elapsed > self._asleep_after_ms:
             self.woke = now_ms
-        step = elapsed if 0 < elapsed < TURN_STEP_MS_MAX else 0 if elapsed <= 0 else TURN_STEP_MS_MAX
+        most = TURN_STEP_MS_MAX
+        if elapsed > most and self.asked_at - self.now > most:
+            most = self.asked_at - self.now
+        step = elapsed if 0 < elapsed < most else 0 if elapsed <= 0 else most
         self.now = now_ms
         self.run += step
+        self._passed += step
         return step
+
+    def take_passed(self) -> int:
+        """The time that counted as passed since the last call: what a turn has to judge by."""
+        passed, self._passed = self._passed, 0
+        return passed

@@ -28,6 +28,9 @@ from zraft_core.znodes.txn import FEATURE, SETTINGS, Command, pack_batch, pack_e
 LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
 """Sessions expired or znodes reaped by one entry, about 250 KB: after a site went dark all are due at once."""
 
+LOOK_INTERVAL_MS: Final = 50
+"""What no event brings is looked at this often: who is silent, what may go, who the members are."""
+
 NO_INSTANCE: Final = Instance(b"")
 """The leader's own commands stand in a batch of no origin."""
 
@@ -48,6 +51,7 @@ class Leadership:
         self._machine = machine
         self._proposals = proposals
         self._began = run_ms
+        self._look_at = now_ms
         self._log_time_base = machine.log_time
         self.intake = BatchIntake({origin: (row.boot, row.seq) for origin, row in machine.rows.items()})
         """Takes exactly the next batch of each origin (D-2)."""
@@ -99,20 +103,12 @@ class Leadership:
         `may_propose`: this server's own log can take more. Returns what the majority of the members computed, when
         they are to be told.
         """
-        machine, expiry, intake, commands = self._machine, self.expiry, self.intake, self.commands
-        expiry.tick_time_ms = machine.settings.tick_time_ms
-        if expiry.wants_round(machine.sessions, raft.round + 1):
-            raft.request_round()
-        commands.extend(expiry.confirmed(machine.sessions, raft.quorum_round))
+        machine, intake, commands = self._machine, self.intake, self.commands
         log_time = self._log_time_base + run_ms - self._began
-        commands.extend(self._reaper.step(machine, log_time, run_ms))
-        wanted, verdict = self.members.step(raft, machine, machine.digests, now_ms)
-        for command in wanted:
-            if command[0] == FEATURE:
-                self.raise_features(command[1])
-            else:
-                commands.append(command)
-        commands.extend(self.topics.turn(raft, machine, now_ms))
+        verdict = None
+        if now_ms >= self._look_at or self.topics.heard or self._reaper.left:
+            self._look_at = now_ms + LOOK_INTERVAL_MS
+            verdict = self._look(raft, now_ms, run_ms, log_time)
         window = self._settings.entries_in_flight_max if may_propose else 0
         while (
             (intake or commands)
@@ -131,4 +127,21 @@ class Leadership:
             self._proposals.add(len(payload), count)
             index = raft.propose(payload, count)
             assert index is not None, "a leader with few uncommitted entries refused a bounded one"
+        return verdict
+
+    def _look(self, raft: Raft, now_ms: int, run_ms: int, log_time: int) -> Verdict | None:
+        """The leader's own commands: sessions and znodes that are to go, members and topics that are to change."""
+        machine, expiry, commands = self._machine, self.expiry, self.commands
+        expiry.tick_time_ms = machine.settings.tick_time_ms
+        if expiry.wants_round(machine.sessions, raft.round + 1):
+            raft.request_round()
+        commands.extend(expiry.confirmed(machine.sessions, raft.quorum_round))
+        commands.extend(self._reaper.step(machine, log_time, run_ms))
+        wanted, verdict = self.members.step(raft, machine, machine.digests, now_ms)
+        for command in wanted:
+            if command[0] == FEATURE:
+                self.raise_features(command[1])
+            else:
+                commands.append(command)
+        commands.extend(self.topics.turn(raft, machine, now_ms))
         return verdict

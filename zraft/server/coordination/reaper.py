@@ -22,23 +22,24 @@ PROPOSED_PER_ROUND_MAX: Final = 10_000
 class Reaper:
     """One leadership's rounds over all that may go away by itself."""
 
-    __slots__ = ("_interval_ms", "_left", "_next_round_at", "_proposed")
+    __slots__ = ("_interval_ms", "_next_round_at", "_proposed", "left")
 
     def __init__(self, interval_ms: int, run_ms: int) -> None:
         self._interval_ms = interval_ms
         self._next_round_at = run_ms + interval_ms
-        self._left: list[str] = []
+        self.left: list[str] = []
+        """What a round that lasts has not looked at yet."""
         self._proposed = 0
 
     def step(self, machine: Machine, log_time_ms: int, run_ms: int) -> list[Command]:
         """REAP commands for what is found due in this turn; `log_time_ms` is what their entry will carry."""
-        if not self._left:
+        if not self.left:
             if run_ms < self._next_round_at or not machine.mortal:
                 return []
             self._next_round_at = run_ms + self._interval_ms
-            self._left = list(machine.mortal)
+            self.left = list(machine.mortal)
             self._proposed = 0
-        looked, self._left = self._left[-PATHS_PER_STEP:], self._left[:-PATHS_PER_STEP]
+        looked, self.left = self.left[-PATHS_PER_STEP:], self.left[:-PATHS_PER_STEP]
         commands: list[Command] = []
         for path in sorted(looked):  # the order of a set is no order
             node = machine.nodes.get(path)

@@ -50,7 +50,8 @@ class RegistryKeeper:
         self._look_at = 0
         self._seen: object = None
         """What the last look saw: the same again would decide the same again."""
-        self._heard: dict[RegistryCommand, None] = {}
+        self.heard: dict[RegistryCommand, None] = {}
+        """What groups reported since the last turn; it goes into the log with the next one."""
         self._logged: dict[RegistryCommand, int] = {}
         """What was given to the log, and when, as long as the same may be reported again."""
         self._sent: dict[GroupId, tuple[int, int]] = {}
@@ -67,7 +68,7 @@ class RegistryKeeper:
             case Reply():
                 command = self._leader.on_reply(message)
         if command is not None:
-            self._heard[command] = None
+            self.heard[command] = None
 
     def take_outgoing(self) -> list[ToGroup]:
         """What is to be said to leaders of groups; any of it may be lost."""
@@ -89,12 +90,12 @@ class RegistryKeeper:
     # -- reports
 
     def _reported(self) -> list[RegistryCommand]:
-        if not self._heard:
+        if not self.heard:
             return []
         now = self._now_ms
         self._logged = {command: at for command, at in self._logged.items() if now - at < RESEND_MS}
-        fresh = [command for command in self._heard if command not in self._logged]
-        self._heard.clear()
+        fresh = [command for command in self.heard if command not in self._logged]
+        self.heard.clear()
         self._logged.update(dict.fromkeys(fresh, now))
         return fresh
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil
 from typing import Final
 
 from zraft.config.features import LEVEL_OF_TOPICS
@@ -29,7 +30,7 @@ from zraft.groups.server_statistics import Latencies, Proposals
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.group_tasks import GroupResult, GroupTask, Installable
 from zraft.groups.snapshots.snapshots import Snapshots
-from zraft.groups.snapshots.tasks import Result, Task
+from zraft.groups.snapshots.tasks import Read, Result, Task
 from zraft.groups.snapshots.transfer import Received
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
@@ -96,8 +97,14 @@ from zraft_core.errors import Code, ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft_core.znodes.txn import REGISTER, Command
 
-IDLE_TURN_MS: Final = 20
-"""Longest time between two turns; finer than every timeout, coarse enough to cost nothing when idle."""
+IDLE_TURN_MS: Final = 200
+"""Longest time between two turns: what has an exact moment asks for it, and all else may be late by this."""
+
+LOOK_INTERVAL_MS: Final = 50
+"""What no event brings is looked at this often, in the turns that something else brings."""
+
+SEEK_TURN_MS: Final = 20
+"""The same of a server that has no cluster yet, and says hello to others until it has."""
 
 MISTAKES_KEPT_MAX: Final = 16
 """Messages that no correct peer sends, remembered between two turns for the log; all are counted."""
@@ -147,6 +154,9 @@ class Driver:
         self._frame = LogFrame()
         self.pace = DiskPace(settings.slow_fsync_ms, settings.raft.election_timeout_ticks)
         self._stirred = False
+        self._snapshots_stirred = True
+        self._look_at = now_ms
+        self._tick_at: float = 0
         self._seen_commit = 0
         self._writes_answered = 0
 
@@ -234,6 +244,16 @@ class Driver:
             self._start_raft(Membership({identity.server: Member(identity.instance, MemberRole.LEARNER)}))
 
     # -- what happened
+
+    def pass_time(self, now_ms: int) -> None:
+        """Messages arrived at `now_ms`, which `receive` is about to take: they are heard at this moment.
+
+        Nothing is judged by it before the next turn, so that whoever was heard in time is not found silent.
+        """
+        if now_ms != self.clock.now:
+            step = self.clock.advance(now_ms)
+            if self.raft is not None and self.bootstrap.founded:
+                self.raft.pass_time(step)
 
     def receive(self, sender: Sender, messages: Sequence[PeerMessage]) -> None:
         """Messages of one authenticated peer, in the order they came; see `wants_turn`.
@@ -407,7 +427,8 @@ class Driver:
 
     def turn(self, now_ms: int, wall_ms: int) -> Effects:
         """Everything that follows from what arrived since the last turn."""
-        step = self.clock.advance(now_ms)
+        rest = self.clock.advance(now_ms)
+        step = self.clock.take_passed()
         clients, raft = self.clients, self.raft
         self.latencies.answered(now_ms)
         sent_before = clients.sent_total - clients.events_total
@@ -417,17 +438,17 @@ class Driver:
             self.belonging.seek(now_ms)
         elif self._founding and raft is not None:
             self._begin_cluster(raft)
-        quiet = False
+        quiet = looks = False
         if raft is not None:
             if founded and step:
-                raft.tick(step)
-                self.pace.step(raft, self.clock.run)
+                raft.pass_time(rest)
+                if raft.now >= self._tick_at:
+                    raft.tick(0)
             self._follow_role(raft, step)
-            # Who may not campaign goes on naming a leader that no longer speaks to it.
-            if (
-                raft.leader is None or (not raft.is_voter and self.contact.stale)
-            ) and self.belonging.asks_outside(now_ms):
-                self.belonging.ask_whether_member(raft, now_ms)
+            looks = now_ms >= self._look_at or self._stopping
+            if looks:
+                self._look_at = now_ms + LOOK_INTERVAL_MS
+                self._look(raft, now_ms)
             clients.begin_turn()
             self.origin.cut(now_ms, min(clients.arrived, now_ms))
             if self._leader is not None:
@@ -437,9 +458,13 @@ class Driver:
             if self.leadership is not None:
                 self._lead(self.leadership, raft, wall_ms)
             self._advance(raft)
-            self._let_go(raft)
+            if looks:
+                self._let_go(raft)
             self._seen_commit = raft.commit_index
-            quiet = self.snapshots.is_quiet(now_ms, raft, idle=self.origin.idle)
+            quiet = True
+            if looks or self._snapshots_stirred:
+                quiet = self.snapshots.is_quiet(now_ms, raft, idle=self.origin.idle)
+                self._snapshots_stirred = not quiet
             if (self._remains or not quiet) and not self.applier.halfway:
                 self._keep_snapshots(raft, wall_ms)
         share = None
@@ -455,7 +480,7 @@ class Driver:
         if stale and self.contact.lost:
             clients.close_all("this server has had no contact with a majority: its clients ask another one")
         outputs = clients.flush(now_ms)
-        self._count_reads(sent_before, wall_ms)
+        self._count_reads(sent_before, wall_ms, looks=looks)
         clients.arrived = now_ms
         frame = self._next_frame()
         effects = Effects(self._outbox.take(), frame, outputs, self._wake_at())
@@ -467,7 +492,17 @@ class Driver:
             effects.group_compactions = share.compactions
             if share.due_in is not None:
                 effects.wake_at = min(effects.wake_at, now_ms + share.due_in)
+        self.clock.asked_at = effects.wake_at
         return effects
+
+    def _look(self, raft: Raft, now_ms: int) -> None:
+        """What no event brings: whether the disk keeps pace, and whether this server still belongs to its cluster."""
+        self.pace.step(raft, self.clock.run)
+        # Who may not campaign goes on naming a leader that no longer speaks to it.
+        if (
+            raft.leader is None or (not raft.is_voter and self.contact.stale)
+        ) and self.belonging.asks_outside(now_ms):
+            self.belonging.ask_whether_member(raft, now_ms)
 
     def _groups_turn(self, groups: HostedGroups, raft: Raft, step: int, wall_ms: int) -> GroupsShare | None:
         if self.leadership is not None:
@@ -563,6 +598,7 @@ class Driver:
             case SnapshotOffer() | SnapshotRequest() | SnapshotChunk():
                 # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
                 if raft is not None and raft.knows(server, instance):
+                    self._snapshots_stirred = True
                     self.snapshots.on_message(server, message, raft, self.clock.now)
             case (
                 Bundle()
@@ -699,13 +735,18 @@ class Driver:
 
     def performed(self, task: Task | GroupTask, result: Result | GroupResult) -> None:
         """The snapshot disk has done one of `Effects.tasks`, or of `Effects.group_tasks`."""
-        self._stirred = True
+        self._stirred = self._snapshots_stirred = True
         if isinstance(task, GroupTask):
             if self.groups is not None:
                 self.groups.performed(task, result, self.clock.now)
             return
         assert not isinstance(result, Installable)
         self.snapshots.performed(task, result, self.raft.term if self.raft is not None else 0, self.clock.now)
+
+    def read_snapshot(self, read: Read, done: Callable[[Result], None]) -> None:
+        """An operator wants a piece of a snapshot file: `done` gets it, or why not, when the disk has it."""
+        self._stirred = self._snapshots_stirred = True
+        self.snapshots.read_for_operator(read, done)
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
         """The disk of deliveries has done one of `Effects.deliveries`."""
@@ -874,7 +915,12 @@ class Driver:
             return now
         if self._outbox.local:
             return now
-        due = now + IDLE_TURN_MS
+        due = now + (IDLE_TURN_MS if self.bootstrap.founded else SEEK_TURN_MS)
+        if raft is not None:
+            in_ms = raft.alarm_in
+            self._tick_at = raft.now + in_ms
+            if in_ms < IDLE_TURN_MS:
+                due = now + ceil(in_ms)
         if self._leader is not None and self.touches.due_at < due:
             # Without a leader there is nobody to report to, however long it is overdue.
             due = self.touches.due_at
@@ -889,12 +935,13 @@ class Driver:
         self._writes_answered += count
         self.latencies.add_writes(arrived_at, count)
 
-    def _count_reads(self, sent_before: int, wall_ms: int) -> None:
+    def _count_reads(self, sent_before: int, wall_ms: int, *, looks: bool) -> None:
         """What this turn answered beside writes: all that was sent but these and events."""
         clients = self.clients
         reads = clients.sent_total - clients.events_total - sent_before - self._writes_answered
         if reads > 0:
             self.latencies.add_reads(clients.arrived, reads)
-        last_index = 0 if self.raft is None else self.raft.log.last_index
-        self._view.rates.turn(wall_ms, max(0, reads), self._writes_answered, last_index)
-        self._writes_answered = 0
+        if reads > 0 or self._writes_answered or looks:
+            last_index = 0 if self.raft is None else self.raft.log.last_index
+            self._view.rates.turn(wall_ms, max(0, reads), self._writes_answered, last_index)
+            self._writes_answered = 0

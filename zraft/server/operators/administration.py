@@ -130,7 +130,7 @@ class Administration:
                     return
                 self._taking.append((driver.applied_index, reply))
             case SnapshotRead(id, offset, length):
-                driver.snapshots.read_for_operator(
+                driver.read_snapshot(
                     Read(0, id, offset, min(length, PART_BYTES_MAX)),
                     lambda result: _give_part(offset, result, reply),
                 )
@@ -147,6 +147,11 @@ class Administration:
                 change(driver.machine.feature_level, request, driver.submit, reply)
             case _:
                 assert_never(request)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether an operator waits for what only a later `turn` can tell."""
+        return bool(self._taking or self._raising or self._transfers)
 
     def turn(self) -> None:
         """Give those who wait what they wait for."""

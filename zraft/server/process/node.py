@@ -82,8 +82,11 @@ from zraft.tree.machine import Machine
 from zraft_core.errors import ConfigError, ZraftError
 from zraft_core.ids import COORDINATION_GROUP
 
-TICK_S: Final = 0.01
-"""The loop's own heartbeat: sockets are drained, then timers judged, at least this often."""
+SOON_MS: Final = 10
+"""How soon a server looks again that has chores left: it folds digests, or leaves."""
+
+NEVER: Final = 1 << 62
+"""Milliseconds: no alarm is set."""
 
 IDLE_FOLD_ITEMS: Final = 200
 """Changed items hashed per idle tick: less than a millisecond."""
@@ -207,8 +210,10 @@ class Node:
         # What was restored is out of sight from here on, too.
         self._collector = Collector()
         self._memory = MemoryReturn(malloc_trim())
-        self._last_tick = time.monotonic()
-        self._role = self.driver.role
+        self._wake_at = self._alarm_at = NEVER
+        self._chores_done = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._role, self._leader = self.driver.role, self.driver.leader
         self._limited = LimitedLog(time.monotonic)
         self._announcements = Announcements(
             self.driver,
@@ -217,7 +222,7 @@ class Node:
             self._process,
             self._peers.set_members,
             self._limited,
-            self._last_tick,
+            time.monotonic(),
         )
         self._wal_thread = WalThread(
             wal,
@@ -347,9 +352,8 @@ class Node:
             udp_receive_buffer_bytes=self._peers.receive_buffer_bytes,
             open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         )
-        self._last_tick = time.monotonic()
-        self._announcements.begin(self._last_tick)
-        self._tick()
+        self._announcements.begin(time.monotonic())
+        self.schedule()
         await self._stop.wait()
         log.info("server stopping", server=config.id)
         for keeper in keepers:
@@ -412,18 +416,36 @@ class Node:
             self.driver.clients.arrived = now_ms_exactly()
             self._loop.call_soon(self._turn)
 
-    def _tick(self) -> None:
+    def _wake(self, at_ms: int, now_ms: int) -> None:
+        """Be woken at `at_ms`, or sooner: an alarm that is set for an earlier moment finds that out and is set again."""
+        self._wake_at = at_ms
+        if at_ms < self._alarm_at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm_at = at_ms
+            self._alarm = self._loop.call_later((at_ms - now_ms) / 1000, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        """Time has passed in which nothing arrived, or nothing that was worth a turn."""
         if self._stop.is_set():
             return
-        now = time.monotonic()
-        self._process.add_lag(max(0.0, now - self._last_tick - TICK_S))
-        self._last_tick = now
-        self._loop.call_later(TICK_S, self._tick)
+        now = now_ms()
+        self._process.add_lag(max(0, now - self._alarm_at) / 1000)
+        self._alarm_at = NEVER
         # A timer may run late while heartbeats wait in the socket: they have arrived, so they count first.
         self._peers.drain()
         if not self._scheduled:
-            self._scheduled = True
-            self._turn()
+            if now >= self._wake_at:
+                self._scheduled = True
+                self._turn()
+            else:
+                self._wake(self._wake_at, now)
+        if self._do_chores(time.monotonic(), now):
+            self._wake(min(self._wake_at, now + SOON_MS), now)
+
+    def _do_chores(self, now: float, now_ms: int) -> bool:
+        """What is looked at a few times a second, whether or not anything happened. Whether there is more to do soon."""
+        self._chores_done += 1
         if self._deadlines:
             for protocol in self._deadlines.due(now):
                 protocol.on_deadline()
@@ -433,11 +455,15 @@ class Node:
         self._announcements.show(now)
         self._groups.show(now)
         self._note()
-        self.administration.turn()
-        self._collector.step(now_ms(), idle=driver.origin.idle)
-        self._memory.step(now_ms(), driver.clients.sums.held)
-        if driver.origin.idle and driver.machine.undigested:
+        if self.administration.awaited:
+            self.administration.turn()
+        idle = driver.origin.idle
+        self._collector.step(now_ms, idle=idle)
+        self._memory.step(now_ms, driver.clients.sums.held)
+        folds = idle and bool(driver.machine.undigested)
+        if folds:
             driver.machine.fold_digest(IDLE_FOLD_ITEMS)
+        return folds or self._leave_by is not None or self.administration.awaited
 
     def _turn(self) -> None:
         """One batch: decide, then send, write and answer."""
@@ -474,13 +500,22 @@ class Node:
         ended = now_ms_exactly()
         driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
-        role = driver.role
-        if role is not self._role:
-            self._role = role
-            self._announcements.role_changed(time.monotonic() * 1000)
-            self._note()
+        if driver.role is not self._role or driver.leader != self._leader:
+            self._on_leadership()
         if effects.wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
             self.schedule()
+        else:
+            self._wake(effects.wake_at, now)
+
+    def _on_leadership(self) -> None:
+        """Another server leads, or this one: what is measured and written down of elections has to be exact."""
+        now, role = time.monotonic(), self.driver.role
+        if role is not self._role:
+            self._role = role
+            self._announcements.role_changed(now * 1000)
+        self._leader = self.driver.leader
+        self._announcements.show(now)
+        self._note()
 
     def _note(self) -> None:
         """Write down what audits want to know of this server, if there is something."""

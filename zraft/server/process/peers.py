@@ -169,6 +169,7 @@ class Peers:
 
     def _on_datagrams(self, datagrams: list[tuple[bytes, Address]]) -> None:
         now = self._now_ms()
+        self._driver.pass_time(now)
         for datagram, source in datagrams:
             received = self._links.receive(datagram, now)
             sender = received.sender
@@ -203,6 +204,7 @@ class Peers:
         """By a stream."""
         if self._stop.is_set():
             return
+        self._driver.pass_time(self._now_ms())
         try:
             self._driver.receive(sender, messages)
         except ZraftError as error:
