@@ -1,4 +1,4 @@
-"""The worker of a task that is given segments by others: functions, reduces and outputs."""
+"""The worker of a task that gets segments from other workers: functions, reduces and outputs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Consumer(TaskWorker):
         return None
 
     def _gathered(self, batch: Batch, inlet: Inlet) -> Batch:
-        """With the batches behind it, up to the task's batch size: small ones cost as much as large ones."""
+        """Add the batches behind it, up to the task's batch size: small ones cost as much as large ones."""
         room = self.task.batch_size - len(batch.segments)
         if room <= 0 or not isinstance(following := inlet.first, Batch) or len(following.segments) > room:
             return batch
@@ -95,7 +95,7 @@ class Consumer(TaskWorker):
             await self._output.write(outcome.written)
         if outcome.acks:
             if self._output is not None:
-                # Acknowledged is what stays, whatever becomes of this process.
+                # What is acknowledged is durable, whatever becomes of this process.
                 await self._output.flush()
             self._ack(rooted(outcome.acks))
         if outcome.retries:
@@ -103,7 +103,7 @@ class Consumer(TaskWorker):
         await self._wait_credit()
 
     async def _cut_if(self, cut: Cut | None) -> None:
-        """If all inlets have brought the barrier: this is the point of the checkpoint."""
+        """Take the checkpoint's part if all inlets have brought the barrier."""
         if cut is None:
             return
         self._cut = cut.number
