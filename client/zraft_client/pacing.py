@@ -40,7 +40,7 @@ def parse_hosts(hosts: str | Iterable[str | tuple[str, int] | Address]) -> tuple
 
 
 def delay_s(attempt: int, rng: random.Random) -> float:
-    """Return the wait before attempt 1, 2, …
+    """Return the wait before an attempt, which are counted from 1.
 
     It doubles and has full jitter, so that clients that lost one server do not reconnect together.
     """

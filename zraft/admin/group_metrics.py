@@ -74,11 +74,11 @@ GROUP_COUNTERS: Final[Mapping[str, str]] = {
 }
 AGE: Final = "groups_pending_age_ms_max"
 AGE_SECONDS: Final = "groups_pending_age_seconds_max"
-"""Under this name here, because Prometheus counts in seconds."""
+"""It has this name here, because Prometheus counts in seconds."""
 
 
 def group_families(values: Mapping[str, Metric], prefix: str) -> Iterator[Family]:
-    """Those of `mntr`'s values that are of groups, partitions and deliveries."""
+    """Return those of `mntr`'s values that are of groups, partitions and deliveries."""
     for name, text in GROUP_GAUGES.items():
         if name in values:
             yield GaugeMetricFamily(prefix + name, text, value=float(values[name]))

@@ -1,6 +1,6 @@
-"""`zraft log accept-loss`: a server that is alone, and whose log was cut short, goes on with what is left.
+"""The command `zraft log accept-loss`: a lone server whose log was cut short continues with what is left.
 
-A composition root below `zraft.cli.main`, imported by `zraft.cli.log_command` alone.
+This is a composition root below `zraft.cli.main`, imported by `zraft.cli.log_command` alone.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def accept_loss(directory: Path, confirmed: str | None) -> None:
 
     fs, path = RealFileSystem(), str(directory).rstrip("/") or "/"
     with claimed(fs, path):
-        # Takes back what an earlier attempt has moved, and must not make a directory where there was none.
+        # This takes back what an earlier attempt has moved, and must not make a directory where there was none.
         meta = read_meta(fs, path)
     opened = DataDirectory.open(fs, path, server=meta.server, entropy=os.urandom)
     try:
@@ -93,7 +93,7 @@ def accept_loss(directory: Path, confirmed: str | None) -> None:
 
 
 def _alone(directory: DataDirectory, replayed: Replayed) -> Founders:
-    """This server as the founder of a cluster of its own.
+    """Return this server as the founder of a cluster of its own.
 
     Raises:
         click.ClickException: it is not alone, or nothing says that it is; nothing was changed.

@@ -1,6 +1,6 @@
-"""`zraft import`: the tree of a running ZooKeeper, as the beginning of a new cluster.
+"""The command `zraft import`: creates a new cluster from a running ZooKeeper's data.
 
-A composition root below `zraft.cli.main`, imported by nobody else.
+This is a composition root below `zraft.cli.main`, imported by nobody else.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def import_(
     fs = RealFileSystem()
     directory = place.path
     wall_ms = time.time_ns() // 1_000_000
-    # The source comes first: if nobody is there, no directory is made.
+    # The source comes first: if nobody answers there, no directory is made.
     with (
         Source(servers, auths, timeout_s=timeout, tls=tls) as opened,
         claimed(fs, directory),
@@ -127,7 +127,7 @@ def import_(
                 directory,
                 machine,
                 place.founders,
-                # An entry that never was, so that the log has something to begin after.
+                # This entry never existed; the log needs something to begin after.
                 Origin(index=1, term=1, next_position=1, hard_term=1),
                 replaces=None,
                 entropy=os.urandom,

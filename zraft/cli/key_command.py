@@ -1,4 +1,4 @@
-"""`zraft key`: making the cluster key, and changing it in the files of running servers."""
+"""The command `zraft key`: makes the cluster key, and changes it in the files of running servers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def add(file: Path, new_file: Path) -> None:
     keys, added = read_key_file(file), read_key_file(new_file)
     if len(added) != 1:
         raise ConfigError(f"{new_file}: expected one key, found {len(added)}")
-    if added[0] not in keys:  # twice is once: scripts repeat
+    if added[0] not in keys:  # adding it again does nothing, as scripts repeat
         if len(keys) != 1:
             raise ConfigError(
                 f"{file}: expected one key to add another to, found {len(keys)}; finish the change that is under way "

@@ -1,4 +1,4 @@
-"""`zraft settings`: what all servers must agree on, shown and changed while the cluster runs."""
+"""The command `zraft settings`: shows and changes what all servers must agree on, while the cluster runs."""
 
 from __future__ import annotations
 
