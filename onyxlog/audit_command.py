@@ -91,7 +91,7 @@ def audit(
     one_copy: bool,
     as_json_text: bool,
 ) -> None:
-    """Judge what servers, peers and clients wrote down.
+    """Check recorded logs and histories against the safety rules.
 
     Each PATH is a data directory, a recording of a peer, a history of a client, or a directory that holds some. A
     cluster may be running. Every rule that is broken is shown with its witness: server, group, index, file and

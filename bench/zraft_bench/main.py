@@ -52,7 +52,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, _break_off)
 
 
-def _break_off(number: int, frame: FrameType | None) -> None:
+def _break_off(_number: int, _frame: FrameType | None) -> None:
     """End as Ctrl-C does, with everything that the command has started.
 
     This works also where Ctrl-C is ignored, as in the background of a script.

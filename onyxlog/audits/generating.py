@@ -137,7 +137,7 @@ class Generator:
         self._down: frozenset[ServerId] = frozenset()
         self._apart: frozenset[ServerId] = frozenset()
 
-    def run(self, on_progress: Callable[[int], None] = lambda commands: None) -> None:
+    def run(self, on_progress: Callable[[int], None] = lambda _: None) -> None:
         """Write all of it; `on_progress` gets the number of commands so far."""
         scenario = self._scenario
         self._settle()

@@ -54,13 +54,13 @@ class Live:
     paths: tuple[str, ...]
     checkpoint: Path
     on_violations: Callable[[list[Violation]], Any]
-    on_given_up: Callable[[str, int], Any] = field(default=lambda table, rows: None)
+    on_given_up: Callable[[str, int], Any] = field(default=lambda *_: None)
     tables: tuple[Followed, ...] = FOLLOWED
     interval_s: float = INTERVAL_S
     open_rows_max: int = OPEN_ROWS_MAX
     once: bool = False
     bytes_per_batch: int | None = None
-    written: Callable[[str, int], Any] = field(default=lambda table, batch: None)
+    written: Callable[[str, int], Any] = field(default=lambda *_: None)
     """Called between the violations of a batch and what it leaves open: where a test can cut it short."""
 
 

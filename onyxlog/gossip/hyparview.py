@@ -78,7 +78,7 @@ class HyParView:
                 if others:
                     yield Send(others, ForwardJoin(sender, self._settings.active_walk))
             case ForwardJoin(joiner, ttl):
-                yield from self._walked(sender, joiner, ttl, now)
+                yield from self._walked(sender, joiner, ttl)
             case Neighbour(urgent):
                 accepted = urgent or sender in self._heard or len(self._heard) < self._settings.active
                 if accepted:
@@ -129,7 +129,7 @@ class HyParView:
         asked = self._alive_at if self._asked is None else self._asked[1]
         return min(self._alive_at, self._shuffle_at, asked)
 
-    def _walked(self, sender: GroupId, joiner: GroupId, ttl: int, now: int) -> Iterator[Send]:
+    def _walked(self, sender: GroupId, joiner: GroupId, ttl: int) -> Iterator[Send]:
         if joiner == self._me:
             return
         onward = [group for group in self._heard if group not in (sender, joiner)]

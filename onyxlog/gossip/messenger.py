@@ -112,7 +112,7 @@ class Messenger:
     def receive(self, sender: GroupId, message: Message, now: int) -> None:
         match message:
             case PoolEvent(event) | RumourEvent(event) | TreeEvent(event):
-                first = self._arrived(sender, event, now)
+                first = self._arrived(event, now)
                 if self.on_arrived is not None:
                     self.on_arrived(sender, message, first)
                 self._send(self._spreading.receive(sender, message, first, now))
@@ -295,7 +295,7 @@ class Messenger:
             self._outputs.append(Tail(sentinel))
         self._send(self._spreading.membership(view, now))
 
-    def _arrived(self, sender: GroupId, event: Event, now: int) -> bool:
+    def _arrived(self, event: Event, now: int) -> bool:
         """Take an event in; return whether it arrives by spreading for the first time."""
         if event.position > self._buffer.newest:
             self._idle.looked(now, found=True)

@@ -103,7 +103,7 @@ class Simulation:
         self.nodes: dict[GroupId, Node] = {}
         self.tracks: dict[Position, Track] = {}
         self.datagrams: dict[str, int] = {}
-        self.connected: Callable[[GroupId, GroupId], bool] = lambda sender, receiver: True
+        self.connected: Callable[[GroupId, GroupId], bool] = lambda *_: True
         self._queue: list[tuple[int, int, Callable[[], object]]] = []
         self._sequence = 0
         self._played: dict[tuple[bytes, bytes], State] = {}
@@ -132,7 +132,7 @@ class Simulation:
         payload = msgpack.packb([kind, about, position])
         before = self.states[-1] if self.states else self._start
         self.log.append(payload)
-        self.states.append(self._play(before, payload, position))
+        self.states.append(self._play(before, payload))
         members = frozenset(n.name for n in self.nodes.values() if n.alive and n.name in before.pool.arcs)
         self.tracks[position] = Track(position, self.now, members, {writer} if writer else set())
         if writer is not None:
@@ -259,7 +259,7 @@ class Simulation:
             assert position == messenger.position + 1, "out of order, or twice"
             assert payload == self.log[position], "not what the log has"
             before = node.state.view
-            node.state = self._play(node.state, payload, position)
+            node.state = self._play(node.state, payload)
             view = node.state.view
             messenger.applied(node.state.chain, None if view is before else view, self.now)
             track = self.tracks.get(position)
@@ -343,7 +343,7 @@ class Simulation:
 
     # -- inside: the world
 
-    def _play(self, state: State, payload: bytes, position: Position) -> State:
+    def _play(self, state: State, payload: bytes) -> State:
         key = (state.chain, payload)
         after = self._played.get(key)
         if after is None:

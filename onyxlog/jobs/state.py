@@ -316,7 +316,7 @@ class WindowState:
         """
         return [to_plain(self.window.over), to_plain(self.window.aggregation), self.window.time_key]
 
-    def restore(self, snapshots: Iterable[bytes], mine: Callable[[int], bool] = lambda bucket: True) -> None:
+    def restore(self, snapshots: Iterable[bytes], mine: Callable[[int], bool] = lambda _: True) -> None:
         """Begin from the snapshots of workers, from which this one takes the groups in buckets that are `mine`.
 
         Where several held the same extent of the same group, as they do without grouping, it is merged.

@@ -83,7 +83,7 @@ class TaskWindows:
             [FORMAT, self._group_by, {state.window.id: state.snapshot() for state in self._states}]
         )
 
-    def restore(self, snapshots: Iterable[bytes], mine: Callable[[int], bool] = lambda bucket: True) -> None:
+    def restore(self, snapshots: Iterable[bytes], mine: Callable[[int], bool] = lambda _: True) -> None:
         """Begin from the snapshots of the task's workers, from which this one takes the buckets that are `mine`.
 
         A window that a snapshot does not know, as it is new, begins empty.

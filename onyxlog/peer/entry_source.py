@@ -68,6 +68,6 @@ class LogSource:
 MakeSource = Callable[[LogPort, GroupId], Awaitable[EntrySource]]
 
 
-async def from_log(port: LogPort, group: GroupId) -> EntrySource:
-    """Return the MakeSource of a group without gossip."""
+async def from_log(port: LogPort, _group: GroupId) -> EntrySource:
+    """Return the source of a group without gossip; this is a `MakeSource`."""
     return LogSource(port)

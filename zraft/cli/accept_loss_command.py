@@ -36,11 +36,13 @@ THIS GIVES UP WRITES THAT WERE ACKNOWLEDGED: all that stood in what is missing o
 """
 
 
-@click.command("accept-loss", short_help="Go on with what is left of a log that was cut; for a server alone.")
+@click.command(
+    "accept-loss", short_help="Continue with what is left of a log that was cut; for a lone server."
+)
 @click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @asks_before_loss
 def accept_loss(directory: Path, confirmed: str | None) -> None:
-    """Go on with what is left of a log that was cut, on a stopped server that is alone in its cluster. LOSES WRITES.
+    """Continue with what is left of a log that was cut, on a stopped server that is alone in its cluster. LOSES WRITES.
 
     A server refuses to start when the last file of its log is shorter than it was made. Shows what is left, what is known
     to be lost, and asks. What is left becomes a new cluster of this server, as `zraft recover` makes one; the old

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zraft.offline.walking import Walk
 
 
-@click.command("import", short_help="Found a cluster with the tree of a running ZooKeeper.")
+@click.command("import", short_help="Create a cluster from a running ZooKeeper's data.")
 @click.option(
     "--from",
     "source",
@@ -73,7 +73,7 @@ def import_(
     tls_certificate: Path | None,
     tls_key: Path | None,
 ) -> None:
-    """Found a new cluster with the tree of a running ZooKeeper, in an empty or missing directory.
+    """Create a new cluster from a running ZooKeeper's data, in an empty or missing directory.
 
     Data, ACLs, versions, zxids and times of all znodes are kept, sequences go on where they were, and zxids begin
     2^20 epochs above the highest one seen, so clients of the old service find themselves behind and reconnect (D-15).

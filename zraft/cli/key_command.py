@@ -21,7 +21,7 @@ def key() -> None:
         zraft key new next.key                  # once; copy it to every server, mode 0600
         zraft key add cluster.key next.key      # 1. everybody understands the new key as well
         zraft key swap cluster.key              # 2. everybody speaks it
-        zraft key drop cluster.key              # 3. the old one is worth nothing any more
+        zraft key drop cluster.key              # 3. the old one is no longer accepted
 
     A running server reads its key file again a few seconds after it changed, or at once on SIGHUP, and logs `cluster
     keys taken`; `mntr` shows zk_cluster_key_sealing and zk_cluster_keys_valid. See docs/SECURITY.md.
@@ -91,7 +91,7 @@ def swap(file: Path) -> None:
 @key.command()
 @click.argument("file", type=_FILE)
 def drop(file: Path) -> None:
-    """Step 3: remove the second key of FILE: it opens nothing any more."""
+    """Step 3: remove the second key of FILE. It is no longer accepted."""
     from zraft.transport.keys import read_key_file, replace_keys
 
     keys = read_key_file(file)

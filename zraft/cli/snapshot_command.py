@@ -136,11 +136,11 @@ def save(client: OperatorClient, file: Path) -> None:
     )
 
 
-@snapshot.command(short_help="Found a new cluster with the state of a snapshot file.")
+@snapshot.command(short_help="Create a new cluster from a snapshot file.")
 @click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @founds_cluster
 def restore(file: Path, place: Place) -> None:
-    """Found a new cluster with the state of a snapshot FILE, in an empty or missing directory; nothing may run there.
+    """Create a new cluster from a snapshot FILE, in an empty or missing directory; nothing may run there.
 
     The new cluster has an identity of its own, so servers and directories of the old one cannot mix with it, and its
     zxids begin 2^20 epochs above those of the file, so every client of the old one finds itself behind and reconnects

@@ -81,7 +81,7 @@ def list_(client: OperatorClient, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One object of JSON, for scripts.")
 @asks_cluster
 def describe(client: OperatorClient, name: str, as_json: bool) -> None:
-    """Show the partitions of topic NAME: their groups, who is to lead them, and which servers hold them.
+    """Show the partitions of topic NAME: their Raft groups, preferred leaders and replicas.
 
     The group's number is what `zraft log dump --deliveries` and the metrics call it.
     """

@@ -139,7 +139,7 @@ def found(
     replaces: Instance | None,
     entropy: Callable[[int], bytes],
     wall_ms: int,
-    on_progress: Progress = lambda done, items: None,
+    on_progress: Progress = lambda *_: None,
 ) -> Founded:
     """Make the claimed directory one of a new cluster that begins with the machine's state, and install it.
 

@@ -13,7 +13,7 @@ ITEMS_PER_STEP = 10_000
 
 
 def machine_of(
-    blocks: Iterable[bytes], path: str, on_progress: Callable[[int], None] = lambda items: None
+    blocks: Iterable[bytes], path: str, on_progress: Callable[[int], None] = lambda _: None
 ) -> Machine:
     """Return the state whose image the blocks are; `path` is their file, `on_progress` gets the items so far.
 

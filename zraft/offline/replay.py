@@ -48,7 +48,7 @@ class Replayed:
 def replay(
     fs: FileSystem,
     directory: DataDirectory,
-    on_progress: Callable[[int, int], None] = lambda index, last: None,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Replayed:
     """Return everything the directory knows, committed or not. This changes nothing in it.
 

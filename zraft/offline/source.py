@@ -112,7 +112,7 @@ class Source:
             if received:
                 return received
 
-    def read(self, walk: Walk, on_progress: Callable[[int, int], None] = lambda done, known: None) -> None:
+    def read(self, walk: Walk, on_progress: Callable[[int, int], None] = lambda *_: None) -> None:
         """Read all of the walk; `on_progress` gets (znodes read, znodes known)."""
         codec = self._codec
         while not walk.done:

@@ -186,11 +186,9 @@ async def _warm(side: Side, seconds: float, workers: int, display: Display) -> N
 
 def ratios(results: Sequence[TestResult]) -> list[str]:
     """Return requests per second of each system over ZooKeeper's, test by test, where both have a figure."""
-    lines = []
     base = {one.number: one.per_second for one in results if one.target == "zookeeper" and one.per_second}
-    for one in results:
-        if one.target != "zookeeper" and one.number in base and one.per_second:
-            lines.append(
-                f"{one.workload.title()}: {one.target} / zookeeper = {one.per_second / base[one.number]:.2f}"
-            )
-    return lines
+    return [
+        f"{one.workload.title()}: {one.target} / zookeeper = {one.per_second / base[one.number]:.2f}"
+        for one in results
+        if one.target != "zookeeper" and one.number in base and one.per_second
+    ]

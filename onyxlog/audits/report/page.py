@@ -46,7 +46,7 @@ def page(findings: Findings, plots: Sequence[Plot]) -> str:
             *_head(findings),
             *_rules(findings),
             *_violations(findings),
-            *_figures(findings, plots),
+            *_figures(plots),
             *_tables(findings),
         )
     )
@@ -133,7 +133,7 @@ def _witness(one: Violation) -> str:
     )
 
 
-def _figures(findings: Findings, plots: Sequence[Plot]) -> Iterator[str]:
+def _figures(plots: Sequence[Plot]) -> Iterator[str]:
     if plots:
         yield "<h2>What happened</h2>"
     for plot in plots:

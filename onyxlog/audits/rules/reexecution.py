@@ -85,7 +85,7 @@ LoadState = Callable[[StateRow], Machine | None]
 """Returns the state of a snapshot's file; None if it cannot be had any more."""
 
 
-def nothing_loaded(row: StateRow) -> Machine | None:
+def nothing_loaded(_row: StateRow) -> Machine | None:
     """Load nothing: lists of rows in a test have no files."""
     return None
 

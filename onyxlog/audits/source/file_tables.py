@@ -274,7 +274,7 @@ class SizedFile:
 
 
 def checked_files(
-    fs: FileSystem, directory: ServerDirectory, wanted: Callable[[SizedFile], bool] = lambda file: True
+    fs: FileSystem, directory: ServerDirectory, wanted: Callable[[SizedFile], bool] = lambda _: True
 ) -> Iterator[Values]:
     """Yield rows of `files` for all but the log: snapshots, journals, delivery segments. Wanted files are read whole."""
 
