@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from onyxlog.jobs.barriers import Alignment
-from onyxlog.jobs.barriers import Barrier as Cut
+from onyxlog.jobs.barriers import Alignment, Barrier
 from onyxlog.jobs.specification import Job, TaskKind
 from onyxlog.plugins.plugin import Output, make_output
 from onyxlog.tasks.channels import Inlet
-from onyxlog.tasks.items import Barrier, Batch, ChannelError, End, Purpose
+from onyxlog.tasks.items import BarrierItem, Batch, ChannelError, End, Purpose
 from onyxlog.tasks.layout import Layout, Seat
 from onyxlog.tasks.processing import Outcome
 from onyxlog.tasks.threads import TaskThread
@@ -56,8 +55,8 @@ class Consumer(TaskWorker):
             item = inlet.take()
             if isinstance(item, Batch):
                 await self._on_batch(self._gathered(item, inlet))
-            elif isinstance(item, Barrier):
-                cut = Cut(self.layout.version, item.epoch)
+            elif isinstance(item, BarrierItem):
+                cut = Barrier(self.layout.version, item.epoch)
                 await self._cut_if(self._alignment.on_barrier(inlet.sender.peer, cut))
             elif isinstance(item, End):
                 await self._cut_if(self._alignment.on_end(inlet.sender.peer))
@@ -102,13 +101,13 @@ class Consumer(TaskWorker):
             self._ask_again(outcome.retries)
         await self._wait_credit()
 
-    async def _cut_if(self, cut: Cut | None) -> None:
+    async def _cut_if(self, cut: Barrier | None) -> None:
         """Take the checkpoint's part if all inlets have brought the barrier."""
         if cut is None:
             return
         self._cut = cut.number
         windows = await self._windows_now()
-        self._broadcast(Barrier(cut.number))
+        self._broadcast(BarrierItem(cut.number))
         part = await self._part_with(windows)
         self._spawn(self._store_and_tell(cut.number, part))
 

@@ -32,7 +32,7 @@ class Batch:
 
 
 @frozen
-class Barrier:
+class BarrierItem:
     """Everything before a barrier on this channel belongs to checkpoint `epoch`."""
 
     epoch: int
@@ -93,7 +93,7 @@ class Finished:
     epoch: int
 
 
-Item = Batch | Barrier | End | Acks | Retry | Ask | Recover | Inject | Stored | Finished
+Item = Batch | BarrierItem | End | Acks | Retry | Ask | Recover | Inject | Stored | Finished
 
 _BATCH: Final = 0
 _TRACKED: Final = 1
@@ -115,7 +115,7 @@ def to_wire(item: Item) -> list[Any]:
             return [_BATCH, segments]
         case Batch(segments, roots, values):
             return [_TRACKED, segments, roots, values]
-        case Barrier(epoch):
+        case BarrierItem(epoch):
             return [_BARRIER, epoch]
         case End():
             return [_END]
@@ -147,7 +147,7 @@ def from_wire(fields: list[Any]) -> Item:
         case [1, list(segments), list(roots), list(values)] if len(segments) == len(roots) == len(values):
             return Batch(segments, roots, values)
         case [2, int(epoch)]:
-            return Barrier(epoch)
+            return BarrierItem(epoch)
         case [3]:
             return End()
         case [4, dict(values)]:

@@ -13,7 +13,7 @@ from onyxlog.jobs.lifecycles import Hook
 from onyxlog.jobs.specification import Job
 from onyxlog.plugins.plugin import Chunk, Input, make_input
 from onyxlog.tasks.checkpoints import position_path
-from onyxlog.tasks.items import Barrier, Batch, End
+from onyxlog.tasks.items import BarrierItem, Batch, End
 from onyxlog.tasks.layout import Layout, Seat
 from onyxlog.tasks.processing import Outcome
 from onyxlog.tasks.reading import Partitions, Pending
@@ -166,7 +166,7 @@ class Producer(TaskWorker):
     async def _inject(self, epoch: int) -> None:
         self._cut = epoch
         part = await self._part()
-        self._broadcast(Barrier(epoch))
+        self._broadcast(BarrierItem(epoch))
         self._spawn(self._store_and_tell(epoch, part))
 
     async def _part(self) -> dict[str, object]:

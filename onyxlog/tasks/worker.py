@@ -20,8 +20,7 @@ from onyxlog.access import NOBODY, Access
 from onyxlog.errors import OnyxlogError
 from onyxlog.ids import PeerId
 from onyxlog.jobs.acking import owner_of
-from onyxlog.jobs.barriers import Barrier as Cut
-from onyxlog.jobs.barriers import WorkerKey
+from onyxlog.jobs.barriers import Barrier, WorkerKey
 from onyxlog.jobs.checkpoints import Checkpoint, decode_checkpoint
 from onyxlog.jobs.grouping import BUCKETS, adopts, sources_of, table_of
 from onyxlog.jobs.lifecycles import Hook, Hooks, hooks
@@ -447,7 +446,7 @@ class TaskWorker(ABC):
         return await self._guarded("the state of windows", self.processing.windows.snapshot)
 
     async def _store_part(self, number: int, part: dict[str, Any]) -> None:
-        await self._store.put_part(Cut(self.layout.version, number), self._key, part)
+        await self._store.put_part(Barrier(self.layout.version, number), self._key, part)
 
     async def _store_and_tell(self, number: int, part: dict[str, Any]) -> None:
         await self._store_part(number, part)
