@@ -1,1 +1,1 @@
-"""Masterless coordination: peers that play one totally ordered log into immutable replicas."""
+"""Masterless coordination: peers replay one totally ordered log into immutable replicas."""

@@ -1,4 +1,4 @@
-"""`python -m onyxlog` is `onyxlog`."""
+"""Run the command `onyxlog` as `python -m onyxlog`."""
 
 from onyxlog.main import main
 

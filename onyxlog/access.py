@@ -1,7 +1,8 @@
-"""How a program proves who it is to the service that holds the log, and what others may do with the znodes it makes.
+"""How a program proves its identity to the service that holds the log, and who may use the znodes that it creates.
 
-Without proof the znodes of a tenancy are open to every client of the service, as ZooKeeper's clients have it; and who
-can append to the log can have peers import and call what a job names. With it they are for those with the same ids only.
+Without a proof the znodes of a tenancy are open to every client of the service, as they are in ZooKeeper.
+Whoever can append to the log can then make peers import and call the functions that a job names. With a proof
+the znodes are open only to programs that show the same ids.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ Acl = tuple[tuple[int, str, str], ...]
 
 OPEN_TO_ALL: Final[Acl] = ((31, "world", "anyone"),)
 CREATOR_ONLY: Final[Acl] = ((31, "auth", ""),)
-"""The service puts the ids of who makes the znode in the place of "auth"."""
+"""The service replaces "auth" with the ids of the program that creates the znode."""
 
 REFUSED: Final = (NoAuthError, AuthFailedError)
-"""The service's answers to who shows too little: no wait cures them."""
+"""Answers of the service to a program that lacks a proof. Waiting does not help."""
 
 FILE_BYTES_MAX: Final = 64 * 1024
 
 
 @frozen
 class TlsFiles:
-    """Certificates as PEM: the authority that signed the servers' (None: this machine's), and a certificate of ours."""
+    """PEM files: the authority that signed the servers' certificates (None: this machine's), and our own certificate."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -41,24 +42,32 @@ class TlsFiles:
 
 @frozen
 class Access:
-    """`auth`: (scheme, credentials) as addAuth takes them. `tls` None: in the clear."""
+    """How to authenticate. `auth` has (scheme, credentials) as addAuth takes them; `tls` None means plain text."""
 
     auth: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     tls: TlsFiles | None = None
 
     @property
     def acl(self) -> Acl | None:
-        """Of the znodes that are made; None: the service's default, which is open to all."""
+        """Return the ACL for znodes that are created; None for the service's default, which is open to all."""
         return CREATOR_ONLY if self.auth else None
 
     def context(self) -> ssl.SSLContext | None:
-        """Raises ConfigError: a file cannot be used."""
+        """Return the TLS context, or None without TLS.
+
+        Raises:
+            ConfigError: a file cannot be used.
+        """
         if self.tls is None:
             return None
         return client_context(ca=self.tls.ca, certificate=self.tls.certificate, key=self.tls.key)
 
     def kazoo_options(self) -> dict[str, Any]:
-        """What `KazooClient` takes for the same. Raises ConfigError: TLS without an authority."""
+        """Return the arguments with which `KazooClient` does the same.
+
+        Raises:
+            ConfigError: TLS is asked for without an authority.
+        """
         options: dict[str, Any] = {}
         if self.auth:
             options["auth_data"] = [(scheme, credentials.decode()) for scheme, credentials in self.auth]
@@ -78,10 +87,11 @@ NOBODY: Final = Access()
 
 
 def read_auth(path: Path) -> tuple[tuple[str, bytes], ...]:
-    """A file with a line `scheme:credentials` for each proof, such as `digest:peers:s3cret`.
+    """Read a file that has one line `scheme:credentials` for each proof, such as `digest:peers:s3cret`.
 
     Raises:
-        ConfigError: it cannot be read, others may read it, or a line is none; never with what it holds.
+        ConfigError: the file cannot be read, others may read it, or a line is not a proof. The message
+            never shows the file's content.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""What programs call: submit jobs and see what becomes of them, collect the log's garbage, read the log, run peers.
+"""What programs call: submit jobs and follow them, collect the log's garbage, read the log, run peers.
 
 async with await connect(native_ports("127.0.0.1:2181", "default")) as client:
     await client.submit_job(job)
@@ -51,27 +51,27 @@ __all__ = [
 
 
 class JobIdTakenError(OnyxlogError):
-    """Another job was submitted under this id before: ids are not used again, take another."""
+    """Another job was submitted under this id before. Ids cannot be used again; choose another one."""
 
 
 class UnknownJobError(OnyxlogError, KeyError):
-    """The log knows no such job: it was never submitted, or is over and collected."""
+    """The log has no such job: it was never submitted, or it is over and was collected."""
 
     __str__ = OnyxlogError.__str__
 
 
 @frozen
 class Collected:
-    """What a garbage collection did. `stored`: False if another's newer origin was there already."""
+    """The outcome of a garbage collection. `stored` is False if a newer origin was there already."""
 
     position: Position
     stored: bool
     jobs: tuple[JobId, ...]
-    """That were over, and are forgotten."""
+    """Jobs that were over and are now forgotten."""
 
 
 class Client:
-    """Follows the log as long as it is open. Belongs to one event loop."""
+    """A client that follows the log while it is open. It belongs to one event loop."""
 
     def __init__(
         self,
@@ -85,7 +85,11 @@ class Client:
         self._follower = Follower(port, self.id, now_ms)
 
     async def start(self) -> None:
-        """Raises OnyxlogError if no peer has begun this log yet."""
+        """Begin to follow the log.
+
+        Raises:
+            OnyxlogError: no peer has begun this log yet.
+        """
         try:
             await self._follower.start()
         except NoNodeError as error:
@@ -94,7 +98,7 @@ class Client:
             ) from error
 
     async def close(self) -> None:
-        """The port too: its session ends."""
+        """Close this client and its port, which ends the session."""
         await self._follower.close()
         await self._port.close()
 
@@ -104,45 +108,48 @@ class Client:
 
     @property
     def replica(self) -> Replica:
-        """As far as it was read; `caught_up` waits for the rest."""
+        """Return the replica as far as the log was read; `caught_up` waits for the rest."""
         return self._follower.replica
 
     @property
     def chain(self) -> bytes:
-        """The digest chain's value at `replica.version`."""
+        """Return the digest chain's value at `replica.version`."""
         return self._follower.chain
 
     def on_played(self, told: Callable[[Played], None]) -> None:
-        """Call this after each entry that is played from now on. It must not block, nor raise."""
+        """Have `then` called after each entry that is played from now on. It must neither block nor raise."""
         self._follower.listeners.append(told)
 
     async def changed(self) -> None:
-        """Until another entry was played."""
+        """Wait until another entry was played."""
         version = self.replica.version
         await self._follower.until(lambda: self.replica.version != version)
 
     def reason_of(self, job: JobId) -> str:
-        """Why a job was killed, if this client read the entry; empty otherwise."""
+        """Return why a job was killed if this client read that entry, otherwise an empty string."""
         return self._follower.reasons.get(job, "")
 
     async def caught_up(self) -> Replica:
-        """With everything in it that was in the log when this was called."""
+        """Return the replica with everything that the log had when this was called."""
         return await self._follower.caught_up()
 
     async def append(self, command: Command) -> Position:
-        """Any entry: for programs that know what they do. Returns when it was played here."""
+        """Append any entry, for programs that know what they do. Return when it was played here."""
         return await self._follower.say(command)
 
     # -- jobs
 
     async def submit_job(self, job: Job, *, importing: bool = True) -> Position:
-        """Store the job and submit it, once: the same again does nothing. The position at which it is known.
+        """Store the job and submit it, once, and return the position at which it is known.
 
-        `importing`: import the job's functions first, to see that they are there; False where they are not installed.
+        Repeating the call does nothing.
+
+        `importing`: import the job's functions first, to see that they exist. Pass False where they are not
+        installed.
 
         Raises:
-            WorkflowError: the job cannot run; it says all that is wrong, and where. Or it resumes from a job that has left
-                no checkpoint.
+            WorkflowError: the job cannot run, or it resumes from a job that has left no checkpoint. The
+                message names every fault and its place.
             JobIdTakenError: another job has or had this id.
         """
         check(job, importing=importing, inputs=INPUTS, outputs=OUTPUTS)
@@ -167,7 +174,7 @@ class Client:
         return self.replica.version if known is None else known.submitted
 
     async def _check_resumption(self, job: Job) -> None:
-        """Its workers could only begin with nothing, and would not tell."""
+        """Refuse a job that resumes from nothing: its workers would begin empty and not tell anybody."""
         begun_from = job.resume_from
         if begun_from is not None and await CheckpointStore(self._port, begun_from).newest() is None:
             raise WorkflowError(
@@ -176,7 +183,11 @@ class Client:
             )
 
     async def kill_job(self, job: JobId, reason: str = "") -> bool:
-        """Whether it was running or waiting until now."""
+        """Kill a job; return whether it was running or waiting until now.
+
+        Raises:
+            UnknownJobError: there is no such job.
+        """
         replica = await self.caught_up()
         if job not in replica.jobs:
             if job not in replica.killed and job not in replica.completed:
@@ -190,7 +201,9 @@ class Client:
         return job_status(self.replica, job)
 
     async def await_job_completion(self, job: JobId) -> JobState:
-        """Until the job is over: COMPLETED, KILLED or COLLECTED. Put a timeout around it, if it is not to wait for ever.
+        """Wait until the job is over, and return COMPLETED, KILLED or COLLECTED.
+
+        Put a timeout around it to wait no longer than that.
 
         Raises:
             UnknownJobError: there is no such job.
@@ -205,10 +218,10 @@ class Client:
     # -- the log
 
     async def gc(self) -> Collected:
-        """Forget what is over, on all peers, and truncate the log: its origin is the replica as of this call then.
+        """Forget what is over on all peers and truncate the log; its new origin is the replica as of this call.
 
-        Checkpoints and positions of completed jobs are removed, unless a job that is not over resumes from them. Those, and
-        those of killed jobs, from which another may resume, stay until `clear_job_data`.
+        Checkpoints and positions of completed jobs are removed, unless a job that is not over resumes from
+        them. Those, and those of killed jobs, from which another may resume, stay until `clear_job_data`.
         """
         before = await self.caught_up()
         over = {*before.completed, *before.killed}
@@ -225,7 +238,7 @@ class Client:
         return Collected(position, stored, forgotten)
 
     async def _finished_with(self, jobs: Set[JobId]) -> list[JobId]:
-        """Those that no job which is not over began from."""
+        """Return the completed jobs from which no unfinished job resumes."""
         if not jobs:
             return []
         begun_from = set()
@@ -233,19 +246,20 @@ class Client:
             try:
                 begun_from.add(decode_job(await self._port.job(other), f"jobs/{other}").resume_from)
             except NoNodeError:
-                continue  # it came to its end meanwhile, and was collected
+                continue  # the job ended and was collected meanwhile
         return sorted(jobs - begun_from)
 
     async def _gone(self, replica: Replica) -> tuple[GroupId, ...]:
-        """Groups that never joined, that nobody watches, and that have no pulse any more."""
+        """Return the groups that never joined, that nobody watches, and that have no pulse any more."""
         if replica.parameters.join is not JoinMode.RING:
             return ()
         return tuple([group for group in unwatched(replica) if not await self._port.is_alive(group)])
 
     async def subscribe_to_log(self) -> AsyncIterator[Played]:
-        """All entries from the origin on with the replica after each, then every new one, for ever.
+        """Yield all entries from the origin on with the replica after each, then every new one, for ever.
 
-        If entries are truncated before they were read, one without an entry follows, and then those after it.
+        If entries were truncated before they were read, one item without an entry follows, and then the later
+        entries.
         """
         origin = await self._port.origin()
         replica, chain = origin.replica, origin.chain
@@ -264,7 +278,10 @@ class Client:
                     yield Played(None, replica, chain)
 
     async def digests(self) -> tuple[Published, ...]:
-        """What each group has published of its digest chain; groups that are gone are there until garbage collection."""
+        """Return what each group has published of its digest chain.
+
+        Groups that are gone stay listed until garbage collection.
+        """
         paths = [path_of(group) for group in await self._port.states("digests")]
         found: list[Published] = []
         for start in range(0, len(paths), READS_AT_ONCE):
@@ -274,7 +291,11 @@ class Client:
         return tuple(found)
 
     async def clear_job_data(self, job: JobId) -> None:
-        """Remove what a job that is over has left behind: its specification, checkpoints and positions."""
+        """Remove what a job that is over has left behind: its specification, checkpoints and positions.
+
+        Raises:
+            OnyxlogError: the job is not over.
+        """
         replica = await self.caught_up()
         if job in replica.jobs:
             raise OnyxlogError(f"job {job}: is not over; kill it first")
@@ -294,7 +315,7 @@ def _some(replica: Replica) -> str:
 
 
 async def connect(open_port: OpenPort) -> Client:
-    """A client with a session of its own, started. Close it, or use it as an async context manager."""
+    """Return a started client with a session of its own. Close it, or use it as an async context manager."""
     client = Client(await open_port())
     try:
         await client.start()
@@ -307,7 +328,7 @@ async def connect(open_port: OpenPort) -> Client:
 def start_peers(
     open_port: OpenPort, make_runner: MakeRunner, settings: GroupSettings, groups: int = 1
 ) -> Fleet:
-    """Peer groups in this process, in the background; `stop` the fleet, or use it as an async context manager."""
+    """Start peer groups in the background of this process. Call `stop`, or use the fleet as an async context manager."""
     fleet = Fleet(open_port, make_runner)
     for _ in range(groups):
         fleet.start(settings)

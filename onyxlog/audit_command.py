@@ -1,4 +1,4 @@
-"""`onyxlog audit`: a proof from the logs, or a witness. What it needs of Spark is imported when it runs."""
+"""The command `onyxlog audit`: proves the rules from logs, or shows a witness. It imports Spark only when it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXIT_BROKEN: Final = 1
 EXIT_FAILED: Final = 2
-"""Nothing was proved either way: an option, a path, Java; or there was nothing to judge."""
+"""Nothing was proved either way: an option, a path or Java is wrong, or there was nothing to judge."""
 
 
 class _Failed(click.ClickException):
@@ -91,7 +91,7 @@ def audit(
     one_copy: bool,
     as_json_text: bool,
 ) -> None:
-    """Judge what servers, peers and clients wrote down.
+    """Check recorded logs and histories against the safety rules.
 
     Each PATH is a data directory, a recording of a peer, a history of a client, or a directory that holds some. A
     cluster may be running. Every rule that is broken is shown with its witness: server, group, index, file and
@@ -136,7 +136,7 @@ def _audit(
     from onyxlog.audits.errors import AuditError
     from onyxlog.audits.rules.catalogue import rules_named
 
-    rules = tuple(rules_named(_split(names)))  # before a JVM is started for a typing error
+    rules = tuple(rules_named(_split(names)))  # check before a JVM is started for a typing error
     from rich.console import Console
 
     from onyxlog.audits.places import check_place
@@ -173,7 +173,7 @@ def _split(names: str) -> list[str]:
 
 @contextmanager
 def _bar() -> Iterator[Progress]:
-    """A bar on stderr, if that is a terminal."""
+    """Show a progress bar on stderr if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

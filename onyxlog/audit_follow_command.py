@@ -1,4 +1,4 @@
-"""`onyxlog audit-follow`: judges what running servers and peers write, and raises an alarm when they part."""
+"""The command `onyxlog audit-follow`: judges what running servers and peers write, and reports when they diverge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of `onyxlog` share: where the log is and who asks, where jobs' modules are, the event loop."""
+"""What the commands of `onyxlog` share: where the log is and who asks, where jobs' modules are, and the event loop."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Command = Callable[..., Any]
 
 @frozen
 class LogService:
-    """Where the log is, and as whom this program goes there."""
+    """Where the log is, and the identity with which this program connects to it."""
 
     hosts: str
-    """HOST:PORT,…"""
+    """Addresses as HOST:PORT, separated by commas."""
     tenancy: str
     service: Service
     access: Access
     patient: bool = False
-    """Whether servers that nobody has started yet are waited for."""
+    """Whether to wait for servers that nobody has started yet."""
 
     def opener(self, *, session_timeout_s: float = SESSION_TIMEOUT_S) -> OpenPort:
-        """What opens ports there. Blocks for a look whether anybody listens, unless it is `patient`.
+        """Return what opens ports there. Unless `patient`, this blocks while it checks that somebody listens.
 
         Raises:
             ConfigError: as `onyxlog.peer.log.opening.opener`, or --connect is no address.
@@ -56,7 +56,7 @@ class LogService:
 
 
 def service_options(command: Command) -> Command:
-    """Where the log is: the same for all commands, which get it as `log: LogService`."""
+    """Add the options that say where the log is; the command gets them as `log: LogService`."""
 
     @functools.wraps(command)
     def with_log(
@@ -149,7 +149,7 @@ def service_options(command: Command) -> Command:
 
 
 def import_option(command: Command) -> Command:
-    """Where jobs' modules are: the same for who runs a job and for who submits or checks it."""
+    """Add the option that says where jobs' modules are, for commands that run, submit or check a job."""
     return click.option(
         "--import-from",
         default=".",
@@ -161,13 +161,20 @@ def import_option(command: Command) -> Command:
 
 
 def import_from_directory(directory: str) -> None:
-    """As `python -m` does, and an installed command does not: a job names its functions by import path."""
+    """Put a directory on the import path, as `python -m` does and an installed command does not.
+
+    A job names its functions by import path.
+    """
     if directory not in sys.path:
         sys.path.insert(0, directory)
 
 
 def run_in_loop(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Raises what it raises; OnyxlogError if the service refused for want of a proof."""
+    """Run a coroutine in an event loop of its own and return its result. What the coroutine raises is raised.
+
+    Raises:
+        OnyxlogError: the service refused for want of a proof.
+    """
     import uvloop
 
     try:

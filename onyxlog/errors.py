@@ -6,15 +6,18 @@ from zraft_core.errors import ConfigError, ZraftError
 
 
 class OnyxlogError(ZraftError):
-    """Root of the errors that onyxlog raises on purpose."""
+    """The base class of the errors that onyxlog raises on purpose."""
 
 
 class EntryError(OnyxlogError, ValueError):
-    """The log, the origin or a job's znode holds what no peer of this version wrote; carries where."""
+    """The log, the origin or a job's znode holds something that no peer of this version wrote.
+
+    The message says where.
+    """
 
 
 class OvertakenError(OnyxlogError):
-    """Entries that were to be read are gone: garbage collection moved the origin beyond them. Begin at the origin."""
+    """The next entries are gone: garbage collection moved the origin beyond them. Begin again at the origin."""
 
     retriable = True
 
@@ -24,8 +27,8 @@ class ParametersError(ConfigError):
 
 
 class WorkflowError(ConfigError):
-    """A job that cannot run; the message says where: job, part, and what was expected there."""
+    """A job cannot run. The message says where (job and part), and what was expected there."""
 
 
 class UnsupportedError(ConfigError):
-    """The protocol that the log is reached by has no such thing; the message says what to use instead."""
+    """The protocol with which the log is reached has no such operation. The message says what to use instead."""

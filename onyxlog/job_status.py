@@ -1,4 +1,4 @@
-"""What has become of a job, as a replica has it. Pure."""
+"""The state of a job as a replica has it. Pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,26 @@ from onyxlog.scheduling.waiting import reasons_to_wait
 
 
 class JobState(StrEnum):
+    """What has become of a job."""
+
     UNKNOWN = "unknown"
-    """Never submitted, or over and collected."""
+    """The job was never submitted, or it is over and was collected."""
     WAITING = "waiting"
-    """Too few virtual peers are there for it, or others have them."""
+    """Too few virtual peers exist for the job, or other jobs have them."""
     RUNNING = "running"
     COMPLETED = "completed"
     KILLED = "killed"
     COLLECTED = "collected"
-    """It was awaited, and garbage collection forgot how it ended before this client could read it."""
+    """The job was awaited, and garbage collection forgot how it ended before this client could read it."""
 
 
 @frozen
 class JobStatus:
-    """`workers`: of each task. `since`: the position at which it was submitted, or came to its end. `reason`: of a job that
-    waits, what it waits for, in words."""
+    """The state of one job.
+
+    `workers`: the workers of each task. `since`: the position at which the job was submitted, or came to its
+    end. `reason`: what a waiting job waits for, in words.
+    """
 
     job: JobId
     state: JobState
@@ -38,7 +43,7 @@ class JobStatus:
 
 
 def job_status(replica: Replica, job: JobId) -> JobStatus:
-    """Of a replica."""
+    """Return the state of a job in a replica."""
     if job in replica.completed:
         return JobStatus(job, JobState.COMPLETED, replica.completed[job])
     if job in replica.killed:

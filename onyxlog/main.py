@@ -1,6 +1,7 @@
-"""The command `onyxlog`: reads the command line, asks the log, turns errors into messages.
+"""The command `onyxlog`: reads the command line, asks the log, and turns errors into messages.
 
-A composition root: it may import anything and nothing imports it. What a command needs is imported inside it.
+This is a composition root: it may import anything and nothing imports it. Each command imports what it needs
+when it is called.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looks at a fleet from outside, again and again: plays the log and reads what groups publish."""
+"""Observes a fleet from outside, again and again: plays the log and reads what groups publish."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from onyxlog.peer.follower import Played
 from onyxlog.status import FleetStatus, picture
 
 CHAINS_KEPT: Final = 100_000
-"""Positions whose digest is remembered, to compare with what groups publish."""
+"""How many positions' digests are kept, to compare them with what groups publish."""
 PERIOD_S: Final = 0.5
 PERIOD_QUIET_S: Final = 2.0
 
 
 class Observer:
-    """Of one client, which must be started."""
+    """An observer of a fleet, through one client that was started before."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -32,14 +32,14 @@ class Observer:
             del self._chains[next(iter(self._chains))]
 
     async def look(self) -> FleetStatus:
-        """As of everything that the log had when this was called."""
+        """Return the fleet as of everything that the log had when this was called."""
         bounds = await self._client.port.bounds()
         replica = await self._client.caught_up()
         silences = await self._client.port.silences()
         return picture(replica, bounds, await self._client.digests(), self._chains, silences)
 
     async def follow(self) -> AsyncIterator[FleetStatus]:
-        """For ever: soon after each change, and now and then without one."""
+        """Yield for ever: soon after each change, and now and then without one."""
         while True:
             yield await self.look()
             try:

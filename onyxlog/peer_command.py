@@ -1,4 +1,4 @@
-"""`onyxlog peer`: puts the groups of a process together, and runs them until it is told to stop."""
+"""The command `onyxlog peer`: assembles the groups of a process, and runs them until it is told to stop."""
 
 from __future__ import annotations
 
@@ -246,14 +246,14 @@ def _recordings(directory: Path | None, tenancy: str) -> Recordings | None:
 
 
 def _advertised(text: str) -> Address:
-    """HOST or HOST:PORT that others are told; without a port, 0 stands for that of the socket."""
+    """Return the HOST or HOST:PORT that others are told. Without a port, 0 stands for the socket's own."""
     if ":" in text and not text.endswith("]"):
         return parse_address(text, "--advertise")
     return evolve(parse_address(f"{text}:1", "--advertise"), port=0)
 
 
 def _site(text: str) -> Address:
-    """Where to listen; port 0 is whichever is free."""
+    """Return where to listen; port 0 means any free one."""
     host, _, port = text.rpartition(":")
     if port == "0":
         return evolve(parse_address(f"{host}:1", "--address"), port=0)

@@ -1,4 +1,4 @@
-"""Chooses what runs tasks in a peer process, and where its entries come from: parts of `onyxlog peer`."""
+"""Parts of `onyxlog peer`: what runs tasks in a peer process, and where its entries come from."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ def runner_factory(
     groups: int,
     idle: bool,
 ) -> MakeRunner:
-    """What makes the runner of each group. Each listens at `address`, or at a port of its own if that is 0.
+    """Return what makes the runner of each group.
+
+    Each listens at `address`, or at a port of its own if the port is 0.
 
     Raises:
-        ConfigError: a key file cannot be used, or several groups are to share one port.
+        ConfigError: a key file cannot be used, or several groups would share one port.
     """
     if idle:
         from onyxlog.peer.idle_runner import run_nothing
@@ -68,9 +70,10 @@ def source_factory(
     insecure: bool,
     recordings: Recordings | None = None,
 ) -> MakeSource:
-    """What brings each group its entries: the log's tail ("off"), or gossip by that mode.
+    """Return what brings each group its entries: the log's tail ("off"), or gossip in that mode.
 
-    Each group has a UDP socket at `address`, of the same number as its port for segments, or any if that is 0.
+    Each group has a UDP socket at `address`, with the same number as its port for segments, or any if the
+    port is 0.
 
     Raises:
         ConfigError: a key file cannot be used, or groups would gossip beyond this machine without a key.

@@ -1,4 +1,4 @@
-"""A picture of a fleet of peers: what `onyxlog status` shows, as values. Pure."""
+"""A picture of a fleet of peers, as values: what `onyxlog status` shows. Pure."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ from onyxlog.scheduling.waiting import reasons_to_wait
 
 
 class Agreement(StrEnum):
-    """Of what a group published with what this program played itself."""
+    """Whether what a group published agrees with what this program played itself."""
 
     SAME = "same"
     DIFFERENT = "different"
-    """Its digest chain is another one: it has made something else of the same log."""
+    """The group's digest chain differs: it computed something else from the same log."""
     UNKNOWN = "unknown"
-    """It has published nothing yet, or at a position that this program has not played."""
+    """The group has published nothing yet, or a position that this program has not played."""
 
 
 SILENT: Final = 2 / 3
-"""Of its session's timeout: a group that lives is heard of twice meanwhile. Whoever is silent longer may be dead."""
+"""A share of the session's timeout. A live group is heard of twice in it; a group that is silent longer may be dead.
+"""
 
 
 @frozen
 class GroupRow:
-    """`watches`: whose pulse it looks after. `behind`: entries between what it published and the log's end. `silence`: how
-    long the service has heard nothing of it; None where the service does not tell.
+    """One group.
+
+    `watches`: the group whose pulse it looks after. `behind`: entries between what it published and the log's
+    end. `silence`: how long the service has heard nothing of it; None where the service does not tell.
     """
 
     group: GroupId
@@ -51,7 +54,7 @@ class GroupRow:
 
     @property
     def silent(self) -> bool:
-        """Whether it may be dead, although its session goes on."""
+        """Whether the group may be dead although its session goes on."""
         silence = self.silence
         return (
             silence is not None
@@ -62,14 +65,16 @@ class GroupRow:
 
 @frozen
 class TaskRow:
+    """One task of a job."""
+
     task: TaskName
     workers: tuple[tuple[PeerId, int, PeerState], ...]
-    """With their slots and states."""
+    """The task's workers with their slots and states."""
 
 
 @frozen
 class JobRow:
-    """`reason`: of a job that waits, what it waits for."""
+    """One job. `reason` says what a waiting job waits for."""
 
     job: JobId
     state: JobState
@@ -81,7 +86,10 @@ class JobRow:
 
 @frozen
 class FleetStatus:
-    """`groups` in the order of the ring, beginning with the lowest id; `ring_closed`: one cycle covers all of them."""
+    """A fleet.
+
+    `groups` are in the order of the ring, from the lowest id; `ring_closed`: one cycle covers all of them.
+    """
 
     join: JoinMode
     job_scheduler: str
@@ -98,12 +106,12 @@ class FleetStatus:
 
     @property
     def agreed(self) -> bool:
-        """No group is known to differ."""
+        """Whether no group is known to differ."""
         return all(row.agreement is not Agreement.DIFFERENT for row in self.groups)
 
 
 def ring_of(replica: Replica) -> tuple[GroupId, ...]:
-    """Groups in the order in which each watches the next, from the lowest id; those off its cycle are missing."""
+    """Return the groups in the order in which each watches the next, from the lowest id, without those off its cycle."""
     order: dict[GroupId, None] = {}
     current = min(replica.groups, default=None)
     while current is not None and current not in order:
@@ -113,7 +121,7 @@ def ring_of(replica: Replica) -> tuple[GroupId, ...]:
 
 
 def is_closed(replica: Replica) -> bool:
-    """Whether everybody is watched, in one cycle. A group alone has nobody to watch; direct joins need no ring."""
+    """Return whether everybody is watched, in one cycle. A lone group watches nobody; direct joins need no ring."""
     groups = len(replica.groups)
     if replica.parameters.join is JoinMode.DIRECT or groups < 2:
         return not replica.pairs
@@ -128,7 +136,11 @@ def picture(
     chains: Mapping[Position, bytes],
     silences: Mapping[GroupId, Silence] = MappingProxyType({}),
 ) -> FleetStatus:
-    """`chains`: the digest chain's value at positions that this program has played. `silences`: as far as they are told."""
+    """Return the picture of a fleet.
+
+    `chains`: the digest chain's value at positions that this program has played. `silences`: as far as the
+    service tells them.
+    """
     shown = {one.group: one for one in published}
     groups = [*ring_of(replica)] if replica.pairs else []
     groups += [group for group in replica.groups if group not in set(groups)]
@@ -214,7 +226,7 @@ def _job_rows(replica: Replica) -> tuple[JobRow, ...]:
 
 
 def as_json(status: FleetStatus) -> dict[str, Any]:
-    """For programs; digests in hexadecimal."""
+    """Return the status for programs, with digests in hexadecimal."""
     return {
         "join": status.join.value,
         "job_scheduler": status.job_scheduler,

@@ -17,7 +17,7 @@ STYLES: Final = {Agreement.SAME: "green", Agreement.DIFFERENT: "bold red", Agree
 
 
 def view(status: FleetStatus) -> RenderableType:
-    """Everything, below each other."""
+    """Return all tables, one below the other."""
     return Group(_head(status), _groups(status), _jobs(status))
 
 
@@ -69,7 +69,7 @@ def _groups(status: FleetStatus) -> Table:
 
 
 def _heard(row: GroupRow) -> Text:
-    """When the service heard of it last, and if that is long ago, after how long it is out."""
+    """Return when the service last heard of the group and, if that is long ago, after how long the group is out."""
     silence = row.silence
     if silence is None or silence.silent_s is None:
         return Text("-")

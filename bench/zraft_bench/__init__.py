@@ -1,1 +1,1 @@
-"""Measures a zraft cluster: what it does under load, on one machine or on many."""
+"""Measures a zraft cluster under load, on one machine or on many."""

@@ -1,4 +1,4 @@
-"""`python -m zraft_bench` is `zraft-bench`."""
+"""Run the command `zraft-bench` as `python -m zraft_bench`."""
 
 from __future__ import annotations
 

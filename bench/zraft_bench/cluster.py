@@ -1,4 +1,4 @@
-"""A cluster of real zraft servers on this machine, started for a benchmark, and what it says about itself."""
+"""Starts a cluster of real zraft servers on this machine for a benchmark, and reads their status."""
 
 from __future__ import annotations
 
@@ -28,29 +28,37 @@ class Servers(Protocol):
 
     @property
     def hosts(self) -> str:
-        """HOST:PORT,… for clients."""
+        """Return HOST:PORT,… for clients."""
 
     @property
     def count(self) -> int: ...
 
     def start(self) -> None:
-        """Until it serves. Raises ServerError."""
+        """Start, and wait until the system serves.
+
+        Raises:
+            ServerError: it does not.
+        """
 
     def restart(self) -> None:
-        """Stop and start all of it, until it serves again. Raises ServerError."""
+        """Stop and start all of it, and wait until it serves again.
+
+        Raises:
+            ServerError: it does not.
+        """
 
     def cpu_s(self) -> float | None:
-        """CPU time of all its processes so far, None if they are not on this machine."""
+        """Return the CPU time of all its processes so far, None if they are not on this machine."""
 
     def stop(self) -> None:
         """End everything that was started."""
 
 
 def wait_until(condition: Callable[[], T | None], what: str, timeout_s: float = READY_TIMEOUT_S) -> T:
-    """Poll until `condition` gives something true, and give that.
+    """Poll until `condition` returns something true, and return that.
 
     Raises:
-        ServerError: it did not in time; says `what` was waited for.
+        ServerError: it did not in time; the message says `what` was waited for.
     """
     until = time.monotonic() + timeout_s
     while not (found := condition()):
@@ -65,12 +73,16 @@ def zraft_command(*arguments: str) -> list[str]:
 
 
 def server_environment() -> dict[str, str]:
-    """Ours, without settings of a zraft or ZooKeeper that the caller may have exported."""
+    """Return our environment without settings of a zraft or ZooKeeper that the caller may have exported."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("ZRAFT_", "ZOO_"))}
 
 
 def new_key(path: Path) -> None:
-    """A fresh cluster key, mode 0600."""
+    """Make a fresh cluster key, mode 0600.
+
+    Raises:
+        ServerError: `zraft key new` failed.
+    """
     done = subprocess.run(
         zraft_command("key", "new", str(path)),
         capture_output=True,
@@ -98,7 +110,7 @@ class LocalCluster:
         return ",".join(str(address) for address in self.addresses.values())
 
     def directories(self) -> list[Path]:
-        """The servers' data directories."""
+        """Return the servers' data directories."""
         return list(self._data.values())
 
     @property
@@ -106,7 +118,7 @@ class LocalCluster:
         return self._count
 
     def start(self) -> None:
-        """Start all, until they serve; with other ports if somebody took one in between."""
+        """Start all, and wait until they serve; try other ports if somebody took one in between."""
         self._directory.mkdir(parents=True, exist_ok=True)
         key = self._directory / "cluster.key"
         if self._count > 1 and not key.exists():
@@ -140,7 +152,7 @@ class LocalCluster:
             self.processes[n] = ServerProcess(command, log, server_environment())
 
     def wait_serving(self, numbers: Iterable[int] | None = None) -> int:
-        """Until all of `numbers` (all servers) serve with one leader among them; the leader.
+        """Wait until all of `numbers` (all servers) serve with one leader among them; return the leader.
 
         Raises:
             ServerError: one ended, or they do not in time.
@@ -154,7 +166,7 @@ class LocalCluster:
         return sole_leader({number: self.addresses[number] for number in numbers}, ASK_TIMEOUT_S)
 
     def restart(self) -> None:
-        """End all and start them again on their directories, until they serve.
+        """End all and start them again on their directories; wait until they serve.
 
         Raises:
             ServerError: they do not.
@@ -172,10 +184,10 @@ class LocalCluster:
 
 
 def given_servers(hosts: str, knob: str) -> GivenServers:
-    """Servers that run already. Blocks for a look whether anybody listens there.
+    """Return servers that run already. This blocks while it checks whether anybody listens there.
 
     Raises:
-        ConfigError: `hosts` is not HOST:PORT,…; names `knob`.
+        ConfigError: `hosts` is not HOST:PORT,…; the message names `knob`.
         ServerError: nobody listens at any of them.
     """
     if (reasons := nobody_listens([parse_address(part, knob) for part in hosts.split(",")])) is not None:
@@ -184,7 +196,7 @@ def given_servers(hosts: str, knob: str) -> GivenServers:
 
 
 class GivenServers:
-    """Servers that run already, somewhere."""
+    """Servers that run already, on any machine."""
 
     def __init__(self, hosts: str) -> None:
         self._hosts = hosts
@@ -198,14 +210,18 @@ class GivenServers:
         return len(self._hosts.split(","))
 
     def start(self) -> None:
-        """They run; whether they serve shows when the load connects."""
+        """Do nothing: the servers run. Whether they serve shows when the load connects."""
 
     def restart(self) -> None:
-        """Raises ServerError: they are not ours to restart."""
+        """Refuse, as the servers were not started here.
+
+        Raises:
+            ServerError: always.
+        """
         raise ServerError(f"{self._hosts}: servers that were not started here are not restarted")
 
     def cpu_s(self) -> float | None:
         return None
 
     def stop(self) -> None:
-        """They are not ours to stop."""
+        """Do nothing, as the servers were not started here."""

@@ -15,7 +15,7 @@ SIZE: Final = (9.0, 4.8)
 
 @frozen
 class Plot:
-    """`name` is also that of the file, without its ending."""
+    """A plot. `name` is also that of the file, without its ending."""
 
     name: str
     title: str
@@ -23,12 +23,12 @@ class Plot:
 
 
 def available() -> bool:
-    """Is matplotlib installed?"""
+    """Whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def draw(name: str, title: str, fill: Callable[[Any], None]) -> Plot:
-    # The figure by itself: pyplot would keep global state, and look for a screen.
+    # The figure is made by itself: pyplot would keep global state, and look for a screen.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,6 +1,7 @@
-"""The command `zraft-bench`: reads the command line, puts the parts together, turns errors into messages.
+"""The command `zraft-bench`: reads the command line, assembles the parts, and turns errors into messages.
 
-A composition root: it may import anything and nothing imports it. What a command needs is imported when it is called.
+This is a composition root: it may import anything and nothing imports it. What a command needs is imported
+when it is called.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ def main() -> None:
         signal.signal(signal.SIGTERM, _break_off)
 
 
-def _break_off(number: int, frame: FrameType | None) -> None:
-    """As Ctrl-C: what the command has started ends with it. Also where that is ignored, as in the background of a script."""
+def _break_off(_number: int, _frame: FrameType | None) -> None:
+    """End as Ctrl-C does, with everything that the command has started.
+
+    This works also where Ctrl-C is ignored, as in the background of a script.
+    """
     raise KeyboardInterrupt

@@ -38,7 +38,7 @@ WORKLOAD_NAMES: Final = (
 
 
 def workload_options(command: F) -> F:
-    """Everything of a `Workload` but its workers. They arrive as keywords for `workload_of`."""
+    """Add options for everything of a `Workload` but its workers. They arrive as keywords for `workload_of`."""
     for option in reversed(
         (
             click.option(
@@ -114,7 +114,7 @@ def workload_options(command: F) -> F:
 
 
 def workload_of(workers: int, given: dict[str, Any]) -> Workload:
-    """The workload that the options of `workload_options` describe; takes them out of `given`."""
+    """Return the workload that the options of `workload_options` describe; remove them from `given`."""
     taken = {name: given.pop(name) for name in WORKLOAD_NAMES}
     return Workload(
         operation=Operation(taken["operation"]),
@@ -158,7 +158,10 @@ settings_option = click.option(
 
 
 def spread_options(command: F) -> F:
-    """How the workers of a machine are spread; arrives as `processes` and `connections`, for `spread_of`."""
+    """Add options for how the workers of a machine are spread.
+
+    They arrive as `processes` and `connections`, for `spread_of`.
+    """
     command = click.option(
         "--processes",
         type=click.IntRange(1, 1024),

@@ -1,6 +1,6 @@
-"""Processes of servers that a benchmark starts on this machine: ports, the CPU they used, their end.
+"""Server processes that a benchmark starts on this machine: ports, the CPU they used, their end.
 
-Ends only what it started, by its id.
+It ends only what it started, by its id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zraft_core.errors import ZraftError
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = (10_000, 32_000)
-"""Below the range that Linux takes client ports from: no outgoing connection may sit on a stopped server's port."""
+"""Below the range of Linux's ephemeral ports: no outgoing connection may use a stopped server's port."""
 
 GRACE_S: Final = 15.0
 LOG_TAIL_BYTES: Final = 4096
@@ -30,7 +30,7 @@ class ServerError(ZraftError):
 
 
 def free_ports(count: int, host: str = HOST) -> list[int]:
-    """Ports that are free for TCP and UDP now; another process may still take one before its server does."""
+    """Return ports that are free for TCP and UDP now; another process may still take one before its server does."""
     rng = random.SystemRandom()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports: list[int] = []
@@ -68,7 +68,7 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it; its log goes on where it ended."""
+        """Start it; its log continues where it ended."""
         assert not self.running
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -81,19 +81,19 @@ class ServerProcess:
             )
 
     def signal(self, number: signal.Signals) -> None:
-        """Nothing happens if it has ended."""
+        """Send a signal; nothing happens if the process has ended."""
         if self.running:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait for its end."""
+        """Send SIGKILL, and wait for the end."""
         if self._process is not None and self.running:
             self._cpu_before_s += cpu_seconds(self.pid)
             self._process.kill()
             self._process.wait()
 
     def end(self) -> None:
-        """SIGTERM, and SIGKILL if that is not enough."""
+        """Send SIGTERM, and SIGKILL if that is not enough."""
         if self._process is None or not self.running:
             return
         self._cpu_before_s += cpu_seconds(self.pid)
@@ -106,11 +106,15 @@ class ServerProcess:
             self._process.wait()
 
     def cpu_s(self) -> float:
-        """CPU time of all its starts, user and system."""
+        """Return CPU time of all its starts, user and system."""
         return self._cpu_before_s + (cpu_seconds(self.pid) if self.running else 0.0)
 
     def require_running(self) -> None:
-        """Raises ServerError with the end of its log if it has ended."""
+        """Check that the process runs.
+
+        Raises:
+            ServerError: it has ended; the message has the end of its log.
+        """
         if self._process is not None and not self.running:
             raise ServerError(
                 f"a server (pid {self.pid}) ended with code {self._process.returncode}; the end of {self.log}:\n"
@@ -125,7 +129,7 @@ class ServerProcess:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process has used so far, user and system; 0 if it is gone or the system does not tell."""
+    """Return the CPU time of a process so far, user and system; 0 if it is gone or the system does not tell."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -140,7 +144,7 @@ def total_cpu_s(processes: Iterable[ServerProcess]) -> float:
 
 
 def end_all(processes: Sequence[ServerProcess]) -> None:
-    """SIGTERM to all at once, then wait for each."""
+    """Send SIGTERM to all at once, then wait for each."""
     for process in processes:
         process.signal(signal.SIGCONT)
         process.signal(signal.SIGTERM)

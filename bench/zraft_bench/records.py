@@ -1,7 +1,9 @@
-"""Frozen attrs values as plain ones (maps, lists, numbers, texts) and back: for JSON files, pipes and the board. Pure.
+"""Frozen attrs values as plain ones (maps, lists, numbers, texts) and back: for JSON files, pipes and the board.
 
-One reader for all three, so that what one process writes another one checks. Unknown fields are left out when read, so
-that an older program reads a newer one's files; missing ones take their default.
+Pure.
+
+One reader serves all three, so that what one process writes another one checks. Unknown fields are left out
+when read, so that an older program reads a newer one's files; missing ones take their default.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ _KNOWN: Final[dict[Any, dict[str, Any]]] = {}
 
 
 class RecordError(ZraftError):
-    """What was read is not what was expected; says where."""
+    """What was read is not what was expected; the message says where."""
 
 
 def to_plain(value: Any) -> Any:
-    """`value` in plain values only."""
+    """Return `value` in plain values only."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Histogram):
@@ -44,7 +46,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(cls: type[T], plain: Any, where: str = "") -> T:
-    """The `cls` that `to_plain` made `plain` of.
+    """Return the `cls` of which `to_plain` made `plain`.
 
     Raises:
         RecordError: a field is missing, of another type, or out of its bounds.
@@ -99,7 +101,7 @@ def _read_record(kind: Any, plain: dict[str, Any], where: str) -> Any:
             given[name] = _read(hint, plain[name], f"{where}.{name}")
     try:
         return kind(**given)
-    except (TypeError, ValueError) as error:  # a field without default is missing; a validator refuses
+    except (TypeError, ValueError) as error:  # a field without default is missing, or a validator refuses
         raise RecordError(f"{where}: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Results files: JSON, written whole after every test, so that a run that is broken off keeps what it has."""
+"""Results files: JSON, written whole after every test, so that a run that is interrupted keeps what it has."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def this_machine() -> Machine:
 
 
 def new_run(kind: str, *, title: str = "", settings: dict[str, str] | None = None) -> Run:
-    """A run that begins now, on this machine."""
+    """Return a run that begins now, on this machine."""
     return Run(
         kind=kind,
         id=secrets.token_hex(4),
@@ -60,7 +60,11 @@ class ResultFile:
             raise ConfigError(f"--out: cannot make {directory}: {error.strerror}") from error
 
     def save(self, run: Run) -> None:
-        """Replace what is in the file: a reader sees the one or the other, never a half."""
+        """Replace the file's content: a reader sees the one or the other, never a half.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
         self.run = evolve(run, ended=_now())
         text = json.dumps(to_plain(self.run), indent=1, ensure_ascii=False, allow_nan=False)
         temporary = self.path.with_name(self.path.name + ".new")
@@ -72,7 +76,7 @@ class ResultFile:
 
 
 def load_run(path: Path) -> Run:
-    """A results file.
+    """Load a results file.
 
     Raises:
         ConfigError: it cannot be read, or is none of this format.

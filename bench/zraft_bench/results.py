@@ -1,6 +1,7 @@
 """What was measured, as values, and how the parts of processes and machines become one result. Pure.
 
-A test that failed is a result, too: it keeps what it measured until then, `state` says so and `reason` why.
+A test that failed is a result, too: it keeps what it measured until then; `state` and `reason` tell the
+failure.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class TestResult:
         write_kb_per_s: payload that was written, acknowledged, in 1,000 bytes per second.
     """
 
-    __test__ = False  # no class of tests, whatever its name says
+    __test__ = False  # the figures are of no class of tests, whatever its name says
 
     number: int
     target: str
@@ -153,10 +154,10 @@ class Machine:
 class ElectionTrial:
     """One loss of a leader. Milliseconds after the loss, None: not seen. `killed`: the server that led.
 
-    `lost_at_ms` is the loss itself, on the clock of the machine.
-    `stood_ms`: the first server's election timer fired (it asked for pre-votes); `candidate_ms`: the winner began
-    its candidacy in a new term; `led_ms`: the winner had the votes of a majority; `served_ms`: a client's write was
-    acknowledged again (failover only).
+    `lost_at_ms` is the loss itself, on the clock of the machine. `stood_ms`: the first server's election
+    timer fired (it asked for pre-votes); `candidate_ms`: the winner began its candidacy in a new term;
+    `led_ms`: the winner had the votes of a majority; `served_ms`: a client's write was acknowledged again
+    (failover only).
     """
 
     number: int
@@ -175,7 +176,7 @@ class ElectionTrial:
 
     @property
     def from_candidacy_ms(self) -> float | None:
-        """From the first server that stood for election to the leader."""
+        """Return the time from the first server that stood for election to the leader."""
         if self.led_ms is None or self.stood_ms is None:
             return None
         return self.led_ms - self.stood_ms
@@ -214,10 +215,10 @@ def combine(
     skew: Skew | None = None,
     notes: Sequence[str] = (),
 ) -> TestResult:
-    """The result of a test, of the parts of each client machine's processes.
+    """Make the result of a test of the parts of each client machine's processes.
 
-    Clocks of machines are not compared: a machine's time is its own first request to its own last answer, and the
-    test's is the longest of those plus the spread of the beginnings.
+    Clocks of machines are not compared: a machine's time is its own first request to its own last answer, and
+    the test's is the longest of those plus the spread of the beginnings.
     """
     parts = [part for machine in machines for part in machine]
     workers = sum(part.workers for part in parts)
@@ -278,14 +279,14 @@ def combine(
 
 
 def failed(result: TestResult, reason: str) -> TestResult:
-    """The same, marked as failed; an earlier reason is kept."""
+    """Return the result marked as failed; an earlier reason is kept."""
     return evolve(result, state=FAILED, reason=f"{result.reason}; {reason}" if result.reason else reason)
 
 
 def nothing(
     *, number: int, attempt: int = 1, target: str, servers: int, workload: Workload, reason: str
 ) -> TestResult:
-    """The result of a test that measured nothing."""
+    """Return the result of a test that measured nothing."""
     sharing = Sharing(machines=0, processes=0, connections=0, workers=workload.workers)
     return TestResult(
         number=number,
@@ -300,7 +301,7 @@ def nothing(
 
 
 def _judged(found: TestResult) -> TestResult:
-    """With its state, and with notes on what a reader should know before believing it."""
+    """Add the state, and notes on what a reader should know before believing the result."""
     notes = list(found.notes)
     if found.generator_share > GENERATOR_BUSY:
         notes.append(
@@ -337,6 +338,6 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _stdev(values: Sequence[float]) -> float:
-    """Of a population: 0 for one value."""
+    """Return the standard deviation of a population: 0 for one value."""
     mean = _mean(values)
     return math.sqrt(sum((one - mean) ** 2 for one in values) / len(values)) if values else 0.0

@@ -1,4 +1,4 @@
-"""What a benchmark shows on the terminal: progress while it runs, tables of what it found."""
+"""What a benchmark shows on the terminal: progress while it runs, and tables of its results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from zraft_bench.results import TestResult
 
 REFRESH_S: Final = 0.25
 PLAIN_WIDTH: Final = 170
-"""Of tables that do not go to a terminal; a file has no width."""
+"""The width of tables that do not go to a terminal; a file has no width."""
 
 
 def new_console() -> Console:
-    """Shows texts as they are: `[fd00::1]` is an address and no markup."""
+    """Return a console that shows texts unchanged: `[fd00::1]` is an address and no markup."""
     console = Console(markup=False)
     return console if console.is_terminal else Console(markup=False, width=PLAIN_WIDTH)
 
@@ -55,7 +55,7 @@ class Display:
 
     @contextlib.asynccontextmanager
     async def test(self, title: str, seconds: float) -> AsyncIterator[None]:
-        """A bar that fills in about `seconds`, which is the least that the test takes."""
+        """Show a bar that fills in about `seconds`, which is the least that the test takes."""
         bar = self._progress.add_task(title, total=max(seconds, 0.1), unit="s")
         began = time.monotonic()
 
@@ -74,7 +74,7 @@ class Display:
 
 
 def result_line(result: TestResult) -> str:
-    """One line about a finished test."""
+    """Return one line about a finished test."""
     head = f"{result.number:>3}. {result.target:<16} {result.workload.title()}: "
     if result.acknowledged == 0 or result.latency is None:
         return head + f"[red]failed[/red]: {result.reason}"
@@ -86,7 +86,7 @@ def result_line(result: TestResult) -> str:
 
 
 def result_table(results: Sequence[TestResult], title: str) -> Table:
-    """All tests, failed ones included and marked."""
+    """Return a table of all tests, failed ones included and marked."""
     table = Table(title=title)
     for name in ("#", "target", "op", "entries", "workers", "bytes", "loop"):
         table.add_column(name, justify="right" if name not in ("target", "op", "loop") else "left")
@@ -131,7 +131,7 @@ def result_table(results: Sequence[TestResult], title: str) -> Table:
 
 
 def thorough_lines(result: TestResult) -> list[str]:
-    """What a single test's user wants to know beyond the table."""
+    """Return what a single test's user wants to know beyond the table."""
     moved = result.write_kb_per_s * result.elapsed_s / 1000
     lines = [
         result.sharing.text(),
@@ -163,7 +163,7 @@ def thorough_lines(result: TestResult) -> list[str]:
 
 
 def distribution_table(rows: Sequence[tuple[str, Distribution]], title: str) -> Table:
-    """Elections or failovers, one row per definition of the time."""
+    """Return a table of elections or failovers, one row per definition of the time."""
     table = Table(title=title)
     table.add_column("from … to …")
     for name in ("trials", "min", "median", "mean", "p90", "p99", "max", "< 80 ms", "< 100 ms"):

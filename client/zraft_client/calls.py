@@ -1,4 +1,4 @@
-"""What is asked and how it may be repeated: a request, and a call, which is one request on its way to an outcome."""
+"""A request, how it may be repeated, and a call: one request on its way to an outcome."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ class Kind(Enum):
     """How a request may be repeated."""
 
     READ = "read"
-    """Always: it changes nothing."""
+    """A read may always be repeated, as it changes nothing."""
     WRITE = "write"
-    """Under one sequence number, within its session."""
+    """A write may be repeated under its sequence number, within its session."""
     PLAIN = "plain"
-    """A write without a session: only if it certainly had no effect."""
+    """A write without a session may be repeated only if it certainly had no effect."""
 
 
-# not frozen only because one is made per call; nothing changes it
+# not frozen, only because one is made per call; nothing changes it
 @define(eq=False)
 class Request(Generic[T]):
-    """What is asked: the fields of its map but `id`, `seq` and `floor`; how it may be repeated; what comes of its answer."""
+    """A request.
+
+    It has the fields of its map without `id`, `seq` and `floor`, how it may be repeated, and how its answer
+    is converted.
+    """
 
     fields: Mapping[str, Any]
     kind: Kind
@@ -37,7 +41,7 @@ class Request(Generic[T]):
 
 
 class Waiter(Protocol):
-    """Who waits for a call, such as an asyncio.Future."""
+    """Waits for a call, such as an asyncio.Future."""
 
     def done(self) -> bool: ...
     def set_result(self, result: Any, /) -> None: ...
@@ -45,7 +49,7 @@ class Waiter(Protocol):
 
 
 class Place(Enum):
-    """Where a call is: with nobody, with a server, waiting to be asked again, over."""
+    """Where a call is: with nobody, with a server, waiting to be asked again, or over."""
 
     PENDING = 0
     FLYING = 1
@@ -61,14 +65,14 @@ class Call:
     body: bytes
     kind: Kind
     what: str
-    """Its type, for messages."""
+    """The call's type, for messages."""
     deadline: float
     waiter: Any
     prompt: bool = False
-    """Belongs to this connection alone: never repeated on another."""
+    """Whether the call belongs to this connection alone: it is never repeated on another."""
     id: int = 0
     seq: int = 0
-    """0: none yet."""
+    """The sequence number; 0: none yet."""
     attempts: int = 0
     doubt: bool = False
     """Whether a copy may have been carried out, or may yet be, of which no answer will come."""
@@ -80,16 +84,16 @@ class Call:
 
 
 class Sink(Protocol):
-    """Who takes what a subscription pushes, in order, at once."""
+    """Takes what a subscription pushes, in order, at once."""
 
     def pushed(self, message: Answer, size: int) -> None:
-        """One message; `size` is its length in bytes."""
+        """Take one message; `size` is its length in bytes."""
 
     def refused(self, error: ClientError) -> None:
-        """The server ended the subscription."""
+        """Note that the server ended the subscription."""
 
     def unreadable(self, error: ClientError) -> None:
-        """What was pushed cannot be held: end the subscription, and let the server know."""
+        """Note that what was pushed cannot be held: end the subscription, and tell the server."""
 
 
 Settled = tuple[Call, Any, ClientError | None]

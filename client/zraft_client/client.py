@@ -48,9 +48,9 @@ TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 5.0
 CLOSE_TIMEOUT_S: Final = 2.0
 PROVEN_S: Final = 1.0
-"""A connection that lasted so long is followed by the next one without a pause."""
+"""After a connection that lasted so long, the next one is made without a pause."""
 SUBSCRIBE_AGAIN_S: Final = 0.2
-"""Mean pause before a subscription is asked for again that a server without a quorum refused."""
+"""Mean pause before a subscription is repeated that a server without a quorum refused."""
 DEADLINE_GRAIN_S: Final = 0.01
 """Deadlines may be this much late, so that many calls share one look at the clock."""
 _NEVER: Final = float("inf")
@@ -61,7 +61,7 @@ Listener = Callable[[ConnectionState], None]
 
 @frozen
 class Session:
-    """A session as its server described it. `timeout_s` is what was negotiated."""
+    """A session as its server described it. `timeout_s` is the negotiated one."""
 
     id: int
     password: bytes
@@ -70,7 +70,7 @@ class Session:
 
 @frozen
 class ClientStatistics:
-    """Since the client was made."""
+    """Counts since the client was made."""
 
     connections: int
     sessions: int
@@ -85,19 +85,22 @@ class Client(SubscribingCalls):
 
     Args:
         hosts: `"a:2181,b:2181"`, or a sequence of such, of (host, port) pairs or of `Address`.
-        session: whether to have a session. Without one there are no exactly-once writes, no ephemeral znodes, no wills.
-        session_timeout_s: how long the servers keep the session without hearing of the client; they may clamp it.
+        session: whether to have a session. Without one there are no exactly-once writes, no ephemeral
+            znodes, no wills.
+        session_timeout_s: how long the servers keep the session without hearing of the client; they may
+            clamp it.
         timeout_s: how long a call may take, reconnects and repeats included; `within` gives another.
-        connect_timeout_s: for one server to take the connection and answer.
-        renew_session: make a new session when one expired; writes that no server was asked yet go into it. If not, they,
-            reads that wait and all further calls raise SessionExpiredError until `renew`.
+        connect_timeout_s: how long one server may take to accept the connection and answer.
+        renew_session: make a new session when one expired; writes that were not sent yet go into it. If
+            not, they, reads that wait and all further calls raise SessionExpiredError until `renew`.
         discover: learn the cluster's other servers from the connected one.
         auth: (scheme, credentials) pairs shown on every connection.
         tls: a client's SSLContext, for servers that listen with TLS.
         server_hostname: the name that the certificate must carry, if it is not the host.
         request_bytes_max: larger requests are refused here; the servers' `client.jute_maxbuffer`.
-        pending_max: calls that may wait for a connection or for room on it; further ones raise NotSentError.
-        rng: what jitter is drawn from.
+        pending_max: calls that may wait for a connection or for room on it; further ones raise
+            NotSentError.
+        rng: the source of jitter.
     """
 
     def __init__(
@@ -170,7 +173,11 @@ class Client(SubscribingCalls):
         await self.close()
 
     def start(self) -> None:
-        """Begin to connect, in the background; calls wait for it."""
+        """Begin to connect, in the background; calls wait for it.
+
+        Raises:
+            ClosedError: the client was closed.
+        """
         if self._state is ConnectionState.CLOSED:
             raise ClosedError("the client was closed; make another one")
         if self._task is None:
@@ -179,10 +186,10 @@ class Client(SubscribingCalls):
             self._task = self._loop.create_task(self._stay_connected(), name="zraft client")
 
     async def connect(self, timeout_s: float | None = None) -> None:
-        """Until a server took the session.
+        """Connect, and wait until a server took the session.
 
         Raises:
-            NotSentError: none did in time; it says why.
+            NotSentError: none did in time; the message says why.
             AuthFailedError: what `auth` shows is not believed.
         """
         self.start()
@@ -206,7 +213,7 @@ class Client(SubscribingCalls):
             await asyncio.shield(self._changed)
 
     def _tell_refusal(self, error: AuthFailedError) -> None:
-        """Whoever waits for the first connection need not wait for the deadline: no server will take this client."""
+        """Tell those who wait for the first connection that no server will take this client, before the deadline."""
         self._refusal = error
         self._tell()
 
@@ -244,32 +251,32 @@ class Client(SubscribingCalls):
 
     @property
     def timeout_s(self) -> float:
-        """How long a call may take."""
+        """Return how long a call may take."""
         return self._timeout_s
 
     @property
     def rng(self) -> random.Random:
-        """What jitter is drawn from."""
+        """Return the source of jitter."""
         return self._calls.rng
 
     @property
     def session(self) -> Session | None:
-        """The session, None without one."""
+        """Return the session, None without one."""
         return self._session
 
     @property
     def server(self) -> Address | None:
-        """The connected server, None if none is."""
+        """Return the connected server, None if there is none."""
         return self._server
 
     @property
     def descriptor(self) -> int:
-        """The file descriptor of the connection, -1 if there is none."""
+        """Return the file descriptor of the connection, -1 if there is none."""
         return -1 if self._connection is None else self._connection.descriptor
 
     @property
     def hosts(self) -> tuple[Address, ...]:
-        """Servers that are tried: those given, then those that a server named."""
+        """Return the servers that are tried: those given, then those that a server named."""
         return self._ring.addresses
 
     @property
@@ -283,7 +290,7 @@ class Client(SubscribingCalls):
         )
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every state that is entered, at once, in the loop's thread; what is returned ends that."""
+        """Call `listener` with every state that is entered, at once, in the loop's thread; return what ends that."""
         self._listeners.append(listener)
 
         def remove() -> None:
@@ -293,7 +300,7 @@ class Client(SubscribingCalls):
         return remove
 
     async def wait_state(self, *states: ConnectionState) -> ConnectionState:
-        """Until one of these is entered, or is now.
+        """Wait until one of these states is entered, or is the present one.
 
         Raises:
             ClosedError: the client was closed, and that was not waited for.
@@ -314,7 +321,7 @@ class Client(SubscribingCalls):
             try:
                 listener(state)
             except Exception as error:
-                # a listener's mistake must not cost the connection
+                # a listener's error must not cost the connection
                 if self._loop is not None:
                     self._loop.call_exception_handler(
                         {"message": f"zraft client: a listener failed at {state}", "exception": error}
@@ -328,7 +335,7 @@ class Client(SubscribingCalls):
             self._changed = self._loop.create_future()
 
     async def renew(self) -> None:
-        """After EXPIRED, with `renew_session=False`: begin a new session, and wait until it is there."""
+        """Begin a new session after EXPIRED, with `renew_session=False`, and wait until it exists."""
         if self._renewal is not None and not self._renewal.done():
             self._renewal.set_result(None)
         await self.wait_state(ConnectionState.CONNECTED)
@@ -339,7 +346,7 @@ class Client(SubscribingCalls):
         return await self.ask_within(request, self._timeout_s)
 
     async def ask_within(self, request: Request[T], timeout_s: float) -> T:
-        """The answer to a request, or what is known of it after `timeout_s`."""
+        """Return the answer to a request, or raise what is known of it after `timeout_s`."""
         call = self.begin(request, timeout_s, asyncio.get_running_loop().create_future())
         try:
             answer = await call.waiter
@@ -349,11 +356,16 @@ class Client(SubscribingCalls):
         return converted(request, answer)
 
     def within(self, timeout_s: float) -> AsyncCalls:
-        """The same client for calls that may take so long: `client.within(2).put("key", 1)`."""
+        """Return the same client for calls that may take so long: `client.within(2).put("key", 1)`."""
         return _Within(self, timeout_s)
 
     def begin(self, request: Request[Any], timeout_s: float, waiter: Any) -> Call:
-        """Start a call; its answer or error goes to `waiter`. For those who keep calls in a form of their own."""
+        """Start a call; its answer or error goes to `waiter`. For programs that keep calls in a form of their own.
+
+        Raises:
+            ClosedError: the client was closed, or never connected.
+            SessionExpiredError: the session expired, and `renew_session` is off.
+        """
         loop = self._loop
         if loop is None or self._state is ConnectionState.CLOSED:
             raise ClosedError(
@@ -375,14 +387,14 @@ class Client(SubscribingCalls):
         return call
 
     def abandon(self, call: Call) -> None:
-        """Nobody waits for this call any more; it may have happened, and once later writes did, it will not."""
+        """Give up waiting for a call. It may have happened; once later writes did, it will not."""
         if not call.settled:
             self._calls.give_up(call)
             self._calls.pump()
             self._flush_soon()
 
     async def _prompt(self, request: Request[T]) -> T:
-        """A request that belongs to this connection: hello, auth, ping, close."""
+        """Send a request that belongs to this connection: hello, auth, ping, close."""
         loop = asyncio.get_running_loop()
         call = self._calls.call(request, _NEVER, loop.create_future(), prompt=True)
         self._calls.submit_now(call)
@@ -415,7 +427,7 @@ class Client(SubscribingCalls):
         if self._retry_timer is None or self._retry_at > due:
             if self._retry_timer is not None:
                 self._retry_timer.cancel()
-            # Kept beside it: on uvloop a timer that is due already has no `when`.
+            # It is kept beside the timer: on uvloop a timer that is due already has no `when`.
             self._retry_at = due
             self._retry_timer = self._loop.call_at(due, self._retry)
 
@@ -444,13 +456,16 @@ class Client(SubscribingCalls):
             self._arm_deadline(earliest)
 
     def dictionary(self, name: str = requests.DEFAULT) -> AsyncDictionary:
-        """A dictionary by its name; it need not exist."""
+        """Return a dictionary by its name; it need not exist."""
         return AsyncDictionary(self, name)
 
     def sibling(self, address: Address) -> Client:
-        """A client of one server of the same cluster, with what this one shows of itself, and without a session.
+        """Return a client of one server of the same cluster, with this one's credentials and without a session.
 
-        It ends with this one, if not before. Raises ClosedError if this one has ended.
+        It ends with this one, if not before.
+
+        Raises:
+            ClosedError: this client was closed.
         """
         if self._state is ConnectionState.CLOSED:
             raise ClosedError("the client was closed")
@@ -487,7 +502,7 @@ class Client(SubscribingCalls):
         subscription.id = self._calls.subscribe(call, subscription)
 
     def post(self, fields: Mapping[str, Any]) -> None:
-        """Send what has an id of its own and no answer, on this connection or never."""
+        """Send something that has an id of its own and no answer, on this connection or never."""
         self._calls.post(fields)
         self._flush_soon()
 
@@ -504,7 +519,7 @@ class Client(SubscribingCalls):
             self._flush_soon()
 
     def again(self, subscription: Subscription[Any]) -> None:
-        """Ask for it anew after a pause, unless another connection does so first."""
+        """Repeat a subscription after a pause, unless another connection does so first."""
         assert self._loop is not None
         number, subscription.id = subscription.id, 0
         self._calls.unsubscribe(number)
@@ -558,7 +573,7 @@ class Client(SubscribingCalls):
             connection.abort()
 
     def _forget_connection(self) -> None:
-        """From now on nothing of it is believed."""
+        """Forget the connection: nothing of it is believed from now on."""
         if self._connection is None:
             return
         self._connection = None
@@ -570,7 +585,7 @@ class Client(SubscribingCalls):
             self._gone.set_result(None)
 
     async def _stay_connected(self) -> None:
-        """Connect, wait for the end, connect again."""
+        """Connect, wait for the end, and connect again."""
         while True:
             address, wait_s = self._ring.next()
             if wait_s:
@@ -582,7 +597,7 @@ class Client(SubscribingCalls):
                 await self._expired()
                 continue
             except (OSError, FailedError, WireError) as error:
-                # TimeoutError is an OSError, and so is what TLS complains about
+                # TimeoutError is an OSError, and so are TLS's errors
                 self._give_up_connection("refused")
                 self._why = f"{address}: {error or type(error).__name__}"
                 if isinstance(error, AuthFailedError):
@@ -611,7 +626,7 @@ class Client(SubscribingCalls):
         self._enter(ConnectionState.SUSPENDED)
 
     async def _dial(self, address: Address) -> None:
-        """A connection on which the session is resumed or begun, and who we are was shown."""
+        """Return a connection on which the session is resumed or begun, and the credentials were shown."""
         loop = asyncio.get_running_loop()
         name = self._server_hostname or address.host if self._tls is not None else None
         self._gone = loop.create_future()
@@ -675,7 +690,7 @@ class Client(SubscribingCalls):
         self._flush()
 
     async def _expired(self) -> None:
-        """The server has no such session any more."""
+        """Note that the server has no such session any more."""
         self._give_up_connection("the session expired")
         self._session = None
         self._conclude(self._calls.session_ended(renewing=self._renew_session))

@@ -9,10 +9,10 @@ BUFFER_BYTES: Final = 65_536
 
 
 class Owner(Protocol):
-    """Who uses the connection. All of it is called in the loop's thread."""
+    """Uses the connection. All of it is called in the loop's thread."""
 
     def received(self, data: memoryview) -> None:
-        """Bytes, which are valid only during the call."""
+        """Take bytes, which are valid only during the call."""
 
     def lost(self, connection: Connection, why: Exception | None) -> None: ...
     def pause(self) -> None: ...
@@ -20,7 +20,10 @@ class Owner(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Reads into one buffer that is used again, instead of one of 256 KiB per read, which asyncio would allocate."""
+    """A connection that reads into one buffer again and again.
+
+    asyncio would allocate one of 256 KiB per read.
+    """
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
@@ -62,6 +65,6 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def descriptor(self) -> int:
-        """The socket's file descriptor, -1 if it is closed."""
+        """Return the socket's file descriptor, -1 if it is closed."""
         found = None if self._transport is None else self._transport.get_extra_info("socket")
         return -1 if found is None else int(found.fileno())

@@ -17,11 +17,13 @@ from zraft_core.wire.dictionary import normalised, pack
 T = TypeVar("T")
 
 _Entries = dict[str | bytes, tuple[Any, Versioned[Any]]]
-"""By what `_mark_of` makes of their keys."""
+"""Entries by what `_mark_of` makes of their keys."""
 
 
 def _mark_of(key: Any) -> str | bytes:
-    """What stands for a key: its hash cannot be known to others, who choose the keys and could choose such that hash alike.
+    """Return what stands for a key: its hash is not known to others.
+
+    So nobody can choose keys with equal hashes.
 
     Raises:
         MarshallingError: no dictionary has such a key.
@@ -30,10 +32,10 @@ def _mark_of(key: Any) -> str | bytes:
 
 
 def held(pairs: Iterable[tuple[Any, T]], dictionary: str) -> dict[Any, T]:
-    """The entries of a dictionary as a dict.
+    """Return the entries of a dictionary as a dict.
 
     Raises:
-        FailedError: their keys were made to take long in a dict, `Code.DATA_INCONSISTENCY`.
+        FailedError: somebody chose the keys so that a dict would take long, `Code.DATA_INCONSISTENCY`.
     """
     try:
         return dict_of(pairs)
@@ -42,7 +44,7 @@ def held(pairs: Iterable[tuple[Any, T]], dictionary: str) -> dict[Any, T]:
 
 
 class DictionaryCopy(DictionarySubscription):
-    """Consumes what is pushed at once. While a new connection sends the state again, the old copy is what is read."""
+    """Applies pushes at once. While a new connection sends the state again, reads use the old copy."""
 
     def __init__(self, client: Subscriber, dictionary: str, credit: int = CREDIT_BYTES) -> None:
         super().__init__(client, dictionary, credit)
@@ -94,7 +96,10 @@ class DictionaryCopy(DictionarySubscription):
                 self._entries, self._coming = self._coming, None
 
     def wrote(self, key: Any, value: Any, receipt: Receipt) -> None:
-        """The client's own acknowledged write (`receipt.version` None: a removal), in case its push is still to come."""
+        """Note the client's own acknowledged write, in case its push is still to come.
+
+        A `receipt.version` of None is a removal.
+        """
         with self._mutex:
             mark = _mark_of(key)
             known = self._entries.get(mark)
@@ -107,7 +112,7 @@ class DictionaryCopy(DictionarySubscription):
                 self._entries[mark] = key, entry
 
     def get(self, key: Any) -> Versioned[Any] | None:
-        """The entry of a key; None if there is none."""
+        """Return the entry of a key; None if there is none."""
         try:
             found = self._entries.get(_mark_of(key))
         except MarshallingError:
@@ -115,10 +120,11 @@ class DictionaryCopy(DictionarySubscription):
         return None if found is None else found[1]
 
     def entries(self) -> dict[Any, Versioned[Any]]:
-        """All of it, at one moment.
+        """Return all entries, at one moment.
 
         Raises:
-            FailedError: its keys were made to take long in a dict, `Code.DATA_INCONSISTENCY`.
+            FailedError: somebody chose the keys so that a dict would take long,
+                `Code.DATA_INCONSISTENCY`.
         """
         with self._mutex:
             pairs = list(self._entries.values())
@@ -128,13 +134,13 @@ class DictionaryCopy(DictionarySubscription):
         return len(self._entries)
 
     async def wait_change(self) -> None:
-        """Until the next push that makes the copy whole."""
+        """Wait until the next push that makes the copy whole."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter
 
     async def wait_complete(self) -> None:
-        """Until the first whole state is here. Raises what the subscription was refused with."""
+        """Wait until the first whole state is here. What the subscription was refused with is raised."""
         await self.started()
         while not self.complete.is_set():
             await self.wait_change()

@@ -1,6 +1,6 @@
-"""Errors of the client: whether a request happened is the first thing that each of them tells.
+"""Errors of the client. Each tells first whether the request happened.
 
-Three answers are possible when something went wrong, and a program must treat them differently:
+A program must treat three outcomes of an error differently:
 
 - `FailedError`: it did not happen. `retriable` says whether asking again can help.
 - `UnknownOutcomeError`: it happened or not. Only a write without exactly-once, one whose session ended, or one whose
@@ -16,11 +16,11 @@ from zraft_core.errors import Code, ZraftError
 
 
 class ClientError(ZraftError):
-    """Root of what the client library raises on purpose."""
+    """The base class of what the client library raises on purpose."""
 
 
 class FailedError(ClientError):
-    """It did not happen. `code` is the server's (`Code.OK` if no server was asked)."""
+    """The request did not happen. `code` is the server's (`Code.OK` if no server was asked)."""
 
     def __init__(self, message: str, code: Code = Code.OK, *, retriable: bool = False) -> None:
         super().__init__(message)
@@ -35,11 +35,11 @@ class NoNodeError(FailedError, KeyError):
 
 
 class NodeExistsError(FailedError):
-    """The znode or key is there already."""
+    """The znode or key exists already."""
 
 
 class BadVersionError(FailedError):
-    """The version is another than the one the write was conditional on."""
+    """The version differs from the one that the write was conditional on."""
 
 
 class NotEmptyError(FailedError):
@@ -47,13 +47,13 @@ class NotEmptyError(FailedError):
 
 
 class NoAuthError(FailedError, PermissionError):
-    """The ACL does not allow it, to who this client has shown to be."""
+    """The ACL does not allow it for the identities that this client has shown."""
 
     __str__ = FailedError.__str__
 
 
 class AuthFailedError(FailedError, PermissionError):
-    """What was given as proof of who this client is was not believed."""
+    """The server did not believe the client's proof of its identity."""
 
     __str__ = FailedError.__str__
 
@@ -63,15 +63,15 @@ class BadArgumentsError(FailedError, ValueError):
 
 
 class QuotaExceededError(FailedError):
-    """It would exceed a quota."""
+    """The request would exceed a quota."""
 
 
 class UnimplementedError(FailedError):
-    """The servers do not know this request, or, in a cluster of mixed releases, not yet."""
+    """The servers do not know this request or, in a cluster of mixed releases, not yet."""
 
 
 class ThrottledError(FailedError):
-    """The server takes no more for now."""
+    """The server accepts no more requests for now."""
 
 
 class SessionExpiredError(FailedError):
@@ -90,7 +90,7 @@ class NotSentError(FailedError):
 
 
 class DeadlineError(FailedError, TimeoutError):
-    """A read was not answered, or a write always refused, within the deadline of its call."""
+    """A read was not answered, or a write was always refused, within the deadline of its call."""
 
     __str__ = FailedError.__str__
 
@@ -99,7 +99,7 @@ class DeadlineError(FailedError, TimeoutError):
 
 
 class EncodingError(FailedError, TypeError):
-    """A key or value that MessagePack cannot hold, or one larger than `request_bytes_max`."""
+    """MessagePack cannot hold a key or value, or a request is larger than `request_bytes_max`."""
 
 
 class LockLostError(FailedError):
@@ -116,8 +116,8 @@ class StaleError(FailedError):
 class UnknownOutcomeError(ClientError):
     """The write may have happened, and, if `settled` is false, may yet happen.
 
-    Once any later write of the same client and session was answered, it can happen no more: servers refuse what a
-    session gave up. Without a session a copy of it may be under way for as long as a connection lasts.
+    Once any later write of the same client and session was answered, it can happen no more: servers refuse
+    what a session gave up. Without a session a copy of it may be under way for as long as a connection lasts.
     """
 
     def __init__(self, message: str, code: Code = Code.CONNECTION_LOSS, *, settled: bool = False) -> None:
@@ -135,7 +135,7 @@ class ForkedError(ClientError):
 
 
 class WireError(ClientError):
-    """A server sent what the protocol does not know; the connection is given up."""
+    """A server sent something that the protocol does not know; the connection is given up."""
 
 
 class StreamRefusedError(WireError):
@@ -160,12 +160,12 @@ _BY_CODE: Final[dict[Code, type[FailedError]]] = {
 
 
 def code_of(name: Any) -> Code:
-    """The code of a name on the wire; of a name that this release does not know, `Code.SYSTEM_ERROR`."""
+    """Return the code of a name on the wire; for a name that this release does not know, `Code.SYSTEM_ERROR`."""
     return Code[name] if isinstance(name, str) and name in Code.__members__ else Code.SYSTEM_ERROR
 
 
 def error_of(name: Any, text: Any, *, retriable: bool = False) -> FailedError:
-    """What to raise for an answer of type "error" that certainly had no effect."""
+    """Return what to raise for an answer of type "error" that certainly had no effect."""
     code = code_of(name)
     shown = str(text) if text else str(name)
     return _BY_CODE.get(code, FailedError)(shown, code, retriable=retriable)

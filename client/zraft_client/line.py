@@ -1,7 +1,8 @@
 """Callers that wait for room, first come, first served.
 
-Nobody passes who came later, whatever it wants: neither a small message a large one that finds no room yet, nor a call
-that finds room as it is made those that were waiting for it. Knows neither messages nor what room is.
+Nobody passes a caller that came before: neither a small message a large one that finds no room yet, nor a
+call that finds room at once those that were waiting for it. This module knows neither messages nor what room
+is.
 """
 
 from __future__ import annotations
@@ -15,22 +16,23 @@ class Line:
     """One line, of one event loop.
 
     Args:
-        has_room: whether there is room for so many callers, of so many bytes together, beside what is under way.
+        has_room: whether there is room for so many callers, of so many bytes together, beside what is
+            under way.
     """
 
     def __init__(self, has_room: Callable[[int, int], bool]) -> None:
         self._has_room = has_room
         self._waiting: OrderedDict[asyncio.Future[None], int | None] = OrderedDict()
-        """Those who wait, with the bytes they want room for, or None. Any of many thousands may leave, in O(1)."""
+        """Waiting callers, with the bytes they want room for, or None. Any of many thousands may leave, in O(1)."""
         self._called: dict[asyncio.Future[None], int] = {}
-        """Those whose turn it is and who have not come yet: the room that they will take is not free any more."""
+        """Callers whose turn it is and who have not come yet: the room that they will take is not free any more."""
         self._called_bytes = 0
         self._over = False
 
     async def turn(self, size: int) -> None:
         """Wait until all who came before have had their turn, and for room for `size` bytes.
 
-        Whoever comes back takes the room before it awaits anything, or says `admit` if it does without.
+        The caller takes the room before it awaits anything else, or calls `admit` if it does without.
         """
         if self._waiting or self._called or not self._has_room(1, size):
             await self._wait(size)
@@ -58,7 +60,7 @@ class Line:
         self._called_bytes -= self._called.pop(waiter, 0)
 
     def admit(self) -> None:
-        """There may be room again: it is the turn of as many as that has room for."""
+        """Admit as many callers as have room now."""
         while self._waiting:
             waiter, size = next(iter(self._waiting.items()))
             if not waiter.done():
@@ -71,6 +73,6 @@ class Line:
             del self._waiting[waiter]
 
     def end(self) -> None:
-        """Nobody waits any more, now or later."""
+        """End the line: nobody waits any more, now or later."""
         self._over = True
         self.admit()

@@ -1,4 +1,4 @@
-"""Which server is tried next and how long to wait before: pure, with the generator handed in."""
+"""Which server is tried next and how long to wait before. Pure, with the generator handed in."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from zraft_core.errors import ConfigError
 DELAY_FIRST_S: Final = 0.02
 DELAY_MAX_S: Final = 2.0
 HOSTS_MAX: Final = 512
-"""More than a cluster's members, old and new; what is discovered beyond is not kept."""
+"""More than a cluster's members, old and new; further discovered hosts are not kept."""
 
 
 def parse_hosts(hosts: str | Iterable[str | tuple[str, int] | Address]) -> tuple[Address, ...]:
-    """Addresses from `"a:2181,b:2181"`, or from a sequence of such, of pairs, or of `Address`.
+    """Return addresses from `"a:2181,b:2181"`, or from a sequence of such, of pairs, or of `Address`.
 
     Raises:
         ConfigError: none is given, or one is no address.
@@ -40,7 +40,10 @@ def parse_hosts(hosts: str | Iterable[str | tuple[str, int] | Address]) -> tuple
 
 
 def delay_s(attempt: int, rng: random.Random) -> float:
-    """Before attempt 1, 2, …: doubling, with full jitter, so that clients that lost one server do not come back together."""
+    """Return the wait before an attempt, which are counted from 1.
+
+    It doubles and has full jitter, so that clients that lost one server do not reconnect together.
+    """
     ceiling = min(DELAY_MAX_S, DELAY_FIRST_S * float(1 << min(attempt, 16)))
     return ceiling * (0.5 + rng.random() / 2)
 
@@ -63,12 +66,12 @@ class HostRing:
         return (*self._given, *self._learned)
 
     def learn(self, addresses: Iterable[Address]) -> None:
-        """Members that a server named; those learned before and not among them are forgotten."""
+        """Take members that a server named; those learned before and not among them are forgotten."""
         known = set(self._given)
         self._learned = [one for one in dict.fromkeys(addresses) if one not in known][:HOSTS_MAX]
 
     def next(self) -> tuple[Address, float]:
-        """The server to try, and the seconds to wait before: none within a round."""
+        """Return the server to try, and the seconds to wait before: none within a round."""
         wait = 0.0
         if not self._round:
             if self._rounds:
@@ -81,6 +84,6 @@ class HostRing:
         return self._round.pop(0), wait
 
     def succeeded(self) -> None:
-        """A server took us: the next failure begins a fresh round, without waiting."""
+        """Note that a server accepted us: the next failure begins a fresh round, without waiting."""
         self._rounds = 0
         self._round = []

@@ -1,4 +1,4 @@
-"""When a `DistributedDict` asks the servers before it answers a read, and when its own copy will do."""
+"""Policies: when a `DistributedDict` asks the servers before it answers a read, and when it uses its own copy."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from zraft_core.errors import ConfigError
 
 
 class RefreshPolicy(ABC):
-    """One per dictionary, since most have state. For a policy of your own, give `can_update`."""
+    """When a dictionary is fetched.
+
+    Use one object per dictionary, since most have state. A policy of your own defines `can_update`.
+    """
 
     @abstractmethod
     def can_update(self) -> bool:
-        """Called before every read: whether to fetch the dictionary first."""
+        """Return whether to fetch the dictionary; called before every read."""
 
     def refreshed(self) -> None:  # noqa: B027 - most policies do not care
-        """Called after every fetch, also one that was forced."""
+        """Note a fetch; called after every one, also one that was forced."""
 
 
 class RefreshPolicyAlways(RefreshPolicy):
-    """Every read asks, key by key, and is linearizable: it sees all that anybody was acknowledged before it."""
+    """Every read asks, key by key, and is linearizable: it sees all that was acknowledged to anybody before it."""
 
     def can_update(self) -> bool:
         return True
 
 
 class RefreshPolicyLock(RefreshPolicy):
-    """As long as `status` is true, every read fetches the dictionary; flip it at any time."""
+    """While `status` is true, every read fetches the dictionary; flip it at any time."""
 
     def __init__(self, status: bool = True) -> None:
         self.status = status
@@ -62,7 +65,11 @@ class RefreshPolicyTime(RefreshPolicy):
     def __init__(
         self, delta: timedelta = timedelta(minutes=1), *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`clock` gives seconds that only grow."""
+        """Fetch at most every `delta`; `clock` returns seconds that only grow.
+
+        Raises:
+            ConfigError: `delta` is no timedelta of 0 or more.
+        """
         if not isinstance(delta, timedelta) or delta < timedelta():
             raise ConfigError(f"RefreshPolicyTime: delta: found {delta!r}, expected a timedelta of 0 or more")
         self.delta = delta
@@ -77,9 +84,10 @@ class RefreshPolicyTime(RefreshPolicy):
 
 
 class RefreshPolicyWatch(RefreshPolicy):
-    """The server pushes changes: reads ask nobody and are one push behind at most while the client is connected.
+    """The server pushes changes: reads ask no server and are one push behind at most while the client is connected.
 
-    `max_stale`: for how long reads are answered after the connection was lost; then they raise StaleError. None: for ever.
+    `max_stale`: for how long reads are answered after the connection was lost; then they raise StaleError.
+    None: for ever.
     """
 
     def __init__(self, max_stale: timedelta | None = None) -> None:
@@ -92,4 +100,4 @@ class RefreshPolicyWatch(RefreshPolicy):
 
 
 ALWAYS: Final = RefreshPolicyAlways()
-"""It has no state, so one serves all."""
+"""It has no state, so one object serves all."""

@@ -1,9 +1,10 @@
-"""Requests to bytes and bytes to answers, without I/O: ids, sequence numbers, what is repeated, what became of each call.
+"""Requests to bytes and bytes to answers, without I/O: ids, sequence numbers, repeats, and the outcome of each call.
 
-An exactly-once write carries the session's next `seq` and the `floor` up to which every one was settled. It is packed once,
-when it is asked, so a repeat says what the first copy said whatever the caller does with its objects meanwhile. When a
-connection is lost, what was under way is asked again on the next one, in the order in which it was first sent; a write
-without a seq that a server may have taken is not, and is reported as unknown.
+An exactly-once write carries the session's next `seq` and the `floor` up to which every one was settled. It
+is packed once, when the call is made, so a repeat says what the first copy said whatever the caller does with
+its objects meanwhile. When a connection is lost, what was under way is sent again on the next one, in the
+order in which it was first sent; a write without a seq that a server may have taken is not, and is reported
+as unknown.
 
 Time is handed in as seconds of any monotonic clock.
 """
@@ -38,20 +39,22 @@ from zraft_core.errors import Code
 from zraft_core.messagepack import Decoder, RefusedValueError, shown
 
 WINDOW: Final = 1024
-"""Sequence numbers above the floor that servers keep outcomes for."""
+"""How many sequence numbers above the floor servers keep outcomes for."""
 FLYING_MAX: Final = 4000
-"""Requests unanswered on one connection; servers take 4,096, and subscriptions, pings and credit need some."""
+"""Unanswered requests on one connection; servers accept 4,096, and subscriptions, pings and credit need some."""
 PENDING_MAX: Final = 100_000
 REQUEST_BYTES_MAX: Final = 1_048_575
 """The servers' default `client.jute_maxbuffer`."""
 GIVEN_UP_KEPT_MAX: Final = 10_000
-"""Calls given up that may still stand in the queue."""
+"""How many calls that were given up may still stand in the queue."""
 ID_MAX: Final = 2**32 - 1
 ERROR_CHARACTERS_MAX: Final = 1000
 FIELDS_MAX: Final = 12
-"""Of a request; with id, seq and floor its map still has a header of one byte, by which servers know the protocol."""
+"""The most fields of a request; with id, seq and floor its map still has a header of one byte, by which servers
+know the protocol.
+"""
 DEPTH_MAX: Final = 511
-"""What servers can follow; MessagePack's packers may allow more."""
+"""The greatest depth that servers can follow; MessagePack's packers may allow more."""
 ANSWER_BYTES_MAX: Final = 128 * 1024 * 1024
 """Unread bytes of answers; the servers' `client.output_bytes_max` is half of it."""
 
@@ -74,7 +77,7 @@ class Calls:
     ready: bool = field(default=False, init=False)
     """Whether the connection takes requests."""
     failure: WireError | None = field(default=None, init=False)
-    """Why nothing that comes on this connection can be believed any more."""
+    """Why nothing on this connection can be believed any more."""
     last_zxid: int = field(default=0, init=False)
     """The newest moment that any answer showed."""
     answers: int = field(default=0, init=False)
@@ -102,7 +105,7 @@ class Calls:
     # -- asking
 
     def call(self, request: Request[Any], deadline: float, waiter: Any, *, prompt: bool = False) -> Call:
-        """A call of this request, packed; `submit` it.
+        """Return a call of this request, packed; `submit` it.
 
         Raises:
             EncodingError: MessagePack cannot hold it, or it is larger than request_bytes_max.
@@ -130,7 +133,7 @@ class Calls:
         return Call(_HEADS[count], body[1:], kind, fields["type"], deadline, waiter, prompt)
 
     def submit(self, call: Call) -> None:
-        """Send it, or keep it until it can be sent.
+        """Send a call, or keep it until it can be sent.
 
         Raises:
             NotSentError: pending_max calls wait already.
@@ -151,14 +154,14 @@ class Calls:
         self._fly(call)
 
     def subscribe(self, call: Call, sink: Sink) -> int:
-        """Send a subscription on this connection; its id. What is pushed goes to `sink` until `unsubscribe`."""
+        """Send a subscription on this connection; return its id. Pushes go to `sink` until `unsubscribe`."""
         assert call.prompt, "a subscription belongs to its connection"
         self._fly(call)
         self._sinks[call.id] = sink
         return call.id
 
     def unsubscribe(self, subscription: int) -> bool:
-        """Whether the server must be told: forget the sink."""
+        """Forget the sink; return whether the server must be told."""
         return self._sinks.pop(subscription, None) is not None and self.ready
 
     def post(self, fields: Mapping[str, Any]) -> None:
@@ -167,7 +170,7 @@ class Calls:
             self._out.append(self._packer.pack(fields))
 
     def pause(self) -> None:
-        """The socket takes no more for now."""
+        """Note that the socket takes no more for now."""
         self._writable = False
 
     def resume(self) -> None:
@@ -175,7 +178,7 @@ class Calls:
         self.pump()
 
     def take_output(self) -> bytes:
-        """Everything to be written now."""
+        """Return everything to be written now."""
         if not self._out:
             return b""
         data = b"".join(self._out)
@@ -221,10 +224,13 @@ class Calls:
     # -- answers
 
     def receive(self, data: bytes | memoryview, now: float) -> list[Settled]:
-        """What these bytes settle. Pushes go to their sinks at once, in order.
+        """Return what these bytes settle. Pushes go to their sinks at once, in order.
 
-        If they do not follow the protocol, `failure` says why afterwards: the connection is of no use any more. What
-        was answered in front of that is settled all the same.
+        If the bytes do not follow the protocol, `failure` says why afterwards: the connection is of no use
+        any more. Answers in front of that are settled all the same.
+
+        Raises:
+            StreamRefusedError: the server said why it ends the connection.
         """
         settled: list[Settled] = []
         call: Call | None = None
@@ -280,7 +286,10 @@ class Calls:
         return settled
 
     def _cannot_hold(self, message: Answer, why: str, settled: list[Settled]) -> None:
-        """A value that somebody stored is no value for Python: this concerns whoever asked for it, and nobody else."""
+        """Fail a call whose answer is a stored value that Python cannot hold.
+
+        It concerns its caller, and nobody else.
+        """
         number = message.get("id")
         call = self._flying.get(number) if type(number) is int else None
         if call is None:
@@ -301,7 +310,7 @@ class Calls:
             self.last_zxid = zxid
         sink = self._sinks.get(message["id"])
         if sink is None:
-            return  # of a call that was given up, or of a subscription that was ended
+            return  # the answer to a call that was given up, or to a subscription that was ended
         if message["type"] == "error":
             del self._sinks[message["id"]]
             sink.refused(error_of(message.get("code"), message.get("error")))
@@ -337,9 +346,10 @@ class Calls:
         settled.append((call, None, error))
 
     def refuse_largest(self, why: str) -> list[Settled]:
-        """The server could not follow what was sent: the only thing that can be wrong with it is a length.
+        """Fail the longest call under way, as the server could not follow what was sent.
 
-        Whichever request was too long, the longest under way is so, too; asked again it would cost every connection.
+        Only a length can be wrong with it. Whichever request was too long, the longest is so, too; sent again
+        it would end every connection.
         """
         if not self._flying:
             return []
@@ -369,23 +379,23 @@ class Calls:
 
     @property
     def next_due(self) -> float | None:
-        """When `due` has something to send, None if nothing waits for a moment."""
+        """Return when `due` has something to send, None if nothing waits for a moment."""
         return self._delayed[0][0] if self._delayed else None
 
     def due(self, now: float) -> None:
-        """Ask again what was refused a while ago."""
+        """Send again what was refused a while ago."""
         again: list[Call] = []
         while self._delayed and self._delayed[0][0] <= now:
             call = heapq.heappop(self._delayed)[2]
             if call.place is Place.DELAYED:
                 call.place = Place.PENDING
                 again.append(call)
-        # before what was asked later
+        # before later calls
         self._pending.extendleft(reversed(again))
         self.pump()
 
     def expire(self, now: float) -> tuple[list[Settled], float | None]:
-        """Calls whose deadline has passed, and the earliest deadline of the others."""
+        """Return calls whose deadline has passed, and the earliest deadline of the others."""
         late: list[Settled] = []
         earliest: float | None = None
         for call in self._unsettled():
@@ -397,7 +407,7 @@ class Calls:
         return late, earliest
 
     def give_up(self, call: Call) -> ClientError:
-        """Stop asking; what is known of the call then. Its number is passed by the floor, which fences late copies."""
+        """Stop a call; return what is known of it then. The floor passes its number, which fences late copies."""
         place, call.place = call.place, Place.SETTLED
         if place is Place.FLYING:
             del self._flying[call.id]
@@ -428,19 +438,19 @@ class Calls:
     # -- connections and sessions
 
     def connection_made(self) -> None:
-        """A fresh connection: `submit_now` the hello, then `begin`."""
+        """Begin a fresh connection: `submit_now` the hello, then `begin`."""
         self._decoder = _fresh_decoder()
         self._end = 0
         self._writable = True
         self.failure = None
 
     def begin(self) -> None:
-        """The connection takes requests from now on: what was under way first, in its old order."""
+        """Note that the connection takes requests from now on: what was under way goes first, in its old order."""
         self.ready = True
         self.pump()
 
     def connection_lost(self) -> list[Settled]:
-        """Keep for the next connection what may be repeated; the rest, with what is known of it."""
+        """Keep for the next connection what may be repeated; return the rest, with what is known of it."""
         self.ready = False
         self._out.clear()
         self._sinks.clear()
@@ -464,10 +474,10 @@ class Calls:
         return settled
 
     def session_ended(self, *, renewing: bool) -> list[Settled]:
-        """A new session counts anew; the writes of the old one, with what is known of each.
+        """Begin to count anew for a new session; return the writes of the old one, with what is known of each.
 
-        `renewing`: writes that were never sent are for the next session, and reads are asked again there; if not, they
-        all failed: nobody knows whether there will be a next one.
+        `renewing`: writes that were never sent are for the next session, and reads are sent again there; if
+        not, they all failed: nobody knows whether there will be a next one.
         """
         assert not self.ready, "a session ends with its connection"
         settled: list[Settled] = []
@@ -483,7 +493,7 @@ class Calls:
         return settled
 
     def close(self) -> list[Settled]:
-        """The end: every call, with what is known of it."""
+        """End: return every call, with what is known of it."""
         self.ready = False
         settled: list[Settled] = [(call, None, self.give_up(call)) for call in self._unsettled()]
         self._pending.clear()
@@ -503,7 +513,7 @@ class Calls:
 
 
 def _text_of(message: Answer) -> str:
-    """Why a server closes the connection, in its words."""
+    """Return why a server closes the connection, in its words."""
     text = message.get("error")
     return text[:ERROR_CHARACTERS_MAX] if isinstance(text, str) else shown(message)
 

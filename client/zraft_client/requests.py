@@ -36,7 +36,7 @@ DEFAULT: Final = "default"
 _LINEARIZABLE: Final = Consistency.LINEARIZABLE
 
 Acl = Sequence[tuple[int, str, str]]
-"""(permissions, scheme, id) each: ZooKeeper's bits READ 1, WRITE 2, CREATE 4, DELETE 8, ADMIN 16."""
+"""ACL entries as (permissions, scheme, id): ZooKeeper's bits READ 1, WRITE 2, CREATE 4, DELETE 8, ADMIN 16."""
 
 
 # -- answers
@@ -113,7 +113,7 @@ _ENVELOPE: Final = frozenset({"id", "type", "success"})
 
 
 def _bare(answer: Answer) -> dict[str, Any]:
-    """What was asked for, without what belongs to every answer."""
+    """Return what was asked for, without what belongs to every answer."""
     return {name: listed(value) for name, value in answer.items() if name not in _ENVELOPE}
 
 
@@ -125,7 +125,7 @@ def _of(type_: str, dictionary: str) -> dict[str, Any]:
 
 
 def put(dictionary: str, key: Any, value: Any, version: int | None = None) -> Request[Receipt]:
-    """`version`: None for whatever is there, -1 if the key must not exist, else the version it must be of."""
+    """Return a write. `version`: None for any, -1 if the key must not exist, otherwise the version that it must have."""
     fields = _of("put", dictionary)
     fields["key"] = key
     fields["value"] = value
@@ -157,14 +157,14 @@ def _reading(fields: dict[str, Any], consistency: Consistency, floor: int) -> di
 
 
 def get(dictionary: str, key: Any, consistency: Consistency, floor: int) -> Request[Versioned[Any] | None]:
-    """`floor`: the zxid that a local read must have seen."""
+    """Return a read. `floor`: the zxid that a local read must have seen."""
     fields = _of("get", dictionary)
     fields["key"] = key
     return Request(_reading(fields, consistency, floor), Kind.READ, _versioned)
 
 
 def state(dictionary: str, consistency: Consistency, floor: int) -> Request[dict[Any, Any]]:
-    """The whole dictionary; refused if it is larger than the servers' client.reply_bytes_max."""
+    """Return a read of the whole dictionary; it is refused if it is larger than the servers' client.reply_bytes_max."""
     return Request(_reading(_of("get", dictionary), consistency, floor), Kind.READ, _state)
 
 
@@ -196,7 +196,11 @@ def create(
     ttl_ms: int | None = None,
     acl: Acl | None = None,
 ) -> Request[Created]:
-    """Raises EncodingError: flags that exclude each other."""
+    """Return a create.
+
+    Raises:
+        EncodingError: flags exclude each other.
+    """
     fields: dict[str, Any] = {"type": "create", "path": path, "data": data}
     flags = create_flags(
         ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl_ms is not None
@@ -223,6 +227,11 @@ _FLAGS: Final[Mapping[tuple[bool, bool, bool, bool], int]] = {
 
 
 def create_flags(*, ephemeral: bool, sequential: bool, container: bool, ttl: bool) -> int:
+    """Return the flags of a create.
+
+    Raises:
+        EncodingError: they exclude each other.
+    """
     try:
         return _FLAGS[ephemeral, sequential, container, ttl]
     except KeyError:
@@ -262,7 +271,13 @@ MultiResult = Receipt | Counted | Created | None
 
 
 def multi(parts: Sequence[MultiPart]) -> Request[tuple[MultiResult, ...]]:
-    """All or nothing. Each part is a write as the functions of this module give it, or a `Check`."""
+    """Return a transaction: all or nothing.
+
+    Each part is a write as the functions of this module return it, or a `Check`.
+
+    Raises:
+        EncodingError: a part is neither.
+    """
     operations: list[Mapping[str, Any]] = []
     for part in parts:
         if isinstance(part, Check):
@@ -357,14 +372,14 @@ def members() -> Request[tuple[Member, ...]]:
 
 
 def members_of(answer: Answer) -> tuple[Member, ...]:
-    """The members of an answer to `members`."""
+    """Return the members of an answer to `members`."""
     return tuple(
         Member(one["server"], one["address"], one["part"], one["leader"]) for one in answer["members"]
     )
 
 
 def addresses_of(answer: Answer) -> tuple[Address, ...]:
-    """Where the members listen; those without a known address are left out."""
+    """Return where the members listen; those without a known address are left out."""
     found: list[Address] = []
     for member in members_of(answer):
         with suppress(ConfigError):
@@ -373,7 +388,7 @@ def addresses_of(answer: Answer) -> tuple[Address, ...]:
 
 
 def owners(path: str) -> Request[Owners]:
-    """Whose the ephemeral children of a znode are, and how long nothing was heard of them."""
+    """Ask who owns the ephemeral children of a znode, and how long nothing was heard of the owners."""
     return Request({"type": "owners", "path": path}, Kind.READ, _owners)
 
 
@@ -388,7 +403,7 @@ def _owners(answer: Answer) -> Owners:
 
 
 def config(action: str, address: str, port: int, server: int | None = None) -> Request[Answer]:
-    """Not under a sequence number: asking twice for the same members is harmless."""
+    """Ask for members to be changed. It has no sequence number: asking twice for the same members is harmless."""
     fields: dict[str, Any] = {"type": "config", "action": action, "address": address, "port": port}
     if server is not None:
         fields["server"] = server
@@ -396,7 +411,7 @@ def config(action: str, address: str, port: int, server: int | None = None) -> R
 
 
 def zatt(message: Mapping[str, Any]) -> Request[Answer]:
-    """A message in Zatt's form; an append is a write like any other."""
+    """Return a message in Zatt's form; an append is a write like any other."""
     kind = Kind.WRITE if message.get("type") == "append" else Kind.READ
     return Request(message, kind, _whole)
 
@@ -422,5 +437,5 @@ def unsubscribe(subscription: int) -> Request[None]:
 
 
 def credit(subscription: int, count: int) -> Mapping[str, Any]:
-    """`count` in bytes; has no answer."""
+    """Grant credit, `count` in bytes; it has no answer."""
     return {"type": "credit", "id": subscription, "bytes": count}

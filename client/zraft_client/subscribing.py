@@ -1,4 +1,4 @@
-"""The asyncio client offers subscriptions beside its calls. `Client` says how they travel."""
+"""The asyncio client's subscriptions, beside its calls. `Client` says how they travel."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class SubscribingCalls(AsyncCalls, Subscriber):
     @property
     @abstractmethod
     def timeout_s(self) -> float:
-        """A call may take so many seconds."""
+        """Return how many seconds a call may take."""
 
     @abstractmethod
     def subscribe(self, subscription: S) -> S:
-        """Begin any subscription; it is asked again on every connection.
+        """Begin any subscription; it is repeated on every connection.
 
         Raises:
             ClosedError: the client was closed.

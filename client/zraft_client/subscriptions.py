@@ -61,7 +61,7 @@ class Entries:
 class PathEvent:
     """Something happened to a znode: `kind` is created, deleted, changed or children.
 
-    Of kind RESUBSCRIBED: something may have happened; read again, the connection was another one.
+    Kind RESUBSCRIBED: the connection is another one, and something may have happened; read again.
     """
 
     kind: str
@@ -85,7 +85,7 @@ class Subscription(ABC, Generic[M]):
 
     def __init__(self, client: Subscriber, credit: int) -> None:
         self.id = 0
-        """Of the request on the connection it is on now."""
+        """The id of the request on the present connection."""
         self._client = client
         self._credit = max(credit, CREDIT_BYTES_MIN)
         self._owed = 0
@@ -97,14 +97,14 @@ class Subscription(ABC, Generic[M]):
 
     @abstractmethod
     def request(self) -> Request[None]:
-        """What to ask on a fresh connection, so that nothing is missed."""
+        """Return the request for a fresh connection, so that nothing is missed."""
 
     @abstractmethod
     def message(self, answer: Answer) -> M:
-        """What a push says."""
+        """Return what a push says."""
 
     def resubscribed(self) -> None:
-        """It is asked on another connection now."""
+        """Note that the subscription is made on another connection now."""
         self._owed = 0
 
     # -- called by the client
@@ -121,7 +121,7 @@ class Subscription(ABC, Generic[M]):
         self.take(decoded, size)
 
     def take(self, message: M, size: int) -> None:
-        """Keep it for whoever iterates."""
+        """Keep a message for whoever iterates."""
         self._queue.append((message, size))
         self._arrival.set()
 
@@ -133,7 +133,7 @@ class Subscription(ABC, Generic[M]):
         self._arrival.set()
 
     def unreadable(self, error: ClientError) -> None:
-        """What was pushed cannot be held, and would be pushed again on every connection."""
+        """End the subscription: what was pushed cannot be held, and would be pushed again on every connection."""
         self.refused(error)
         self._client.forget(self)
 
@@ -141,11 +141,11 @@ class Subscription(ABC, Generic[M]):
 
     @property
     def error(self) -> ClientError | None:
-        """What it ended with, None while it goes on."""
+        """Return what it ended with, None while it continues."""
         return self._error
 
     async def started(self) -> None:
-        """Until a server took it. Raises what it was refused with."""
+        """Wait until a server took it. What it was refused with is raised."""
         await asyncio.shield(self._started)
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class Subscription(ABC, Generic[M]):
         return self
 
     async def __anext__(self) -> M:
-        """The next push.
+        """Return the next push.
 
         Raises:
             StopAsyncIteration: it was closed here.
@@ -185,7 +185,7 @@ class Subscription(ABC, Generic[M]):
         return message
 
     def consumed(self, size: int) -> None:
-        """So many bytes may be pushed again; said when half of the credit is used."""
+        """Allow so many bytes to be pushed again; the server is told when half of the credit is used."""
         self._owed += size
         if self._owed * 2 >= self._credit and self.id:
             self._client.grant(self.id, self._owed)
@@ -194,11 +194,11 @@ class Subscription(ABC, Generic[M]):
 
 def _retrieved(future: asyncio.Future[None]) -> None:
     if not future.cancelled():
-        future.exception()  # told by whoever awaits it, or by the iteration
+        future.exception()  # the awaiting caller raises it, or the iteration
 
 
 class DictionarySubscription(Subscription[Changes]):
-    """All of a dictionary, then every change."""
+    """Pushes all of a dictionary, then every change."""
 
     def __init__(self, client: Subscriber, dictionary: str, credit: int = CREDIT_BYTES) -> None:
         super().__init__(client, credit)
@@ -228,7 +228,7 @@ class DictionarySubscription(Subscription[Changes]):
 
 
 class LogSubscription(Subscription[Entries]):
-    """Entries of a log from `first` on, each once, also across reconnects."""
+    """Pushes entries of a log from `first` on, each once, also across reconnects."""
 
     def __init__(
         self, client: Subscriber, directory: str, prefix: str, first: int, credit: int = CREDIT_BYTES
@@ -237,7 +237,7 @@ class LogSubscription(Subscription[Entries]):
         self.directory = directory
         self.prefix = prefix
         self.next = first
-        """The number that is asked from on the next connection."""
+        """The number from which the next connection continues."""
 
     def request(self) -> Request[None]:
         return requests.subscribe_log(self.directory, self.prefix, self.next, self._credit)
@@ -249,7 +249,7 @@ class LogSubscription(Subscription[Entries]):
 
 
 class PathSubscription(Subscription[PathEvent]):
-    """Events of a znode, or of all below it, too: a lasting watch."""
+    """Pushes events of a znode, or also of all below it: a lasting watch."""
 
     def __init__(self, client: Subscriber, path: str, recursive: bool = False) -> None:
         super().__init__(client, CREDIT_BYTES)
@@ -270,7 +270,7 @@ class PathSubscription(Subscription[PathEvent]):
             self.take(PathEvent(RESUBSCRIBED, self.path, 0), 0)
 
     def consumed(self, size: int) -> None:
-        """Events are small and have no credit."""
+        """Do nothing: events are small and have no credit."""
 
     def message(self, answer: Answer) -> PathEvent:
         return PathEvent(str(answer["kind"]), answer["path"], answer["zxid"])

@@ -1,4 +1,4 @@
-"""What calls return: frozen values, made of the maps that servers answer with."""
+"""What calls return: frozen values, made of the maps in servers' answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ConnectionState(Enum):
-    """What the client knows of its session. What a program does about each is its own decision (docs/CLIENT.md)."""
+    """What the client knows of its session. docs/CLIENT.md says what a program can do in each state."""
 
     SUSPENDED = "suspended"
     """No server is connected, or none yet; the session may be alive or not."""
@@ -28,9 +28,9 @@ class Consistency(StrEnum):
     """What a read sees."""
 
     LINEARIZABLE = "linearizable"
-    """All that was acknowledged, to anybody, before it was asked."""
+    """The read sees all that was acknowledged, to anybody, before it was sent."""
     LOCAL = "local"
-    """What the connected server has applied, never older than anything this client saw before."""
+    """The read sees what the connected server has applied, never older than anything this client saw before."""
 
 
 @frozen
@@ -49,7 +49,7 @@ class Receipt:
 
 @frozen
 class Counted:
-    """A number after it was incremented; `position` as in `Receipt`."""
+    """A number after it was incremented; `position` is as in `Receipt`."""
 
     value: int
     zxid: int
@@ -70,7 +70,7 @@ class Created:
 
 @frozen
 class Versioned(Generic[T]):
-    """A dictionary's entry."""
+    """An entry of a dictionary."""
 
     value: T
     version: int
@@ -135,8 +135,10 @@ class Member:
 
 @frozen
 class Owner:
-    """A session that owns an ephemeral znode. `silent_s`: since anything of it was received, None if the server does not
-    know."""
+    """A session that owns an ephemeral znode.
+
+    `silent_s`: how long nothing of it was received, None if the server does not know.
+    """
 
     session: int
     silent_s: float | None
@@ -145,8 +147,11 @@ class Owner:
 
 @frozen
 class Owners:
-    """Of a znode's ephemeral children, by name. `leads`: the server that answered hears of all sessions; others only of
-    those that are connected to them."""
+    """Owners of a znode's ephemeral children, by name.
+
+    `leads`: the server that answered hears of all sessions; others hear only of those that are connected to
+    them.
+    """
 
     by_name: Mapping[str, Owner]
     leads: bool
@@ -161,7 +166,7 @@ class Check:
 
 
 def stat_of(fields: Mapping[str, int]) -> Stat:
-    """From a Stat under ZooKeeper's names."""
+    """Return a Stat from one with ZooKeeper's names."""
     return Stat(
         fields["czxid"],
         fields["mzxid"],
@@ -178,11 +183,11 @@ def stat_of(fields: Mapping[str, int]) -> Stat:
 
 
 def listed(value: Any) -> Any:
-    """A decoded value with lists where MessagePack has arrays; keys of maps stay tuples, which can be hashed."""
+    """Return a decoded value with lists where MessagePack has arrays; keys of maps stay tuples, which can be hashed."""
     if type(value) is not tuple and type(value) is not dict:
         return value
     whole = [value]
-    # Not by a call per level: values are nested more deeply than Python allows calls to be.
+    # This makes no call per level: values are nested more deeply than Python allows calls to be.
     left: list[list[Any] | dict[Any, Any]] = [whole]
     while left:
         one = left.pop()

@@ -1,4 +1,4 @@
-"""Who waits for answers that no caller waits for, and how an answer reaches whoever does."""
+"""Waiters for answers that no caller waits for, and how an answer reaches its waiter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Nobody:
 
 
 class SubscriptionWaiter:
-    """Waits for a server's word on a subscription."""
+    """Waits for a server's answer to a subscription."""
 
     def __init__(self, client: Subscriber, subscription: Subscription[Any]) -> None:
         self._client = client
@@ -42,14 +42,14 @@ class SubscriptionWaiter:
 
     def set_exception(self, error: ClientError) -> None:
         if isinstance(error, NotSentError):
-            return  # the connection was lost: it is asked again on the next one
+            return  # the connection was lost: it is repeated on the next one
         ended = isinstance(error, SessionExpiredError)  # another session may ask, this subscription may not
         if (
             isinstance(error, FailedError)
             and not ended
             and (error.retriable or error.code is Code.CONNECTION_LOSS)
         ):
-            # A server without a quorum, or that has just started and knows no topics yet: soon it may.
+            # A server without a quorum, or one that has just started and knows no topics yet, may answer soon.
             self._client.again(self._subscription)
             return
         self._subscription.refused(error)
@@ -57,7 +57,7 @@ class SubscriptionWaiter:
 
 
 class MembersWaiter:
-    """Takes the cluster's members for further hosts."""
+    """Takes the cluster's members as further hosts."""
 
     def __init__(self, ring: HostRing) -> None:
         self._ring = ring
@@ -69,11 +69,11 @@ class MembersWaiter:
         self._ring.learn(requests.addresses_of(answer))
 
     def set_exception(self, _: ClientError) -> None:
-        """Then those given are all there is."""
+        """Keep to the given hosts."""
 
 
 def conclude(call: Call, answer: Answer | None, error: ClientError | None) -> None:
-    """Tell whoever waits for this call, if anybody still does."""
+    """Tell the waiter of this call, if there still is one."""
     waiter = call.waiter
     if waiter.done():
         return
@@ -84,7 +84,7 @@ def conclude(call: Call, answer: Answer | None, error: ClientError | None) -> No
 
 
 def converted(request: Request[T], answer: Answer) -> T:
-    """What an answer says.
+    """Return what an answer says.
 
     Raises:
         WireError: it lacks what the protocol promises.

@@ -1,1 +1,1 @@
-"""Audits: logs, snapshots, deliveries and histories as tables of Spark, and what must hold of them."""
+"""Audits: logs, snapshots, deliveries and histories as tables of Spark, and the rules that must hold of them."""

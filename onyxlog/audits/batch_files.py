@@ -1,7 +1,7 @@
-"""What the batches of an audit that follows leave on disk, for the next ones and for whoever comes after a crash.
+"""What the batches of an audit that follows leave on disk, for later batches and for a restart after a crash.
 
-A batch leaves a directory by its number, which is replaced as a whole: if it is done again, with the same rows, it leaves
-the same.
+A batch leaves a directory by its number, which is replaced as a whole: if it is done again, with the same
+rows, it leaves the same.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS: Final = "rows.parquet"
-"""All rows that are meant."""
+"""A file with all rows that count."""
 MORE: Final = "more.parquet"
-"""Rows that come after those of the batches before it."""
+"""A file with rows that come after those of the batches before it."""
 BATCHES_KEPT: Final = 3
-"""Of what is open: the batch under way needs what was open after the one before."""
+"""How many batches of open rows are kept: the batch under way needs what was open after the one before."""
 MORE_MAX: Final = 256
-"""So many batches one after the other note only what they add."""
+"""How many batches in a row note only what they add."""
 
 
 class BatchFiles:
-    """Of one table `what` the batches leave."""
+    """The files of one table that batches leave; `what` names the table."""
 
     def __init__(self, checkpoint: Path, what: str, table: str) -> None:
         self._top = checkpoint / what / table
 
     def numbers(self) -> list[int]:
-        """Of the batches that left something, in order."""
+        """Return the batches that left something, in order."""
         return sorted(int(path.name.removeprefix("batch=")) for path in self._top.glob("batch=*"))
 
     def has_all(self, batch: int) -> bool:
-        """Whether it left all rows that are meant, and not only more of them."""
+        """Whether a batch left all rows that count, and not only what it added."""
         return (self._path(batch) / ROWS).exists()
 
     def read(self, batch: int) -> list[dict[str, Any]]:
         return read_rows(self._path(batch))
 
     def write(self, batch: int, rows: pa.Table, name: str = ROWS) -> None:
-        """Whoever reads finds what was there before, nothing, or all of it."""
+        """Write a batch's rows. A reader finds what was there before, nothing, or all of it."""
         import pyarrow.parquet as pq
 
         target = self._path(batch)
@@ -64,7 +64,7 @@ class BatchFiles:
 
 
 def read_rows(directory: Path) -> list[dict[str, Any]]:
-    """What a batch left there."""
+    """Return what a batch left there."""
     import pyarrow.parquet as pq
 
     return [
@@ -77,24 +77,24 @@ def read_rows(directory: Path) -> list[dict[str, Any]]:
 class OpenFiles:
     """What is open after each batch.
 
-    A batch notes the rows that it brings, and all rows that are open once those notes have become more: so noting costs
-    what a batch brings, too.
+    A batch notes the rows that it brings, and all rows that are open once those notes have become more: so
+    noting costs what a batch brings, too.
     """
 
     def __init__(
         self, checkpoint: Path, followed: Followed, tellers: int, rows_max: int = OPEN_ROWS_MAX
     ) -> None:
-        """`tellers`, `rows_max`: as of `OpenRows`."""
+        """Use a directory; `tellers` and `rows_max` are as in `OpenRows`."""
         self._files = BatchFiles(checkpoint, "open", followed.table)
         self._table = TABLES[followed.table]
         self._followed = followed
         self._tellers = tellers
         self._rows_max = rows_max
         self._noted: list[int] = []
-        """How many rows each batch since the last that noted all has noted."""
+        """How many rows each batch noted since the last that noted all."""
 
     def before(self, batch: int) -> OpenRows:
-        """What was open when `batch` came: Spark may leave out numbers, as it gives no empty batches."""
+        """Return what was open when `batch` came. Spark may leave out numbers, as it gives no empty batches."""
         open_rows = OpenRows(self._followed, self._tellers, self._rows_max)
         self._noted = []
         for number in self._since_all([number for number in self._files.numbers() if number < batch]):
@@ -104,7 +104,7 @@ class OpenFiles:
         return open_rows
 
     def note(self, batch: int, open_rows: OpenRows, noted: Sequence[Any]) -> None:
-        """What is open after `batch`, which brought `noted`."""
+        """Note what is open after `batch`, which brought `noted`."""
         self._noted.append(len(noted))
         if len(self._noted) > MORE_MAX or sum(self._noted) > len(open_rows):
             self._noted = []
@@ -118,7 +118,7 @@ class OpenFiles:
                 self._files.remove(old)
 
     def _since_all(self, numbers: list[int]) -> list[int]:
-        """The last of them that noted all, and those after it; all of them if none did."""
+        """Return the last batch that noted all, and those after it; all of them if none did."""
         complete = [at for at, number in enumerate(numbers) if self._files.has_all(number)]
         return numbers[complete[-1] :] if complete else numbers
 

@@ -1,7 +1,7 @@
-"""What a part of an audit costs on this machine: CPU time and memory of this process and all that it started. Linux only.
+"""What a part of an audit costs on this machine: CPU time and memory of this process and its descendants. Linux only.
 
-Spark's JVM is our child and its Python workers are the JVM's, so the tree below this process is all of a local audit; of a
-cluster it is the driver alone.
+Spark's JVM is our child and its Python workers are the JVM's, so the tree below this process is all of a
+local audit; of a cluster it is the driver alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @frozen
 class Cost:
-    """`peak_mb`: the most that was resident at once, of all processes together, every SAMPLE_S.
+    """The cost of a part. `peak_mb`: the most that was resident at once, of all processes together, every SAMPLE_S.
 
     Pages that processes share are counted in each of them.
     """
@@ -32,8 +32,10 @@ class Cost:
 
 
 class Meter(Protocol):
+    """Measures what a part of an audit costs."""
+
     def measured(self) -> Callable[[], Cost]:
-        """Begin; the answer ends it and tells the cost."""
+        """Begin to measure; calling the result ends it and returns the cost."""
 
 
 @frozen
@@ -41,12 +43,12 @@ class _Process:
     pid: int
     parent: int
     cpu_ticks: int
-    """Its own, and of children that have ended."""
+    """Ticks of the process, and of children that have ended."""
     resident_pages: int
 
 
 def processes(proc: Path = _PROC) -> Iterator[_Process]:
-    """All that can be seen; those that end meanwhile are left out."""
+    """Return all processes that can be seen; those that end meanwhile are left out."""
     for entry in proc.iterdir():
         if entry.name.isdecimal():
             try:
@@ -59,7 +61,7 @@ def processes(proc: Path = _PROC) -> Iterator[_Process]:
 
 
 def tree(root: int, proc: Path = _PROC) -> list[_Process]:
-    """A process and all below it."""
+    """Return a process and all below it."""
     found = list(processes(proc))
     below = {root}
     while True:
@@ -70,7 +72,7 @@ def tree(root: int, proc: Path = _PROC) -> list[_Process]:
 
 
 class ProcessMeter:
-    """Of this process and what it started."""
+    """Measures this process and its descendants."""
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc

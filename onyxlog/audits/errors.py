@@ -1,4 +1,4 @@
-"""What can go wrong with an audit for reasons that its user can mend."""
+"""Errors of an audit that its user can mend."""
 
 from __future__ import annotations
 

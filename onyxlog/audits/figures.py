@@ -20,12 +20,15 @@ TERMS_MAX: Final = 500
 PEERS_MAX: Final = 60
 
 Series = Mapping[str, tuple[tuple[float, float], ...]]
-"""Points (x, y) by the name of who they are of."""
+"""Points (x, y) by name of what they are of."""
 
 
 @frozen
 class Reign:
-    """A term as the log shows it; `leader` 0 if no server noted that it led. Seconds from the first entry of all."""
+    """A term as the log shows it; `leader` 0 if no server noted that it led.
+
+    Times are seconds from the first entry of all.
+    """
 
     term: int
     leader: int
@@ -35,7 +38,7 @@ class Reign:
 
 @frozen
 class Share:
-    """Of one peer group: how often it received events, and how many receptions were superfluous (0 to 1)."""
+    """How often one peer group received events, and the share of superfluous receptions (0 to 1)."""
 
     peer: str
     receptions: int
@@ -44,7 +47,7 @@ class Share:
 
 @frozen
 class Latency:
-    """Of one kind of operation, in milliseconds."""
+    """Latencies of one kind of operation, in milliseconds."""
 
     kind: str
     count: int
@@ -56,10 +59,12 @@ class Latency:
 
 @frozen(kw_only=True)
 class Figures:
-    """Attributes:
-    growth: by server, megabytes of entries over seconds.
-    positions: by server, committed index over seconds.
-    replicas: by peer group, applied position over seconds.
+    """All figures of an audit.
+
+    Attributes:
+        growth: by server, megabytes of entries over seconds.
+        positions: by server, committed index over seconds.
+        replicas: by peer group, applied position over seconds.
     """
 
     reigns: tuple[Reign, ...] = ()
@@ -72,7 +77,7 @@ class Figures:
 
 
 def figures_of(spark: SparkSession, counts: Mapping[str, int]) -> Figures:
-    """Of the tables that are views of this session and have rows."""
+    """Compute the figures of the tables that are views of this session and have rows."""
 
     def has(*names: str) -> bool:
         return all(counts.get(name, 0) for name in names)
@@ -105,7 +110,7 @@ def _reigns(spark: SparkSession) -> tuple[Reign, ...]:
 
 
 def _binned(spark: SparkSession, sql: str, name: str) -> dict[str, tuple[tuple[float, float], ...]]:
-    """Points of a query with columns who, at (ms), value: in each bin of time the largest value."""
+    """Return points of a query with columns who, at (ms), value: the largest value in each bin of time."""
     rows = spark.sql(
         f"WITH points AS ({sql}), bounds AS (SELECT min(at) AS low, max(at) AS high FROM points) "
         f"SELECT who, CAST((at - low) * {BINS} DIV (high - low + 1) AS INT) AS bin, "

@@ -1,8 +1,9 @@
-"""Which tables an audit follows, and what one batch of them comes to: violations, and rows that stay open.
+"""Which tables an audit follows, and what one batch of them yields: violations, and rows that stay open.
 
-What is judged is what can be said at once: that servers and peers agree where they have to. The judges are the rules' own.
-Rows of a key stay until all servers have told of it; so what is kept is what the slowest one lacks, within bounds. A batch
-is judged with those of its own keys only, so it costs what it brings, however much is open.
+It judges what can be said at once: that servers and peers agree where they have to. The judges are the rules'
+own. Rows of a key stay open until all servers have told about it; so what is kept is what the slowest one
+lacks, within bounds. A batch is judged with the open rows of its own keys only, so it costs what it brings,
+however much is open.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from onyxlog.audits.rules.check import Check, judged
 from onyxlog.audits.rules.violation import Violation
 
 OPEN_ROWS_MAX: Final = 200_000
-"""So many rows of a table stay open; then keys that were told of longest ago are given up. An
-entry's row takes some 900 bytes."""
+"""How many rows of a table stay open; beyond, keys that were told about longest ago are given up.
+
+An entry's row takes some 900 bytes.
+"""
 
 
 @frozen
@@ -28,8 +31,8 @@ class Followed:
     Attributes:
         promises: (rule, promise) of checks; they are judged by this table's rows alone.
         key: rows with equal values can contradict each other; no others can.
-        teller: the column by which those are told apart that all have to tell of a key; None: the newest row of each key
-            stays, whoever told it.
+        teller: the column that tells apart those that all have to tell about a key; None: the newest row
+            of each key stays, whoever told it.
         position: the column that grows; at equal values `then` does.
         where: SQL that chooses the rows that count.
     """
@@ -43,7 +46,7 @@ class Followed:
     then: str = "file_offset"
 
     def place(self, row: Any) -> tuple[int, int]:
-        """Of a row in the order in which it was written."""
+        """Return a row's place in the order in which rows were written."""
         return getattr(row, self.position), getattr(row, self.then)
 
 
@@ -85,7 +88,7 @@ FOLLOWED: Final = (
 
 
 def checks_of(followed: Followed) -> list[Check]:
-    """Those of its promises, over the rows of its table alone."""
+    """Return the checks of its promises, over the rows of its table alone."""
     wanted = set(followed.promises)
     found = [
         evolve(check, inputs=tuple(one for one in check.inputs if one.table == followed.table), suspects="")
@@ -100,7 +103,7 @@ def checks_of(followed: Followed) -> list[Check]:
 def violations_in(
     followed: Followed, rows: Sequence[Any], told: Collection[tuple[Any, ...]]
 ) -> list[Violation]:
-    """What rows say that nobody was told yet; `told`: `identity` of violations of earlier batches."""
+    """Return violations in rows that are not reported yet; `told`: `identity` of violations of earlier batches."""
     known = set(told)
     found: list[Violation] = []
     for check in checks_of(followed):
@@ -112,19 +115,22 @@ def violations_in(
 
 
 def identity(violation: Violation) -> tuple[Any, ...]:
-    """Equal of violations that are about the same: several rows may show it. What has no index is about its file."""
+    """Return what is equal for violations about the same thing, as several rows may show it.
+
+    Without an index it is about its file.
+    """
     place = violation.file if violation.index is None else violation.index
     return (violation.rule, violation.promise, violation.subject, violation.group, place)
 
 
 @frozen
 class Taken:
-    """What a batch came to.
+    """The outcome of a batch.
 
     Attributes:
         judged: its rows, and those that were open of its keys.
-        noted: those of its rows that matter for what is open: taken in this order after all that was noted before, they
-            make the same `OpenRows` again.
+        noted: those of its rows that matter for what is open: taken in this order after all that was
+            noted before, they make the same `OpenRows` again.
         given_up: how many rows were open for too long.
     """
 
@@ -137,12 +143,12 @@ class OpenRows:
     """Rows that later ones may contradict."""
 
     def __init__(self, followed: Followed, tellers: int, rows_max: int = OPEN_ROWS_MAX) -> None:
-        """`tellers`: how many have to tell of each key."""
+        """Begin empty. `tellers`: how many have to tell about each key."""
         self._followed = followed
         self._tellers = tellers
         self._rows_max = rows_max
         self._by_key: dict[tuple[Any, ...], dict[Any, Any]] = {}
-        """Of each open key a row by teller; those that were told of longest ago come first."""
+        """Of each open key a row by teller; those that were told about longest ago come first."""
         self._rows = 0
 
     def __len__(self) -> int:
@@ -152,7 +158,7 @@ class OpenRows:
         return (row for said in self._by_key.values() for row in said.values())
 
     def take(self, rows: Iterable[Any]) -> Taken:
-        """The rows of a batch."""
+        """Take the rows of a batch."""
         by_key: dict[tuple[Any, ...], list[Any]] = {}
         for row in rows:
             key = tuple(getattr(row, name) for name in self._followed.key)
@@ -178,7 +184,7 @@ class OpenRows:
         return before - self._rows
 
     def _told(self, before: dict[Any, Any], rows: list[Any]) -> dict[Any, Any]:
-        """The first row of each teller stays; if it does not matter who tells, the newest."""
+        """Keep the first row of each teller; if it does not matter who tells, the newest."""
         said = dict(before)
         for row in rows:
             if self._followed.teller is not None:

@@ -1,4 +1,4 @@
-"""`python -m onyxlog.audits.generate DIRECTORY`: large logs for measuring audits, through the shipped code."""
+"""The command `python -m onyxlog.audits.generate DIRECTORY`: large logs for measuring audits, made by the product's code."""
 
 from __future__ import annotations
 

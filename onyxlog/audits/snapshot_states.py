@@ -1,4 +1,4 @@
-"""States as snapshots' files hold them: what re-execution begins with. Reads the file where the task runs."""
+"""States from snapshots' files, with which re-execution begins. Reads the file where the task runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zraft_core.errors import StorageError
 
 
 def state_of(row: StateRow) -> Machine | None:
-    """The state of a snapshot; None if its file is gone (a newer one took its place) or damaged, which S6 reports."""
+    """Return the state of a snapshot; None if its file is gone (replaced by a newer one) or damaged, which S6 reports."""
     try:
         with SnapshotFile(ReadOnlyFileSystem(), row.file) as file:
             return machine_of(file.blocks(), row.file)

@@ -2,8 +2,9 @@
 
 Spark reads, on whatever machines it has; a batch is judged where the query runs (`onyxlog.audits.followed`).
 
-After a crash Spark gives the batch that was under way again, with the same rows. All that a batch writes has its number
-and is replaced as a whole, and it reads only what batches before it wrote: no violation is missed or told twice.
+After a crash Spark gives the batch that was under way again, with the same rows. All that a batch writes has
+its number and is replaced as a whole, and it reads only what batches before it wrote: no violation is missed
+or reported twice.
 """
 
 from __future__ import annotations
@@ -41,34 +42,39 @@ class Live:
     """What is followed, and where its state is.
 
     Attributes:
-        checkpoint: directory of Spark's checkpoints, what is left open and the violations; to go on later.
-        on_violations: told of those that are new, in each batch that has some.
-        on_given_up: told of a table, and of how many of its rows no longer wait for servers that have not told of them.
-        open_rows_max: so many rows of a table wait for those who have not told of them; then the oldest are given up.
-        once: end when everything that is there now was judged, instead of waiting for more.
+        checkpoint: directory of Spark's checkpoints, what is left open and the violations; to continue
+            later.
+        on_violations: called with those that are new, in each batch that has some.
+        on_given_up: called with a table, and with how many of its rows no longer wait for servers that
+            have not told about them.
+        open_rows_max: how many rows of a table wait for such servers; beyond, the oldest are given up.
+        once: end when everything that exists now was judged, instead of waiting for more.
     """
 
     paths: tuple[str, ...]
     checkpoint: Path
     on_violations: Callable[[list[Violation]], Any]
-    on_given_up: Callable[[str, int], Any] = field(default=lambda table, rows: None)
+    on_given_up: Callable[[str, int], Any] = field(default=lambda *_: None)
     tables: tuple[Followed, ...] = FOLLOWED
     interval_s: float = INTERVAL_S
     open_rows_max: int = OPEN_ROWS_MAX
     once: bool = False
     bytes_per_batch: int | None = None
-    written: Callable[[str, int], Any] = field(default=lambda table, batch: None)
+    written: Callable[[str, int], Any] = field(default=lambda *_: None)
     """Called between the violations of a batch and what it leaves open: where a test can cut it short."""
 
 
 def follow(spark: SparkSession, live: Live, *, servers: int, recordings: int = 0) -> list[StreamingQuery]:
-    """One query per table; they run until they are stopped, or, with `once`, have judged everything.
+    """Run one query per table until they are stopped or, with `once`, have judged everything.
 
     Args:
-        servers, recordings: how many there are below the paths: a key of which all have told is done with.
+        spark: the session.
+        live: what is followed.
+        servers: how many servers are below the paths: a key is done once all have told about it.
+        recordings: how many recordings there are, likewise.
 
     Raises:
-        AuditError: nothing is there to be followed, or the checkpoint is of other paths.
+        AuditError: nothing exists to be followed, or the checkpoint is of other paths.
     """
     _begin_checkpoint(live)
     # One after the other: each brings a process of its own, which on a busy machine takes long to begin.
@@ -76,9 +82,10 @@ def follow(spark: SparkSession, live: Live, *, servers: int, recordings: int = 0
 
 
 def _begun(spark: SparkSession, live: Live, followed: Followed, tellers: int) -> StreamingQuery:
-    """A query that runs, or has ended in its own way.
+    """Begin a query; return it when it runs, or has ended in its own way.
 
-    Spark gives a process that reads for it ten seconds to begin, and cannot be told otherwise; so this is tried again.
+    Spark gives a process that reads for it ten seconds to begin, which cannot be configured; so this is tried
+    again.
     """
     for attempt in range(1, STARTS_MAX + 1):
         query = _query(spark, live, followed, tellers)
@@ -91,7 +98,7 @@ def _begun(spark: SparkSession, live: Live, followed: Followed, tellers: int) ->
 
 
 def violations_so_far(checkpoint: Path) -> list[Violation]:
-    """All that was found under a checkpoint, each once."""
+    """Return all that was found under a checkpoint, each once."""
     found: list[Violation] = []
     for one in sorted(checkpoint.glob(f"{VIOLATIONS}/*/batch=*")):
         found += _as_violations(read_rows(one))
@@ -99,7 +106,7 @@ def violations_so_far(checkpoint: Path) -> list[Violation]:
 
 
 def check_checkpoint(checkpoint: Path, paths: Iterable[str]) -> None:
-    """Look whether an audit of these paths can go on there, or begin. Makes nothing.
+    """Check that an audit of these paths can continue there, or begin. This makes nothing.
 
     Raises:
         AuditError: it is the checkpoint of an audit of other paths, or cannot be used.
@@ -126,7 +133,7 @@ def _begin_checkpoint(live: Live) -> None:
 
 
 def _query(spark: SparkSession, live: Live, followed: Followed, tellers: int) -> StreamingQuery:
-    # What is damaged is a violation of its own, told by the table `files`; all that is whole is judged on.
+    # What is damaged is a violation of its own, which the table `files` reports; all that is whole is still judged.
     options = {"table": followed.table, "paths": json.dumps(list(live.paths)), "entries": "written"}
     options["damage"] = "stop"
     if live.bytes_per_batch is not None:
@@ -157,10 +164,10 @@ class _Batches:
         self._told: set[tuple[Any, ...]] = set()
 
     def judge(self, new: DataFrame, batch: int) -> None:
-        """One batch; after a crash Spark gives it again, to another of these, with the same rows.
+        """Judge one batch. After a crash Spark gives it again, to another object of this class, with the same rows.
 
-        Rows come here and are judged in this process: a batch is bounded, and each further job of Spark's would cost
-        an alarm more time than all of this.
+        Rows come here and are judged in this process: a batch is bounded, and each further Spark job would
+        cost an alarm more time than all of this.
         """
         import pyarrow as pa
 
@@ -173,7 +180,7 @@ class _Batches:
             self._told = {
                 identity(one) for number in earlier for one in _as_violations(self._violations.read(number))
             }
-        # What this batch does not get done is not known any more: it would be read again.
+        # What this batch does not finish is not known any more: it would be read again.
         open_rows, self._open_rows = self._open_rows, None
         rows = TABLES[followed.table].rows(new.where(followed.where).toArrow().to_pylist())
         taken = open_rows.take(rows)
@@ -201,7 +208,7 @@ _OF_ALL: Final = frozenset({"files"})
 
 
 def followed_tables(servers: int, recordings: int) -> tuple[Followed, ...]:
-    """Those of which there is something below the paths."""
+    """Return the tables of which there is something below the paths."""
     assert {one.table for one in FOLLOWED} <= TABLES.keys()
 
     def there(table: str) -> int:

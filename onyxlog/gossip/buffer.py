@@ -1,8 +1,8 @@
-"""The ordering buffer: what of the events that arrive may be applied next, and what is missing.
+"""The ordering buffer: which of the events that arrived may be applied next, and which are missing.
 
-Rules (systems of this kind had none of them, and none of their gossiped events was ever applied): position order,
-without gaps, each once; and only onto the very chain that the publisher had. Never by timestamp: two entries of one
-millisecond would be applied in different orders.
+An event is applied in the order of positions, without gaps, once, and only onto the very chain that its
+publisher had. Timestamps decide nothing: two entries of one millisecond would be applied in different orders.
+(Earlier systems of this kind had none of these rules, and none of their gossiped events was ever applied.)
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ class Offered(Enum):
 
     NEW = "new"
     KNOWN = "known"
-    """It was applied, or waits already."""
+    """The event was applied, or waits already."""
     BEYOND = "beyond"
-    """So far ahead that it is not kept; that there are entries up to it is."""
+    """The event is too far ahead to be kept. The buffer remembers that entries exist up to it."""
 
 
 class Source(Enum):
     """Where the bytes of an entry came from."""
 
     OWN = "own"
-    """The log accepted it from this group."""
+    """The log accepted the entry from this group."""
     GOSSIP = "gossip"
     PEER = "peer"
-    """A peer was asked for it."""
+    """A peer gave the entry when it was asked."""
     LOG = "log"
     TAIL = "tail"
-    """The log pushed it: this group stands sentinel."""
+    """The log pushed the entry, as this group is a sentinel."""
 
 
 TRUSTED: Final = frozenset((Source.OWN, Source.LOG, Source.TAIL))
-"""Their bytes are the log's own: no chain need agree with them."""
+"""Sources whose bytes are the log's own: no chain need agree with them."""
 
 
 @frozen
@@ -54,7 +54,7 @@ class Ready:
 
 @frozen
 class Mismatch:
-    """An event whose publisher had another chain before it than there is here: one of the two has a wrong replica."""
+    """An event whose publisher had another chain before it than this group has: one of the two replicas is wrong."""
 
     position: Position
     publisher: GroupId
@@ -63,8 +63,8 @@ class Mismatch:
 class OrderingBuffer:
     """Entries that wait between what was applied and what is known to exist.
 
-    `window`: how many positions ahead of the applied one are kept. `history`: how many applied events are kept, to
-    give to peers that miss them, and `history_bytes` how much they may take.
+    `window`: how many positions ahead of the applied one are kept. `history`: how many applied events are
+    kept for peers that miss them, and `history_bytes` how many bytes these may take.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class OrderingBuffer:
         self.applied = applied
         self.chain = chain
         self.newest = applied
-        """The highest position at which there is known to be an entry."""
+        """The highest position at which an entry is known to exist."""
         self._window = window
         self._history_max = history
         self._history_bytes_max = history_bytes
@@ -83,11 +83,11 @@ class OrderingBuffer:
         self._distrusted: Position | None = None
 
     def heard_of(self, position: Position) -> None:
-        """Somebody says that there are entries up to this one."""
+        """Note that somebody says that entries exist up to this position."""
         self.newest = max(self.newest, position)
 
     def offer(self, event: Event, source: Source) -> Offered:
-        """Keep an event that arrived; what comes from the log replaces what others said."""
+        """Keep an event that arrived. Bytes from the log replace what others said."""
         position = event.position
         self.heard_of(position)
         if position <= self.applied:
@@ -103,7 +103,10 @@ class OrderingBuffer:
         return Offered.NEW if waiting is None else Offered.KNOWN
 
     def ready(self) -> Ready | Mismatch | None:
-        """The entry after the applied one, if it is here; a mismatch is told once, and only the log can mend it."""
+        """Return the entry after the applied one if it is here.
+
+        A mismatch is returned once; only the log can mend it.
+        """
         ready = self._waiting.get(self.applied + 1)
         if ready is None or ready.source in TRUSTED or ready.event.previous == self.chain:
             return ready
@@ -111,15 +114,21 @@ class OrderingBuffer:
         return Mismatch(ready.event.position, ready.event.publisher)
 
     def distrust(self) -> None:
-        """The entry that is ready is not what it should be: only the log's own will do."""
+        """Reject the entry that is ready, as it is not what it should be.
+
+        Only the log's own bytes are accepted for it now.
+        """
         self._waiting.pop(self.applied + 1, None)
         self._distrusted = self.applied + 1
 
     def advance(self, chain: bytes) -> Event:
-        """The entry that was ready is applied, and the chain there is `chain`; the event as others may have it."""
+        """Note that the ready entry is applied and that the chain there is `chain`.
+
+        Return the event as others may have it.
+        """
         ready = self._waiting.pop(self.applied + 1)
         event = ready.event
-        if event.previous != self.chain:  # from the log: it does not know the chain
+        if event.previous != self.chain:  # an entry from the log does not carry the chain
             event = Event(event.position, event.payload, self.chain, event.origin, event.publisher)
         self.applied += 1
         self.chain = chain
@@ -127,7 +136,7 @@ class OrderingBuffer:
         return event
 
     def begin(self, applied: Position, chain: bytes) -> None:
-        """Go on from an origin: what was before it is gone from the log, and from here."""
+        """Continue from an origin: what was before it is gone from the log, and from here."""
         self.applied, self.chain = applied, chain
         self.newest = max(self.newest, applied)
         self._distrusted = None
@@ -140,7 +149,7 @@ class OrderingBuffer:
         }
 
     def missing(self) -> tuple[Position, Position] | None:
-        """The first gap: positions first <= position < end that are known to exist and not here."""
+        """Return the first gap: positions first <= position < end that are known to exist and are not here."""
         first = self.applied + 1
         while first in self._waiting:
             first += 1
@@ -157,14 +166,14 @@ class OrderingBuffer:
         return self._distrusted == self.applied + 1
 
     def chain_at(self, position: Position) -> bytes | None:
-        """The chain after the entry at `position`, as far back as events are kept."""
+        """Return the chain after the entry at `position`, as far back as events are kept."""
         if position == self.applied:
             return self.chain
         event = self._kept(position + 1)
         return event.previous if event else None
 
     def kept(self, first: Position, end: Position) -> tuple[Event, ...]:
-        """Applied events in this range, without gaps from the first that is kept on."""
+        """Return the applied events in this range, without gaps from the first that is kept."""
         found = (self._kept(position) for position in range(first, min(end, self.applied + 1)))
         return tuple(event for event in found if event)
 

@@ -1,9 +1,9 @@
 """HyParView: each group keeps a few links that both ends know, and a larger reserve of groups it has heard of.
 
-Leitao, Pereira and Rodrigues, "HyParView: a membership protocol for reliable gossip-based broadcast" (DSN 2007).
-Departures: who there is is known from the log, so that a contact is never missing, the reserve is filled from it, and
-a group that has left is dropped at once; and as UDP does not report a broken link, both ends of one send each other
-signs of life.
+Leitao, Pereira and Rodrigues, "HyParView: a membership protocol for reliable gossip-based broadcast" (DSN
+2007). This differs from the paper in two ways. The members are known from the log, so a contact is never
+missing, the reserve is filled from it, and a group that has left is dropped at once. As UDP does not report a
+broken link, both ends of a link send each other signs of life.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ MISSING_SIGNS_MAX: Final = 3
 
 
 class HyParView:
-    """`me`'s views. `active` is what events travel along."""
+    """The views of `me`. Events travel along the `active` view."""
 
     def __init__(self, me: GroupId, settings: SpreadingSettings, random: Random, now: int) -> None:
         self._me = me
         self._settings = settings
         self._random = random
         self._heard: dict[GroupId, int] = {}
-        """The active view: when each was heard of last."""
+        """When each group of the active view was last heard of."""
         self._passive: list[GroupId] = []
         self._members: frozenset[GroupId] = frozenset()
         self._asked: tuple[GroupId, int] | None = None
-        """Who was asked to be a neighbour or a contact, and until when an answer is waited for."""
+        """Groups that were asked to be a neighbour or a contact, and until when an answer is waited for."""
         self._alive_at = now + about(settings.alive_ms, random)
         self._shuffle_at = now + about(settings.shuffle_ms, random)
 
@@ -58,7 +58,7 @@ class HyParView:
         return tuple(self._passive)
 
     def membership(self, groups: Iterable[GroupId], now: int) -> Iterator[Send]:
-        """Groups came or left, as the log says."""
+        """Note that groups came or left, as the log says."""
         self._members = frozenset(groups) - {self._me}
         for gone in [group for group in self._heard if group not in self._members]:
             del self._heard[gone]
@@ -78,7 +78,7 @@ class HyParView:
                 if others:
                     yield Send(others, ForwardJoin(sender, self._settings.active_walk))
             case ForwardJoin(joiner, ttl):
-                yield from self._walked(sender, joiner, ttl, now)
+                yield from self._walked(sender, joiner, ttl)
             case Neighbour(urgent):
                 accepted = urgent or sender in self._heard or len(self._heard) < self._settings.active
                 if accepted:
@@ -91,11 +91,12 @@ class HyParView:
                     yield from self._completed(now)
             case Disconnect():
                 if self._heard.pop(sender, None) is not None:
-                    # Not the same one again at once: two that lack a neighbour would push each other out for ever.
+                    # Do not ask the same one again at once: two that lack a neighbour would push each other
+                    # out for ever.
                     yield from self._completed(now)
                     self._reserve(sender)
             case Alive():
-                if sender not in self._heard:  # one end only: both are to agree
+                if sender not in self._heard:  # only one end has the link, and both must agree on it
                     yield Send((sender,), Disconnect())
             case Shuffle(origin, groups, ttl):
                 yield from self._shuffled(sender, origin, groups, ttl)
@@ -118,7 +119,7 @@ class HyParView:
                 yield Send(self.active, Alive())
         if self._shuffle_at <= now:
             self._shuffle_at = now + about(self._settings.shuffle_ms, self._random)
-            # One that is drawn from the log: views that are mixed among themselves never find another island again.
+            # Draw one from the log: views that are only mixed among themselves never find another island again.
             self._reserve(*self._sample(sorted(self._members), 1))
             if self._heard:
                 target = self._random.choice(self.active)
@@ -128,7 +129,7 @@ class HyParView:
         asked = self._alive_at if self._asked is None else self._asked[1]
         return min(self._alive_at, self._shuffle_at, asked)
 
-    def _walked(self, sender: GroupId, joiner: GroupId, ttl: int, now: int) -> Iterator[Send]:
+    def _walked(self, sender: GroupId, joiner: GroupId, ttl: int) -> Iterator[Send]:
         if joiner == self._me:
             return
         onward = [group for group in self._heard if group not in (sender, joiner)]
@@ -151,7 +152,7 @@ class HyParView:
             self._reserve(*groups)
 
     def _linked(self, group: GroupId, now: int) -> Iterator[Send]:
-        """Take a group into the active view; if that is full, another one goes."""
+        """Take a group into the active view; if the view is full, another group leaves it."""
         if group == self._me or group in self._heard:
             return
         if len(self._heard) >= self._settings.active:

@@ -1,4 +1,4 @@
-"""What a simulated fleet's gossip is worth: coverage, redundancy, sends, hops, latency, and reads of the log it saves."""
+"""What gossip achieves in a simulated fleet: coverage, redundancy, sends, hops, latency, and the reads that it saves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onyxlog.gossip.spreading import Mode
 from onyxlog.ids import GroupId
 
 QUIET_MS: Final = 1_000
-"""Before the first event; a tree's links are made in it."""
+"""Time before the first event, ms. A tree forms its links in it."""
 OVERLAY_MS: Final = 15_000
 WARM_UP: Final = 20
 """Entries before those that are measured."""
@@ -23,8 +23,11 @@ WARM_UP: Final = 20
 
 @frozen
 class Scenario:
-    """`events` entries, every `interval_ms`, by random groups. `churn`: the share of the groups that die meanwhile;
-    as many others join. `clients`: the share of the entries that no group wrote."""
+    """A measurement: `events` entries, one every `interval_ms`, by random groups.
+
+    `churn`: the share of the groups that die meanwhile; as many others join. `clients`: the share of the
+    entries that no group wrote.
+    """
 
     peers: int
     mode: Mode = Mode.POOL
@@ -38,13 +41,18 @@ class Scenario:
 
 @frozen
 class Figures:
-    """Coverages: of all pairs of an event and a group that was a member and lives (the publisher left out), those
-    that got it by gossip alone; by that or a peer that was asked; in the end. Redundancy: superfluous receptions of
-    events: the mean of each group's share, and the share of all. `sends`, `datagrams`: for one event. `small`:
-    datagrams for one event that carry none (heartbeats, announcements, requests). Latencies in ms, from the append to
-    applied, of all pairs, and `everywhere_ms` until the last group, of half of the events.
-    `reads`: of entries from the log, `looks`: a sentinel's at its end, `pushed`: entries that the log pushed to
-    sentinels; `saved`: what of a read for each group and event none of them was.
+    """The figures of one measurement.
+
+    Coverages are shares of all pairs of an event and a live group that was a member (without the publisher):
+    those that got the event by gossip alone, by gossip or from a peer that was asked, and in the end.
+    Redundancy is superfluous receptions of events: the mean of each group's share, and the share of all.
+
+    `sends`, `datagrams`: for one event. `small`: datagrams for one event that carry none (heartbeats,
+    announcements, requests). Latencies are in ms, from the append to the apply, of all pairs, and
+    `everywhere_ms` until the last group, of half of the events.
+
+    `reads`: entries read from the log; `looks`: looks of a sentinel at its end; `pushed`: entries that the
+    log pushed to sentinels; `saved`: the share of one read for each group and event that was not needed.
     """
 
     scenario: Scenario
@@ -69,14 +77,14 @@ class Figures:
 
 
 def measure(scenario: Scenario) -> Figures:
-    """Run it to the end: until every living group has applied the whole log."""
+    """Run the scenario to the end: until every live group has applied the whole log."""
     world = Simulation(
         scenario.peers, settings_for(scenario.mode), Conditions(loss=scenario.loss), scenario.seed
     )
     start = OVERLAY_MS if scenario.mode is Mode.PLUMTREE else QUIET_MS
     world.run(start)
     dice = world.random
-    for _ in range(WARM_UP):  # in which a tree gets its shape
+    for _ in range(WARM_UP):  # a tree forms in this time
         world.append(NOTE, "warm up", dice.choice([node.name for node in world.living()]))
         world.run(world.now + scenario.interval_ms)
     start = world.now + QUIET_MS
@@ -107,7 +115,7 @@ def measure(scenario: Scenario) -> Figures:
 
 
 def _asked(world: Simulation) -> tuple[int, int, int]:
-    """Of the log: reads of entries, looks at its end, and entries that it pushed."""
+    """Return what was asked of the log: reads of entries, looks at its end, and entries that it pushed."""
     counters = [node.messenger.counters for node in world.nodes.values()]
     return (
         sum(c.reads.total() for c in counters),
@@ -172,7 +180,7 @@ def _figures(
 
 
 def quantile(values: Sequence[int], share: float) -> float:
-    """The least value that at least this share of them does not exceed."""
+    """Return the least value that at least this share of the values does not exceed."""
     ordered = sorted(values)
     return float(ordered[min(len(ordered) - 1, int(share * len(ordered)))]) if ordered else 0.0
 
@@ -180,7 +188,7 @@ def quantile(values: Sequence[int], share: float) -> float:
 def scenarios(
     sizes: Iterable[int], modes: Iterable[Mode], losses: Iterable[float], churn: float, events: int
 ) -> list[Scenario]:
-    """The calm and the lossy ones of each mode and size, and one with churn at the middle loss."""
+    """Return the calm and the lossy scenarios of each mode and size, and one with churn at the middle loss."""
     found = []
     losses = tuple(losses)
     for mode in modes:

@@ -1,4 +1,7 @@
-"""What groups send each other: events, and what mends their loss. All frozen; bytes are made of them in `codec`."""
+"""What groups send each other: events, and messages that mend their loss.
+
+All are frozen; `codec` makes bytes of them.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ from attrs import field, frozen
 from onyxlog.ids import BEFORE_ALL, GroupId, Position
 
 Stream = int
-"""What is published on a stream reaches all that listen there."""
+"""A stream's number. What is published on a stream reaches all groups that listen there."""
 
 
 @frozen
 class Event:
     """An entry that the log has accepted, as gossip carries it.
 
-    `payload`: the entry's bytes as they stand in the log. `previous`: the digest chain's value before it: who has
-    another one at that position must not apply it. `origin`: the newest origin that who published it knew.
-    `publisher`: who brought it from the log: its writer, or who found that nobody had.
+    `payload`: the entry's bytes as they stand in the log. `previous`: the digest chain's value before it; a
+    group with another value at that position must not apply it. `origin`: the newest origin that the
+    publisher knew. `publisher`: the group that brought it from the log: its writer, or the one that found
+    that nobody had.
     """
 
     position: Position
@@ -31,8 +35,8 @@ class PoolEvent:
     """An event on a stream of the pool that the log deals.
 
     `deal`: how many streams there were when it was published, which names the deal; `root`: the stream it was
-    published on first, from which follows who passes it on; `stream`: the one that this copy is on; `hops`: how often
-    it was passed on.
+    published on first, which determines who passes it on; `stream`: the stream of this copy; `hops`: how
+    often it was passed on.
     """
 
     event: Event
@@ -44,7 +48,7 @@ class PoolEvent:
 
 @frozen
 class Seen:
-    """Events have arrived on a stream: who stands by to pass them on there need not."""
+    """Tells standbys that events have arrived on a stream, so that they need not pass them on there."""
 
     stream: Stream
     positions: tuple[Position, ...]
@@ -52,7 +56,7 @@ class Seen:
 
 @frozen
 class RumourEvent:
-    """An event as the thesis spreads it: `ttl` hops are left; `visited`: streams it was on, if they are noted."""
+    """An event as the thesis spreads it: `ttl` hops are left; `visited`: the streams it was on, if they are noted."""
 
     event: Event
     stream: Stream
@@ -63,7 +67,7 @@ class RumourEvent:
 
 @frozen
 class Known:
-    """Feedback: the event at this position had been received before (counter with feedback, listing 6.1)."""
+    """Feedback that the event at this position had been received before (counter with feedback, listing 6.1)."""
 
     position: Position
 
@@ -85,7 +89,7 @@ class IHave:
 
 @frozen
 class Graft:
-    """Plumtree's GRAFT: send me this event, and what comes from now on."""
+    """Plumtree's GRAFT: asks for this event, and for all later ones."""
 
     position: Position
     round: int = 0
@@ -93,7 +97,7 @@ class Graft:
 
 @frozen
 class Prune:
-    """Plumtree's PRUNE: I get events otherwise; announce them only."""
+    """Plumtree's PRUNE: asks for announcements only, as events arrive another way."""
 
 
 @frozen
@@ -111,24 +115,29 @@ class ForwardJoin:
 
 @frozen
 class Neighbour:
-    """HyParView's NEIGHBOR: take me into the active view; one who has nobody (`urgent`) cannot be refused."""
+    """HyParView's NEIGHBOR: asks to be in the active view.
+
+    A group without any neighbour (`urgent`) cannot be refused.
+    """
 
     urgent: bool
 
 
 @frozen
 class NeighbourReply:
+    """Answers whether the sender took the asker into its active view."""
+
     accepted: bool
 
 
 @frozen
 class Disconnect:
-    """HyParView's DISCONNECT: this link is given up at both ends."""
+    """HyParView's DISCONNECT: both ends give up this link."""
 
 
 @frozen
 class Alive:
-    """A link of the active view is still wanted. UDP does not tell that the other end is gone, as TCP does."""
+    """Says that a link of the active view is still wanted. Unlike TCP, UDP does not tell that the other end is gone."""
 
 
 @frozen
@@ -142,6 +151,8 @@ class Shuffle:
 
 @frozen
 class ShuffleReply:
+    """Answers a shuffle with some of the groups that the sender knows."""
+
     groups: tuple[GroupId, ...]
 
 
@@ -149,9 +160,9 @@ class ShuffleReply:
 class Heartbeat:
     """How far a group is: it has applied up to `applied`, where its chain is `chain`.
 
-    What it only knows to exist is not told: who hears of a position can have it from who told. `age_ms`: how long ago
-    it or who told it knew from the log itself that there is nothing newer. `answer`: it answers a heartbeat, and is
-    not answered again.
+    Positions that it only knows to exist are not told, so whoever hears of a position can get it from the
+    sender. `age_ms`: how long ago the sender, or its informant, knew from the log itself that there is
+    nothing newer. `answer`: this answers a heartbeat, and is not answered again.
     """
 
     applied: Position
@@ -162,7 +173,7 @@ class Heartbeat:
 
 @frozen
 class Want:
-    """Send me the events at positions first <= position < end, as many as you have and a few datagrams hold."""
+    """Asks for events at positions first <= position < end, as many as the receiver has and a few datagrams hold."""
 
     first: Position
     end: Position
@@ -170,7 +181,7 @@ class Want:
 
 @frozen
 class Found:
-    """What of it there is; `end`: up to where the sender was asked to look."""
+    """Answers with the events that exist; `end`: up to where the sender was asked to look."""
 
     events: tuple[Event, ...]
     end: Position
@@ -194,17 +205,20 @@ Spread = (
     | Shuffle
     | ShuffleReply
 )
-"""What belongs to one way of spreading or another."""
+"""Messages that belong to one way of spreading."""
 Carrier = PoolEvent | RumourEvent | TreeEvent
-"""What has an event in it."""
+"""Messages that carry an event."""
 Mending = Heartbeat | Want | Found
-"""What is the same however events spread."""
+"""Messages that are the same however events spread."""
 Message = Spread | Mending
 
 
 @frozen
 class Send:
-    """A message that leaves. `stream`: it is published there, to all of its listeners but those that need it not."""
+    """A message that leaves.
+
+    With `stream` it is published there, to all listeners except those that need not have it.
+    """
 
     to: tuple[GroupId, ...]
     message: Message

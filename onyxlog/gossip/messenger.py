@@ -40,7 +40,7 @@ from onyxlog.ids import BEFORE_ALL, GroupId, Position
 
 
 class Messenger:
-    """One group's. `now`: ms of a clock that does not go back, the same for all calls."""
+    """The messenger of one group. `now`: ms of a clock that does not go back, the same for all calls."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Messenger:
         self._origin = BEFORE_ALL
         self._outputs: list[Output] = []
         self.on_arrived: Callable[[GroupId, Carrier, bool], None] | None = None
-        """Told of every event that arrives by spreading, and whether it is the first of its position."""
+        """Called with every event that arrives by spreading, and whether it is the first of its position."""
         self._heard: set[Position] = set()
         """Positions that arrived by spreading, or were published from here, as far back as events are kept."""
         self._to_publish: dict[Position, int] = {}
@@ -95,10 +95,13 @@ class Messenger:
     def chain(self) -> bytes:
         return self._buffer.chain
 
-    # What arrives.
+    # -- what arrives
 
     def wrote(self, position: Position, payload: bytes, now: int) -> None:
-        """The log accepted an entry of this group. It is published once all before it are applied here."""
+        """Note that the log accepted an entry of this group.
+
+        It is published once all entries before it are applied here.
+        """
         newest = position > self._buffer.newest
         if self._buffer.offer(self._event(position, payload), Source.OWN) is not Offered.BEYOND:
             self._to_publish[position] = now
@@ -109,7 +112,7 @@ class Messenger:
     def receive(self, sender: GroupId, message: Message, now: int) -> None:
         match message:
             case PoolEvent(event) | RumourEvent(event) | TreeEvent(event):
-                first = self._arrived(sender, event, now)
+                first = self._arrived(event, now)
                 if self.on_arrived is not None:
                     self.on_arrived(sender, message, first)
                 self._send(self._spreading.receive(sender, message, first, now))
@@ -124,7 +127,7 @@ class Messenger:
         self._after_news(now)
 
     def log_answered(self, entries: Sequence[tuple[Position, bytes]], now: int) -> None:
-        """What the read that was asked for last brought: positions without gaps from its first on."""
+        """Take the entries of the last read that was asked for: positions without gaps from its first on."""
         read, self._reading = self._reading, None
         if read is None:
             return
@@ -132,36 +135,37 @@ class Messenger:
         own = max(self._to_publish, default=BEFORE_ALL)
         for position, payload in entries:
             self._buffer.offer(self._event(position, payload), Source.LOG)
-            # Nobody told of it, or only this group, whose own entry waits for it: nobody has published it.
+            # Nobody told of it, or only this group, whose own entry waits for it. So nobody has published it.
             if self._joined and (position > known or position < own):
                 self._to_publish.setdefault(position, now)
         self.counters.read_entries += len(entries)
-        if len(entries) < read.end - read.first:  # there is no more: this is the log's end
+        if len(entries) < read.end - read.first:  # there are no more entries: this is the log's end
             self._idle.looked(now, found=bool(entries))
         self._gap.forget()
         self._after_news(now)
 
     def log_failed(self, now: int) -> None:
-        """The read could not be done; it is tried again after a while."""
+        """Note that the read failed; it is tried again after a while."""
         self._reading = None
         self._gap.forget()
         self._idle.back_off(now)
         self._after_news(now)
 
     def end_found(self, end: Position, now: int) -> None:
-        """A look showed that the log's next entry gets the position `end`; if there is nothing new, all are told."""
+        """Note that the log's next entry gets the position `end`. If there is nothing new, all groups are told."""
         asked = self._watch.answered()
-        # What is there and not here is on its way from the log; or else others find it, as nobody tells them not to look.
+        # What exists and is not here is on its way from the log. Otherwise others find it, as nobody tells
+        # them not to look.
         if asked is not None and end - 1 == self._buffer.newest == self._buffer.applied:
             self._idle.looked(asked, found=False)
             self.greet(now)
 
     def look_failed(self) -> None:
-        """The log did not answer: nobody is told anything."""
+        """Note that the log did not answer; nobody is told anything."""
         self._watch.answered()
 
     def tailed(self, entries: Sequence[tuple[Position, bytes]], now: int) -> None:
-        """Entries that the log pushed; none: it is to push what comes."""
+        """Take entries that the log pushed. An empty sequence says that the log will push what comes."""
         self._tailing = True
         for position, payload in entries:
             self.counters.tailed_entries += 1
@@ -173,12 +177,15 @@ class Messenger:
         self._after_news(now)
 
     def tail_lost(self, now: int) -> None:
-        """The log pushes no more for now."""
+        """Note that the log pushes no more for now."""
         self._tailing = False
         self._idle.back_off(now)
 
     def begin(self, applied: Position, chain: bytes, view: View, now: int) -> None:
-        """The replica was replaced by the log's origin: garbage collection went by, or this group asked for it."""
+        """Continue from the log's origin, which replaced the replica.
+
+        That follows a garbage collection, or a request of this group.
+        """
         self.counters.begun_again += 1
         self._reading = None
         self._origin = applied
@@ -189,10 +196,10 @@ class Messenger:
         self._see(view, now)
         self._after_news(now)
 
-    # What is applied.
+    # -- what is applied
 
     def ready(self, now: int) -> Ready | None:
-        """The entry to apply next, which `applied` is to follow at once; None if it is not here."""
+        """Return the entry to apply next, after which `applied` must be called at once; None if it is not here."""
         found = self._buffer.ready()
         if isinstance(found, Mismatch):
             self._contradicted(found.publisher)
@@ -203,7 +210,7 @@ class Messenger:
         return found
 
     def applied(self, chain: bytes, view: View | None, now: int) -> None:
-        """The entry that was ready is applied, with this chain after it. `view` None: the same groups as before."""
+        """Note that the ready entry is applied, with this chain after it. `view` None: the same groups as before."""
         ready = self._buffer.ready()
         assert isinstance(ready, Ready), "applied without an entry that was ready"
         event = self._buffer.advance(chain)
@@ -215,17 +222,17 @@ class Messenger:
         self._after_news(now)
 
     def refuse(self) -> None:
-        """What was ready came from a group and cannot be read: the log is to say what is there."""
+        """Note that the ready entry, which came from a group, cannot be read. The log is asked for it."""
         self.counters.mismatches += 1
         self._buffer.distrust()
         self._read(self._buffer.applied + 1, self._buffer.applied + 2, Reason.MISMATCH)
 
     def greet(self, now: int) -> None:
-        """Tell everybody that this group is there, and how far."""
+        """Tell everybody that this group exists, and how far it is."""
         if self._others:
             self._outputs.append(Send(self._others, self._beat(now)))
 
-    # Time.
+    # -- time
 
     def tick(self, now: int) -> None:
         """Do what is due."""
@@ -237,7 +244,7 @@ class Messenger:
                 self._outputs.append(Send((self._random.choice(self._others),), self._beat(now)))
         if self._watch.due(now):
             self._watch.beaten(now)
-            # That nothing was pushed shows nothing: it may be the log that has lost this group.
+            # That nothing was pushed shows nothing: the log may have lost this group.
             if self._tailing and self._joined and self._others and self._watch.asks(now):
                 self.counters.looks += 1
                 self._outputs.append(LookAtEnd())
@@ -249,7 +256,7 @@ class Messenger:
             self._read(first, first + self._settings.read_entries_max, Reason.POLL)
 
     def deadline(self) -> int:
-        """When to call `tick` next, at the latest."""
+        """Return when to call `tick` next, at the latest."""
         dues = [self._pulse.at, *self._to_publish_dues()]
         spreading = self._spreading.deadline()
         if spreading is not None:
@@ -263,11 +270,11 @@ class Messenger:
         return min(dues)
 
     def outputs(self) -> list[Output]:
-        """What is to be done, in order; each is given once."""
+        """Return what is to be done, in order; each output is returned once."""
         outputs, self._outputs = self._outputs, []
         return outputs
 
-    # Inside.
+    # -- inside
 
     def _event(self, position: Position, payload: bytes) -> Event:
         return Event(position, payload, b"", self._origin, self.me)
@@ -279,7 +286,7 @@ class Messenger:
         self._view = view
         groups = view.current.groups()
         self._others = tuple(group for group in groups if group != self.me)
-        # Who has not joined is told of nothing by anybody else.
+        # Nobody else tells anything to a group that has not joined.
         self._joined = len(self._others) < len(groups)
         sentinel = not self._joined or self.me in ranked(BEFORE_ALL, groups, self._settings.sentinels)
         if sentinel != self._sentinel:
@@ -288,16 +295,16 @@ class Messenger:
             self._outputs.append(Tail(sentinel))
         self._send(self._spreading.membership(view, now))
 
-    def _arrived(self, sender: GroupId, event: Event, now: int) -> bool:
-        """Take an event in; whether it arrives by spreading for the first time."""
+    def _arrived(self, event: Event, now: int) -> bool:
+        """Take an event in; return whether it arrives by spreading for the first time."""
         if event.position > self._buffer.newest:
             self._idle.looked(now, found=True)
-            self._informant = event.publisher  # has applied all before it
+            self._informant = event.publisher  # the sender has applied all entries before it
         offered = self._buffer.offer(event, Source.GOSSIP)
         self.counters.offered[offered.value] += 1
         if event.position in self._heard or event.position <= self._buffer.applied - self._settings.history:
             return False
-        if offered is not Offered.BEYOND:  # which is not kept, so that it may come again
+        if offered is not Offered.BEYOND:  # the event is not kept, so it may come again
             self._heard.add(event.position)
         return offered is not Offered.BEYOND
 
@@ -332,7 +339,7 @@ class Messenger:
             self._gap.hurry(now)
 
     def _mend(self, now: int) -> None:
-        """Something has been missing for long enough: ask a peer for it, or read the log."""
+        """Ask a peer, or read the log, for what has been missing for long enough."""
         missing = self._buffer.missing()
         if missing is None or self._reading is not None:
             self._gap.forget()
@@ -360,7 +367,7 @@ class Messenger:
             self._outputs.append(self._reading)
 
     def _contradicted(self, by: GroupId) -> None:
-        """A group has another chain than this one. Several in a row, and it is this one that is wrong."""
+        """Count that a group has another chain than this one. After several in a row this one is wrong."""
         self.counters.mismatches += 1
         if by not in self._against:
             self._against.append(by)
@@ -370,7 +377,7 @@ class Messenger:
             self._outputs.append(BeginAgain(why))
 
     def _publish_due(self, now: int) -> None:
-        """Publish what fell to this group, once it is applied here: only then is the chain before it known."""
+        """Publish what this group must publish, once it is applied here: only then is the chain before it known."""
         for position in sorted(p for p, due in self._to_publish.items() if due <= now):
             if position > self._buffer.applied:
                 break
@@ -383,13 +390,13 @@ class Messenger:
                 if fits_datagram(event, self._settings):
                     self._send(self._spreading.publish(evolve(event, publisher=self.me), now))
                 else:
-                    self.greet(now)  # so that all know that it exists, and read it
+                    self.greet(now)  # so that all groups know that it exists, and read it
 
     def _to_publish_dues(self) -> list[int]:
         return [due for position, due in self._to_publish.items() if position <= self._buffer.applied]
 
     def _after_news(self, now: int) -> None:
-        """Whether something is missing may have changed."""
+        """Check again whether something is missing."""
         missing = self._buffer.missing()
         if missing is None:
             self._gap.forget()

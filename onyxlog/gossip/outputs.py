@@ -17,7 +17,7 @@ class Reason(StrEnum):
     GAP = "gap"
     """An entry is known to exist, and no peer gave it."""
     POLL = "poll"
-    """Nobody has looked for a while."""
+    """Nobody has looked at the log for a while."""
     MISMATCH = "mismatch"
     """What gossip brought does not fit the chain."""
     BEHIND = "behind"
@@ -26,9 +26,10 @@ class Reason(StrEnum):
 
 @frozen
 class ReadLog:
-    """Read entries first <= position < end, and answer with `log_answered` or `log_failed`; with `begin` if they are gone.
+    """Read entries first <= position < end, and answer with `log_answered` or `log_failed`.
 
-    One read is asked for at a time. `end` may be beyond the log's: then as many as there are.
+    If the entries are gone, answer with `begin`. The messenger asks for one read at a time. `end` may be
+    beyond the log's end: then read as many as there are.
     """
 
     first: Position
@@ -38,19 +39,22 @@ class ReadLog:
 
 @frozen
 class LookAtEnd:
-    """Ask the log for its end, and answer with `end_found` or `look_failed`. There is one look at a time."""
+    """Ask the log for its end, and answer with `end_found` or `look_failed`.
+
+    The messenger asks for one look at a time.
+    """
 
 
 @frozen
 class Tail:
-    """Have the log push its entries from the one after the applied on (True), or no longer (False)."""
+    """Have the log push its entries from the one after the applied one on (True), or no longer (False)."""
 
     on: bool
 
 
 @frozen
 class BeginAgain:
-    """The replica contradicts those of others: begin again at the log's origin, and say so with `begin`."""
+    """Begin again at the log's origin, as the replica contradicts those of others, and answer with `begin`."""
 
     why: str
 
@@ -60,8 +64,11 @@ Output = Send | ReadLog | LookAtEnd | Tail | BeginAgain
 
 @define
 class Counters:
-    """Since the messenger began. `applied`: by source; `reads`: of entries, by reason; `looks`: a sentinel's at the
-    log's end; `offered`: events by what became of them."""
+    """Counts since the messenger began.
+
+    `applied`: entries by source; `reads`: reads of entries by reason; `looks`: looks of a sentinel at the
+    log's end; `offered`: events by what became of them.
+    """
 
     applied: Counter[str] = field(factory=Counter)
     reads: Counter[str] = field(factory=Counter)

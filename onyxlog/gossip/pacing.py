@@ -1,5 +1,8 @@
-"""When a group mends a gap, looks at the log, and says how far it is. All waits are randomised by half of them either
-way: groups that miss the same thing are not to ask for it at the same moment."""
+"""When a group mends a gap, looks at the log, and says how far it is.
+
+All waits are randomised by half of them either way: groups that miss the same entry must not ask for it at
+the same moment.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ def about(ms: int, generator: Random) -> int:
 
 
 class Gap:
-    """The first missing entry: since when, and how many peers were asked for it."""
+    """The first missing entry: since when it is missing, and how many peers were asked for it."""
 
     def __init__(self, settings: GossipSettings, random: Random) -> None:
         self._settings = settings
@@ -24,7 +27,7 @@ class Gap:
         self.attempts = 0
 
     def noticed(self, first: Position, now: int) -> None:
-        """An entry is missing. Nothing changes if it was missing already."""
+        """Note that an entry is missing. Nothing changes if it was missing already."""
         if first != self._first:
             self._first, self.attempts = first, 0
             self.at = now + about(self._settings.gap_ms, self._random)
@@ -37,7 +40,7 @@ class Gap:
         self.at = now + about(self._settings.repair_ms, self._random)
 
     def hurry(self, now: int) -> None:
-        """Who was asked does not have it: no need to wait for more of its answer."""
+        """Note that the peer that was asked does not have the entry: there is no need to wait for its answer."""
         if self.at is not None:
             self.at = now
 
@@ -46,7 +49,7 @@ class Gap:
 
 
 class Idle:
-    """When somebody last looked at the log itself, as far as is known here, and when this group does."""
+    """When this group or, as far as it knows, any other last looked at the log itself."""
 
     def __init__(self, settings: GossipSettings, random: Random, now: int) -> None:
         self._settings = settings
@@ -56,7 +59,7 @@ class Idle:
         self.at = now + about(self._period, random)
 
     def looked(self, at: int, *, found: bool) -> None:
-        """Somebody knew at this time what the newest entry was; `found`: one that was not known here."""
+        """Note that somebody knew the newest entry at this time; `found`: it was not known here."""
         if found:
             self._period = self._settings.poll_ms
         elif at <= self._looked:
@@ -67,7 +70,7 @@ class Idle:
         self.at = self._looked + about(self._period, self._random)
 
     def polling(self, now: int) -> None:
-        """This group looks now; if there is nothing, it waits twice as long the next time."""
+        """Note that this group looks now. If it finds nothing, it waits twice as long the next time."""
         self._period = min(2 * self._period, self._settings.poll_ms_max)
         self.at = now + about(self._period, self._random)
 
@@ -82,7 +85,7 @@ class Idle:
 
 
 class Pulse:
-    """Heartbeats: soon after something happened, then less and less often."""
+    """When heartbeats are sent: soon after something happened, then less and less often."""
 
     def __init__(self, settings: GossipSettings, random: Random, now: int) -> None:
         self._settings = settings
@@ -92,7 +95,7 @@ class Pulse:
         self.at = now + about(self._period, random)
 
     def at_position(self, newest: Position, now: int) -> None:
-        """This is the newest entry known: another one than before makes heartbeats frequent again."""
+        """Set the newest entry known. If it changed, heartbeats become frequent again."""
         if newest != self._newest:
             self._newest = newest
             if self._period > self._settings.heartbeat_ms:
@@ -103,13 +106,16 @@ class Pulse:
         return self.at <= now
 
     def beaten(self, now: int) -> None:
-        """A heartbeat goes out."""
+        """Note that a heartbeat goes out."""
         self._period = min(2 * self._period, self._settings.heartbeat_ms_max)
         self.at = now + about(self._period, self._random)
 
 
 class Watch:
-    """When a sentinel looks at the log's end, to tell everybody that there is nothing new. Not randomised: there are few."""
+    """When a sentinel looks at the log's end, to tell everybody that there is nothing new.
+
+    The times are not randomised, as sentinels are few.
+    """
 
     def __init__(self, settings: GossipSettings, now: int) -> None:
         self._settings = settings
@@ -129,13 +135,13 @@ class Watch:
         self.at = now + self._settings.sentinel_beat_ms
 
     def asks(self, now: int) -> bool:
-        """Whether to ask the log now: not while the answer to the last look is still to come."""
+        """Whether to ask the log now; not while the answer to the last look is still to come."""
         if self._asked is not None:
             return False
         self._asked = now
         return True
 
     def answered(self) -> int | None:
-        """The log answered, or will not: since when that look was under way."""
+        """Note that the log answered, or will not; return since when that look was under way."""
         asked, self._asked = self._asked, None
         return asked

@@ -1,7 +1,8 @@
 """Plumtree: events go along the links of a tree that forms by itself, and are announced along the others.
 
-Leitao, Pereira and Rodrigues, "Epidemic broadcast trees" (SRDS 2007), over HyParView's active view. A link that
-brought what was known becomes lazy (PRUNE); one that announced what did not come becomes eager (GRAFT).
+Leitao, Pereira and Rodrigues, "Epidemic broadcast trees" (SRDS 2007), over HyParView's active view. A link
+that brought a known event becomes lazy (PRUNE). A link that announced an event that did not come becomes
+eager (GRAFT).
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from onyxlog.gossip.streams import View
 from onyxlog.ids import GroupId, Position
 
 KEPT: Final = 1024
-"""Events that can be given to who grafts: those announced shortly before."""
+"""How many recently announced events are kept for groups that graft."""
 ANNOUNCE_MS: Final = 20
-"""How long announcements wait for others to go with them."""
+"""How long announcements wait, so that several go together."""
 MISSING_MAX: Final = 1024
 
 
 @define
 class _Missing:
-    """An event that was announced and did not come: by whom, with which round; `due`: when the next is asked."""
+    """An event that was announced and did not come: by whom, with which round; `due`: when the next group is asked."""
 
     due: int
     announced: deque[tuple[GroupId, int]] = field(factory=deque)
 
 
 class Plumtree:
-    """`me`'s links."""
+    """The tree's links of `me`."""
 
     def __init__(self, me: GroupId, settings: SpreadingSettings, random: Random, now: int) -> None:
         self._settings = settings

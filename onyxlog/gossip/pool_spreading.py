@@ -1,9 +1,9 @@
-"""Over the streams that the log deals: for each event and stream one group passes it on, and others stand by.
+"""Spreading over the streams that the log deals: for each event and stream one group passes it on, and others stand by.
 
-An event is published on its publisher's stream. From there a tree of arcs leads to every other stream; on each arc
-the group with the highest rendezvous hash of (position, group) passes it on at once. The second waits, the third
-waits twice as long; one listener of the stream tells them that it came, so that they need not. Without loss that is
-one publication per stream, and one reception per group.
+An event is published on its publisher's stream. From there a tree of arcs leads to every other stream; on
+each arc the group with the highest rendezvous hash of (position, group) passes it on at once. The second
+group waits, and the third waits twice as long; one listener of the stream tells them that the event came, so
+that they need not send it. Without loss that is one publication per stream, and one reception per group.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from onyxlog.gossip.streams import Arc, Streams, View, ranked
 from onyxlog.ids import GroupId, Position
 
 STANDING_BY_MAX: Final = 4096
-"""Events at a time that a group stands by for; what is beyond it is left to repair."""
+"""For how many events a group stands by at a time. Further events are left to repair."""
 
 TELLERS: Final = 2
-"""How many tell those that stand by: if the only one's datagram were lost, a whole stream would get the event twice."""
+"""How many groups tell the standbys.
+
+If there were one and its datagram were lost, a whole stream would get the event twice.
+"""
 
 
 @frozen
@@ -32,7 +35,7 @@ class _StandBy:
 
 
 class PoolSpreading:
-    """`me`'s part in it."""
+    """The part of `me` in spreading."""
 
     def __init__(self, me: GroupId, settings: SpreadingSettings, view: View) -> None:
         self._me = me
@@ -49,7 +52,7 @@ class PoolSpreading:
     def publish(self, event: Event, now: int) -> Iterator[Send]:
         streams = self._view.current
         arc = streams.arc(self._me)
-        if arc is None:  # not joined yet: whoever reads the log will find it
+        if arc is None:  # a group that has not joined yet; whoever reads the log will find the event
             return
         yield from self._published(PoolEvent(event, streams.count, arc.publishes, arc.publishes), streams)
 
@@ -62,10 +65,10 @@ class PoolSpreading:
             case Seen(stream, positions):
                 self._stand_down(stream, positions)
             case _:
-                pass  # of another mode: groups of one tenancy are to have the same
+                pass  # another mode's message; groups of one tenancy must have the same mode
 
     def learn(self, event: Event, now: int) -> Iterator[Send]:
-        # Who had to be asked for it missed its turn: the next has begun to pass it on, or is about to.
+        # A group that had to be asked for it missed its turn: the next has begun to pass it on, or is about to.
         return
         yield
 
@@ -91,7 +94,7 @@ class PoolSpreading:
         return min(dues, default=None)
 
     def _published(self, copy: PoolEvent, streams: Streams) -> Iterator[Send]:
-        """On a stream, to all listeners but those that have it: its publisher, and this group."""
+        """Publish on a stream, to all listeners except those that have the event: its publisher, and this group."""
         to = _without(_without(streams.listeners(copy.stream), copy.event.publisher), self._me)
         if to:
             yield Send(to, copy, copy.stream)
@@ -112,7 +115,7 @@ class PoolSpreading:
             self._standing_by[copy.event.position] = _StandBy(now + rank * self._settings.standby_ms, onward)
 
     def _tell_standbys(self, sender: GroupId, copy: PoolEvent, now: int) -> None:
-        """If it falls to this group among those that listen here, tell who stands by to pass this event on to here."""
+        """Tell the standbys to pass this event on to this stream that it came, if this group is the one to tell them."""
         if not copy.hops:
             return
         streams = self._view.of_deal(copy.deal)
@@ -120,7 +123,7 @@ class PoolSpreading:
         if from_arc is None or from_arc.publishes != copy.stream:
             return
         position = copy.event.position
-        # Those that publish where the standbys listen, as there are fewer of them; if there are any.
+        # Tell those that publish where the standbys listen, as they are fewer, if there are any.
         backward = streams.on(Arc(copy.stream, from_arc.listens))
         tellers = _without(backward, copy.event.publisher) or _without(
             streams.listeners(copy.stream), copy.event.publisher
@@ -142,5 +145,5 @@ class PoolSpreading:
 
 
 def _without(groups: tuple[GroupId, ...], publisher: GroupId) -> tuple[GroupId, ...]:
-    """Those that an event is sent to: who published it is not."""
+    """Return the groups to send an event to, without its publisher."""
     return tuple(group for group in groups if group != publisher) if publisher in groups else groups

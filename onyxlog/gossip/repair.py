@@ -10,16 +10,16 @@ from onyxlog.gossip.settings import GossipSettings
 from onyxlog.ids import Position
 
 EVENT_BYTES: Final = 64
-"""What an event takes beside its payload and chain, about."""
+"""The approximate bytes of an event beside its payload and chain."""
 
 
 def fits_datagram(event: Event, settings: GossipSettings) -> bool:
-    """Whether it can travel at all; one that cannot is read from the log by everybody."""
+    """Whether an entry fits a datagram. One that does not is read from the log by everybody."""
     return len(event.payload) <= settings.payload_bytes_max
 
 
 def answers(events: Iterable[Event], end: Position, settings: GossipSettings) -> list[Found]:
-    """The datagrams for who asked for events up to `end`: one that says so if there is nothing to give."""
+    """Return the datagrams that answer a request for events up to `end`; one that says so if there is nothing to give."""
     found: list[Found] = []
     batch: list[Event] = []
     size = 0

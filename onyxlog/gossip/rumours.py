@@ -1,7 +1,8 @@
-"""The thesis' own ways of spreading events, for comparison: each peer draws its streams, and nobody knows of others.
+"""The thesis' own ways of spreading events, for comparison: each peer draws its own streams.
 
-`BlindCounter` is listing 6.4 over the pool of listing 6.3, with or without the proposed history of visited streams;
-`Feedback` is listing 6.1. Where there are too few groups for the thesis' number of streams it is 2.
+No peer knows the streams of others. `BlindCounter` is listing 6.4 over the pool of listing 6.3, with or
+without the proposed history of visited streams; `Feedback` is listing 6.1. If there are too few groups for
+the thesis' number of streams, it is 2.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ QUEUED_MAX: Final = 1024
 
 
 class BlindCounter:
-    """Every reception is published on the group's own stream, known or not, until its hops are used up.
+    """Publishes every reception on the group's own stream, known or not, until its hops are used up.
 
     With `history`, an event carries the streams it was on, and is not published on them again.
     """
@@ -69,14 +70,17 @@ class BlindCounter:
 
 
 class Feedback:
-    """The earliest event in the queue to a random group, each round; who knew it says so, and enough of them end it."""
+    """Sends the earliest event in the queue to a random group, each round.
+
+    A group that knew it says so, and enough of them end it.
+    """
 
     def __init__(self, me: GroupId, settings: SpreadingSettings, random: Random, view: View) -> None:
         self._me = me
         self._settings = settings
         self._random = random
         self._queue: dict[Position, tuple[Event, int, int]] = {}
-        """Event, how many knew it, and hops."""
+        """The event, how many groups knew it, and its hops."""
         self._round_at: int | None = None
         self._others: tuple[GroupId, ...] = ()
         self.membership(view, 0)

@@ -1,4 +1,4 @@
-"""How a group takes part in gossip: times and bounds, with what they are good for."""
+"""Settings of a group's gossip: times and bounds, and what they are good for."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ from zraft_core.errors import ConfigError
 
 @frozen
 class GossipSettings:
-    """All times in ms; those that are waits are randomised by half of them either way.
+    """Settings of gossip. All times are in ms; waits are randomised by half of them either way.
 
-    `gap_ms`: how long a missing entry is waited for before anybody is asked; `repair_ms`: how long a peer may take to
-    answer; `repair_attempts`: how many peers are asked before the log is; `repair_entries_max`: what is more than
-    that is read from the log at once.
-    `heartbeat_ms`: between heartbeats to a random group after something happened; it doubles while nothing does, up to
-    `heartbeat_ms_max`. `poll_ms`: how long nobody may have looked at the log before this group does; it doubles while
-    there is nothing, up to `poll_ms_max`.
-    `sentinels`: how many groups have the log push its entries to them, and publish those which no group wrote: a
-    client's, a session's last will. `sentinel_wait_ms`: how long they leave that to an entry's writer.
-    After `sentinel_quiet_ms` without anything new, and every `sentinel_beat_ms` from then on, they ask the log for its
-    end, and tell everybody that there is nothing new: nobody else need look at the log.
-    `window`: entries ahead of the next one that are kept; `history`, `history_bytes`: applied ones kept for others.
-    `read_entries_max`: entries in one read of the log. `datagram_bytes`: what a message may take, `found_datagrams`:
-    how many answer one request. `payload_bytes_max`: an entry above it fits no UDP datagram, and goes by the log alone.
-    `divergence`: groups in a row that contradict this one's replica until it begins
-    again at the origin.
+    `gap_ms`: how long a missing entry is waited for before anybody is asked; `repair_ms`: how long a peer may
+    take to answer; `repair_attempts`: how many peers are asked before the log is; `repair_entries_max`: if
+    more entries are missing, they are read from the log at once.
+
+    `heartbeat_ms`: between heartbeats to a random group after something happened; it doubles while nothing
+    does, up to `heartbeat_ms_max`. `poll_ms`: how long nobody may have looked at the log before this group
+    does; it doubles while there is nothing, up to `poll_ms_max`.
+
+    `sentinels`: how many groups have the log push its entries to them, and publish those which no group
+    wrote: a client's, a session's last will. `sentinel_wait_ms`: how long they leave that to an entry's
+    writer. After `sentinel_quiet_ms` without anything new, and every `sentinel_beat_ms` from then on, they
+    ask the log for its end, and tell everybody that there is nothing new, so that nobody else need look at
+    the log.
+
+    `window`: entries ahead of the next one that are kept; `history`, `history_bytes`: applied entries kept
+    for others. `read_entries_max`: entries in one read of the log. `datagram_bytes`: what a message may take;
+    `found_datagrams`: how many answer one request. `payload_bytes_max`: an entry above it fits no UDP
+    datagram, and goes by the log alone.
+
+    `divergence`: after how many groups in a row that contradict its replica a group begins again at the
+    origin.
     """
 
     mode: Mode = Mode.POOL
@@ -75,7 +81,10 @@ class GossipSettings:
 
 
 def settings_for(mode: Mode) -> GossipSettings:
-    """What suits a way of spreading: in a tree an event takes many hops, and must not be given up for lost meanwhile."""
+    """Return the settings that suit a mode.
+
+    In a tree an event takes many hops, and must not be given up for lost meanwhile.
+    """
     if mode is Mode.PLUMTREE:
         return GossipSettings(mode, SpreadingSettings(graft_ms=150), gap_ms=400, sentinel_wait_ms=300)
     return GossipSettings(mode)

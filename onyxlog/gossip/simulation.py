@@ -1,8 +1,9 @@
-"""A fleet of messengers around one log, by a seed: loss, delay, doubles, deaths, joins, partitions, collection.
+"""A simulated fleet of messengers around one log, from a seed.
 
-The log, the network and the replica are simulated (the replica knows joins and leaves, as they deal the streams); the
-messengers are those that ship. What must never happen is asserted as it would happen: an entry that is applied twice,
-out of order or with other bytes than the log has.
+It has loss, delay, doubles, deaths, joins, partitions and collection. The log, the network and the replica
+are simulated (the replica knows joins and leaves, as they deal the streams); the messengers are the real
+ones. The simulation asserts at once what must never happen: an entry that is applied twice, out of order or
+with other bytes than the log has.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ COLLECT: Final = "collect"
 
 @frozen
 class Conditions:
-    """What the network and the log do. Times in ms; `loss`, `doubled`: probabilities for each datagram."""
+    """What the network and the log do. Times are in ms; `loss` and `doubled` are probabilities for each datagram."""
 
     loss: float = 0.0
     doubled: float = 0.0
     delay_ms: tuple[int, int] = (1, 10)
     log_ms: tuple[int, int] = (2, 20)
     expiry_ms: int = 2_000
-    """From a death to the log's entry of it."""
+    """The time from a death to the log's entry of it."""
     patience_ms: int = 10_000
     """How long a group that the log has lost waits for an answer."""
 
@@ -69,7 +70,7 @@ class Node:
     """The log has pushed its entries up to here."""
     wake: int = 0
     held: list[tuple[GroupId, Message]] = field(factory=list)
-    """What arrived while it was paused, as a socket's buffer keeps it."""
+    """What arrived while the group was paused, as a socket's buffer keeps it."""
 
 
 @define
@@ -80,7 +81,7 @@ class Track:
     at: int
     members: frozenset[GroupId]
     publishers: set[GroupId] = field(factory=set)
-    """Its writer, and who published it in the writer's place."""
+    """The entry's writer, and the groups that published it in the writer's place."""
     spread: dict[GroupId, int] = field(factory=dict)
     receptions: dict[GroupId, int] = field(factory=dict)
     applied: dict[GroupId, int] = field(factory=dict)
@@ -102,7 +103,7 @@ class Simulation:
         self.nodes: dict[GroupId, Node] = {}
         self.tracks: dict[Position, Track] = {}
         self.datagrams: dict[str, int] = {}
-        self.connected: Callable[[GroupId, GroupId], bool] = lambda sender, receiver: True
+        self.connected: Callable[[GroupId, GroupId], bool] = lambda *_: True
         self._queue: list[tuple[int, int, Callable[[], object]]] = []
         self._sequence = 0
         self._played: dict[tuple[bytes, bytes], State] = {}
@@ -111,7 +112,8 @@ class Simulation:
         self._start = State(bytes(16), pool, view_of(pool.streams, pool.arcs, None))
         names = [self._name() for _ in range(size)]
         chain = self._start.chain
-        for position, name in enumerate(names):  # one view at the end: nobody plays these
+        # all groups have the same view at the end, as nobody plays these entries
+        for position, name in enumerate(names):
             payload = msgpack.packb([JOIN, name, position])
             self.log.append(payload)
             chain, pool = digest(chain, payload), joined(pool, name)
@@ -122,15 +124,15 @@ class Simulation:
         for name in names:
             self._add(name, self.origin)
 
-    # What happens from outside.
+    # -- what happens from outside
 
     def append(self, kind: str, about: str, writer: GroupId | None = None) -> Position:
-        """An entry; by a group, or by nobody who gossips (a client, a session's end)."""
+        """Append an entry, by a group or by nobody who gossips (a client, a session's end)."""
         position = len(self.log)
         payload = msgpack.packb([kind, about, position])
         before = self.states[-1] if self.states else self._start
         self.log.append(payload)
-        self.states.append(self._play(before, payload, position))
+        self.states.append(self._play(before, payload))
         members = frozenset(n.name for n in self.nodes.values() if n.alive and n.name in before.pool.arcs)
         self.tracks[position] = Track(position, self.now, members, {writer} if writer else set())
         if writer is not None:
@@ -142,32 +144,32 @@ class Simulation:
         return position
 
     def join(self) -> GroupId:
-        """A group that begins at the log's end joins."""
+        """Have a group join that begins at the log's end."""
         name = self._name()
         self._add(name, len(self.log) - 1)
         self.append(JOIN, name, name)
         return name
 
     def die(self, name: GroupId) -> None:
-        """A group stops; its session's will follows."""
+        """Stop a group; its session's will follows."""
         self.nodes[name].alive = False
         self.at(self.now + self.conditions.expiry_ms, lambda: self.append(LEAVE, name))
 
     def collect(self, origin: Position, writer: GroupId | None = None) -> None:
-        """Garbage collection: an entry, and then the log has nothing up to `origin`."""
+        """Collect garbage: append an entry, after which the log has nothing up to `origin`."""
         assert self.origin <= origin < len(self.log)
         self.append(COLLECT, "", writer)
         self.origin = origin
 
     def lose(self, name: GroupId) -> None:
-        """From now on the log does not reach this group, which does not hear of that; other groups do."""
+        """Cut this group off from the log without its knowledge. Other groups still reach it."""
         self.nodes[name].lost = True
 
     def pause(self, name: GroupId) -> None:
         self.nodes[name].paused = True
 
     def resume(self, name: GroupId, buffer: int = 256) -> None:
-        """It goes on with the first datagrams that its socket kept."""
+        """Let the group continue with the first datagrams that its socket kept."""
         node = self.nodes[name]
         node.paused = False
         held, node.held = node.held[:buffer], []
@@ -176,11 +178,11 @@ class Simulation:
         self._wake(node)
 
     def at(self, time: int, what: Callable[[], object]) -> None:
-        """Do this then."""
+        """Do something at this time."""
         self._push(time, what)
 
     def run(self, until: int) -> None:
-        """Everything that happens up to this time."""
+        """Run everything that happens up to this time."""
         while self._queue and self._queue[0][0] <= until:
             self.now, _, what = heapq.heappop(self._queue)
             what()
@@ -190,7 +192,7 @@ class Simulation:
         return [node for node in self.nodes.values() if node.alive]
 
     def behind(self) -> list[GroupId]:
-        """Living groups that have not applied all of the log, with the log's own chain."""
+        """Return live groups that have not applied all of the log, with the log's own chain."""
         return [
             node.name
             for node in self.living()
@@ -198,13 +200,13 @@ class Simulation:
         ]
 
     def settle(self, for_ms: int = 120_000) -> bool:
-        """Run until nobody is behind; whether that came to be."""
+        """Run until nobody is behind; return whether that happened."""
         end = self.now + for_ms
         while self.behind() and self.now < end:
             self.run(self.now + 250)
         return not self.behind()
 
-    # Inside: the groups.
+    # -- inside: the groups
 
     def _name(self) -> GroupId:
         self._names += 1
@@ -250,14 +252,14 @@ class Simulation:
             track.spread.setdefault(node.name, hops + 1)
 
     def _after(self, node: Node) -> None:
-        """Apply what can be, do what is asked, and wake it when it is due."""
+        """Apply what can be applied, do what is asked, and wake the group when it is due."""
         messenger = node.messenger
         while ready := messenger.ready(self.now):
             position, payload = ready.event.position, ready.event.payload
             assert position == messenger.position + 1, "out of order, or twice"
             assert payload == self.log[position], "not what the log has"
             before = node.state.view
-            node.state = self._play(node.state, payload, position)
+            node.state = self._play(node.state, payload)
             view = node.state.view
             messenger.applied(node.state.chain, None if view is before else view, self.now)
             track = self.tracks.get(position)
@@ -324,7 +326,7 @@ class Simulation:
             self._after(node)
 
     def _fail(self, node: Node, fails: Callable[[], None]) -> None:
-        """It has waited for the log's answer for long enough."""
+        """Fail the read, as the group has waited long enough for the log's answer."""
         if node.alive:
             fails()
             self._after(node)
@@ -339,9 +341,9 @@ class Simulation:
     def _entries(self, first: Position, end: Position) -> Sequence[tuple[Position, bytes]]:
         return [(position, self.log[position]) for position in range(first, min(end, len(self.log)))]
 
-    # Inside: the world.
+    # -- inside: the world
 
-    def _play(self, state: State, payload: bytes, position: Position) -> State:
+    def _play(self, state: State, payload: bytes) -> State:
         key = (state.chain, payload)
         after = self._played.get(key)
         if after is None:

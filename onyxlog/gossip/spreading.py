@@ -15,7 +15,7 @@ from onyxlog.ids import GroupId, Position
 
 
 class Mode(StrEnum):
-    """How events spread; one for the whole tenancy."""
+    """How events spread; the same for the whole tenancy."""
 
     POOL = "pool"
     """Streams that the log deals; one group passes an event on over each arc. The default."""
@@ -31,13 +31,16 @@ class Mode(StrEnum):
 
 @frozen
 class SpreadingSettings:
-    """Times in ms.
+    """Settings of the ways of spreading. Times are in ms.
 
-    `standby_ms`: how long the second of those who can pass an event on waits for the first, and the third for the
-    second; `standbys`: how many of them wait. `graft_ms`: how long an announced event may stay out before it is asked
-    for, `graft_again_ms` at the next who announced it. `ttl`, `feedback_max`, `round_ms`: the thesis' modes.
-    `active`, `passive`: HyParView's views; `active_walk`, `passive_walk`: the lengths of its random walks;
-    `shuffle_ms`: between shuffles; `alive_ms`: between signs of life on a link, three of which may be missing.
+    `standby_ms`: how long the second of those who can pass an event on waits for the first, and the third for
+    the second; `standbys`: how many of them wait. `graft_ms`: how long an announced event may stay out before
+    it is asked for, and `graft_again_ms` before the next group that announced it is asked. `ttl`,
+    `feedback_max`, `round_ms`: the thesis' modes.
+
+    `active`, `passive`: sizes of HyParView's views; `active_walk`, `passive_walk`: the lengths of its random
+    walks; `shuffle_ms`: between shuffles; `alive_ms`: between signs of life on a link, three of which may be
+    missing.
     """
 
     standby_ms: int = 100
@@ -74,30 +77,30 @@ class SpreadingSettings:
 
 
 class Spreading(Protocol):
-    """State of one group. Times are in ms of any clock that does not go back; `now` never decreases."""
+    """One group's state of spreading. Times are in ms of any clock that does not go back; `now` never decreases."""
 
     def membership(self, view: View, now: int) -> Iterable[Send]:
-        """Groups came, went, or got other streams."""
+        """Note that groups came, went, or got other streams."""
         ...
 
     def publish(self, event: Event, now: int) -> Iterable[Send]:
-        """Spread what nobody has spread."""
+        """Spread an event that nobody has spread."""
         ...
 
     def receive(self, sender: GroupId, message: Spread, first: bool, now: int) -> Iterable[Send]:
-        """A message of this way of spreading. `first`: the event in it was not known here."""
+        """Take a message of this way of spreading. `first`: the event in it was not known here."""
         ...
 
     def learn(self, event: Event, now: int) -> Iterable[Send]:
-        """An event came otherwise: a peer that was asked gave it."""
+        """Note an event that came otherwise: a peer that was asked gave it."""
         ...
 
     def knows(self, sender: GroupId, newest: Position, now: int) -> None:
-        """A group has everything up to a position."""
+        """Note that a group has everything up to a position."""
         ...
 
     def tick(self, now: int) -> Iterable[Send]: ...
 
     def deadline(self) -> int | None:
-        """When `tick` has something to do next."""
+        """Return when `tick` has something to do next."""
         ...

@@ -1,6 +1,7 @@
-"""The pool as those who spread events see it: listeners, who passes on from where to where, and in which order.
+"""The pool as spreading sees it: listeners, who passes on from where to where, and in which order.
 
-Everything follows from the replica's arcs (`onyxlog.replica.pool`); they are only arranged so that an event costs little.
+Everything follows from the replica's arcs (`onyxlog.replica.pool`); they are only arranged so that an event
+costs little.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _mark(group: GroupId) -> int:
 
 
 def weight(position: Position, group: GroupId) -> int:
-    """Rendezvous hash: who has the highest is first at this position. The finaliser of SplitMix64."""
+    """Return a group's rendezvous hash at this position; the highest is first. It uses SplitMix64's finaliser."""
     mixed = (_mark(group) + (position + 1) * 0x9E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _MASK
@@ -34,7 +35,7 @@ def weight(position: Position, group: GroupId) -> int:
 
 
 def ranked(position: Position, groups: tuple[GroupId, ...], count: int) -> tuple[GroupId, ...]:
-    """The first `count` of the groups, by weight."""
+    """Return the first `count` of the groups, by weight."""
     if len(groups) <= 1 or count == 0:
         return groups[:count]
     if count == 1:
@@ -44,21 +45,21 @@ def ranked(position: Position, groups: tuple[GroupId, ...], count: int) -> tuple
 
 
 class Arc(NamedTuple):
-    """What comes on stream `listens` can be passed on to stream `publishes` by the groups of this arc."""
+    """The groups of an arc can pass on what comes on stream `listens` to stream `publishes`."""
 
     listens: Stream
     publishes: Stream
 
 
 def drawn_arc(generator: Random, streams: int) -> Arc:
-    """The thesis' draw: the stream to publish on at random, the one to listen on at random among the others."""
+    """Draw as the thesis does: the stream to publish on at random, the one to listen on at random among the others."""
     publishes = generator.randrange(streams)
     listens = generator.randrange(streams - 1)
     return Arc(listens + (listens >= publishes), publishes)
 
 
 class Streams:
-    """One deal of the streams: who is on which arc. Immutable."""
+    """One deal of the streams: which group is on which arc. Immutable."""
 
     def __init__(self, count: int, arcs: Mapping[GroupId, Arc]) -> None:
         self.count = count
@@ -78,7 +79,7 @@ class Streams:
         return self._arcs.get(group)
 
     def on(self, arc: Arc) -> tuple[GroupId, ...]:
-        """Who listens and publishes there."""
+        """Return the groups that listen and publish there."""
         return self._groups.get(arc, ())
 
     def listeners(self, stream: Stream) -> tuple[GroupId, ...]:
@@ -88,7 +89,7 @@ class Streams:
         return tuple(self._arcs)
 
     def drawn(self) -> Streams:
-        """The same groups on streams as each would have drawn them in the thesis, by its own dice (listing 6.3)."""
+        """Return the same groups on streams that each drew as in the thesis, by its own dice (listing 6.3)."""
         if self._drawn is None:
             count = pool.streams_for(len(self._arcs), pool.STREAMS_MIN)
             arcs = {group: drawn_arc(Random(_mark(group)), count) for group in self._arcs}
@@ -96,14 +97,17 @@ class Streams:
         return self._drawn
 
     def passes_on(self, root: Stream, arc: Arc) -> bool:
-        """Whether what was published first on `root` goes over this arc: the arcs that do are a tree with all streams."""
+        """Whether what was published first on `root` goes over this arc. Such arcs form a tree with all streams."""
         tree = self._trees.get(root)
         if tree is None:
             tree = self._trees[root] = self._tree(root)
         return arc in tree
 
     def _tree(self, root: Stream) -> frozenset[Arc]:
-        """Breadth first, over arcs that have groups, streams in order. What cannot be reached is left out."""
+        """Build the tree breadth first, over arcs that have groups, with streams in order.
+
+        It omits what cannot be reached.
+        """
         reached, tree, front = {root}, set[Arc](), [root]
         while front:
             following: list[Stream] = []
@@ -120,22 +124,24 @@ class Streams:
 
 @frozen
 class View:
-    """Who there is, as of the entry that was applied last. `former`: the streams of before they were dealt anew, until
-    that is settled; None if that was before this group began.
+    """The groups as of the entry that was applied last.
+
+    `former`: the streams before they were dealt anew, until that is settled; None if that was before this
+    group began.
     """
 
     current: Streams
     former: Streams | None = None
 
     def of_deal(self, count: int) -> Streams:
-        """The deal of that many streams, or else the one that is known here."""
+        """Return the deal of that many streams, or else the one that is known here."""
         if self.former is not None and self.former.count == count:
             return self.former
         return self.current
 
 
 def view_of(streams: int, arcs: Mapping[GroupId, pool.Arc], before: View | None) -> View:
-    """What a replica's pool is to gossip; `before`: the view that this group had before the entry."""
+    """Return what a replica's pool is to gossip; `before`: the view that this group had before the entry."""
     current = Streams(streams, {group: Arc(*arc.ends) for group, arc in arcs.items()})
     if before is None:
         return View(current)

@@ -1,1 +1,1 @@
-"""Jobs: workflows of functions over segments, windows and triggers, and what makes every segment count."""
+"""Jobs: workflows of functions over segments, windows and triggers, and the protocols by which every segment counts."""

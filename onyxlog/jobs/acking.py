@@ -1,11 +1,11 @@
-"""At-least-once: which segments of an input are worked on by everybody, told by XOR (as in Storm and Onyx 0.9).
+"""At-least-once delivery: finds by XOR which segments of an input are completely processed (as in Storm and Onyx 0.9).
 
-A root is a segment of an input. Each segment that comes of it carries the root and a random number, its ack. Who has
-worked on a segment XORs its ack and those of all segments that he made of it, and sends that to the input that
-owns the root, which XORs what it is sent. Each ack is in there twice, once by who made the segment and once by who
-worked on it, so that the whole is zero when nothing is under way any more; before that it is zero by chance once in
-2**64. A root whose tree is not done in time is sent again under a new number, and what comes for the old one counts
-for nothing.
+A root is a segment of an input. Each segment that is made from it carries the root and a random number, its
+ack. A worker that has processed a segment XORs its ack and those of all segments that it made of it, and
+sends the result to the input that owns the root, which XORs what it is sent. Each ack is in there twice, once
+from the worker that made the segment and once from the one that processed it, so that the whole is zero when
+nothing is under way any more; before that it is zero by chance once in 2**64. A root whose tree is not done
+in time is sent again under a new number, and acks for the old one are ignored.
 
 Pure: randomness is handed in, time is ticks. The acks of one allocation version mean nothing in another.
 """
@@ -27,10 +27,10 @@ OWNERS_MAX: Final = 2**OWNER_BITS
 
 
 class Lineage(NamedTuple):
-    """What a segment carries."""
+    """What a segment carries: its root and its ack."""
 
     root: int
-    """64 bits, of which the upper 16 say which worker of an input owns it: its number in the job."""
+    """64 bits. The upper 16 are the number, in the job, of the input's worker that owns the root."""
     ack: int
     """64 bits, random, not zero."""
 
@@ -47,12 +47,12 @@ class AckBatch:
         self._values: dict[int, int] = {}
 
     def settle(self, parent: Lineage, children: int) -> list[Lineage]:
-        """A segment was worked on, and `children` were made of it; what those carry."""
+        """Note that a segment was processed and that `children` were made of it; return their lineages."""
         root, value = parent
         made = []
         if children:
             bits = self._rng.getrandbits
-            # zero would hide a segment
+            # a zero would hide a segment
             made = [Lineage(root, bits(64) or 1) for _ in range(children)]
             for _, ack in made:
                 value ^= ack
@@ -61,7 +61,10 @@ class AckBatch:
         return made
 
     def take(self) -> list[tuple[int, int]]:
-        """(root, value) of all that was settled since; values of zero say nothing and are left out."""
+        """Return (root, value) of all that was settled since the last call.
+
+        Values of zero say nothing and are left out.
+        """
         values, self._values = self._values, {}
         return [(root, value) for root, value in values.items() if value]
 
@@ -75,7 +78,7 @@ class Overdue(Generic[T]):
 
 
 class Roots(Generic[T]):
-    """The roots that a worker of an input owns. `token`: by which it finds the segment again to send it once more.
+    """The roots that a worker of an input owns. By its `token` the worker finds a segment again to send it once more.
 
     At most `pending_max` are under way: the input reads no more while it `is_full`.
     """
@@ -88,8 +91,8 @@ class Roots(Generic[T]):
         self._rng = rng
         self._timeout = timeout_ticks
         self._pending_max = pending_max
-        # (token, attempt, deadline) of each root, in the order of deadlines, as all have the same time and the clock goes
-        # forward; and what its acks are together.
+        # (token, attempt, deadline) of each root, and what its acks are together. They are in the order of
+        # deadlines, as all have the same time and the clock goes forward.
         self._trees: dict[int, tuple[T, int, int]] = {}
         self._values: dict[int, int] = {}
         self._now = 0
@@ -102,7 +105,7 @@ class Roots(Generic[T]):
         return len(self._trees) >= self._pending_max
 
     def begin(self, token: T, now: int, attempt: int = 1) -> Lineage:
-        """A segment is about to be sent for the `attempt`th time; what it carries."""
+        """Return the lineage of a segment that is about to be sent for the `attempt`th time."""
         assert now >= self._now, f"the clock went back from {self._now} to {now}"
         self._now = now
         bits = self._rng.getrandbits
@@ -113,7 +116,10 @@ class Roots(Generic[T]):
         return Lineage(root, ack)
 
     def settle(self, values: Iterable[tuple[int, int]]) -> list[T]:
-        """What workers told; the tokens of all roots that are done by it. Of roots that are over: nothing happens."""
+        """Take what workers told; return the tokens of all roots that are done by it.
+
+        Roots that are over are ignored.
+        """
         done = []
         known = self._values
         for root, value in values:
@@ -128,11 +134,11 @@ class Roots(Generic[T]):
         return done
 
     def retry(self, root: int) -> Overdue[T] | None:
-        """Give a root up at once, as a flow condition says; None if it is over already."""
+        """Give a root up at once, as a flow condition says; return None if it is over already."""
         return self._give_up(root) if root in self._trees else None
 
     def overdue(self, now: int) -> list[Overdue[T]]:
-        """The roots whose time is over are given up: the caller begins them again."""
+        """Give up and return the roots whose time is over; the caller begins them again."""
         late = []
         for root, (_, _, deadline) in self._trees.items():
             if deadline > now:
@@ -149,14 +155,15 @@ class Roots(Generic[T]):
 class Frontier:
     """How far an input whose segments have growing positions is done: all below `position` are, which may be stored.
 
-    It remembers what is under way only, however far that is behind.
+    It remembers only what is under way, however far behind that is.
     """
 
     def __init__(self, position: int = 0) -> None:
         self._position = position
         self._next = position
         self._under_way: set[int] = set()
-        # Those under way, and some that were: what is done is taken out when it comes to the top, or is most of it.
+        # Positions under way, and some that were: a done one is removed when it comes to the top, or when
+        # most are done.
         self._lowest: list[int] = []
 
     @property
@@ -165,7 +172,7 @@ class Frontier:
         return self._position
 
     def begin(self, position: int) -> None:
-        """Positions come in order, perhaps with gaps; one that is sent again was begun before."""
+        """Begin a position. They come in order, perhaps with gaps; one that is sent again was begun before."""
         assert position >= self._next, f"position {position} after {self._next - 1}"
         if not self._under_way:
             self._position = position
@@ -174,14 +181,17 @@ class Frontier:
         heappush(self._lowest, position)
 
     def go_on_from(self, position: int) -> None:
-        """All before `position` was begun. The source says so itself: what comes after a position is not always one more."""
+        """Note that all positions before `position` were begun.
+
+        The source says so, as the next one is not always one more.
+        """
         assert position >= self._next, f"position {position} after {self._next - 1}"
         self._next = position
         if not self._under_way:
             self._position = position
 
     def done(self, position: int) -> None:
-        """Once for each that was begun."""
+        """Note that a position is done; call this once for each that was begun."""
         self._under_way.remove(position)
         while self._lowest and self._lowest[0] not in self._under_way:
             heappop(self._lowest)

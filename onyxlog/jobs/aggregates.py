@@ -1,7 +1,9 @@
-"""Aggregates: what a window makes of the segments in an extent. Those given here, and users' own by import path.
+"""Aggregates: what a window makes of the segments in an extent.
 
-The state of an aggregate is a plain value, as it is stored in checkpoints. It belongs to one extent: `add` and
-`merge` may change the one that they are given, and return it.
+This module has the built-in ones; users name their own by import path.
+
+The state of an aggregate is a plain value, as it is stored in checkpoints. It belongs to one extent: `add`
+and `merge` may change the one that they are given, and return it.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from onyxlog.jobs.segments import Segment
 
 
 class Aggregate(Protocol):
-    """A user's own is a class with these methods; it is called with the aggregation's parameters.
+    """An aggregate. A user's own is a class with these methods; it is called with the aggregation's parameters.
 
-    `merge` must not care for order, and merging what two parts of the segments make must be what all of them make:
-    sessions that meet are merged, and so are parts of workers that are fewer than before.
+    `merge` must not depend on order, and merging the results of two parts of the segments must give the
+    result of all of them: sessions that meet are merged, and so are parts when a task has fewer workers than
+    before.
     """
 
     def initial(self) -> Any: ...
@@ -30,16 +33,16 @@ class Aggregate(Protocol):
     def merge(self, state: Any, other: Any) -> Any: ...
 
     def result(self, state: Any) -> Any:
-        """What triggers emit. It must not share anything with the state that `add` changes."""
+        """Return what triggers emit. It must not share anything with the state that `add` changes."""
         ...
 
 
 @frozen
 class Aggregation:
-    """Which aggregate: its name, or "package.module:Class".
+    """Which aggregate to use: its name, or "package.module:Class".
 
-    `key`: of the segment, for sum, min, max, average, conj (absent: whole segments) and by-key. `of`: what by-key
-    makes of the segments of each value, their count unless it is said.
+    `key`: of the segment, for sum, min, max, average, conj (absent: whole segments) and by-key. `of`: the
+    aggregate that by-key applies to the segments of each value; count by default.
     """
 
     SHORT: ClassVar = "name"
@@ -50,7 +53,7 @@ class Aggregation:
 
 
 class Count:
-    """How many segments."""
+    """Counts segments."""
 
     def initial(self) -> int:
         return 0
@@ -67,7 +70,7 @@ class Count:
 
 @frozen
 class Sum:
-    """Of the values at a key; exact for integers, as precise as floats are for floats."""
+    """Sums the values at a key. It is exact for integers, and as precise as floats are for floats."""
 
     key: str
 
@@ -86,7 +89,7 @@ class Sum:
 
 @frozen
 class Extreme:
-    """The smallest or the largest value at a key; None as long as there is none."""
+    """Keeps the smallest or the largest value at a key; None as long as there is none."""
 
     key: str
     better: Callable[[Any, Any], Any]
@@ -109,7 +112,7 @@ class Extreme:
 
 @frozen
 class Average:
-    """The mean of the values at a key; the state is [how many, sum]."""
+    """Computes the mean of the values at a key; the state is [count, sum]."""
 
     key: str
 
@@ -131,7 +134,7 @@ class Average:
 
 @frozen
 class Conj:
-    """All segments, or their values at a key, in the order in which they came; merged parts one after the other."""
+    """Collects all segments, or their values at a key, in the order in which they came; merged parts follow each other."""
 
     key: str | None = None
 
@@ -151,7 +154,7 @@ class Conj:
 
 @frozen
 class ByKey:
-    """Another aggregate for each value that segments have at a key; the value is a string, integer, boolean or None."""
+    """Applies another aggregate for each value that segments have at a key, which is a string, integer, boolean or None."""
 
     key: str
     inner: Aggregate
@@ -176,11 +179,15 @@ class ByKey:
 
 NAMES: Final = ("count", "sum", "min", "max", "average", "conj", "by-key")
 KEYED: Final = ("sum", "min", "max", "average", "by-key")
-"""Those that need a key."""
+"""Aggregates that need a key."""
 
 
 def aggregate(aggregation: Aggregation, where: str = "aggregation") -> Aggregate:
-    """What carries it out. Raises WorkflowError, beginning with `where`, if there is no such aggregate."""
+    """Return what carries out the aggregation.
+
+    Raises:
+        WorkflowError: there is no such aggregate; the message begins with `where`.
+    """
     if fault := fault_of(aggregation):
         raise WorkflowError(f"{where}: {fault}")
     key = aggregation.key or ""
@@ -203,7 +210,7 @@ def aggregate(aggregation: Aggregation, where: str = "aggregation") -> Aggregate
 
 
 def fault_of(aggregation: Aggregation) -> str | None:
-    """What is wrong with it, as far as that can be seen without importing anything."""
+    """Return what is wrong with the aggregation, as far as that can be seen without importing anything."""
     name = aggregation.name
     if ":" not in name and name not in NAMES:
         known = ", ".join(NAMES)

@@ -1,12 +1,13 @@
 """Exactly-once state: numbered barriers that flow with the segments, and cut them at one point everywhere.
 
-Asynchronous barrier snapshots (Carbone et al., 2015). The coordinator has inputs send barrier n after what they have
-read so far. A worker with several inputs reads no more from one that brought barrier n until all have; then its state is
-that of all segments before the barrier and none after it. It stores that state, sends barrier n on, and goes on. When all
-workers have stored, checkpoint n is complete: after a failure all workers begin again from there, inputs at the
-positions that they stored. Channels between workers must keep the order of what is sent.
+These are asynchronous barrier snapshots (Carbone et al., 2015). The coordinator has inputs send barrier n
+after what they have read so far. A worker with several inputs reads no more from one that brought barrier n
+until all have; then its state is that of all segments before the barrier and none after it. It stores that
+state, sends barrier n on, and continues. When all workers have stored, checkpoint n is complete: after a
+failure all workers begin again from there, inputs at the positions that they stored. Channels between workers
+must keep the order of what is sent.
 
-Pure: what to store and to send is for the caller, time is ticks.
+Pure: the caller stores and sends; time is ticks.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ C = TypeVar("C", bound=Hashable)
 
 
 class BarrierError(OnyxlogError):
-    """A channel brought what the protocol of barriers rules out: the worker has to begin again."""
+    """A channel brought something that the barrier protocol rules out; the worker has to begin again."""
 
 
 class Barrier(NamedTuple):
-    """`version`: the job's allocation version; barriers of another one do not concern a worker."""
+    """A barrier. `version`: the job's allocation version; workers ignore barriers of another one."""
 
     version: Position
     number: int
 
 
 class WorkerKey(NamedTuple):
-    """A worker as checkpoints name it: who has the slot may change."""
+    """A worker as checkpoints name it. The virtual peer that has the slot may change."""
 
     task: TaskName
     slot: int
 
 
 class Alignment(Generic[C]):
-    """Of the barriers on the channels into one worker. An input's only channel is the coordinator."""
+    """Aligns the barriers on the channels into one worker. An input's only channel is the coordinator."""
 
     def __init__(self, version: Position, channels: Iterable[C], after: int = 0) -> None:
-        """`after`: the number of the checkpoint that the worker began from."""
+        """Begin after the checkpoint with the number `after`."""
         self._version = version
         self._open = set(channels)
         assert self._open, "a worker has at least one channel"
@@ -53,12 +54,15 @@ class Alignment(Generic[C]):
 
     @property
     def ended(self) -> bool:
-        """Nothing will come any more, from any channel."""
+        """Whether nothing will come any more, from any channel."""
         return not self._open
 
     @property
     def final(self) -> Barrier:
-        """Below which a worker stores its last state, once all has ended: no state that it stored before is there."""
+        """The barrier below which a worker stores its last state, once all has ended.
+
+        It stored no state there before.
+        """
         return Barrier(self._version, self._aligned + 1)
 
     @property
@@ -67,14 +71,14 @@ class Alignment(Generic[C]):
         return self._number
 
     def is_blocked(self, channel: C) -> bool:
-        """Nothing may be read from it now: it has to wait where it is."""
+        """Whether nothing may be read from this channel now: it has to wait."""
         return channel in self._blocked
 
     def on_barrier(self, channel: C, barrier: Barrier) -> Barrier | None:
-        """The barrier if all channels have brought it now: store, send it on, read from all again.
+        """Take a barrier. If all channels have brought it now, return it: store, send it on, and read from all again.
 
         Raises:
-            BarrierError: it is not the one that has to come next on this channel.
+            BarrierError: another barrier has to come next on this channel.
         """
         if barrier.version < self._version:
             return None
@@ -84,10 +88,12 @@ class Alignment(Generic[C]):
         return self._aligned_now()
 
     def on_end(self, channel: C) -> Barrier | None:
-        """Nothing will come from this channel: no barrier waits for it. The barrier that is complete thereby, if one is.
+        """Note that nothing will come from this channel any more, so that no barrier waits for it.
+
+        Return the barrier that is complete thereby, if any.
 
         Raises:
-            BarrierError: it ended before, or it is blocked, and so cannot have said anything.
+            BarrierError: the channel ended before, or it is blocked and so cannot have said anything.
         """
         self._check_open(channel, "its end")
         self._open.discard(channel)

@@ -1,4 +1,4 @@
-"""Checkpoints: when they are taken, when one is complete, where their parts are, and which parts are over. Pure."""
+"""Checkpoints: when they are taken, when one is complete, where its parts are, and which parts are obsolete. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FORMAT: Final = 1
 
 @frozen
 class Checkpoint:
-    """All that a job needs to go on from barrier `barrier`: where each worker's state is.
+    """All that a job needs to continue from barrier `barrier`: where each worker's state is.
 
-    A worker that had finished before has stored its last state at an earlier barrier. Numbers of barriers grow over
-    allocation versions.
+    A worker that had finished before has stored its last state at an earlier barrier. Numbers of barriers
+    grow over allocation versions.
     """
 
     job: JobId
@@ -28,43 +28,46 @@ class Checkpoint:
     parts: Mapping[WorkerKey, Barrier] = field(factory=dict, hash=False)
 
     def slots_of(self, task: TaskName) -> tuple[int, ...]:
-        """Those of the workers that the task had."""
+        """Return the slots of the workers that the task had."""
         return tuple(sorted(worker.slot for worker in self.parts if worker.task == task))
 
     def path_of(self, worker: WorkerKey) -> str:
-        """Below the tenancy's `state/`."""
+        """Return the path of a worker's state below the tenancy's `state/`."""
         return part_path(self.job, self.parts[worker], worker)
 
 
 @frozen
 class Completed:
-    """`checkpoint` is to be stored at `latest_path`; after that, what is at and below the paths `over` may be removed."""
+    """A complete checkpoint.
+
+    Store `checkpoint` at `latest_path`; after that, what is at and below the paths `over` may be removed.
+    """
 
     checkpoint: Checkpoint
     over: tuple[str, ...]
 
 
 def latest_path(job: JobId) -> str:
-    """Where the last complete checkpoint of a job is written, below `state/`; its parts stand before that."""
+    """Return where the last complete checkpoint of a job is written, below `state/`. Its parts are stored before it."""
     return f"checkpoints/{job}/latest"
 
 
 def part_path(job: JobId, barrier: Barrier, worker: WorkerKey) -> str:
-    """Where a worker stores its state, below `state/`.
+    """Return where a worker stores its state, below `state/`.
 
-    Of another allocation version: another path, so that a worker which does not know yet that it was replaced spoils
-    nothing.
+    Another allocation version has another path, so a worker that does not know yet that it was replaced
+    spoils nothing.
     """
     return f"{barrier_path(job, barrier)}/{worker.task}-{worker.slot}"
 
 
 def barrier_path(job: JobId, barrier: Barrier) -> str:
-    """All parts of a checkpoint are below it."""
+    """Return the path above all parts of a checkpoint."""
     return f"{version_path(job, barrier.version)}/{barrier.number}"
 
 
 def version_path(job: JobId, version: Position) -> str:
-    """All parts that workers of an allocation version stored are below it."""
+    """Return the path above all parts that workers of an allocation version stored."""
     return f"checkpoints/{job}/parts/{version}"
 
 
@@ -77,7 +80,11 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(data: bytes, where: str) -> Checkpoint:
-    """Raises EntryError, beginning with `where`, on anything that `encode_checkpoint` did not make."""
+    """Decode what `encode_checkpoint` made.
+
+    Raises:
+        EntryError: the bytes are anything else; the message begins with `where`.
+    """
     try:
         version, job, allocation, number, parts = decoded(data)
         if version != FORMAT:
@@ -103,10 +110,10 @@ def _of(kind: type, value: Any) -> Any:
 
 
 class CheckpointCoordinator:
-    """Of a job, at its coordinator, for one allocation version.
+    """Takes the checkpoints of a job, at its coordinator, for one allocation version.
 
-    One checkpoint is under way at a time. One that is not complete in time is given up, and its barriers do no harm:
-    the next has a higher number.
+    One checkpoint is under way at a time. One that is not complete in time is given up, and its barriers do
+    no harm: the next has a higher number.
     """
 
     def __init__(
@@ -119,7 +126,7 @@ class CheckpointCoordinator:
         timeout_ticks: int,
         last: Checkpoint | None = None,
     ) -> None:
-        """`last`: the checkpoint from which all workers began, None if from nothing."""
+        """Begin from the checkpoint `last`, from which all workers began; None if they began from nothing."""
         assert last is None or last.barrier.version < version, f"{last} is not older than {version}"
         assert interval_ticks > 0, f"{interval_ticks=}"
         assert timeout_ticks > 0, f"{timeout_ticks=}"
@@ -129,7 +136,8 @@ class CheckpointCoordinator:
         self._interval = interval_ticks
         self._timeout = timeout_ticks
         self._number = last.barrier.number if last else 0
-        # Whose parts stand, or may do so, as far as it is known here: not of versions that never completed one.
+        # Versions whose parts are stored, or may be, as far as it is known here; not those that never
+        # completed a checkpoint.
         self._standing = {last.barrier} if last else set()
         self._finished: dict[WorkerKey, Barrier] = {}
         self._stored: set[WorkerKey] = set()
@@ -137,14 +145,14 @@ class CheckpointCoordinator:
         self._begun = 0
         self._next: int | None = None
         self.given_up = 0
-        """How many were not complete in time."""
+        """How many checkpoints were not complete in time."""
 
     @property
     def under_way(self) -> Barrier | None:
         return self._under_way
 
     def tick(self, now: int) -> Barrier | None:
-        """The barrier that all inputs have to send now, if it is time."""
+        """Return the barrier that all inputs have to send now, if it is time."""
         if self._next is None:
             self._next = now + self._interval
         if self._under_way is not None:
@@ -157,7 +165,7 @@ class CheckpointCoordinator:
         return self.begin(now)
 
     def begin(self, now: int) -> Barrier:
-        """A checkpoint at once, before its time: nothing may be under way."""
+        """Begin a checkpoint at once, before its time. None may be under way."""
         assert self._under_way is None, f"{self._under_way} is under way"
         self._number += 1
         self._begun, self._next = now, now + self._interval
@@ -167,9 +175,9 @@ class CheckpointCoordinator:
         return self._under_way
 
     def on_stored(self, worker: WorkerKey, barrier: Barrier) -> Completed | None:
-        """A worker's state stands at `part_path`; the checkpoint if that makes it complete.
+        """Note that a worker's state is stored at `part_path`; return the checkpoint if that makes it complete.
 
-        What is told of barriers that are over, or by strangers, does nothing.
+        Reports of barriers that are over, or by strangers, are ignored.
         """
         if barrier != self._under_way or worker not in self._workers:
             return None
@@ -177,10 +185,10 @@ class CheckpointCoordinator:
         return self._complete()
 
     def on_finished(self, worker: WorkerKey, barrier: Barrier) -> Completed | None:
-        """All that comes into a worker has ended, and its last state stands at `part_path` of `barrier`, which is the
-        one after the last that it stored for: it will not store for that one.
+        """Note that a worker's inputs have ended, and that its last state is stored at `part_path` of `barrier`.
 
-        It takes no part in later checkpoints. Told again with another barrier: nothing.
+        That barrier is the one after the last that the worker stored for: it will not store for that one. It
+        takes no part in later checkpoints. A second report with another barrier is ignored.
         """
         if barrier.version != self._version or worker not in self._workers:
             return None
@@ -197,7 +205,7 @@ class CheckpointCoordinator:
             for worker in sorted(self._workers)
         }
         checkpoint = Checkpoint(self._job, barrier, parts)
-        # What a worker stored when it finished is needed by all later checkpoints.
+        # All later checkpoints need what a worker stored when it finished.
         needed = {*parts.values(), *self._finished.values()}
         over, self._standing = self._standing - needed, self._standing & needed
         return Completed(
@@ -206,5 +214,5 @@ class CheckpointCoordinator:
 
 
 def _path_when_over(job: JobId, barrier: Barrier, version: Position) -> str:
-    """Nothing of an older version is needed any more once this one has a checkpoint."""
+    """Return the path that is obsolete with an older version once this one has a checkpoint."""
     return barrier_path(job, barrier) if barrier.version == version else version_path(job, barrier.version)

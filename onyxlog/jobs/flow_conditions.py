@@ -1,8 +1,8 @@
 """Flow conditions: to which of the next tasks a segment goes.
 
-A task without conditions sends all its segments to all next tasks. With some, a segment goes where any condition that
-holds sends it, and nowhere if none holds. Those which are `short_circuit` come first: the first of them that holds
-decides alone.
+A task without conditions sends all its segments to all next tasks. With some, a segment goes where any
+condition that holds sends it, and nowhere if none holds. Conditions with `short_circuit` come first: the
+first of them that holds decides alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ NONE: Final = ":none"
 
 
 class Action(StrEnum):
+    """What else happens to a segment for which a condition holds."""
+
     SEND = "send"
     RETRY = "retry"
     """The segment goes nowhere, and the one at an input from which it came is sent once more."""
@@ -30,12 +32,15 @@ class Action(StrEnum):
 
 @frozen
 class FlowCondition:
-    """`source`: a task, or ":all" for every one. `to`: names of next tasks, or (":all",), or (":none",).
+    """A flow condition.
 
-    The predicate is called with the segment that the task was given, one that its function made of it, and all of
-    those. `exclude_keys` are taken out of what is sent on. With `on_exception` the condition is for segments whose
-    function raised: the predicate is called with the segment, the exception, and (); `transform`, a function of the
-    segment and the exception, makes what is sent; such a condition is `short_circuit`.
+    `source`: a task, or ":all" for every one. `to`: names of next tasks, or (":all",), or (":none",).
+
+    The predicate is called with the segment that the task was given, one that its function made of it, and
+    all of those. `exclude_keys` are removed from what is sent on. With `on_exception` the condition is for
+    segments whose function raised: the predicate is called with the segment, the exception, and ();
+    `transform`, a function of the segment and the exception, makes what is sent; such a condition is
+    `short_circuit`.
     """
 
     source: TaskName
@@ -77,7 +82,7 @@ class _Compiled:
 
 @frozen
 class Router:
-    """The conditions of one task at work. `everywhere`: the route of all segments, if the task has no condition."""
+    """Applies the conditions of one task. `everywhere`: the route of all segments, if the task has no condition."""
 
     everywhere: Route | None
     _normal: tuple[_Compiled, ...] = ()
@@ -100,7 +105,7 @@ class Router:
         return union
 
     def exceptional(self, old: Segment, exception: Exception) -> tuple[Route, Segment] | None:
-        """Where what a segment's exception becomes goes; None if no condition takes care of it."""
+        """Return the route of what is made of a segment's exception; None if no condition handles it."""
         for condition in self._exceptional:
             if condition.test(old, exception, ()):
                 new = condition.transform(old, exception) if condition.transform else old
@@ -109,7 +114,7 @@ class Router:
 
 
 def _union(routes: Sequence[Route]) -> Route:
-    """To all of them, each once, in the order of the conditions."""
+    """Combine routes: to all of their tasks, each once, in the order of the conditions."""
     if any(route.retry for route in routes):
         return RETRY
     return Route(
@@ -124,7 +129,11 @@ def router(
     downstream: Sequence[TaskName],
     where: str = "flow_conditions",
 ) -> Router:
-    """Of a task, whose next tasks are `downstream`. Raises WorkflowError if a function cannot be found."""
+    """Return the router of a task, whose next tasks are `downstream`.
+
+    Raises:
+        WorkflowError: a function cannot be found.
+    """
     normal: list[_Compiled] = []
     exceptional: list[_Compiled] = []
     for number, condition in enumerate(conditions):
@@ -147,6 +156,6 @@ def _route(condition: FlowCondition, downstream: Sequence[TaskName]) -> Route:
         return RETRY
     if condition.to == (NONE,):
         return NOWHERE
-    # A condition of all tasks may name one that some of them have no edge to: that task itself, for one.
+    # A condition of all tasks may name a task to which some of them have no edge: that task itself, for one.
     to = tuple(name for name in downstream if condition.to == (ALL,) or name in condition.to)
     return Route(to, condition.exclude_keys)

@@ -1,4 +1,4 @@
-"""Functions by import path, "package.module:function": how every peer finds the same one."""
+"""Functions by import path, "package.module:function", by which every peer finds the same one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from onyxlog.errors import WorkflowError
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """' (did you mean X?)', or nothing if no known name is near."""
+    """Return ' (did you mean X?)', or nothing if no known name is near."""
     found = get_close_matches(name, known, n=1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def resolve(path: str, where: str = "function") -> Any:
-    """The object behind an import path; importing its module is all that this does.
+    """Return the object behind an import path. Importing its module is the only effect.
 
     Raises:
-        WorkflowError: the path has another form, or there is no such module or attribute; `where` begins the message.
+        WorkflowError: the path has another form, or there is no such module or attribute; `where` begins
+            the message.
     """
     module_name, colon, attributes = path.partition(":")
     if not colon or not module_name or not attributes:
@@ -33,7 +34,7 @@ def resolve(path: str, where: str = "function") -> Any:
             f"{where}: {path!r}: module {module_name!r} cannot be imported here ({error}); it has to be "
             f"installed, or in PYTHONPATH, wherever peers run"
         ) from error
-    except Exception as error:  # whatever a user's module does when it is imported
+    except Exception as error:  # a user's module may do anything when it is imported
         raise WorkflowError(
             f"{where}: {path!r}: module {module_name!r} raises {type(error).__name__} when it is imported: {error}"
         ) from error
@@ -49,7 +50,11 @@ def resolve(path: str, where: str = "function") -> Any:
 
 
 def resolve_callable(path: str, where: str = "function") -> Callable[..., Any]:
-    """As `resolve`, for what is called. Raises WorkflowError also if it cannot be."""
+    """Return the callable behind an import path.
+
+    Raises:
+        WorkflowError: as `resolve`, or the object cannot be called.
+    """
     found = resolve(path, where)
     if not callable(found):
         raise WorkflowError(f"{where}: {path!r} is a {type(found).__name__}, where a function is expected")
@@ -58,6 +63,6 @@ def resolve_callable(path: str, where: str = "function") -> Callable[..., Any]:
 
 
 def bound(path: str, params: dict[str, Any], where: str = "function") -> Callable[..., Any]:
-    """The function with its parameters, which it takes as keyword arguments."""
+    """Return the function with its parameters bound as keyword arguments."""
     function = resolve_callable(path, where)
     return partial(function, **params) if params else function

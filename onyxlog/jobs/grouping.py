@@ -1,8 +1,8 @@
 """Grouping: which worker a segment goes to, by a key of it; the same everywhere, whatever PYTHONHASHSEED is.
 
-Keys are hashed to one of `BUCKETS` buckets, and buckets are spread over the slots that a task has. State of windows
-is stored by bucket, so that it can be handed to other slots when there are more or fewer of them. Keys that are equal
-in Python are in the same bucket: 1, 1.0 and True are one key.
+Keys are hashed to one of `BUCKETS` buckets, and buckets are spread over the slots that a task has. State of
+windows is stored by bucket, so that it can be handed to other slots when there are more or fewer of them.
+Keys that are equal in Python are in the same bucket: 1, 1.0 and True are one key.
 """
 
 from __future__ import annotations
@@ -17,48 +17,53 @@ from onyxlog.jobs.functions import bound
 from onyxlog.jobs.segments import Segment, canonical
 
 BUCKETS: Final = 4096
-"""The most workers that a grouped task can have. Part of what is stored: it can never change."""
+"""The most workers that a grouped task can have. It is part of what is stored and can never change."""
 REMEMBERED: Final = 100_000
-"""Of how many keys a `Grouping` keeps the bucket."""
+"""How many keys' buckets a `Grouping` remembers."""
 
 
 @frozen
 class GroupBy:
-    """By the values at `keys` (one: the value itself; several: the list of them), or by a function of the segment."""
+    """Groups by the values at `keys` (one: the value itself; several: the list of them), or by a function of the segment."""
 
     keys: tuple[str, ...] = ()
     function: str | None = None
 
 
 def key_bytes(key: Any) -> bytes:
-    """The same for keys that are equal, different for others. Raises TypeError if the key is not plain."""
+    """Return the same bytes for keys that are equal, and different ones for others.
+
+    Raises:
+        TypeError: the key is not a plain value.
+    """
     return canonical(_number_free(key))
 
 
 def bucket_of(key: Any) -> int:
-    """0 … BUCKETS - 1."""
+    """Return the key's bucket, 0 … BUCKETS - 1."""
     return int.from_bytes(blake2b(key_bytes(key), digest_size=8).digest(), "big") % BUCKETS
 
 
 def table_of(slots: Collection[int]) -> tuple[int, ...]:
-    """The slot of each bucket: each slot has a run of them, none longer than another by more than one."""
+    """Return the slot of each bucket: each slot has a run of them, none longer than another by more than one."""
     assert slots, "a task with no worker gets no segments"
     ordered = sorted(slots)
     return tuple(ordered[bucket * len(ordered) // BUCKETS] for bucket in range(BUCKETS))
 
 
 def adopts(slot: int, slots: Collection[int], other: int) -> bool:
-    """Whether what the worker at `other` left behind, and is bound to no key, is now that of the one at `slot`.
+    """Whether the worker at `slot` now owns what the worker at `other` left behind that is bound to no key.
 
-    That are its own slot, and a share of those that none of `slots` is.
+    It owns what its own slot left, and a share of what slots left that are not in `slots` any more.
     """
     return other == slot or (other not in slots and other % len(slots) == sorted(slots).index(slot))
 
 
 def sources_of(slot: int, slots: Collection[int], old: Collection[int], *, grouped: bool) -> tuple[int, ...]:
-    """Of which `old` slots the worker at `slot` has to read the state that they stored, to go on as one of `slots`.
+    """Return the `old` slots whose stored state the worker at `slot` has to read, to continue as one of `slots`.
 
-    With grouping it takes from each what is in its own buckets; without, all of it, and nobody else takes that.
+    With grouping it takes from each what is in its own buckets; without, all of it, and nobody else takes
+    that.
     """
     if not grouped:
         return tuple(other for other in sorted(old) if adopts(slot, slots, other))
@@ -67,7 +72,7 @@ def sources_of(slot: int, slots: Collection[int], old: Collection[int], *, group
 
 
 def _number_free(key: Any) -> Any:
-    """The key with one form for equal numbers."""
+    """Return the key with one form for equal numbers."""
     if isinstance(key, str):
         return key
     if isinstance(key, bool):
@@ -82,17 +87,17 @@ def _number_free(key: Any) -> Any:
 
 
 class Grouping:
-    """A `GroupBy` at work: keys of segments, and their buckets."""
+    """Applies a `GroupBy`: computes keys of segments, and their buckets."""
 
     def __init__(self, key: Callable[[Segment], Any]) -> None:
         self.key = key
-        """Of a segment."""
+        """Returns a segment's key."""
         self._buckets: dict[str | int, int] = {}
 
     def bucket(self, segment: Segment) -> int:
         key = self.key(segment)
-        # What others are is seldom asked often, and lists are no keys of a dictionary. That 1 and True are one key of it
-        # does no harm: they are in one bucket.
+        # Other keys are seldom asked for often, and lists cannot be keys of a dictionary. That 1 and True are
+        # one key of it does no harm: they are in one bucket.
         if type(key) is not str and type(key) is not int:
             return bucket_of(key)
         bucket = self._buckets.get(key)
@@ -104,7 +109,11 @@ class Grouping:
 
 
 def grouping(group_by: GroupBy, where: str = "group_by") -> Grouping:
-    """Raises WorkflowError if its function cannot be found."""
+    """Return the grouping that a `GroupBy` describes.
+
+    Raises:
+        WorkflowError: its function cannot be found.
+    """
     if group_by.function is not None:
         return Grouping(bound(group_by.function, {}, where))
     if len(group_by.keys) == 1:

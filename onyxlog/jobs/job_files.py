@@ -1,4 +1,4 @@
-"""Jobs from where people write them: JSON, TOML, or Python by import path. Reads files and imports modules."""
+"""Jobs from the files that people write: JSON, TOML, or Python by import path. Reads files and imports modules."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from onyxlog.jobs.specification import Job, job_from_plain
 
 
 def load_job(source: str) -> Job:
-    """A job from "FILE.json", "FILE.toml", or "package.module:attribute", which is a `Job` or a function that makes one.
+    """Load a job from "FILE.json", "FILE.toml", or "package.module:attribute", a `Job` or a function that makes one.
 
     Raises:
-        WorkflowError: there is no such thing, or it is no job; says where in it. Whether it can run is not asked here.
+        WorkflowError: there is no such thing, or it is no job; the message says where in it. Whether the
+            job can run is not checked here.
     """
     suffix = Path(source).suffix.lower()
     if suffix in (".json", ".toml"):
@@ -49,7 +50,7 @@ def _read(path: Path, suffix: str) -> Any:
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """JSON lets a name stand twice and the last one win, which hides a slip; TOML does not."""
+    """Refuse a name that stands twice. JSON lets the last one win, which hides a slip; TOML does not."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]

@@ -17,29 +17,30 @@ EVERY_TASK: Final = ":all"
 
 
 class Hook(StrEnum):
-    """The points, by the name of the function that is called there; what it is given, and what its answer means.
+    """The points in a task's life; each is the name of the function that is called there.
 
-    All are called with a `TaskContext` first and the lifecycle's params as keyword arguments last.
+    Each point's text says what the function is given, and what its answer means. All are called with a
+    `TaskContext` first and the lifecycle's params as keyword arguments last.
     """
 
     START_TASK = "start_task"
     """() -> bool: may the task start? If any says no, all are asked again after a back-off."""
     BEFORE_TASK_START = "before_task_start"
-    """() -> mapping or None: added to the context's `resources`, for those that come later."""
+    """() -> mapping or None: it is added to the context's `resources`, for later hooks."""
     BEFORE_BATCH = "before_batch"
     """()"""
     AFTER_READ_BATCH = "after_read_batch"
-    """(segments): what is about to be worked on."""
+    """(segments): what is about to be processed."""
     AFTER_APPLY = "after_apply"
     """(segments, results): what the task's function has made of them, before any of it is sent."""
     AFTER_BATCH = "after_batch"
-    """(): all is sent, or written."""
+    """(): all of the batch is sent, or written."""
     AFTER_TASK_STOP = "after_task_stop"
-    """(why): called once for each task that was started, whatever made it stop."""
+    """(why): called once for each task that was started, for whatever reason it stopped."""
     HANDLE_EXCEPTION = "handle_exception"
     """(hook or "apply", exception) -> "restart", "kill", or "defer" to the next lifecycle; all defer: kill."""
     AFTER_ACK = "after_ack"
-    """(segments): those of an input that have been worked on by everybody, with all that became of them."""
+    """(segments): those of an input that are processed everywhere, with all segments made of them."""
     AFTER_RETRY = "after_retry"
     """(segments): those of an input that are sent once more."""
 
@@ -57,8 +58,11 @@ class Verdict(StrEnum):
 
 @frozen
 class Lifecycle:
-    """`calls`: the import path of an object (a class, an instance) that has some of the functions of `Hook` as
-    attributes. `task`: a name, or ":all"."""
+    """Functions for one task or all.
+
+    `calls`: the import path of an object (a class, an instance) that has some of the functions of `Hook` as
+    attributes. `task`: a name, or ":all".
+    """
 
     task: TaskName
     calls: str
@@ -68,7 +72,10 @@ class Lifecycle:
 
 @frozen
 class TaskContext:
-    """What hooks are told of the task. `resources` is the task's own, from start to stop: connections and the like."""
+    """What hooks are told about the task.
+
+    `resources` (connections and the like) are the task's own, from start to stop.
+    """
 
     job: JobId
     task: TaskName
@@ -79,7 +86,7 @@ class TaskContext:
 
 
 class Hooks:
-    """The lifecycles of one task at work."""
+    """Calls the lifecycles of one task."""
 
     def __init__(
         self, calls: Sequence[tuple[Mapping[Hook, Callable[..., Any]], Mapping[str, Any]]] = ()
@@ -90,7 +97,7 @@ class Hooks:
         }
 
     def has(self, hook: Hook) -> bool:
-        """Whether anybody wants to be called: the hot path asks once."""
+        """Whether any lifecycle has this hook: the hot path asks once."""
         return bool(self._calls[hook])
 
     def may_start(self, context: TaskContext) -> bool:
@@ -113,7 +120,11 @@ class Hooks:
         self._call(Hook.AFTER_BATCH, context)
 
     def after_task_stop(self, context: TaskContext, why: str) -> None:
-        """All are called, also if some raise; the first exception is raised afterwards, with notes of the others."""
+        """Call all hooks, also if some raise. The first exception is raised afterwards, with notes of the others.
+
+        Raises:
+            Exception: what the first hook that failed raised.
+        """
         first: Exception | None = None
         for function, params in reversed(self._calls[Hook.AFTER_TASK_STOP]):
             try:
@@ -133,7 +144,7 @@ class Hooks:
         self._call(Hook.AFTER_RETRY, context, segments)
 
     def verdict(self, context: TaskContext, at: str, exception: BaseException) -> Verdict:
-        """RESTART or KILL; of a hook's name or "apply"."""
+        """Return RESTART or KILL for an exception in a hook, named by it, or in "apply"."""
         for function, params in self._calls[Hook.HANDLE_EXCEPTION]:
             answer = Verdict(function(context, at, exception, **params))
             if answer is not Verdict.DEFER:
@@ -146,7 +157,11 @@ class Hooks:
 
 
 def hooks(task: TaskName, lifecycles: Sequence[Lifecycle], where: str = "lifecycles") -> Hooks:
-    """Those of a task. Raises WorkflowError if something cannot be found, or has none of the functions."""
+    """Return the lifecycles of a task.
+
+    Raises:
+        WorkflowError: an import path cannot be found, or its object has none of the functions.
+    """
     return Hooks(
         [
             (functions_of(lifecycle, f"{where}[{number}]"), lifecycle.params)
@@ -157,6 +172,11 @@ def hooks(task: TaskName, lifecycles: Sequence[Lifecycle], where: str = "lifecyc
 
 
 def functions_of(lifecycle: Lifecycle, where: str) -> dict[Hook, Callable[..., Any]]:
+    """Return the hooks that the lifecycle's object has.
+
+    Raises:
+        WorkflowError: the import path is wrong, or its object has none of the functions.
+    """
     if ":" in lifecycle.calls:
         calls = resolve(lifecycle.calls, f"{where}: calls")
     else:

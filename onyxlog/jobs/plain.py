@@ -1,8 +1,8 @@
-"""Frozen classes as plain values and back, by their annotations: one form for MessagePack, JSON and TOML.
+"""Converts frozen classes to plain values and back, by their annotations: one form for MessagePack, JSON and TOML.
 
-A class is a map of its fields without those that are as by default, so that a field which a later version adds leaves the
-hashes of what there is as they are. A class with `TYPE` is told apart from others by "type"; one without further fields may
-be its type alone. A class with `SHORT` may be the value of that field alone.
+A class is a map of its fields without those that have their defaults, so that a field which a later version
+adds does not change hashes. A class with `TYPE` is told apart from others by "type"; one without further
+fields may be its type alone. A class with `SHORT` may be the value of that field alone.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ A = TypeVar("A")
 NAMES: Final[dict[Any, str]] = {str: "a string", int: "an integer", bool: "true or false", bytes: "bytes"}
 
 DEPTH_MAX: Final = 64
-"""What is read by recursion must not be as deep as whoever wrote it likes."""
+"""The greatest depth of nesting. Reading is recursive, so the writer must not choose the depth."""
 
 
 class PlainError(ValueError):
-    """Something is not as expected; begins with where."""
+    """A value is not as expected. The message begins with where it is."""
 
 
 def to_plain(value: Any) -> Any:
-    """Of an instance of a frozen class, or what their fields have."""
+    """Return the plain value of an instance of a frozen class, or of what its fields hold."""
     if attrs.has(type(value)):
         return _class_to_plain(value)
     if isinstance(value, StrEnum):
@@ -63,10 +63,11 @@ def _default(field: attrs.Attribute[Any]) -> Any:
 
 
 def from_plain(cls: type[A], value: Any, where: str) -> A:
-    """An instance of a frozen class, from a value that is not nested deeper than `DEPTH_MAX`.
+    """Return an instance of a frozen class, from a value that is not nested deeper than `DEPTH_MAX`.
 
     Raises:
-        PlainError: a field is unknown, missing or of another type; says where, what was found and what was expected.
+        PlainError: a field is unknown, missing or of another type; the message says where, and what was
+            found and expected.
     """
     if not _is_shallow(value):
         raise PlainError(f"{where}: nested deeper than {DEPTH_MAX} lists and maps")

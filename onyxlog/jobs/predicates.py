@@ -1,4 +1,4 @@
-"""Predicates: functions by import path, and what is made of them with all, any and none."""
+"""Predicates: functions by import path, and their combinations with all, any and none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Test = Callable[..., Any]
 
 @frozen
 class Predicate:
-    """Exactly one of: `function`, which is called with `params` as keyword arguments; `all_of`; `any_of`; `none_of`."""
+    """A predicate: exactly one of its fields is set.
+
+    `function` is called with `params` as keyword arguments; the others are `all_of`, `any_of` and `none_of`.
+    """
 
     SHORT: ClassVar = "function"
     function: str | None = None
@@ -25,7 +28,7 @@ class Predicate:
     none_of: tuple[Predicate, ...] = ()
 
     def fault(self) -> str | None:
-        """What is wrong with its form."""
+        """Return what is wrong with its form."""
         given = [name for name in ("function", "all_of", "any_of", "none_of") if getattr(self, name)]
         if len(given) != 1:
             return f"expected one of function, all_of, any_of, none_of, found {', '.join(given) or 'none'}"
@@ -37,7 +40,7 @@ class Predicate:
         return (*self.all_of, *self.any_of, *self.none_of)
 
     def functions(self) -> Iterator[str]:
-        """All import paths in it."""
+        """Return all import paths in it."""
         if self.function:
             yield self.function
         for part in self._parts():
@@ -45,7 +48,11 @@ class Predicate:
 
 
 def decider(predicate: Predicate, where: str = "predicate") -> Test:
-    """What decides it; parts are asked in order, and none more than is needed. Raises WorkflowError."""
+    """Return a function that evaluates the predicate. Parts are asked in order, and none more than is needed.
+
+    Raises:
+        WorkflowError: the predicate has a wrong form, or a function cannot be found.
+    """
     if fault := predicate.fault():
         raise WorkflowError(f"{where}: {fault}")
     if predicate.function:

@@ -10,10 +10,10 @@ import msgpack
 from zraft_core.messagepack import unpack
 
 Segment = Mapping[str, Any]
-"""What flows between tasks: names to plain values. Nobody changes one that he was given; a function makes a new one.
+"""What flows between tasks: a map of names to plain values. Nobody changes a segment; a function makes a new one.
 
-Plain are None, booleans, integers of 64 bits, floats, strings, bytes, and lists and maps of those: what MessagePack
-carries and JSON, apart from bytes, can write.
+Plain are None, booleans, integers of 64 bits, floats, strings, bytes, and lists and maps of those: what
+MessagePack carries and JSON, apart from bytes, can write.
 """
 
 _pack = msgpack.Packer(use_bin_type=True).pack
@@ -21,7 +21,9 @@ SCALARS: Final = frozenset((type(None), bool, int, float, str, bytes))
 
 
 def canonical(value: Any) -> bytes:
-    """The MessagePack form of a plain value with maps sorted by their keys' own forms: equal maps, equal bytes.
+    """Return the MessagePack form of a plain value, with maps sorted by their keys' own forms.
+
+    Equal maps have equal bytes.
 
     Raises:
         TypeError: the value, or something in it, is not plain.
@@ -32,13 +34,19 @@ def canonical(value: Any) -> bytes:
 
 
 def decoded(data: bytes) -> Any:
-    """What `canonical` made; lists for tuples. Raises ValueError on anything else."""
+    """Decode what `canonical` made, with lists for tuples.
+
+    Raises:
+        ValueError: the bytes are anything else.
+    """
     return unpack(data, lists=True, any_keys=True)
 
 
 def _sorted(value: Any) -> Any:
     kind = type(value)
-    if kind in SCALARS:  # most are; asking an ABC of each would take most of the time
+    if (
+        kind in SCALARS
+    ):  # Most values are of these types; asking an ABC about each would take most of the time.
         return value
     if kind is list or kind is tuple:
         return [_sorted(item) for item in value]
@@ -52,7 +60,7 @@ def _sorted(value: Any) -> Any:
 
 
 def plain_fault(value: Any, where: str = "") -> str | None:
-    """What in a value is not plain, and where in it; None if all is."""
+    """Return what in a value is not plain, and where in it; None if all is."""
     if isinstance(value, bool) or value is None or isinstance(value, (float, str, bytes)):
         return None
     if isinstance(value, int):

@@ -1,7 +1,7 @@
 """A job: what to do with the segments of some inputs, as a value that every peer reads the same.
 
-Written to a znode as MessagePack, in files as JSON or TOML, of one form (`onyxlog.jobs.plain`). Whether it can run is
-asked in `onyxlog.jobs.validation`.
+It is written to a znode as MessagePack, and in files as JSON or TOML, all of one form (`onyxlog.jobs.plain`).
+Whether it can run is checked in `onyxlog.jobs.validation`.
 """
 
 from __future__ import annotations
@@ -28,26 +28,32 @@ FORMAT: Final = 1
 
 
 class TaskKind(StrEnum):
+    """What a task does with segments."""
+
     INPUT = "input"
-    """Reads segments from outside, by its plugin; its function, if any, is applied to them."""
+    """The task reads segments from outside, by its plugin; its function, if any, is applied to them."""
     FUNCTION = "function"
-    """Makes segments of segments."""
+    """The task makes segments of segments."""
     REDUCE = "reduce"
-    """Puts segments into windows, and sends only what triggers emit; it may be the last task of a workflow."""
+    """The task puts segments into windows, and sends only what triggers emit; it may be the last task of a workflow.
+    """
     OUTPUT = "output"
-    """Writes segments, by its plugin; its function, if any, is applied to them before."""
+    """The task writes segments, by its plugin; its function, if any, is applied to them before."""
 
 
 class Delivery(StrEnum):
     """What a job promises when workers fail."""
 
     AT_LEAST_ONCE = "at-least-once"
-    """Each segment of an input is acknowledged by all tasks or sent again; state of windows dies with its worker."""
+    """Each segment of an input is acknowledged by all tasks or sent again; state of windows is lost with its worker.
+    """
     EXACTLY_ONCE_STATE = "exactly-once-state"
-    """Barriers and checkpoints: state of windows is as if no worker had failed. Outputs that are not idempotent may
-    get again what was written after the last checkpoint."""
+    """Barriers and checkpoints keep the state of windows as if no worker had failed.
+
+    Outputs that are not idempotent may get again what was written after the last checkpoint.
+    """
     BEST_EFFORT = "best-effort"
-    """Nothing is sent again: what was under way at a failure is lost."""
+    """Nothing is sent again: segments that were under way at a failure are lost."""
 
 
 @frozen
@@ -62,13 +68,16 @@ class Plugin:
 class Task:
     """An entry of a job's catalog.
 
-    `function`: "package.module:function", called with a segment and `params` as keyword arguments; returns a segment, a
-    list of them, or None. With `bulk` it is called with the list of all segments of a batch, and returns a list of such
-    answers, one for each. Absent: segments pass as they are. `resources`: names of what lifecycles have made before the
-    task started (connections and the like), which the function is given as keyword arguments too.
-    `batch_size`: the most segments that it works on at a time; `batch_timeout_ms`: how long a batch that is not full waits.
-    `group_by`: segments with equal keys come to the same worker. `flux`: for such tasks, what happens when one leaves.
-    `percentage`: of the job's workers, for the percentage task scheduler. `tags`: workers need all of them.
+    `function`: "package.module:function", called with a segment and `params` as keyword arguments; it returns
+    a segment, a list of them, or None. With `bulk` it is called with the list of all segments of a batch, and
+    returns a list of such answers, one for each. Without a function, segments pass unchanged. `resources`:
+    names of what lifecycles have made before the task started (connections and the like), which the function
+    is given as keyword arguments too.
+
+    `batch_size`: the most segments that it processes at a time; `batch_timeout_ms`: how long a batch that is
+    not full waits. `group_by`: segments with equal keys come to the same worker. `flux`: for such tasks, what
+    happens when a worker leaves. `percentage`: of the job's workers, for the percentage task scheduler.
+    `tags`: workers need all of them.
     """
 
     name: TaskName
@@ -91,12 +100,12 @@ class Task:
 
 @frozen
 class Job:
-    """`workflow`: the edges (from, to) of an acyclic graph over the names in `catalog`.
+    """A job. `workflow`: the edges (from, to) of an acyclic graph over the names in `catalog`.
 
-    `pending_max`: roots under way for each worker of an input; `pending_timeout_ms`: until one is sent again (both:
-    at-least-once). `checkpoint_interval_ms`, `checkpoint_timeout_ms`: of barriers (exactly-once-state). `percentage`: of
-    all workers, for the percentage job scheduler. `resume_from`: a job whose last checkpoint this one begins from.
-    `metadata`: for people and programs; nothing is decided by it.
+    `pending_max`: roots under way for each worker of an input; `pending_timeout_ms`: until one is sent again
+    (both: at-least-once). `checkpoint_interval_ms`, `checkpoint_timeout_ms`: of barriers
+    (exactly-once-state). `percentage`: of all workers, for the percentage job scheduler. `resume_from`: a job
+    whose last checkpoint this one begins from. `metadata`: for people and programs; nothing is decided by it.
     """
 
     id: JobId
@@ -117,14 +126,18 @@ class Job:
     metadata: Mapping[str, Any] = field(factory=dict, hash=False)
 
     def task(self, name: TaskName) -> Task:
-        """Raises KeyError."""
+        """Return the task of this name.
+
+        Raises:
+            KeyError: there is none.
+        """
         for task in self.catalog:
             if task.name == name:
                 return task
         raise KeyError(name)
 
     def downstream(self, name: TaskName) -> tuple[TaskName, ...]:
-        """The tasks that a task sends to, in the order of the workflow."""
+        """Return the tasks that a task sends to, in the order of the workflow."""
         return tuple(dict.fromkeys(to for source, to in self.workflow if source == name))
 
     def upstream(self, name: TaskName) -> tuple[TaskName, ...]:
@@ -137,7 +150,7 @@ class Job:
         return tuple(trigger for trigger in self.triggers if trigger.window == window)
 
     def requirements(self) -> JobRequirements:
-        """What goes into the submit-job entry."""
+        """Return what goes into the submit-job entry."""
         return JobRequirements(
             id=self.id,
             hash=job_hash(self),
@@ -163,17 +176,22 @@ def _requirements(task: Task) -> TaskRequirements:
 
 
 def job_hash(job: Job) -> bytes:
-    """32 bytes over all of the job: equal jobs, however they were written down, have equal ones."""
+    """Return 32 bytes of hash over the whole job: equal jobs, however they were written down, have equal ones."""
     return blake2b(encode_job(job), digest_size=32).digest()
 
 
 def encode_job(job: Job) -> bytes:
-    """For the job's znode; canonical."""
+    """Return the canonical bytes for the job's znode."""
     return canonical([FORMAT, to_plain(job)])
 
 
 def decode_job(data: bytes, where: str) -> Job:
-    """Raises EntryError, beginning with `where` (the znode's path), if these bytes are no job of this version."""
+    """Decode a job's znode.
+
+    Raises:
+        EntryError: the bytes are no job of this version; the message begins with `where`, the znode's
+            path.
+    """
     try:
         content = decoded(data)
         if not isinstance(content, list) or len(content) != 2:
@@ -188,7 +206,11 @@ def decode_job(data: bytes, where: str) -> Job:
 
 
 def job_from_plain(value: Any, where: str = "job") -> Job:
-    """What a file of JSON or TOML holds. Raises WorkflowError, beginning with `where`."""
+    """Return the job that a file of JSON or TOML holds.
+
+    Raises:
+        WorkflowError: the value is no job; the message begins with `where`.
+    """
     try:
         return from_plain(Job, value, where)
     except PlainError as error:

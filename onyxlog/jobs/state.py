@@ -1,7 +1,7 @@
 """What one window of a task holds on one worker: one accumulated value for each extent of each group.
 
-Segments, times and the end of the input go in, firings of triggers come out; a snapshot is bytes. How segments are cut into
-batches makes no difference. No clock: timers are told the time.
+Segments, times and the end of the input go in, firings of triggers come out; a snapshot is bytes. How
+segments are cut into batches makes no difference. There is no clock: timers are told the time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onyxlog.jobs.windows import EVERYTHING, Extent, Global, Session, Window, jo
 
 FORMAT: Final = 1
 GroupId = str | bytes
-"""A key as it is used in dictionaries: strings as they are, all others as `key_bytes`."""
+"""A key as it is used in dictionaries: strings unchanged, all others as `key_bytes`."""
 
 
 class WindowFullError(OnyxlogError):
@@ -39,7 +39,7 @@ class _Cell:
 
 
 class _Group:
-    """`order`: the extents sorted, for sessions only."""
+    """A group. `order`: the extents sorted, for sessions only."""
 
     __slots__ = ("cells", "id", "key", "order")
 
@@ -51,23 +51,27 @@ class _Group:
 
 
 class _Moment:
-    """What fires at one moment, in order; and the extents that are gone once all triggers have seen it."""
+    """What fires at one moment, in order, and the extents that are gone once all triggers have seen it."""
 
     __slots__ = ("firings", "gone")
 
     def __init__(self, firings: list[Firing] | None = None) -> None:
-        """`firings`: those of moments before, to go on with."""
+        """Begin with the `firings` of moments before."""
         self.firings: list[Firing] = [] if firings is None else firings
         self.gone: set[tuple[GroupId, Extent]] = set()
 
 
 class WindowState:
-    """See the module. Not for several threads."""
+    """The state of one window; the module's docstring describes it. It is not safe for several threads."""
 
     def __init__(
         self, window: Window, triggers: Sequence[Trigger], grouping: Grouping | None, where: str = "window"
     ) -> None:
-        """Raises WorkflowError if a function of the window or its triggers cannot be found."""
+        """Begin empty.
+
+        Raises:
+            WorkflowError: a function of the window or its triggers cannot be found.
+        """
         self.window = window
         self.triggers = tuple(triggers)
         self._grouping = grouping
@@ -75,9 +79,12 @@ class WindowState:
         self._groups: dict[GroupId, _Group] = {}
         self._count = 0
         self._time: int | None = None
-        """The latest that was seen."""
+        """The latest time that was seen."""
         self._due: list[tuple[int, int, GroupId, Extent, int]] = []
-        """When watermark triggers fire: (time, serial number, group, extent as it was, trigger); an extent may be gone."""
+        """When watermark triggers fire:
+
+        (time, serial number, group, extent as it was, trigger). An extent may be gone.
+        """
         self._serial = 0
         self._timers: dict[int, int] = {}
         """When timer triggers fire next, ms."""
@@ -95,11 +102,11 @@ class WindowState:
         self._session = isinstance(window.over, Session)
 
     def __len__(self) -> int:
-        """How many extents it holds, of all groups."""
+        """Return how many extents the window holds, of all groups."""
         return self._count
 
     def apply(self, segments: Iterable[Segment]) -> list[Firing]:
-        """Take segments in; what fires because of them, in order.
+        """Take segments in; return what fires because of them, in order.
 
         Raises:
             ValueError: a segment has no time where the window says.
@@ -111,7 +118,7 @@ class WindowState:
         return firings
 
     def tick(self, now_ms: int) -> list[Firing]:
-        """The clock is at `now_ms`; what timers fire. A timer begins to run at the first tick."""
+        """Set the clock to `now_ms`; return what timers fire. A timer begins to run at the first tick."""
         moment = _Moment()
         for i, period_ms in self._by_clock:
             due = self._timers.setdefault(i, now_ms + period_ms)
@@ -122,7 +129,7 @@ class WindowState:
         return moment.firings
 
     def complete(self) -> list[Firing]:
-        """There will be no more segments; what has not been told, by triggers that are to tell it."""
+        """Note that there will be no more segments; return what has not been told, by triggers that are to tell it."""
         moment = _Moment()
         for i, trigger in enumerate(self.triggers):
             if trigger.on_complete:
@@ -147,7 +154,7 @@ class WindowState:
                 cell = self._new_cell(group, extent)
             cell.value = self._aggregate.add(cell.value, segment)
             cell.added += 1
-        # One that is not late fires no watermark for its own extents, unless they are told before their end.
+        # A segment that is not late fires no watermark for its own extents, unless they are told before their end.
         late = self._time is not None and (time < self._time or self._fires_early)
         if late or self._by_count or self._by_predicate:
             self._fire_for(segment, group, extents, firings)
@@ -157,7 +164,7 @@ class WindowState:
     def _fire_for(
         self, segment: Segment, group: _Group, extents: tuple[Extent, ...], firings: list[Firing]
     ) -> None:
-        """What fires because this segment came to these extents."""
+        """Fire what a segment that came to these extents fires."""
         moment = _Moment(firings)
         for i, count in self._by_count:
             for extent in extents:
@@ -171,12 +178,12 @@ class WindowState:
         if self._time is not None:
             for i, rule in self._by_time:
                 for extent in extents:
-                    if rule.due(extent) + rule.delay_ms <= self._time:  # it came late
+                    if rule.due(extent) + rule.delay_ms <= self._time:  # the segment came late
                         self._fire_group(i, group, extent, Cause.WATERMARK, moment)
         self._evict(moment)
 
     def _fire_group(self, i: int, group: _Group, extent: Extent, cause: Cause, moment: _Moment) -> None:
-        """An extent, and with it all others of its group if the trigger says so."""
+        """Fire for an extent, and with it for all others of its group if the trigger says so."""
         for each in sorted(group.cells) if self.triggers[i].fire_all_extents else (extent,):
             self._fire(i, group, each, cause, moment)
 
@@ -191,7 +198,7 @@ class WindowState:
             moment.gone.add((group.id, extent))
 
     def _fire_all(self, i: int, cause: Cause, moment: _Moment) -> None:
-        """Of all groups, in an order that hangs on what there is, not on how it came."""
+        """Fire for all groups, in an order that depends on the content, not on how it came."""
         for group in self._sorted():
             for extent in sorted(group.cells):
                 self._fire(i, group, extent, cause, moment)
@@ -210,7 +217,7 @@ class WindowState:
         return sorted(self._groups.values(), key=lambda group: key_bytes(group.key))
 
     def _advance(self, time: int, firings: list[Firing]) -> None:
-        """A segment of that time has come, of whatever group; what watermarks fire."""
+        """Advance the time to that of a segment, of whatever group, and fire watermarks."""
         if self._time is not None and time <= self._time:
             return
         self._time = time
@@ -221,13 +228,13 @@ class WindowState:
             if group is None or (now := self._extent_now(group, extent)) is None:
                 continue
             if self._due_at(i, now) > time:
-                self._push(group, now, i)  # the session went on
+                self._push(group, now, i)  # the session continued
             else:
                 self._fire_group(i, group, now, Cause.WATERMARK, moment)
         self._evict(moment)
 
     def _extent_now(self, group: _Group, extent: Extent) -> Extent | None:
-        """The extent, or the session that it became part of."""
+        """Return the extent, or the session that it became part of."""
         if not self._session:
             return extent if extent in group.cells else None
         index = bisect_right(group.order, extent.start, key=lambda each: each.start) - 1
@@ -260,7 +267,7 @@ class WindowState:
         return cell
 
     def _join(self, group: _Group, extent: Extent) -> Extent:
-        """The session that a segment belongs to; sessions that it connects become one."""
+        """Return the session that a segment belongs to; sessions that it connects become one."""
         now = joined(group.order, extent)
         if not now.absorbed:
             group.order.insert(bisect_right(group.order, extent), extent)
@@ -279,13 +286,16 @@ class WindowState:
         return now.extent
 
     def values(self) -> Iterator[tuple[Any, Extent, Any]]:
-        """(group's key, extent, result) of all that it holds, in order."""
+        """Return (group's key, extent, result) of all that the window holds, in order."""
         for group in self._sorted():
             for extent in sorted(group.cells):
                 yield group.key, extent, self._aggregate.result(group.cells[extent].value)
 
     def snapshot(self) -> bytes:
-        """All that it holds. Equal states, equal bytes. Clocks of timers are not in it: they start anew."""
+        """Return all that the window holds; equal states have equal bytes.
+
+        Clocks of timers are not in it: they start anew.
+        """
         groups = [
             [
                 group.key,
@@ -300,16 +310,19 @@ class WindowState:
         return canonical([*header, [trigger.id for trigger in self.triggers], self._time, groups])
 
     def _meaning(self) -> list[Any]:
-        """What the values in a snapshot hang on: of another window by this name they would mean something else."""
+        """Return what the values in a snapshot depend on.
+
+        In another window of this name they would mean something else.
+        """
         return [to_plain(self.window.over), to_plain(self.window.aggregation), self.window.time_key]
 
-    def restore(self, snapshots: Iterable[bytes], mine: Callable[[int], bool] = lambda bucket: True) -> None:
-        """Begin from what workers held, of which this one takes the groups in buckets that are `mine`.
+    def restore(self, snapshots: Iterable[bytes], mine: Callable[[int], bool] = lambda _: True) -> None:
+        """Begin from the snapshots of workers, from which this one takes the groups in buckets that are `mine`.
 
         Where several held the same extent of the same group, as they do without grouping, it is merged.
 
         Raises:
-            EntryError: a snapshot is none of this window.
+            EntryError: a snapshot is not of this window.
         """
         assert not self._groups, "a window is restored before anything comes to it"
         for snapshot in snapshots:

@@ -20,13 +20,17 @@ FORMAT: Final = 1
 
 
 class TaskWindows:
-    """The order of everything is that of the job: windows, and their triggers.
+    """The windows of a task. Everything is in the order of the job: windows, and their triggers.
 
     How segments are cut into batches makes no difference to what fires, apart from the order between windows.
     """
 
     def __init__(self, job: Job, task: TaskName) -> None:
-        """Raises WorkflowError if a function that is needed cannot be found."""
+        """Begin with empty windows.
+
+        Raises:
+            WorkflowError: a function that is needed cannot be found.
+        """
         here = f"job {job.id!r}"
         group_by = job.task(task).group_by
         self._group_by = to_plain(group_by)
@@ -42,15 +46,15 @@ class TaskWindows:
         self._syncs = {trigger.id: _function(trigger, "sync", here) for trigger in triggers if trigger.sync}
 
     def __bool__(self) -> bool:
-        """Whether the task has any."""
+        """Whether the task has any window."""
         return bool(self._states)
 
     def __len__(self) -> int:
-        """How many extents they hold together."""
+        """Return how many extents the windows hold together."""
         return sum(map(len, self._states))
 
     def apply(self, segments: Sequence[Segment]) -> list[Firing]:
-        """As `WindowState.apply`, on all windows; raises what it raises."""
+        """Apply segments to all windows, as `WindowState.apply` does, and raise what it raises."""
         return [firing for state in self._states for firing in state.apply(segments)]
 
     def tick(self, now_ms: int) -> list[Firing]:
@@ -60,7 +64,7 @@ class TaskWindows:
         return [firing for state in self._states for firing in state.complete()]
 
     def emitted(self, firings: Iterable[Firing]) -> list[Segment]:
-        """What flows on to the next tasks. Raises what users' functions raise."""
+        """Return what flows on to the next tasks. What users' functions raise is raised."""
         out: list[Segment] = []
         for firing in firings:
             if (emit := self._emits.get(firing.trigger)) is not None:
@@ -68,24 +72,24 @@ class TaskWindows:
         return out
 
     def sync(self, firings: Iterable[Firing]) -> None:
-        """Have users' functions do what they do in the world. Raises what they raise."""
+        """Call users' `sync` functions. What they raise is raised."""
         for firing in firings:
             if (sync := self._syncs.get(firing.trigger)) is not None:
                 sync(firing)
 
     def snapshot(self) -> bytes:
-        """Of all windows: equal states, equal bytes."""
+        """Return a snapshot of all windows; equal states have equal bytes."""
         return canonical(
             [FORMAT, self._group_by, {state.window.id: state.snapshot() for state in self._states}]
         )
 
-    def restore(self, snapshots: Iterable[bytes], mine: Callable[[int], bool] = lambda bucket: True) -> None:
-        """Begin from what workers of the task held, of which this one takes the buckets that are `mine`.
+    def restore(self, snapshots: Iterable[bytes], mine: Callable[[int], bool] = lambda _: True) -> None:
+        """Begin from the snapshots of the task's workers, from which this one takes the buckets that are `mine`.
 
         A window that a snapshot does not know, as it is new, begins empty.
 
         Raises:
-            EntryError: a snapshot is none of a task's windows.
+            EntryError: a snapshot is not of the task's windows.
         """
         parts = [self._parts(snapshot) for snapshot in snapshots]
         for state in self._states:

@@ -18,7 +18,7 @@ class AnswerError(OnyxlogError, TypeError):
 
 
 class ResourceError(OnyxlogError, LookupError):
-    """A task's function is to be given a resource that no lifecycle has made."""
+    """A task's function needs a resource that no lifecycle has made."""
 
 
 @frozen
@@ -31,11 +31,15 @@ class Failed:
 Answer = list[Segment] | Failed
 """What became of one segment."""
 Transform = Callable[[Sequence[Segment]], list[Answer]]
-"""An answer for each segment of a batch, in order. Never raises what users' functions raise."""
+"""Returns an answer for each segment of a batch, in order. It never raises what users' functions raise."""
 
 
 def segments_of(answer: Any) -> list[Segment]:
-    """None is no segment, a map is one. Raises AnswerError."""
+    """Return the segments in a function's answer: none for None, one for a map.
+
+    Raises:
+        AnswerError: the answer is anything else.
+    """
     if type(answer) is dict:
         return [answer]
     if answer is None:
@@ -53,9 +57,10 @@ def segments_of(answer: Any) -> list[Segment]:
 def transform(
     task: Task, where: str = "task", resources: Mapping[str, Any] | None = None
 ) -> Transform | None:
-    """The task's; None if segments pass as they are.
+    """Return the task's function over a batch; None if segments pass unchanged.
 
-    `resources`: where those are that the task names; looked at with the first batch, when lifecycles have made them.
+    `resources`: where the resources are that the task names. They are looked up with the first batch, when
+    lifecycles have made them.
 
     Raises:
         WorkflowError: the function cannot be found.
@@ -100,7 +105,7 @@ def _for_each(function: Callable[..., Any]) -> Transform:
 
 
 def _for_all(function: Callable[..., Any]) -> Transform:
-    """If the function raises, or answers wrongly, it did so for every segment: which one it was cannot be known."""
+    """Call a bulk function. If it raises, or answers wrongly, all segments fail, as the one at fault cannot be known."""
 
     def apply(batch: Sequence[Segment]) -> list[Answer]:
         try:

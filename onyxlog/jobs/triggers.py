@@ -12,12 +12,12 @@ from onyxlog.jobs.predicates import Predicate
 from onyxlog.jobs.windows import Extent
 
 RESULT: Final = "result"
-"""What `emit` is called that makes {"group", "start", "end", "result"} of a firing."""
+"""The name that stands for the `emit` function that makes {"group", "start", "end", "result"} of a firing."""
 
 
 @frozen
 class Segments:
-    """As soon as an extent has got `count` segments since this trigger fired for it."""
+    """Fires as soon as an extent has `count` new segments since this trigger fired for it."""
 
     TYPE: ClassVar = "segments"
     count: int
@@ -25,7 +25,7 @@ class Segments:
 
 @frozen
 class Timer:
-    """Every `period_ms`, for all extents that changed since."""
+    """Fires every `period_ms`, for all extents that changed since."""
 
     TYPE: ClassVar = "timer"
     period_ms: int
@@ -33,7 +33,7 @@ class Timer:
 
 @frozen
 class Punctuation:
-    """When a segment comes of which the predicate holds; the segment is in the window already."""
+    """Fires when a segment comes for which the predicate holds; the segment is in the window already."""
 
     TYPE: ClassVar = "punctuation"
     predicate: Predicate
@@ -41,11 +41,11 @@ class Punctuation:
 
 @frozen
 class Watermark:
-    """Once time has passed the end of an extent, and again for every segment that comes later than that.
+    """Fires once time has passed the end of an extent, and again for every segment that comes later than that.
 
-    How far time has got: the latest time of any segment that came to this worker.
-    `delay_ms`: how much later it fires, for segments that are out of order. `percent` below 100: once time has passed
-    that much of the extent, beginning at its start.
+    The time is the latest time of any segment that came to this worker. `delay_ms`: how much later it fires,
+    for segments that are out of order. `percent` below 100: it fires once time has passed that much of the
+    extent, beginning at its start.
     """
 
     TYPE: ClassVar = "watermark"
@@ -53,13 +53,13 @@ class Watermark:
     delay_ms: int = 0
 
     def due(self, extent: Extent) -> int:
-        """The time at which it fires, if nothing is out of order."""
+        """Return the time at which it fires, if nothing is out of order."""
         return extent.start + (extent.end - extent.start) * self.percent // 100
 
 
 @frozen
 class Complete:
-    """Once all inputs are exhausted and all their segments have come, for all extents."""
+    """Fires once all inputs are exhausted and all their segments have come, for all extents."""
 
     TYPE: ClassVar = "complete"
 
@@ -71,13 +71,13 @@ class Evict(StrEnum):
     """What an extent holds after it fired."""
 
     NONE = "none"
-    """All that it held: the next firing tells the total."""
+    """The extent keeps all that it held: the next firing tells the total."""
     ALL = "all"
-    """Nothing: the next firing tells what came since."""
+    """The extent keeps nothing: the next firing tells what came since."""
 
 
 class Cause(StrEnum):
-    """Why it fired."""
+    """Why a trigger fired."""
 
     SEGMENTS = "segments"
     TIMER = "timer"
@@ -88,12 +88,15 @@ class Cause(StrEnum):
 
 @frozen
 class Trigger:
-    """`emit`: a function from a `Firing` to a segment, several, or None, which flow on to the next tasks; "result"
-    stands for {"group", "start", "end", "result"}. `sync`: a function that does something in the world with a
-    `Firing`; it may be called again for one that was told before a failure. A trigger has at least one of them.
+    """When a window fires and what then happens.
 
-    `on_complete`: fire also once there will be no more segments, for extents that changed since they were told.
-    `fire_all_extents`: when one extent fires, so do all others of its group.
+    `emit`: a function from a `Firing` to a segment, several, or None, which flow on to the next tasks;
+    "result" stands for {"group", "start", "end", "result"}. `sync`: a function that does something in the
+    world with a `Firing`; it may be called again for one that was told before a failure. A trigger has at
+    least one of them.
+
+    `on_complete`: fire also once there will be no more segments, for extents that changed since they were
+    told. `fire_all_extents`: when one extent fires, so do all others of its group.
     """
 
     id: str
@@ -120,7 +123,7 @@ class Firing(NamedTuple):
 
 
 def as_segment(firing: Firing) -> dict[str, Any]:
-    """What "result" emits."""
+    """Return the segment that "result" emits."""
     return {
         "group": firing.group,
         "start": firing.extent.start,

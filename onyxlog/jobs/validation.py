@@ -1,4 +1,4 @@
-"""Whether a job can run: all that is wrong with it at once, each with where it is and what was expected there."""
+"""Whether a job can run: finds all that is wrong with it at once, each with its place and what was expected there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onyxlog.jobs.windows import Fixed, Global, Session, Sliding, Window
 from onyxlog.scheduling.requirements import TaskScheduler
 
 EXTENTS_PER_SEGMENT_MAX: Final = 1_000
-"""Of sliding windows: range / slide."""
+"""The most extents that a segment is in, for sliding windows: range / slide."""
 
 
 def check(
@@ -30,11 +30,16 @@ def check(
     inputs: Collection[str] | None = None,
     outputs: Collection[str] | None = None,
 ) -> None:
-    """Raise a WorkflowError with all problems, a line for each, if there is any.
+    """Check that a job can run.
 
     Args:
+        job: the job.
         importing: import what functions are in, as peers will; False where they are not installed.
-        inputs, outputs: the names of plugins that peers know; None: any name will do.
+        inputs: the names of input plugins that peers know; None: any name will do.
+        outputs: the names of output plugins, likewise.
+
+    Raises:
+        WorkflowError: the job cannot run; the message has a line for each problem.
     """
     found = [*problems(job), *_of_plugins(job, inputs, outputs)]
     if importing:
@@ -44,7 +49,7 @@ def check(
 
 
 def problems(job: Job) -> Iterator[str]:
-    """What can be seen without importing anything."""
+    """Return the problems that can be seen without importing anything."""
     for problem in (
         *_of_job(job),
         *_of_each("catalog", [(task.name, _of_task(job, task)) for task in job.catalog]),
@@ -58,14 +63,14 @@ def problems(job: Job) -> Iterator[str]:
 
 
 def import_problems(job: Job) -> Iterator[str]:
-    """Functions that cannot be found here, or are none."""
+    """Return the functions that cannot be found here, or cannot be called."""
     for where, attempt in _imports(job):
         try:
             attempt(f"job {job.id!r}: {where}")
         except WorkflowError as error:
             yield str(error)
         except Exception as error:
-            # of a user's class, made with the parameters of the job
+            # an instance of a user's class, made with the parameters of the job
             yield f"job {job.id!r}: {where}: {type(error).__name__}: {error}"
 
 
@@ -110,7 +115,7 @@ def _imports(job: Job) -> Iterator[tuple[str, Callable[[str], Any]]]:
 
 
 def _functions_of(predicate: Predicate) -> Iterable[str]:
-    """None if its form is wrong: that is told already, and which of them it means is not known."""
+    """Return the functions; None if the form is wrong, as that is reported already and their meaning is not known."""
     return () if predicate.fault() else predicate.functions()
 
 
@@ -125,7 +130,7 @@ def _percentage(where: str, value: int | None) -> Iterator[str]:
 
 
 def name_fault(name: str) -> str | None:
-    """Why a name cannot be one of a job or task: names are parts of paths of znodes, and ':' begins a meaning."""
+    """Return why a name cannot be a job's or task's: names are parts of paths of znodes, and ':' begins a special name."""
     if not name or name in (".", ".."):
         return f"expected a name, found {name!r}"
     if "/" in name or name.startswith(":") or not name.isprintable():
@@ -140,7 +145,7 @@ def _place(field: str, number: int, name: str) -> str:
 
 
 def _of_each(field: str, found: Sequence[tuple[str, Iterable[str]]]) -> Iterator[str]:
-    """Of a list of things with names, and what is wrong with each: that, with its place, and names that are not its own."""
+    """Return what is wrong with each of a list of named things, with its place, and names that occur twice."""
     seen: set[str] = set()
     for number, (name, _) in enumerate(found):
         if name in seen:

@@ -17,6 +17,8 @@ from onyxlog.jobs.aggregates import Aggregation
 
 
 class Extent(NamedTuple):
+    """A half-open stretch of time."""
+
     start: int
     end: int
 
@@ -39,7 +41,7 @@ class Fixed:
 
 @frozen
 class Sliding:
-    """Stretches of one length, of which one begins every `slide`: each time is in range/slide of them, about."""
+    """Stretches of one length, one of which begins every `slide`: each time is in about range/slide of them."""
 
     TYPE: ClassVar = "sliding"
     range: int
@@ -47,7 +49,7 @@ class Sliding:
     offset: int = 0
 
     def extents(self, time: int) -> tuple[Extent, ...]:
-        """Earliest first."""
+        """Return the extents of a time, earliest first."""
         last = time - (time - self.offset) % self.slide
         first = last - (last + self.range - 1 - time) // self.slide * self.slide
         return tuple(Extent(start, start + self.range) for start in range(first, last + 1, self.slide))
@@ -71,7 +73,7 @@ class Session:
     gap: int
 
     def extents(self, time: int) -> tuple[Extent, ...]:
-        """What it would be without any other; `joined` with those that there are gives the session."""
+        """Return the session of this time alone; `joined` merges it with the existing ones."""
         return (Extent(time, time + self.gap),)
 
 
@@ -79,13 +81,15 @@ WindowType = Fixed | Sliding | Global | Session
 
 
 class Joined(NamedTuple):
+    """The outcome of merging a new stretch with sessions."""
+
     extent: Extent
     absorbed: tuple[Extent, ...]
-    """Those of the given ones that are part of it now, earliest first."""
+    """The given sessions that are part of the new one now, earliest first."""
 
 
 def joined(extents: Sequence[Extent], new: Extent) -> Joined:
-    """What a new stretch makes of sessions, which are sorted and apart from each other."""
+    """Merge a new stretch with sessions, which are sorted and apart from each other."""
     first = bisect_left(extents, new.start, key=lambda extent: extent.end - 1)
     end = first
     start, stop = new
@@ -99,8 +103,9 @@ def joined(extents: Sequence[Extent], new: Extent) -> Joined:
 class Window:
     """What a task accumulates over its segments.
 
-    `time_key`: where a segment has its time; needed for all but global windows. `extents_max`: of all groups
-    together on one worker; the task fails beyond it, so that memory is bounded. Triggers that evict keep it low.
+    `time_key`: where a segment has its time; needed for all but global windows. `extents_max`: the most
+    extents of all groups together on one worker; the task fails beyond it, so that memory is bounded.
+    Triggers that evict keep it low.
     """
 
     id: str
@@ -112,7 +117,11 @@ class Window:
     doc: str = ""
 
     def time_of(self, segment: Any) -> int:
-        """Raises ValueError if the segment has no time there."""
+        """Return the segment's time.
+
+        Raises:
+            ValueError: the segment has no time at `time_key`.
+        """
         if self.time_key is None:
             return 0
         time = segment.get(self.time_key)

@@ -1,4 +1,4 @@
-"""The graph of a job: whether it is one through which segments flow from inputs to outputs, without a way back."""
+"""The graph of a job: checks that segments flow through it from inputs to outputs, without a cycle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onyxlog.jobs.specification import Job, TaskKind
 
 
 def problems(job: Job) -> Iterator[str]:
-    """What is wrong with the workflow, beginning with where."""
+    """Return what is wrong with the workflow; each text begins with where."""
     names = [task.name for task in job.catalog]
     if not job.catalog:
         yield "catalog: expected tasks, found none"
@@ -30,7 +30,7 @@ def problems(job: Job) -> Iterator[str]:
 
 
 def _ends(job: Job) -> Iterator[str]:
-    """Where segments come in and go out."""
+    """Return where segments come in and go out."""
     for number, task in enumerate(job.catalog):
         here = f"catalog[{number}] ({task.name!r})"
         before, after = job.upstream(task.name), job.downstream(task.name)

@@ -1,27 +1,30 @@
-"""How long to wait before something is tried again: pure, the dice are handed in."""
+"""How long to wait before something is tried again. Pure; the randomness is handed in."""
 
 from __future__ import annotations
 
 from typing import Final
 
 JOIN_MEAN_MS: Final = 200.0
-"""Of the first tries to join again: what a round through the log takes when many join."""
+"""The mean wait of the first tries to join again: the time of a round through the log when many groups join."""
 JOIN_MEAN_MS_MAX: Final = 3_200.0
 JOIN_PATIENCE: Final = 4
-"""Tries at the first mean; then it doubles."""
+"""How many tries have the first mean; then it doubles."""
 RESTART_MEAN_MS: Final = 250.0
 RESTART_MEAN_MS_MAX: Final = 15_000.0
 PROVEN_S: Final = 30.0
-"""What lived so long begins again as if for the first time."""
+"""A group or peer that lived so long begins again as if for the first time."""
 
 
 def join_again_ms(tries: int, draw: float) -> float:
-    """Before the join that was given up `tries` times (at least 1) is tried again. `draw` is uniform in [0, 1)."""
+    """Return the wait before a join that was given up `tries` times (at least 1) is tried again.
+
+    `draw` is uniform in [0, 1).
+    """
     return _spread(_doubled(JOIN_MEAN_MS, max(0, tries - JOIN_PATIENCE), JOIN_MEAN_MS_MAX), draw)
 
 
 def restart_ms(failures: int, draw: float) -> float:
-    """Before a group or virtual peer that failed `failures` times in a row (at least 1) begins again."""
+    """Return the wait before a group or virtual peer that failed `failures` times in a row (at least 1) begins again."""
     return _spread(_doubled(RESTART_MEAN_MS, failures - 1, RESTART_MEAN_MS_MAX), draw)
 
 
@@ -30,5 +33,5 @@ def _doubled(mean: float, times: int, most: float) -> float:
 
 
 def _spread(mean: float, draw: float) -> float:
-    """Uniform around the mean, by half of it: those that failed together do not try together."""
+    """Spread uniformly around the mean, by half of it: those that failed together do not try together."""
     return mean * (0.5 + draw)

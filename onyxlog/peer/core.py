@@ -1,7 +1,8 @@
-"""One incarnation of a peer group, as decisions: entries and what happened in, appends and acts out. Pure.
+"""One incarnation of a peer group, as decisions: entries and events go in, appends and acts come out. Pure.
 
-It plays the log, knows which of its own records the log has not shown yet, and what follows for it when entries were
-truncated before it could read them. The shell around it (`incarnation`) has the log, the clock and the tasks.
+It plays the log, knows which of its own records the log has not shown yet, and decides what follows when
+entries were truncated before it could read them. The shell around it (`incarnation`) has the log, the clock
+and the tasks.
 """
 
 from __future__ import annotations
@@ -32,19 +33,22 @@ from onyxlog.replica.playing import Step, effects, jump_effects, owed, play, rea
 from onyxlog.replica.replica import Replica
 
 UNSEEN_MAX: Final = 10_000
-"""Records that wait for the log. A group that has more is cut off, and better begins again than grows."""
+"""The most records that wait for the log. A group that has more begins again, as it is cut off."""
 
 
 @frozen
 class Sent:
-    """A record that was handed to the outbox; `position` once the log has answered."""
+    """A record that was handed to the outbox; `position` is set once the log has answered."""
 
     record: Record
     position: Position | None = None
 
 
 class GroupCore:
-    """All methods return what is to be done because of the call. `now_ms` is the wall clock, written into records only."""
+    """The core of a group. All methods return what is to be done because of the call.
+
+    `now_ms` is the wall clock, which is only written into records.
+    """
 
     def __init__(
         self,
@@ -54,11 +58,11 @@ class GroupCore:
         offers: Iterable[tuple[str, ...]] = (),
         join_once: bool = False,
     ) -> None:
-        """`offers`: the tags of each virtual peer."""
+        """Begin with these virtual peers; `offers` has the tags of each."""
         self.replica: Replica = origin.replica
         self.chain = origin.chain
         self.over = False
-        """A restart was decided: nothing is played, said or done any more."""
+        """Whether a restart was decided: nothing is played, said or done any more."""
         self._group = group
         self._site: Site = ""
         self._tags: dict[PeerId, tuple[str, ...]] = {}
@@ -89,13 +93,13 @@ class GroupCore:
 
     @property
     def unseen(self) -> tuple[Sent, ...]:
-        """Records of this incarnation that it has not read in the log yet, oldest first."""
+        """Return the records of this incarnation that it has not read in the log yet, oldest first."""
         return tuple(self._unseen.values())
 
     # -- acts of its own
 
     def begin(self, site: Site, now_ms: int) -> Turn:
-        """Ask to be taken in, and offer the virtual peers, reached at `site`. The pulse, or the will, must stand."""
+        """Ask to join, and offer the virtual peers, reached at `site`. The pulse, or the will, must stand."""
         self._site = site
         turn = Turn(self._append(owed(self.replica, self._viewer), None, now_ms))
         for tags in self._offers:
@@ -103,35 +107,36 @@ class GroupCore:
         return turn
 
     def say(self, command: Command, now_ms: int) -> Turn:
-        """Append a command that no entry caused: of a task, of a timer, of whoever runs the group."""
+        """Append a command that no entry caused: of a task, of a timer, of the program that runs the group."""
         return Turn(self._append((command,), None, now_ms))
 
     def pulse_gone(self, subject: GroupId, now_ms: int) -> Turn:
-        """A group that this one looked after is gone."""
+        """Note that a group that this one looked after is gone."""
         if subject in self.replica.left:
             return Turn()
         return self.say(GroupLeave(subject), now_ms)
 
     def peer_failed(self, peer: PeerId, now_ms: int) -> Turn:
-        """A virtual peer cannot go on: it leaves, and once the log says so it is to begin again."""
+        """Note that a virtual peer cannot continue: it leaves, and begins again once the log says so."""
         return self.say(Leave(peer, self._group), now_ms) if peer in self._viewer.peers else Turn()
 
     def peer_again(self, peer: PeerId, now_ms: int) -> Turn:
-        """A virtual peer that is out begins again, under a new id."""
+        """Begin a virtual peer that is out again, under a new id."""
         tags = self._tags.pop(peer, None)
         return Turn() if tags is None else self._offer(tags, now_ms)
 
     def leave(self, now_ms: int) -> Turn:
-        """The group goes, on purpose; a RestartGroup that comes of it is not meant."""
+        """Leave with the whole group, on purpose. A RestartGroup that follows is ignored."""
         self._left_on_purpose = True
         return self.say(GroupLeave(self._group), now_ms)
 
     # -- what comes from the log
 
     def accepted(self, number: int, position: Position, now_ms: int) -> Turn:
-        """The log took an append, at this position.
+        """Note that the log accepted an append, at this position.
 
-        That may be told after this group went on from an origin that has it: what became of it is looked at then.
+        This may be told after the group continued from an origin that has it: then the core looks at what
+        became of it.
         """
         if self.over or number not in self._unseen:
             return Turn()
@@ -154,10 +159,10 @@ class GroupCore:
         return self._settled(Turn(appends, acts))
 
     def jump(self, origin: Origin, now_ms: int) -> Turn:
-        """Go on from an origin, as the entries before it are gone; does nothing if all of them were played.
+        """Continue from an origin, as the entries before it are gone; this does nothing if all of them were played.
 
-        Whatever the entries would have asked of this group is done, or stands in the replica that they led to: as a join
-        that waits for it, a task that it was given, or its own absence.
+        Whatever the entries would have asked of this group is done, or stands in the replica that they led
+        to: as a join that waits for it, a task that it was given, or its own absence.
         """
         if self.over or origin.position <= self.replica.version:
             return Turn()
@@ -170,7 +175,7 @@ class GroupCore:
         return self._unread(before, now_ms)
 
     def _jump_effects(self, before: Replica) -> tuple[Effect, ...]:
-        """With what only this core can know: that something of its own was both said and undone in the entries it missed."""
+        """Add what only this core can know: that something of its own was both said and undone in the entries it missed."""
         under_way = [sent.record.command for sent in self._unseen.values()]
         offered = {command.peer for command in under_way if isinstance(command, AddVirtualPeer)}
         wanted = jump_effects(before, self.replica, self._viewer, self._viewer.peers - offered)
@@ -182,7 +187,10 @@ class GroupCore:
     # -- inside
 
     def _unread(self, before: Replica, now_ms: int) -> Turn:
-        """What follows for this group from entries that led from `before` to the replica, and that it could not read."""
+        """Return what follows for this group from entries that it could not read.
+
+        They led from `before` to the replica.
+        """
         wanted = self._jump_effects(before)
         commands = () if RestartGroup() in wanted else owed(self.replica, self._viewer)
         under_way = {sent.record.command for sent in self._unseen.values()}
@@ -216,7 +224,7 @@ class GroupCore:
         return tuple(appends)
 
     def _said(self, command: Command) -> bool:
-        """A death is noticed by a watch, by a look and by a detector; one entry is enough."""
+        """Whether this death was reported: a watch, a look and a detector notice it; one entry is enough."""
         return isinstance(command, GroupLeave) and any(
             sent.record.command == command for sent in self._unseen.values()
         )
@@ -225,7 +233,7 @@ class GroupCore:
         if entry.record.author != self._group:
             return
         for number, sent in self._unseen.items():
-            # One's own appends keep their order, so that it is nearly always the first.
+            # A group's own appends keep their order, so that it is nearly always the first.
             if sent.record == entry.record:
                 del self._unseen[number]
                 return

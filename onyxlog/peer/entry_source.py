@@ -13,11 +13,13 @@ from onyxlog.replica.replica import Replica
 
 
 class EntrySource(Protocol):
-    """One per incarnation of a group. The log alone says what the order is, whoever brings the entries."""
+    """Brings entries to one incarnation of a group. The log alone defines the order, whoever brings the entries."""
 
     def entries(self, first: Position, chain: bytes) -> AsyncIterator[tuple[Entry, ...]]:
-        """Entries from `first` on, each once, in the log's order, in batches, for ever. `chain` is the digest chain's value
-        before `first`. Called again after OvertakenError, from behind the newer origin.
+        """Yield entries from `first` on, each once, in the log's order, in batches, for ever.
+
+        `chain` is the digest chain's value before `first`. After OvertakenError this is called again, from
+        behind the newer origin.
 
         Raises:
             OvertakenError: entries that were still to come are gone from the log.
@@ -25,23 +27,23 @@ class EntrySource(Protocol):
         ...
 
     def appended(self, entry: Entry) -> None:
-        """The log has accepted an entry of this group, at this position: others may be told."""
+        """Note that the log has accepted an entry of this group, at this position; others may be told."""
         ...
 
     def applied(self, replica: Replica, chain: bytes) -> None:
-        """The group has played all up to `replica.version`; `chain` is the digest chain's value there."""
+        """Note that the group has played all up to `replica.version`; `chain` is the digest chain's value there."""
         ...
 
     @property
     def counters(self) -> Counters | None:
-        """What gossip did; None where there is none."""
+        """Return what gossip did; None where there is none."""
         ...
 
     async def close(self) -> None: ...
 
 
 class LogSource:
-    """The log itself: a tail subscription."""
+    """Brings entries from the log itself, by a tail subscription."""
 
     def __init__(self, port: LogPort) -> None:
         self._port = port
@@ -66,6 +68,6 @@ class LogSource:
 MakeSource = Callable[[LogPort, GroupId], Awaitable[EntrySource]]
 
 
-async def from_log(port: LogPort, group: GroupId) -> EntrySource:
-    """The MakeSource of a group without gossip."""
+async def from_log(port: LogPort, _group: GroupId) -> EntrySource:
+    """Return the source of a group without gossip; this is a `MakeSource`."""
     return LogSource(port)

@@ -31,7 +31,7 @@ class Fleet:
         rng: random.Random | None = None,
         new_id: Callable[[], str] = random_id,
     ) -> None:
-        """`new_id`: as of `PeerGroup`."""
+        """Begin without groups; `new_id` is as in `PeerGroup`."""
         self._open_port = open_port
         self._make_runner = make_runner
         self._make_source = make_source
@@ -43,11 +43,11 @@ class Fleet:
         self.metrics.registry.register(LiveMetrics(self.incarnations))
 
     def incarnations(self) -> list[Incarnation]:
-        """The present ones."""
+        """Return the present incarnations."""
         return [group.incarnation for group in self.groups if group.incarnation is not None]
 
     def start(self, settings: GroupSettings) -> PeerGroup:
-        """One more group, in the background."""
+        """Start one more group, in the background."""
         group = PeerGroup(
             settings,
             self._open_port,
@@ -63,7 +63,7 @@ class Fleet:
         return group
 
     async def run(self) -> None:
-        """Until all groups have stopped; the first that a restart cannot cure ends it with its error."""
+        """Wait until all groups have stopped. The first that a restart cannot cure ends this with its error."""
         tasks = [group.start() for group in self.groups]
         if tasks:
             await asyncio.gather(*tasks)
@@ -71,20 +71,25 @@ class Fleet:
     async def until(
         self, condition: Callable[[Incarnation], bool], groups: Iterable[PeerGroup] | None = None
     ) -> None:
-        """Until `condition` holds for the present incarnation of each of these groups (of all), one after the other.
+        """Wait until `condition` holds for the present incarnation of each of these groups (of all), one after the other.
 
         Raises:
-            OnyxlogError, ConfigError: what a group that is waited for ended with.
+            OnyxlogError: what a group that is waited for ended with.
+            ConfigError: likewise.
         """
         for group in tuple(self.groups if groups is None else groups):
             await group.until(condition)
 
     async def joined(self) -> None:
-        """Until every group is a member."""
+        """Wait until every group is a member."""
         await self.until(lambda incarnation: incarnation.core.joined)
 
     async def stop(self) -> None:
-        """All leave, and their sessions end."""
+        """Have all groups leave, and end their sessions.
+
+        Raises:
+            Exception: what the first group that failed ended with.
+        """
         stopped = await asyncio.gather(*(group.stop() for group in self.groups), return_exceptions=True)
         self.groups.clear()
         for one in stopped:

@@ -1,4 +1,4 @@
-"""Plays the log for a program that is no peer: it submits, waits and looks, and what its own entries ask of it is done."""
+"""Plays the log for a program that is no peer: it submits, waits and looks, and carries out what its own entries ask for."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from onyxlog.replica.playing import effects, play
 from onyxlog.replica.replica import Replica
 
 YIELD_ENTRIES: Final = 50
-"""Played before others on the loop have a turn."""
+"""How many entries are played before others on the loop have a turn."""
 OVERTAKEN_PAUSE_S: Final = 0.2
 REASONS_MAX: Final = 1_000
 
 
 @frozen
 class Played:
-    """The replica after an entry; `entry` is None after entries were truncated that had not been read."""
+    """The replica after an entry. `entry` is None after entries were truncated that had not been read."""
 
     entry: Entry | None
     replica: Replica
@@ -33,7 +33,7 @@ class Played:
 
 
 class Follower:
-    """`start` it once; then `replica` follows the log until `close`."""
+    """Follows the log. `start` it once; then `replica` follows until `close`."""
 
     def __init__(self, port: LogPort, client: str, now_ms: Callable[[], int]) -> None:
         self._port = port
@@ -46,12 +46,16 @@ class Follower:
         self.replica = Replica()
         self.chain = b""
         self.listeners: list[Callable[[Played], None]] = []
-        """Called after each entry, and after going on from an origin."""
+        """Called after each entry, and after continuing from an origin."""
         self.reasons: dict[JobId, str] = {}
-        """Why jobs were killed, of the last `REASONS_MAX`."""
+        """Why jobs were killed: the last `REASONS_MAX` of them."""
 
     async def start(self) -> None:
-        """Begin at the newest origin. Raises NoNodeError: no peer has begun this log."""
+        """Begin at the newest origin.
+
+        Raises:
+            NoNodeError: no peer has begun this log.
+        """
         origin = await self._port.origin()
         self.replica, self.chain = origin.replica, origin.chain
         self._task = asyncio.get_running_loop().create_task(self._follow(), name="onyxlog follower")
@@ -62,20 +66,21 @@ class Follower:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def caught_up(self) -> Replica:
-        """The replica with everything in it that was in the log when this was asked."""
+        """Return the replica with everything that was in the log when this was called."""
         end = (await self._port.bounds()).end
         await self.reached(end - 1)
         return self.replica
 
     async def reached(self, position: Position) -> None:
-        """Until the entry at `position` was played, or is behind an origin that was gone on from."""
+        """Wait until the entry at `position` was played, or is behind an origin from which this continued."""
         await self.until(lambda: self.replica.version >= position)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Until a condition on the replica holds; it is looked at after each entry.
+        """Wait until a condition on the replica holds; it is checked after each entry.
 
         Raises:
-            OnyxlogError, ClientError: what ended the following of the log.
+            OnyxlogError: what ended the following of the log.
+            ClientError: likewise.
         """
         assert self._task is not None, "the follower was not started"
         while not condition():
@@ -91,7 +96,7 @@ class Follower:
         return position
 
     def take_origin(self, position: Position) -> Origin | None:
-        """What this client's own gc entry at `position` asked it to store; once."""
+        """Return, once, what this client's own gc entry at `position` asked it to store."""
         return self._origins.pop(position, None)
 
     async def _follow(self) -> None:

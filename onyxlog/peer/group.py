@@ -29,12 +29,12 @@ log = structlog.get_logger()
 
 
 def random_id() -> str:
-    """One that nobody has drawn before."""
+    """Return an id that nobody has drawn before."""
     return secrets.token_hex(ID_BYTES)
 
 
 class PeerGroup:
-    """Use `start` and `stop`, or `run` until cancelled."""
+    """A peer group. Use `start` and `stop`, or `run` until cancelled."""
 
     def __init__(
         self,
@@ -48,7 +48,10 @@ class PeerGroup:
         rng: random.Random | None = None,
         new_id: Callable[[], str] = random_id,
     ) -> None:
-        """`new_id`: never the same twice; the id of an incarnation is the group's name and one of these."""
+        """Prepare a group.
+
+        `new_id` never returns the same twice; an incarnation's id is the group's name and one of these.
+        """
         self._settings = settings
         self._open_port = open_port
         self._make_runner = make_runner
@@ -66,7 +69,7 @@ class PeerGroup:
 
     @property
     def incarnation(self) -> Incarnation | None:
-        """The present one, None between two."""
+        """Return the present incarnation; None between two."""
         return self._incarnation
 
     @property
@@ -74,7 +77,7 @@ class PeerGroup:
         return None if self._incarnation is None else self._incarnation.group
 
     def start(self) -> asyncio.Task[None]:
-        """Begin, in the background; the task ends with `stop`, or with what a restart cannot cure."""
+        """Begin in the background. The task ends with `stop`, or with an error that a restart cannot cure."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self.run(), name="peer group")
         return self._task
@@ -89,10 +92,10 @@ class PeerGroup:
             await self._task
 
     async def until(self, condition: Callable[[Incarnation], bool]) -> None:
-        """Until `condition` holds for the present incarnation; it is looked at after each batch of entries.
+        """Wait until `condition` holds for the present incarnation; it is checked after each batch of entries.
 
         Raises:
-            OnyxlogError: the group was stopped before. Or what the group ended with.
+            OnyxlogError: the group was stopped before. What the group ended with is raised, too.
         """
         task = self.start()
         while True:
@@ -106,11 +109,12 @@ class PeerGroup:
                 raise OnyxlogError(f"group {self._settings.name}: stopped while something was waited for")
 
     async def run(self) -> None:
-        """Until `stop`.
+        """Run until `stop`.
 
         Raises:
-            ConfigError: the log was begun with other parameters, or something else that only a person can change.
-            EntryError: the log holds what this release does not understand.
+            ConfigError: the log was begun with other parameters, or something else that only a person can
+                change.
+            EntryError: the log holds something that this release does not understand.
         """
         failures = 0
         loop = asyncio.get_running_loop()
@@ -130,7 +134,7 @@ class PeerGroup:
                 continue
 
     async def _live_once(self) -> str | None:
-        """Why it has to begin again; None if it left on purpose."""
+        """Live one incarnation; return why it has to begin again, None if it left on purpose."""
         port: LogPort | None = None
         group = f"{self._settings.name}-{self._new_id()}"
         self.incarnations += 1
@@ -153,7 +157,7 @@ class PeerGroup:
             ending = await self._incarnation.run()
             return None if ending is Ending.LEFT else ending.value
         except (ConfigError, EntryError, *REFUSED):
-            raise  # no wait would cure it
+            raise  # waiting would not cure it
         except ZraftError as error:
             log.warning("group failed", group=group, error=f"{type(error).__name__}: {error}")
             return "failed"
@@ -168,7 +172,7 @@ class PeerGroup:
                 await _close(port, group)
 
     async def _opened(self) -> LogPort | None:
-        """None if it was stopped meanwhile: a service that nobody reaches is waited for for long."""
+        """Return an open port, None if the group was stopped meanwhile: it waits long for a service that nobody reaches."""
 
         async def opened() -> LogPort:
             return await self._open_port()
@@ -189,5 +193,5 @@ async def _close(port: LogPort, group: GroupId) -> None:
     try:
         await port.close()
     except Exception as error:
-        # The session ends by itself then, a timeout later.
+        # the session then ends by itself, a timeout later
         log.warning("log not closed", group=group, error=f"{type(error).__name__}: {error}")

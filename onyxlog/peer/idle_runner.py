@@ -1,4 +1,4 @@
-"""A TaskRunner that runs nothing: it says that tasks are ready, and keeps account. To test and measure coordination."""
+"""A TaskRunner that runs nothing, to test and measure coordination: it says that tasks are ready, and keeps a record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onyxlog.replica.replica import Replica
 
 
 class IdleRunner:
-    """`running` is what was started and not stopped; `told` all that it was told."""
+    """Runs nothing. `running` is what was started and not stopped; `told` is all that it was told."""
 
     def __init__(self, host: TaskHost, site: Site = "") -> None:
         self.host = host
@@ -48,5 +48,5 @@ class IdleRunner:
 
 
 async def run_nothing(host: TaskHost) -> TaskRunner:
-    """The MakeRunner of peers that only coordinate."""
+    """Return the MakeRunner of peers that only coordinate."""
     return IdleRunner(host)

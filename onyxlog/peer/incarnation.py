@@ -1,7 +1,8 @@
 """One life of a peer group: from an open log until it left or has to begin again, with everything that runs in it.
 
-Everything happens on one event loop and every decision is the core's; this carries it out. Whatever fails ends the
-incarnation, and the group begins again under a new id (`onyxlog.peer.group`): only so is nothing half done relied upon.
+Everything happens on one event loop and every decision is the core's; this module carries it out. Whatever
+fails ends the incarnation, and the group begins again under a new id (`onyxlog.peer.group`), so that nothing
+half done is relied upon.
 """
 
 from __future__ import annotations
@@ -54,21 +55,23 @@ from onyxlog.replica.replica import JoinMode, Replica
 from zraft_client.errors import ClientError
 
 SLICE_S: Final = 0.01
-"""Entries are played for so long before others on the loop have a turn: the session's heartbeats above all."""
+"""How long entries are played before others on the loop have a turn, above all the session's heartbeats."""
 OVERTAKEN_PAUSE_S: Final = 0.2
 
 log = structlog.get_logger()
 
 
 class Ending(StrEnum):
+    """How an incarnation ended."""
+
     LEFT = "left"
-    """As it was asked to."""
+    """It left as it was asked to."""
     OUT = "out"
     """The log says that this group has left; it lives and has to join anew."""
 
 
 class Incarnation:
-    """Run it once. It is the TaskHost of its runner."""
+    """One incarnation; run it once. It is the TaskHost of its runner."""
 
     def __init__(
         self,
@@ -93,7 +96,7 @@ class Incarnation:
         self._tasks: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when more entries were applied, or it is over; another one stands here then."""
+        """Done when more entries were applied, or when the incarnation is over; another future is here then."""
         self._join_tries = 0
         self._peer_failures = 0
         self._peer_failed_at = float("-inf")
@@ -145,12 +148,12 @@ class Incarnation:
 
     @property
     def running(self) -> dict[PeerId, StartTask]:
-        """The tasks that run here."""
+        """Return the tasks that run here."""
         return {} if self._workers is None else self._workers.running
 
     @property
     def watched(self) -> GroupId | None:
-        """Whose pulse it watches for the ring."""
+        """Return the group whose pulse this one watches for the ring."""
         return self._watching.watched
 
     def worker_statistics(self) -> Mapping[PeerId, WorkerStatistics]:
@@ -160,13 +163,13 @@ class Incarnation:
         return PlaneStatistics() if self._runner is None else self._runner.plane_statistics()
 
     def gossip_counters(self) -> Counters | None:
-        """None without gossip."""
+        """Return what gossip did; None without gossip."""
         return None if self._source is None else self._source.counters
 
     # -- its life
 
     async def run(self) -> Ending:
-        """Until it left, or is out. Raises what anything in it failed with."""
+        """Live until the group left, or is out. What anything in it failed with is raised."""
         try:
             self._spawn(self._begin())
             return await self._end
@@ -193,14 +196,17 @@ class Incarnation:
         log.info("group begins", group=self._group, origin=origin.position)
 
     async def _show_life(self, core: GroupCore) -> None:
-        """What tells the others when this group is gone stands before anybody is told that it is there."""
+        """Make the pulse or the will, which tells others when this group is gone, before anybody hears that it exists."""
         if core.replica.parameters.join is JoinMode.DIRECT:
             await self._port.set_will(Record(GroupLeave(self._group), self._group, None, _now_ms()))
-        # By the ring, its end is the group's; in any case it is how others see when the group was heard of.
+        # With the ring, the session's end is the group's. In any case others see by it when the group was heard of.
         await self._port.show_pulse(self._group)
 
     async def leave(self) -> None:
-        """Go on purpose: stop the tasks, tell the log, end. Bounded by `leave_timeout_s`; then whoever watches will tell."""
+        """Leave on purpose: stop the tasks, tell the log, end.
+
+        This is bounded by `leave_timeout_s`; after that the group's watcher tells the log.
+        """
         if self._end.done():
             return
         with contextlib.suppress(TimeoutError):
@@ -259,7 +265,8 @@ class Incarnation:
                 async for batch in source.entries(core.version + 1, core.chain):
                     await self._play(batch)
                     if core.over:
-                        # Nothing is applied any more, so a source that goes by what was would give this for ever.
+                        # Nothing is applied any more, so a source that goes by what was applied would yield
+                        # this for ever.
                         return
             except OvertakenError:
                 await self._jump()

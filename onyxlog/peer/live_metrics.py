@@ -1,6 +1,6 @@
 """Metrics of what runs now, read from a process' groups when they are asked for: tasks, channels, gossip.
 
-The counts belong to a worker, or to one incarnation of a group; a series ends with it. One that begins again under the
+The counts belong to a worker, or to one incarnation of a group; a series ends with it. A new one under the
 same labels begins at 0, which is what a counter's reset means.
 """
 
@@ -46,7 +46,7 @@ GOSSIP_BY: Final = {
 
 
 class LiveMetrics(Collector):
-    """Of all that `incarnations` gives when it is called."""
+    """Collects the metrics of all incarnations that `incarnations` returns when it is called."""
 
     def __init__(self, incarnations: Callable[[], Iterable[Incarnation]]) -> None:
         self._incarnations = incarnations

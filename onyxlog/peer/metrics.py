@@ -1,4 +1,4 @@
-"""What a peer process counts, as Prometheus metrics. Where Onyx has a monitoring event, its name is in ours."""
+"""What a peer process counts, as Prometheus metrics. Where Onyx has a monitoring event, our metric has its name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENTRY_SECONDS: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02,
 
 
 class PeerMetrics:
-    """Of all groups of a process; each has its own registry, so that many can be made in one test."""
+    """Metrics of all groups of a process. Each object has its own registry, so that many can be made in one test."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry(auto_describe=True)
@@ -77,7 +77,7 @@ class PeerMetrics:
         self.unseen = gauge("onyxlog_outbox_entries", "Entries written here and not yet read back.", "group")
 
     def forget(self, group: str) -> None:
-        """An incarnation is over; its series end."""
+        """End the series of an incarnation that is over."""
         for gauge in (self.replica_version, self.unseen):
-            with suppress(KeyError):  # one that ended before it had any
+            with suppress(KeyError):  # the incarnation ended before it had any
                 gauge.remove(group)

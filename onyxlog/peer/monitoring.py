@@ -1,6 +1,6 @@
 """The HTTP server of a peer process: Prometheus metrics, health, and what its groups are doing. No authentication.
 
-Imported only where `--metrics` is given (see `zraft.program.http_service`).
+It is imported only where `--metrics` is given (see `zraft.program.http_service`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class Monitoring:
-    """Answers from `start` to `stop`."""
+    """The HTTP server. It answers from `start` to `stop`."""
 
     def __init__(self, address: Address, fleet: Fleet) -> None:
         self._address = address
@@ -35,7 +35,11 @@ class Monitoring:
         )
 
     async def start(self) -> None:
-        """Raises OSError: the address cannot be listened at."""
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be listened at.
+        """
         await self._service.start(self._address)
         log.info("monitoring listens", url=f"http://{self._address}/metrics")
 
@@ -46,11 +50,11 @@ class Monitoring:
         return exposition(request, self._fleet.metrics.registry)
 
     async def _livez(self, _: web.Request) -> web.Response:
-        # That this line runs is the answer: the loop of the groups turns.
+        # That this line runs is the answer: the groups' loop runs.
         return text(200, "ok\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        """Ready: all groups of this process are members."""
+        """Answer whether all groups of this process are members."""
         waiting = [number for number, group in enumerate(self._fleet.groups) if not _joined(group)]
         if waiting:
             return text(503, "".join(f"group {number} has not joined\n" for number in waiting))
@@ -68,7 +72,7 @@ def _joined(group: PeerGroup) -> bool:
 
 
 def status_of(group: PeerGroup) -> dict[str, Any]:
-    """Of one group, as JSON."""
+    """Return the status of one group, as JSON."""
     incarnation = group.incarnation
     if incarnation is None or not incarnation.begun:
         return {"group": None, "incarnations": group.incarnations, "joined": False}

@@ -20,10 +20,10 @@ log = structlog.get_logger()
 
 
 class Outbox:
-    """Has no bound of its own: the core refuses to have more than `UNSEEN_MAX` records under way."""
+    """An outbox without a bound of its own: the core refuses to have more than `UNSEEN_MAX` records under way."""
 
     def __init__(self, port: LogPort, accepted: Callable[[Append, Position, float], None]) -> None:
-        """`accepted` is told the position and how long it took, in seconds."""
+        """Begin empty. `accepted` is told the position and how long it took, in seconds."""
         self._port = port
         self._accepted = accepted
         self._waiting: asyncio.Queue[Append] = asyncio.Queue()
@@ -35,12 +35,14 @@ class Outbox:
         return self._waiting.qsize()
 
     async def drained(self) -> None:
-        """Until the log has all that was put."""
+        """Wait until the log has all that was put."""
         await self._waiting.join()
 
     async def run(self) -> None:
-        """Until cancelled, or until appends fail for good: then some may be in the log and some not, so that only a new
-        incarnation can go on. What certainly did not happen, as no server could be asked, is tried again.
+        """Append until cancelled, or until appends fail for good.
+
+        Then some records may be in the log and some not, so only a new incarnation can continue. What
+        certainly did not happen, as no server could be asked, is tried again.
         """
         loop = asyncio.get_running_loop()
         while True:

@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 @frozen
 class Published:
-    """What a group has said of itself: the digest chain after the entry at `position`."""
+    """What a group has published: the digest chain after the entry at `position`."""
 
     group: GroupId
     position: Position
@@ -30,7 +30,7 @@ class Published:
 
 
 def path_of(group: GroupId) -> str:
-    """Below the tenancy's `state/`."""
+    """Return where a group publishes, below the tenancy's `state/`."""
     return f"digests/{group}"
 
 
@@ -40,7 +40,11 @@ def encode(published: Published) -> bytes:
 
 
 def decode(data: bytes, path: str) -> Published:
-    """Raises EntryError: it is not what `encode` makes."""
+    """Decode what a group published.
+
+    Raises:
+        EntryError: the bytes are not what `encode` makes.
+    """
     try:
         version, group, position, chain = unpack(data, lists=True)
     except (ValueError, TypeError) as error:
@@ -57,7 +61,7 @@ def decode(data: bytes, path: str) -> Published:
 class DigestPublisher:
     """Writes at every `every`-th position, the same ones for all groups, and the newest after `quiet_s` without entries.
 
-    One write is under way at a time; what is due meanwhile is written after it, the newest only.
+    One write is under way at a time. Of what is due meanwhile only the newest is written, after it.
     """
 
     def __init__(self, port: LogPort, group: GroupId, *, every: int, quiet_s: float) -> None:
@@ -77,7 +81,7 @@ class DigestPublisher:
         return self._written
 
     def applied(self, position: Position, chain: bytes) -> None:
-        """After each entry."""
+        """Take the chain after each entry."""
         self._newest = Published(self._group, position, chain)
         if position % self._every == 0:
             self._due = self._newest
@@ -86,7 +90,7 @@ class DigestPublisher:
             self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Write until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -106,12 +110,12 @@ class DigestPublisher:
         except SessionExpiredError:
             raise
         except FailedError as error:
-            # Nobody hangs on it: audits miss one position. The log's own calls notice what is worse.
+            # Nothing depends on it: audits miss one position. The log's own calls notice worse failures.
             log.warning("digest not published", group=self._group, position=due.position, error=str(error))
         self._written = due
 
     async def _until_quiet(self) -> None:
-        """Until nothing has come for `quiet_s`, or a position is due."""
+        """Wait until nothing has come for `quiet_s`, or a position is due."""
         while self._due is None:
             seen = self._newest
             try:

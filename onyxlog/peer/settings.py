@@ -1,4 +1,4 @@
-"""What a peer group is started with, and its defaults."""
+"""Settings with which a peer group is started, and their defaults."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LEAVE_TIMEOUT_S: Final = 10.0
 
 @frozen
 class GroupSettings:
-    """Of all incarnations of a group.
+    """Settings of all incarnations of a group.
 
     `name`: what the ids of its incarnations begin with, for people. `offers`: the tags of each virtual peer.
     `join_once`: an aborted join is not tried again. `digests_every`: entries between published digests;
-    `digest_after_quiet_s`: when the newest is published although fewer came. `leave_timeout_s`: how long a stop may
-    take before the session is just let go.
+    `digest_after_quiet_s`: when the newest is published although fewer came. `leave_timeout_s`: how long a
+    stop may take before the session is simply ended.
     """
 
     name: str = field(default="group", validator=validators.matches_re(r"[A-Za-z0-9_.:-]{1,64}"))

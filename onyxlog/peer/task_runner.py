@@ -1,7 +1,7 @@
-"""What a peer group asks of whatever runs tasks, and what that may use of its group: the seam between both.
+"""What a peer group asks of a runner of tasks, and what the runner may use of its group: the interface between both.
 
-A group makes one runner per incarnation. It is told of starts and stops of each virtual peer one at a time, in order, the
-newest only: what was superseded while an earlier one was carried out is never told.
+A group makes one runner per incarnation. It is told of starts and stops of each virtual peer one at a time,
+in order, the newest only: what was superseded while an earlier one was carried out is never told.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WorkerStatistics:
 
 @frozen
 class PlaneStatistics:
-    """Of what groups send to each other, counts since the start."""
+    """Counts of what groups send to each other, since the start."""
 
     items_sent: int = 0
     items_received: int = 0
@@ -41,28 +41,33 @@ class PlaneStatistics:
 
 
 class TaskHost(Protocol):
-    """A peer group, as the tasks of its virtual peers see it. Belongs to the group's event loop."""
+    """A peer group, as the tasks of its virtual peers see it. It belongs to the group's event loop."""
 
     @property
     def group(self) -> GroupId: ...
 
     @property
     def port(self) -> LogPort:
-        """The group's own; its session ends with this incarnation of the group."""
+        """Return the group's own port; its session ends with this incarnation of the group."""
         ...
 
     @property
     def replica(self) -> Replica:
-        """As of the last entry that was applied here."""
+        """Return the replica as of the last entry that was applied here."""
         ...
 
     def append(self, command: Command) -> None:
-        """Have it appended to the log, after what was handed in before; does not wait. Lost if the group restarts."""
+        """Hand a command in for the log, after those handed in before, without waiting.
+
+        It is lost if the group restarts.
+        """
         ...
 
     def failed(self, peer: PeerId, error: BaseException) -> None:
-        """The task of this virtual peer cannot go on, and that is not its job's fault: the virtual peer leaves, and begins
-        again under a new id."""
+        """Report that a virtual peer's task cannot continue, and that its job is not at fault.
+
+        The virtual peer leaves, and begins again under a new id.
+        """
         ...
 
 
@@ -71,34 +76,41 @@ class TaskRunner(Protocol):
 
     @property
     def site(self) -> Site:
-        """Where this group's virtual peers are reached for segments."""
+        """Return where this group's virtual peers receive segments."""
         ...
 
     async def start(self, task: StartTask) -> None:
-        """Run this task instead of what the virtual peer ran before; returns once it runs (or waits for others).
+        """Run this task instead of what the virtual peer ran before; return once it runs (or waits for others).
 
-        Appends SignalReady when the task is ready. An exception is the virtual peer's failure, as with `TaskHost.failed`.
+        This appends SignalReady when the task is ready. An exception is the virtual peer's failure, as with
+        `TaskHost.failed`.
         """
         ...
 
     async def stop(self, task: StopTask) -> None:
-        """Nothing of the virtual peer's task runs any more once this returns; also for one that never started."""
+        """Stop the virtual peer's task.
+
+        Nothing of it runs once this returns; a task that never started may be stopped too.
+        """
         ...
 
     def replica_changed(self, replica: Replica) -> None:
-        """After each batch of entries, before starts and stops that come of it. Must not block, nor raise."""
+        """Note a changed replica, after each batch of entries, before starts and stops that follow from it.
+
+        This must neither block nor raise.
+        """
         ...
 
     def statistics(self) -> Mapping[PeerId, WorkerStatistics]:
-        """Of the virtual peers that run a task."""
+        """Return the statistics of the virtual peers that run a task."""
         ...
 
     def plane_statistics(self) -> PlaneStatistics: ...
 
     async def close(self) -> None:
-        """Everything of this incarnation ends; starts and stops will not be told any more. May be called again."""
+        """End everything of this incarnation; no starts and stops follow. May be called again."""
         ...
 
 
 MakeRunner = Callable[[TaskHost], Awaitable[TaskRunner]]
-"""Called once per incarnation of a group, after its log is open and before it offers its virtual peers."""
+"""Makes a runner. It is called once per incarnation, after its log is open and before it offers its virtual peers."""

@@ -1,4 +1,4 @@
-"""What a group's core decides, as values: what is to be appended to the log, what is to be done in the world."""
+"""What a group's core decides, as values: what to append to the log, and what to do in the world."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onyxlog.replica.effects import Effect
 
 @frozen
 class Append:
-    """`number` counts this incarnation's appends from 0."""
+    """An append. `number` counts this incarnation's appends from 0."""
 
     number: int
     record: Record
@@ -36,7 +36,7 @@ class Act:
 
 @frozen
 class Turn:
-    """In order. Acts come before appends: what an append promises to others is already under way."""
+    """What to do, in order. Acts come before appends: what an append promises to others is already under way."""
 
     appends: tuple[Append, ...] = ()
     acts: tuple[Act, ...] = ()

@@ -1,4 +1,4 @@
-"""Looks after other groups' pulses: the one that the ring assigns, the helper of a join, and who is suspected at once."""
+"""Looks after other groups' pulses: the one that the ring assigns, the helper of a join, and suspects at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class _Watch:
-    """One watch, which moves from pulse to pulse; what was wanted while it moved is never asked for."""
+    """One watch, which moves from pulse to pulse. A pulse that was only wanted while it moved is never asked for."""
 
     def __init__(self, port: LogPort, gone: Callable[[GroupId], None], spawn: Spawn) -> None:
         self._port = port
@@ -44,7 +44,10 @@ class _Watch:
 
 
 class Watching:
-    """`gone` may be called more than once for a group, and for one that need not be watched any more."""
+    """The watches of a group.
+
+    `gone` may be called more than once for a group, and for one that need not be watched any more.
+    """
 
     def __init__(
         self,
@@ -64,17 +67,17 @@ class Watching:
 
     @property
     def watched(self) -> GroupId | None:
-        """Whose pulse is watched for the ring."""
+        """Return the group whose pulse is watched for the ring."""
         return self._neighbour.wanted
 
     @property
     def joiner(self) -> GroupId | None:
-        """Whose pulse is watched while it is helped to join."""
+        """Return the group whose pulse is watched while it is helped to join."""
         return self._joiner.wanted
 
     @property
     def detected(self) -> GroupId | None:
-        """Whose pulse is looked at once a period, while it is to help with a join."""
+        """Return the group whose pulse is looked at once a period, while it is to help with a join."""
         return self._detected
 
     def watch(self, subject: GroupId | None) -> None:
@@ -82,7 +85,7 @@ class Watching:
         self._neighbour.on(subject)
 
     def watch_joiner(self, joiner: GroupId | None) -> None:
-        """Beside it, watch the pulse of who is helped to join; nobody's if None."""
+        """Also watch the pulse of the group that is helped to join; nobody's if None."""
         self._joiner.on(joiner)
 
     def look_once(self, subject: GroupId) -> None:

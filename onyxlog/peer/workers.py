@@ -17,7 +17,7 @@ Wanted = StartTask | StopTask
 
 
 class Workers:
-    """Asking for what is so already does nothing; what an older entry wants does nothing."""
+    """The tasks of a group's virtual peers. A request for the present state, or from an older entry, does nothing."""
 
     def __init__(
         self, runner: TaskRunner, failed: Callable[[PeerId, BaseException], None], spawn: Spawn
@@ -31,16 +31,16 @@ class Workers:
 
     @property
     def running(self) -> dict[PeerId, StartTask]:
-        """What was started and not stopped since."""
+        """Return what was started and not stopped since."""
         return {peer: done for peer, done in self._done.items() if isinstance(done, StartTask)}
 
     @property
     def settled(self) -> bool:
-        """Everything that was asked for is so."""
+        """Wait until every request is carried out."""
         return not self._busy
 
     def want(self, position: Position, wanted: Wanted) -> None:
-        """Of the entry at `position`."""
+        """Request a task, because of the entry at `position`."""
         newest, present = self._wanted.get(wanted.peer, (position, None))
         if position < newest or wanted in (present, None if present else self._done.get(wanted.peer)):
             return
@@ -50,7 +50,7 @@ class Workers:
             self._spawn(self._bring(wanted.peer))
 
     def forget(self, peer: PeerId, position: Position) -> None:
-        """This virtual peer is out, its id is never used again: stop what it runs."""
+        """Stop what a virtual peer runs that is out. Its id is never used again."""
         known = self._wanted.get(peer)
         running = self._done.get(peer) if known is None else known[1]
         if isinstance(running, StartTask):

@@ -1,1 +1,1 @@
-"""Where segments come from and go to; each module one medium. What a plugin is: `onyxlog.plugins.plugin`."""
+"""Where segments come from and go to, one module for each medium. `onyxlog.plugins.plugin` says what a plugin is."""

@@ -1,4 +1,4 @@
-"""Outputs that write nowhere: into this process' memory, for tests and for trying things out, or not at all."""
+"""Outputs that write nowhere outside: into this process' memory, for tests and for trying things out, or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _collected: dict[str, list[Any]] = {}
 
 
 def collected(name: str) -> list[Any]:
-    """What all outputs `collecting` of that name in this process have written, in the order in which they did."""
+    """Return what all outputs `collecting` of that name in this process have written, in the order in which they did."""
     return _collected.setdefault(name, [])
 
 
@@ -20,7 +20,10 @@ def forget(name: str) -> None:
 
 
 class CollectingOutput:
-    """Into the list `collected(name)`. Not idempotent: what is written again after a failure is there twice."""
+    """Writes into the list `collected(name)`.
+
+    It is not idempotent: what is written again after a failure is there twice.
+    """
 
     def __init__(self, context: PluginContext, name: str) -> None:
         self._list = collected(name)

@@ -1,4 +1,4 @@
-"""An output into a dictionary of a zraft cluster. Idempotent by key: what is written again is there once."""
+"""An output into a dictionary of a zraft cluster. It is idempotent by key: what is written again is there once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ WRITES_AT_A_TIME: Final = 512
 
 
 class DictionaryOutput:
-    """`dictionary`: its name. `key`, `value`: where a segment has them; without `value`, the whole segment is it.
+    """Writes into a dictionary.
 
-    The last write of a key wins. Segments of one key have to come from one worker for that to be the latest, as they do
-    if the task before is grouped by it, or this one is.
+    `dictionary`: its name. `key`, `value`: where a segment has them; without `value`, the whole segment is
+    the value.
+
+    The last write of a key wins. For that to be the latest, segments of one key have to come from one worker,
+    as they do if the task before, or this one, is grouped by it.
     """
 
     def __init__(
@@ -39,7 +42,7 @@ class DictionaryOutput:
 
     async def write(self, segments: Sequence[Any]) -> None:
         dictionary = AsyncDictionary(self._service.client, self._name)
-        # Of a key that comes several times, the last: so all may be under way at once.
+        # If a key comes several times, only its last value is written: so all writes may be under way at once.
         items = {self._key_of(segment): segment for segment in segments}
         puts = [
             (key, segment if self._value is None else segment.get(self._value))

@@ -1,8 +1,9 @@
-"""Files of lines: text as it is, or one JSON value a line. They have to be on a file system that all workers see.
+"""Files of lines: text unchanged, or one JSON value a line. They have to be on a file system that all workers see.
 
-A file is read in partitions of about equal bytes; a line belongs to the partition in which it begins. Positions are
-offsets in bytes. Each worker of an output writes a file of its own, named by its slot, which is cut back to the last
-checkpoint when the job begins again: so what is in the files is exactly-once with barriers, at-least-once with acks.
+A file is read in partitions of about equal bytes; a line belongs to the partition in which it begins.
+Positions are offsets in bytes. Each worker of an output writes a file of its own, named by its slot, which is
+cut back to the last checkpoint when the job begins again. So the content of the files is exactly-once with
+barriers and at-least-once with acks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _checked_format(context: PluginContext, form: str) -> bool:
 
 
 class LinesReader:
-    """Lines that begin at `first` <= offset < `end`."""
+    """Reads the lines that begin at `first` <= offset < `end`."""
 
     def __init__(
         self, context: PluginContext, file: BinaryIO, position: int, end: int, as_json: bool
@@ -79,7 +80,11 @@ class LinesReader:
 
 
 class LinesInput:
-    """`path`: a file that does not change. `format`: text, a segment is {"line": …}; json, it is what the line says."""
+    """Reads a file.
+
+    `path`: a file that does not change. `format`: for text, a segment is {"line": …}; for json, it is the
+    line's value.
+    """
 
     def __init__(self, context: PluginContext, path: str, format: str = "text", partitions: int = 1) -> None:
         self._context = context
@@ -108,7 +113,7 @@ class LinesInput:
         begin = size * partition // self._partitions
         end = size * (partition + 1) // self._partitions
         if position <= begin and begin > 0:
-            # The line that is under way at the border belongs to the partition before, unless it ends just there.
+            # A line across the border belongs to the partition before, unless it ends exactly there.
             file.seek(begin - 1)
             position = begin - 1 + len(file.readline())
         file.seek(position)
@@ -119,7 +124,7 @@ class LinesInput:
 
 
 class LinesOutput:
-    """`path`: a directory; made if absent. Files are `<job>-<task>-<slot>.txt` or `.jsonl`.
+    """Writes files. `path`: a directory; made if absent. Files are `<job>-<task>-<slot>.txt` or `.jsonl`.
 
     `key`: of the text in a segment, for format text.
     """
@@ -170,7 +175,7 @@ class LinesOutput:
         self._length = self._file.tell()
 
     def _go_back(self, states: Mapping[int, Any]) -> None:
-        """Cut off what was written after the checkpoint, by this worker's slot and those that it adopts."""
+        """Cut off what this worker's slot, and those that it adopts, wrote after the checkpoint."""
         for path in self._directory.glob(f"{escape(self._name)}*{self._suffix}"):
             slot = path.name[len(self._name) : -len(self._suffix)]
             if slot.isdigit() and self._context.adopts(int(slot)):
@@ -189,7 +194,10 @@ class LinesOutput:
 
 
 def _drop_torn_line(path: Path) -> None:
-    """A process that was killed may have left half a line, which was not acknowledged; nothing may be glued to it."""
+    """Cut off half a line, which a process that was killed may have left.
+
+    It was not acknowledged; nothing may be appended to it.
+    """
     if not path.exists():
         return
     with path.open("rb+") as file:

@@ -1,7 +1,8 @@
 """What inputs and outputs have to offer, what they are given, and the names of those that come with onyxlog.
 
-A plugin is a class; each worker of a task makes one instance with the job's options as keyword arguments and a
-`PluginContext` first. Its methods run in the event loop of the group: what blocks goes through `context.in_thread`.
+A plugin is a class; each worker of a task makes one instance with the job's options as keyword arguments and
+a `PluginContext` first. Its methods run in the event loop of the group: what blocks goes through
+`context.in_thread`.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ class InThread(Protocol):
 
 @frozen
 class PluginContext:
-    """Whose plugin it is. `where` begins the message of a WorkflowError; `hosts` is where the log's servers are,
-    and `access` as whom this group goes there; an option that names another cluster shows it nothing of that.
-    `adopts(slot)`: whether what the worker of this slot left behind is this worker's: its own slot, and some without worker.
+    """The worker that a plugin belongs to.
+
+    `where` begins the message of a WorkflowError. `hosts` is where the log's servers are, and `access` is the
+    identity that this group shows there; never show it to another cluster that an option names.
+    `adopts(slot)`: whether what the worker of this slot left behind is this worker's: its own slot, and some
+    without worker.
     """
 
     job: JobId
@@ -46,7 +50,7 @@ class PluginContext:
 
 @frozen
 class Chunk:
-    """What was read of a partition: segments, the position of each, growing, and the one to go on from."""
+    """A piece of a partition: segments, the position of each (growing), and the position to continue from."""
 
     segments: list[Any]
     positions: Sequence[int]
@@ -57,51 +61,69 @@ class Reader(Protocol):
     """Reads one partition from a position on."""
 
     async def read(self, count: int) -> Chunk:
-        """Up to so many segments, at once: none if there are none now. The same ones from the same position, for ever."""
+        """Return at once up to that many segments; none if there are none now.
+
+        The same position always gives the same segments.
+
+        Raises:
+            WorkflowError: what comes next cannot be read, and never will be.
+        """
         ...
 
     @property
     def exhausted(self) -> bool:
-        """There will never be more. A source that may grow is never exhausted."""
+        """Whether there will never be more. A source that may grow is never exhausted."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Input(Protocol):
-    """A source in partitions, which the workers of the task divide among them; each is read by one at a time."""
+    """A source in partitions, which the workers of the task divide among them.
+
+    One worker at a time reads a partition.
+    """
 
     async def partitions(self) -> int:
-        """How many; the same for all workers and for the life of the job. Names of partitions are 0, 1, …"""
+        """Return the number of partitions: the same for all workers and for the life of the job.
+
+        Their names are 0, 1, …
+        """
         ...
 
     async def reader(self, partition: int, position: int) -> Reader:
-        """A reader from this position on, 0: the first."""
+        """Return a reader from this position on; 0 is the first."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Output(Protocol):
-    """A worker's end of a sink."""
+    """One worker's end of a sink."""
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
-        """Begin. `states`: what `flush` gave at the last checkpoint, by slot, of the slots that this worker adopts. What
-        was written after it, or by a slot of which there is nothing, is written again: an output that can forgets it
-        now. None: there are no checkpoints, and what was written stays."""
+        """Begin to write.
+
+        `states`: what `flush` gave at the last checkpoint, by slot, of the slots that this worker adopts.
+        What was written after it, or by a slot that is not in it, is written again; an output that can forget
+        it does so now. None: there are no checkpoints, and what was written stays.
+        """
         ...
 
     async def write(self, segments: Sequence[Any]) -> None: ...
 
     async def flush(self) -> Any:
-        """Everything that was written is where it belongs, and stays; what `open` needs to come back here, a plain value."""
+        """Make everything that was written durable; return the plain value that `open` needs to come back here."""
         ...
 
     async def close(self) -> None: ...
 
 
 def unwritable(context: PluginContext, expected: str, segment: Any) -> WorkflowError:
-    """For an output: it would fail again on the same segment, so that the job is to be killed, and not begun again."""
+    """Return the error by which an output says that it would fail again on the same segment.
+
+    The job is killed, and not begun again.
+    """
     return WorkflowError(
         f"{context.where}: plugin: expected {expected} in every segment, found {str(segment)[:200]}"
     )
@@ -123,7 +145,8 @@ OUTPUTS: Final = {
 
 
 def make_input(plugin: Plugin, context: PluginContext) -> Input:
-    """
+    """Make an input plugin.
+
     Raises:
         WorkflowError: there is no such plugin, or it does not take these options.
     """
@@ -132,7 +155,11 @@ def make_input(plugin: Plugin, context: PluginContext) -> Input:
 
 
 def make_output(plugin: Plugin, context: PluginContext) -> Output:
-    """Raises as `make_input`."""
+    """Make an output plugin.
+
+    Raises:
+        WorkflowError: there is no such plugin, or it does not take these options.
+    """
     made: Output = _make(plugin, context, OUTPUTS)
     return made
 

@@ -11,7 +11,7 @@ from onyxlog.plugins.plugin import Chunk, PluginContext
 
 
 class StrideReader:
-    """Every `stride`th of the numbers below `count`, beginning with `first`; positions count those."""
+    """Reads every `stride`th of the numbers below `count`, beginning with `first`; positions count those."""
 
     def __init__(
         self, get: Callable[[range], Awaitable[list[Any]]], first: int, stride: int, count: int, position: int
@@ -38,7 +38,10 @@ class StrideReader:
 
 
 class SequenceInput:
-    """`segments`: all of them, in the job itself, so rather few; dealt to `partitions` in turn."""
+    """Reads `segments`, which are dealt to `partitions` in turn.
+
+    All of them are in the job itself, so there should be few.
+    """
 
     def __init__(self, context: PluginContext, segments: Sequence[Any], partitions: int = 1) -> None:
         self._segments = segments
@@ -60,7 +63,7 @@ class SequenceInput:
 
 
 class GeneratedInput:
-    """Segments 0 to `count` - 1, made by `function`, "package.module:function" of the number and `params`."""
+    """Makes segments 0 to `count` - 1 by `function`, "package.module:function" of the number and `params`."""
 
     def __init__(
         self,

@@ -9,7 +9,10 @@ from zraft_client import Client
 
 
 class Service:
-    """`hosts`: of another cluster than the one that the log is in; what this group shows to its own is not for that one."""
+    """A connection to a service.
+
+    With `hosts` it goes to another cluster than the log's, and does not show it this group's identity.
+    """
 
     def __init__(self, context: PluginContext, hosts: str | None) -> None:
         self._context = context
@@ -23,7 +26,8 @@ class Service:
         return self._client
 
     async def open(self) -> Client:
-        """
+        """Connect to the service.
+
         Raises:
             WorkflowError: nobody said where the servers are.
         """
@@ -37,7 +41,7 @@ class Service:
         return self._client
 
     async def close(self) -> None:
-        """Also if it could not be opened."""
+        """Close the connection, also if it could not be opened."""
         if self._client is not None:
             await self._client.close()
             self._client = None

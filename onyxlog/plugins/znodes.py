@@ -1,7 +1,7 @@
 """Directories of sequential znodes, as any ZooKeeper client makes them: a source with positions, and a sink.
 
-As a source, positions are the numbers in the names. As a sink it is at-least-once: what is written again after a
-failure is there twice.
+As a source, positions are the numbers in the names. As a sink it is at-least-once: what is written again
+after a failure is there twice.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ def _checked_format(context: PluginContext, form: str) -> str:
 
 
 class ZnodesInput:
-    """`path`: the directory. `prefix`: what the names begin with.
+    """Reads a directory. `path`: the directory. `prefix`: what the names begin with.
 
-    `until_end`: exhausted once everything was read that stood there when the task began; otherwise never.
-    `skip_truncated`: entries that were removed before they were read are passed over; otherwise they fail the job.
+    `until_end`: exhausted once everything was read that existed when the task began; otherwise never.
+    `skip_truncated`: entries that were removed before they were read are skipped; otherwise they fail the
+    job.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class ZnodesInput:
 
 
 class ZnodesReader:
-    """`end`: the position at which it is exhausted; None: never."""
+    """Reads from a position on. `end`: the position at which it is exhausted; None: never."""
 
     def __init__(self, source: ZnodesInput, client: Client, position: int, end: int | None) -> None:
         self._source = source
@@ -110,21 +111,24 @@ class ZnodesReader:
         pass
 
     def _is_new(self, first: int) -> bool:
-        """A reader that begins takes the log as it is."""
+        """Whether the reader has just begun: then it takes the log as it is."""
         return self._position == 0 and first > 0
 
     def _segment(self, position: int, data: bytes) -> Any:
         source = self._source
         try:
             return source.read(data)
-        except (ValueError, RecursionError) as error:  # JSON nested too deeply
+        except (ValueError, RecursionError) as error:  # JSON was nested too deeply
             raise WorkflowError(
                 f"{source.context.where}: {source.path}/{source.prefix}{position:010d}: not in the task's format: {error}"
             ) from error
 
 
 class ZnodesOutput:
-    """`path`: the directory, which must exist. Each segment becomes one znode; those of a batch in order."""
+    """Writes a directory.
+
+    `path`: the directory, which must exist. Each segment becomes one znode; those of a batch are in order.
+    """
 
     def __init__(
         self,

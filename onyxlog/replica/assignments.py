@@ -1,4 +1,4 @@
-"""Which task each virtual peer runs, read from the allocations; and what a peer has to do when that changes."""
+"""Which task each virtual peer runs, read from the allocations, and what a peer has to do when that changes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from onyxlog.replica.table import Table
 
 @frozen
 class Assignment:
+    """The task of one virtual peer."""
+
     job: JobId
     task: TaskName
     slot: int
@@ -21,8 +23,9 @@ class Assignment:
 
 
 def assignments(replica: Replica, peers: Iterable[PeerId]) -> dict[PeerId, Assignment]:
-    """Of those of `peers` that have a task."""
-    # All workers of a job that was divided anew say that they are ready, one entry each: none must go over all of them.
+    """Return the assignments of those of `peers` that have a task."""
+    # All workers of a job that was divided anew say that they are ready, one entry each: no entry must go
+    # over all of them.
     task_of = replica.allocations.view(_tasks)
     return {
         peer: Assignment(*key, replica.slots[*key, peer], replica.allocation_versions[key[0]])
@@ -38,9 +41,10 @@ def _tasks(
 
 
 def changes(old: Replica, new: Replica, peers: Collection[PeerId]) -> tuple[Effect, ...]:
-    """Starts and stops that lead from the assignments of `old` to those of `new`, for whatever reason they changed.
+    """Return the starts and stops that lead from the assignments of `old` to those of `new`.
 
-    A peer whose job was divided anew begins again even on the same task: all workers of a job agree on its version.
+    It does not matter why they changed. A peer whose job was divided anew begins again even on the same task:
+    all workers of a job agree on its version.
     """
     # tables that did not change are the same objects
     if not peers or (

@@ -1,9 +1,10 @@
 """What garbage collection forgets, and when it may.
 
-Jobs that are over: at once, with what is left of them in znodes. Groups that left: a group-leave is its group's last
-entry, or is written because its session is over; so nothing of that group can follow it. To be safe against a process
-that does not keep to it, an id that left is remembered through one more collection. Groups that never joined and that
-nobody watches (a joiner that died between two attempts): those whose pulse the caller of the collection did not find.
+Jobs that are over are forgotten at once, with what is left of them in znodes. Groups that left: a group-leave
+is its group's last entry, or is written because its session is over, so nothing of that group can follow it.
+To be safe against a process that does not keep to it, an id that left is remembered through one more
+collection. Groups that never joined and that nobody watches (a joiner that died between two attempts) are
+forgotten if the caller of the collection did not find their pulse.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from onyxlog.replica.table import Table
 
 @frozen
 class Collected:
-    """What was forgotten."""
+    """What a collection forgot."""
 
     jobs: tuple[JobId, ...]
     groups: tuple[GroupId, ...]
 
 
 def unwatched(replica: Replica) -> tuple[GroupId, ...]:
-    """Groups that the replica knows, but whose end nobody would notice: look for their pulses before a gc entry.
+    """Return groups that the replica knows, but whose end nobody would notice: look for their pulses before a gc entry.
 
-    None where groups join directly: there each one's will tells, and none has a pulse.
+    There are none where groups join directly: there each one's will tells, and none has a pulse.
     """
     if replica.parameters.join is JoinMode.DIRECT:
         return ()

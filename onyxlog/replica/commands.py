@@ -1,4 +1,7 @@
-"""The kinds of entries in the log, as values. What each means is in a module of its own, in `onyxlog.replica.kinds`."""
+"""The kinds of entries in the log, as values.
+
+The meaning of each is in a module of its own in `onyxlog.replica.kinds`.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from onyxlog.scheduling.requirements import JobRequirements
 
 @frozen
 class PrepareJoin:
-    """A group asks to be taken into the ring. Written by it, once its pulse stands."""
+    """A group asks to join the ring. The group writes it, once its pulse stands."""
 
     joiner: GroupId
 
 
 @frozen
 class NotifyJoin:
-    """The group that will watch the joiner does so now. Written by that group, the watcher."""
+    """The group that is to watch the joiner does so now. That group, the watcher, writes it."""
 
     joiner: GroupId
     watcher: GroupId
@@ -25,7 +28,7 @@ class NotifyJoin:
 
 @frozen
 class AcceptJoin:
-    """The joiner watches the group that its watcher watched before, and is part of the ring. Written by the joiner."""
+    """The joiner watches the group that its watcher watched before, and is part of the ring. The joiner writes it."""
 
     joiner: GroupId
     watcher: GroupId
@@ -34,21 +37,24 @@ class AcceptJoin:
 
 @frozen
 class AbortJoin:
-    """A join that was begun is given up; the joiner tries again. Written by the joiner or by who was to help."""
+    """A join that was begun is given up; the joiner tries again. The joiner or its helper writes it."""
 
     joiner: GroupId
 
 
 @frozen
 class JoinDirect:
-    """A group is in at once, without a ring: its leave is the will of its session. Written by it, once the will stands."""
+    """A group joins at once, without a ring: its leave is the will of its session.
+
+    The group writes it, once the will stands.
+    """
 
     group: GroupId
 
 
 @frozen
 class GroupLeave:
-    """A group is gone. Written by who watched it, by itself, or by its session's will."""
+    """A group is gone. Its watcher, the group itself, or its session's will writes it."""
 
     group: GroupId
 
@@ -65,7 +71,7 @@ class AddVirtualPeer:
 
 @frozen
 class Leave:
-    """A worker goes: it was stopped, it failed, or it was evicted for its silence. Written by its group."""
+    """A worker leaves: it was stopped, it failed, or it was evicted for its silence. Its group writes it."""
 
     peer: PeerId
     group: GroupId
@@ -73,16 +79,19 @@ class Leave:
 
 @frozen
 class SubmitJob:
-    """A job, once. Written by a client, after all other parts of the job stand in znodes."""
+    """A job is submitted, once. A client writes it, after all other parts of the job stand in znodes."""
 
     job: JobRequirements
 
 
 @frozen
 class KillJob:
-    """Written by a client, or by a worker whose task raised what its job does not handle; `reason` is for people.
+    """A job is killed.
 
-    `submitted`, here and below: where the job stands that is meant. Its id may be another's when the entry comes.
+    A client writes it, or a worker whose task raised what its job does not handle; `reason` is for people.
+
+    `submitted`, here and below: the position of the job that is meant. Its id may be another job's when the
+    entry comes.
     """
 
     job: JobId
@@ -92,7 +101,7 @@ class KillJob:
 
 @frozen
 class CompleteJob:
-    """All inputs are exhausted and all outputs sealed. Written by the job's coordinator."""
+    """All inputs are exhausted and all outputs sealed. The job's coordinator writes it."""
 
     job: JobId
     submitted: Position
@@ -100,7 +109,7 @@ class CompleteJob:
 
 @frozen
 class ExhaustInput:
-    """All that an input task's source had was read and is done with. Written by the job's coordinator."""
+    """All that an input task's source had was read and processed. The job's coordinator writes it."""
 
     job: JobId
     submitted: Position
@@ -109,7 +118,7 @@ class ExhaustInput:
 
 @frozen
 class SealOutput:
-    """An output task wrote its last. Written by the job's coordinator."""
+    """An output task wrote its last segment. The job's coordinator writes it."""
 
     job: JobId
     submitted: Position
@@ -142,9 +151,9 @@ class BackpressureOff:
 class Gc:
     """What is over is forgotten by everybody; the caller stores the replica as origin and truncates the log.
 
-    `caller` is whoever wrote the entry: a group or a client, by an id that it made for this call. `gone`: those of
-    `onyxlog.replica.collection.unwatched` whose pulse the caller did not find; as a pulse stands before its group's
-    first entry, nothing of theirs can follow.
+    `caller` is the writer of the entry: a group or a client, by an id that it made for this call. `gone`:
+    those of `onyxlog.replica.collection.unwatched` whose pulse the caller did not find; as a pulse stands
+    before its group's first entry, nothing of theirs can follow.
     """
 
     caller: str
@@ -176,9 +185,8 @@ Command = (
 class Record:
     """What a writer puts into the log: a command, and where it comes from.
 
-    `author` is the group or client that wrote it; `cause` the position it reacted to, None for an act of its own;
-    `at_ms` the
-    writer's clock, for people and metrics only: nothing is decided by it.
+    `author` is the group or client that wrote it; `cause` is the position it reacted to, None for an act of
+    its own; `at_ms` is the writer's clock, for people and metrics only: nothing is decided by it.
     """
 
     command: Command

@@ -1,7 +1,7 @@
-"""What a peer has to do in the world because of an entry: values, which the runtime carries out.
+"""What a peer has to do in the world because of an entry, as values that the runtime carries out.
 
-Each is idempotent: carrying it out again, or after a restart of the runtime, does no harm. The runtime knows from
-which position it came.
+Each is idempotent: carrying it out again, or after a restart of the runtime, does no harm. The runtime knows
+from which position it came.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from onyxlog.replica.commands import Command
 class WatchPulse:
     """Watch a group's pulse instead of any that was watched before; write its GroupLeave once it is gone.
 
-    If it is gone already, that is at once.
+    If the pulse is gone already, write it at once.
     """
 
     subject: GroupId
@@ -29,10 +29,10 @@ class WatchNobody:
 
 @frozen
 class WatchJoiner:
-    """Watch the pulse of who is being helped to join, beside that of `WatchPulse` and instead of any other joiner's;
-    write its GroupLeave once it is gone.
+    """Watch the pulse of the group that is being helped to join, and write its GroupLeave once it is gone.
 
-    The old subject stays watched until the joiner does it: else nobody would notice its end in between.
+    It is watched beside the group of `WatchPulse`, and instead of any other joiner. The old subject stays
+    watched until the joiner watches it; otherwise nobody would notice its end in between.
     """
 
     joiner: GroupId
@@ -40,7 +40,7 @@ class WatchJoiner:
 
 @frozen
 class UnwatchJoiner:
-    """The joiner is in, and watched as the neighbour in the ring; or its join is given up."""
+    """Stop watching the joiner: it is in, and watched as the neighbour in the ring, or its join is given up."""
 
 
 @frozen
@@ -52,10 +52,10 @@ class LeaveIfGone:
 
 @frozen
 class DetectFailure:
-    """Look at the pulse of who is to help with a join, once a second, until told to stop; write its GroupLeave if it
-    is gone.
+    """Look at the pulse of the group that is to help with a join, once a second, until told to stop.
 
-    Without it two groups that join at the same time can wait for each other for ever (Onyx' issue 416).
+    Write its GroupLeave if the pulse is gone. Without it two groups that join at the same time can wait for
+    each other for ever (Onyx' issue 416).
     """
 
     subject: GroupId
@@ -63,7 +63,7 @@ class DetectFailure:
 
 @frozen
 class StopDetecting:
-    """The helper answered: its pulse need not be looked at any more."""
+    """Stop looking at the helper's pulse, as it answered."""
 
 
 @frozen
@@ -75,21 +75,22 @@ class AppendLater:
 
 @frozen
 class RestartGroup:
-    """This group is out although it lives: begin again under a new id."""
+    """Begin again under a new id: the log says that this group is out, although it lives."""
 
 
 @frozen
 class RestartPeer:
-    """This virtual peer is out although it lives: begin again under a new id."""
+    """Begin again under a new id: the log says that this virtual peer is out, although it lives."""
 
     peer: PeerId
 
 
 @frozen
 class StartTask:
-    """This virtual peer runs a task from now on, instead of what it ran before.
+    """Have this virtual peer run a task from now on, instead of what it ran before.
 
-    `version`: the position at which the job's allocations last changed: all workers of the job begin again from there.
+    `version`: the position at which the job's allocations last changed: all workers of the job begin again
+    from there.
     """
 
     peer: PeerId
@@ -101,7 +102,7 @@ class StartTask:
 
 @frozen
 class StopTask:
-    """This virtual peer has no task any more. `why`: reallocated, killed, completed, left."""
+    """Stop the virtual peer's task. `why`: reallocated, killed, completed, left."""
 
     peer: PeerId
     job: JobId
@@ -110,8 +111,10 @@ class StopTask:
 
 @frozen
 class ForgetJob:
-    """Remove the znodes of a job that no replica knows any more. Follows StoreOrigin, and may be done only once that is:
-    a peer that starts at an older origin still meets the job.
+    """Remove the znodes of a job that no replica knows any more.
+
+    This follows StoreOrigin, and may be done only once that is done: a peer that starts at an older origin
+    still meets the job.
     """
 
     job: JobId

@@ -11,20 +11,20 @@ from onyxlog.replica.replica import Replica
 
 
 def killed(replica: Replica, jobs: Iterable[JobId], position: Position) -> Replica:
-    """Their workers are still to be given something else: `rescheduled`."""
+    """Return the replica without the killed jobs; their workers must still get other work by `rescheduled`."""
     ended = [job for job in jobs if job in replica.jobs]
     rest = _without(replica, ended)
     return evolve(rest, killed=rest.killed.update(dict.fromkeys(ended, position)))
 
 
 def completed(replica: Replica, job: JobId, position: Position) -> Replica:
-    """Its workers are still to be given something else: `rescheduled`."""
+    """Return the replica after a job completed; its workers must still get other work by `rescheduled`."""
     rest = _without(replica, [job])
     return evolve(rest, completed=rest.completed.set(job, position))
 
 
 def is_new(replica: Replica, job: JobId) -> bool:
-    """Nobody submitted it since the last garbage collection that it was over at."""
+    """Whether nobody submitted the job since the last garbage collection at which it was over."""
     return job not in replica.jobs and job not in replica.killed and job not in replica.completed
 
 

@@ -1,7 +1,7 @@
-"""What holds of every replica, and from each to the next: named, and checked by tests and audits after every entry.
+"""Invariants of every replica, and of each step to the next: named, and checked by tests and audits after every entry.
 
-Those of Onyx' replica (allocations, slots, coordinators, ring membership), and ours: one cycle over all groups, arcs of
-the gossip pool, states of workers, and that what may stay does stay.
+They are those of Onyx' replica (allocations, slots, coordinators, ring membership), and ours: one cycle over
+all groups, arcs of the gossip pool, states of workers, and that what may stay does stay.
 """
 
 from __future__ import annotations
@@ -178,14 +178,14 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
 
 
 def violations(replica: Replica) -> tuple[str, ...]:
-    """Of all invariants; none of a replica that came about by playing a log."""
+    """Return what violates any invariant; nothing for a replica that came about by playing a log."""
     return tuple(
         f"{invariant.__name__}: {complaint}" for invariant in INVARIANTS for complaint in invariant(replica)
     )
 
 
 def step_violations(old: Replica, new: Replica) -> tuple[str, ...]:
-    """What one entry must not do."""
+    """Return what one entry did and must not do."""
     return tuple(_step(old, new))
 
 

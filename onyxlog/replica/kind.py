@@ -1,4 +1,4 @@
-"""What a kind of entry consists of, and who looks at it."""
+"""What a kind of entry consists of, and whose reactions and effects are computed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ D = TypeVar("D")
 
 @frozen
 class Viewer:
-    """Whose reactions and effects are asked for: a group in the process that plays the log, with its virtual peers.
+    """Whose reactions and effects are computed: a group in the process that plays the log, with its virtual peers.
 
-    `group` and `peers` are ids in use now, whether or not the log knows them yet; `client` is set instead by a
-    program that only
-    submits and reads (its gc entry is its own to carry out). `join_once`: an aborted join is not tried again.
+    `group` and `peers` are ids in use now, whether or not the log knows them yet. `client` is set instead by
+    a program that only submits and reads (its gc entry is its own to carry out). `join_once`: an aborted join
+    is not tried again.
     """
 
     group: GroupId | None = None
@@ -35,14 +35,12 @@ class Viewer:
 class Kind(Generic[C, D]):
     """The four functions of a kind of entry. All are pure, total and deterministic.
 
-    `apply(replica, entry, command)`: the next replica; the same one if the entry does nothing. An entry that makes no
-    sense (of a group
-    that is gone, of a job that is known) does nothing: it is never an error, as all peers must get past it.
-    `diff(old, new, command)`: what it changed, a value of the kind's own, None if nothing.
-    `reactions(old, new, entry, diff, viewer)`: commands that this viewer appends because of it, in order.
-    `effects(old, new, entry, diff, viewer)`: what this viewer has to do in the world; what follows from changed
-    allocations is
-    added for every kind alike.
+    `apply(replica, entry, command)`: the next replica; the same one if the entry does nothing. An entry that
+    makes no sense (of a group that is gone, of a job that is known) does nothing: it is never an error, as
+    all peers must get past it. `diff(old, new, command)`: what it changed, a value of the kind's own, None if
+    nothing. `reactions(old, new, entry, diff, viewer)`: commands that this viewer appends because of it, in
+    order. `effects(old, new, entry, diff, viewer)`: what this viewer has to do in the world; what follows
+    from changed allocations is added for every kind alike.
     """
 
     apply: Callable[[Replica, Entry, C], Replica]

@@ -1,4 +1,4 @@
-"""How groups and their workers come into the replica and go out of it, whichever way the groups join."""
+"""How groups and their workers enter the replica and leave it, in whichever way the groups join."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onyxlog.scheduling.flux import flux_kills
 
 
 def admitted(replica: Replica, group: GroupId, position: Position) -> Replica:
-    """The group has joined, and its workers that waited as orphans with it."""
+    """Return the replica after the group joined, and with it its workers that waited as orphans."""
     waiting = {peer: each for peer, each in replica.orphans.items() if each.group == group}
     deal = pool.joined(pool.Pool(replica.streams, replica.arcs), group)
     joined = evolve(
@@ -31,7 +31,7 @@ def admitted(replica: Replica, group: GroupId, position: Position) -> Replica:
 
 
 def is_known(replica: Replica, group: GroupId) -> bool:
-    """It wrote something that still shows; a group that left is not known."""
+    """Whether the group wrote something that still shows. A group that left is not known."""
     return (
         group in replica.groups
         or group in replica.aborted
@@ -41,7 +41,7 @@ def is_known(replica: Replica, group: GroupId) -> bool:
 
 
 def departed(replica: Replica, group: GroupId, position: Position) -> Replica:
-    """The group is gone, from wherever it was: the ring closes, who was helped by it must try again, its workers go."""
+    """Return the replica without the group: the ring closes, joins that it helped are tried again, its workers leave."""
     workers = [peer for peer, each in replica.peers.items() if each.group == group]
     deal = pool.departed(pool.Pool(replica.streams, replica.arcs), group)
     stranded = [each[group] for each in (replica.prepared, replica.accepted) if group in each]
@@ -62,11 +62,12 @@ def departed(replica: Replica, group: GroupId, position: Position) -> Replica:
 
 
 def without_workers(replica: Replica, workers: Iterable[PeerId], position: Position) -> Replica:
-    """Jobs that cannot do without one of the workers are killed; the rest is divided anew."""
+    """Kill jobs that cannot do without one of the workers, and divide the rest anew."""
     leavers = frozenset(workers)
     if not leavers:
         return replica
-    # By the ids of the workers: Onyx looked for that of the group, which no allocation has, and killed nothing.
+    # This goes by the ids of the workers. Onyx looked for that of the group, which no allocation has, and
+    # killed nothing.
     lost = flux_kills(jobs_in_order(replica), replica.allocations, leavers)
     rest = evolve(killed(replica, lost, position), peers=replica.peers.without(*leavers))
     return rescheduled(rest, position)

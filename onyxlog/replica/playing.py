@@ -1,8 +1,8 @@
-"""Playing the log: the replica after an entry, and what a peer reacts with and has to do.
+"""Playing the log: the replica after an entry, what a peer reacts with, and what it has to do.
 
-All of it is pure: a group's process calls `play` once for an entry, `reactions` and `effects` for each viewer in it,
-appends the ones and carries out the others. What follows from the replica alone (tasks to run, pulses to watch, being
-out) is derived here for every kind alike, so that no kind can forget it.
+All of it is pure. A group's process calls `play` once for an entry, `reactions` and `effects` for each viewer
+in it, appends the reactions and carries out the effects. What follows from the replica alone (tasks to run,
+pulses to watch, being out) is derived here for every kind alike, so that no kind can forget it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DERIVED: Final = (
     RestartGroup,
     RestartPeer,
 )
-"""Effects that no kind has of its own: they follow from the replica, and would be told twice."""
+"""Effects that no kind has of its own: they follow from the replica, and would be returned twice."""
 
 
 @frozen
@@ -77,13 +77,13 @@ def play(replica: Replica, entry: Entry, chain: bytes) -> Step:
 
 
 def reactions(step: Step, viewer: Viewer) -> tuple[Command, ...]:
-    """What this viewer appends because of the entry, in order."""
+    """Return what this viewer appends because of the entry, in order."""
     kind = KINDS[type(step.entry.command)]
     return kind.reactions(step.old, step.replica, step.entry, step.diff, viewer)
 
 
 def effects(step: Step, viewer: Viewer) -> tuple[Effect, ...]:
-    """What this viewer has to do because of the entry, in order."""
+    """Return what this viewer has to do because of the entry, in order."""
     kind = KINDS[type(step.entry.command)]
     own = kind.effects(step.old, step.replica, step.entry, step.diff, viewer)
     assert not any(isinstance(effect, DERIVED) for effect in own), (
@@ -95,10 +95,11 @@ def effects(step: Step, viewer: Viewer) -> tuple[Effect, ...]:
 def jump_effects(
     old: Replica, new: Replica, viewer: Viewer, offered: Collection[PeerId] = ()
 ) -> tuple[Effect, ...]:
-    """The same for a peer that goes from one replica to a later one without the entries between.
+    """Return the effects for a peer that goes from one replica to a later one without the entries between.
 
-    So it is after garbage collection overtook it: `new` is that of the origin. `offered`: those of the viewer's
-    virtual peers whose add-virtual-peer the log accepted at or before `new`; one may have come and gone unseen.
+    That happens after garbage collection overtook it: `new` is the origin's replica. `offered`: those of the
+    viewer's virtual peers whose add-virtual-peer the log accepted at or before `new`; one may have come and
+    gone unseen.
     """
     group = viewer.group
     found = _derived(old, new, viewer)
@@ -109,9 +110,9 @@ def jump_effects(
 
 
 def owed(replica: Replica, viewer: Viewer) -> tuple[Command, ...]:
-    """What this viewer's group has to append, going by the replica alone: at its start, and after a jump.
+    """Return what this viewer's group has to append, going by the replica alone: at its start, and after a jump.
 
-    An entry of these that is on its way already does nothing when it comes twice.
+    If such an entry is on its way already, its second copy does nothing.
     """
     group = viewer.group
     if group is None or group in replica.left:
@@ -134,7 +135,7 @@ def _derived(old: Replica, new: Replica, viewer: Viewer) -> tuple[Effect, ...]:
     found: tuple[Effect, ...] = assignments.changes(old, new, viewer.peers)
     if group is not None:
         found = (*found, *watching.changes(old, new, group))
-        # not only when it comes to be so: it may begin at an origin that has it
+        # not only when that becomes so: a peer may begin at an origin that has it
         if group in new.left:
             return (*found, RestartGroup())
     if viewer.peers and (old.peers is not new.peers or old.orphans is not new.orphans):

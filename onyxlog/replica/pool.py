@@ -1,11 +1,12 @@
-"""The gossip pool: how many streams there are, and which two each group is joined to (rule D-21).
+"""The gossip pool: how many streams there are, and which two each group uses (rule D-21).
 
-An arc says which stream a group subscribes to and on which it publishes. The first arcs form one cycle over all
-streams, so that with a group on each of them everything reaches everybody; a group gets the arc with the fewest
-groups, the lowest of them, and keeps it until it leaves, an arc of the cycle is empty, or the number of streams
-changes. Where an arc was changed, its former streams are listened to as well, until the next garbage collection:
-by then all have played the change. No dice, no clocks: the thesis' random pool was not connected in 7.8 of 1,000
-cases at 8 peers, and each group that raised the number of streams was cut off with probability 2/s.
+An arc says which stream a group subscribes to and on which it publishes. The first arcs form one cycle over
+all streams, so that with a group on each of them everything reaches everybody. A group gets the arc with the
+fewest groups, the lowest of them, and keeps it until it leaves, an arc of the cycle is empty, or the number
+of streams changes. Where an arc was changed, its former streams are listened to as well, until the next
+garbage collection: by then all have played the change. There are no dice and no clocks: the thesis' random
+pool was not connected in 7.8 of 1,000 cases at 8 peers, and each group that raised the number of streams was
+cut off with probability 2/s.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ STREAMS_MIN: Final = 2
 THRESHOLDS: Final = (21, 55, 149, 404, 1_097, 2_981, 8_104, 22_027, 59_875)
 """Numbers of groups from which there are 3, 4, … streams: the smallest n with ln n >= s, as integers."""
 FALL_TENTHS: Final = 8
-"""The number of streams falls only below 0.8 of the threshold that raised it: groups that come and go at one
-must not move everybody each time."""
+"""Tenths of a threshold: the number of streams falls only below 0.8 of the threshold that raised it.
+
+Otherwise groups that come and go at a threshold would move everybody each time.
+"""
 
 
 @frozen
 class Arc:
-    """Streams by number. `former`: those that are listened to beside `subscribe`, sorted."""
+    """A group's streams by number. `former`: those that are listened to beside `subscribe`, sorted."""
 
     subscribe: int
     publish: int
@@ -42,20 +45,22 @@ class Arc:
 
 @frozen
 class Pool:
+    """The streams and the arc of each group."""
+
     streams: int
     arcs: Mapping[GroupId, Arc]
 
 
 @cache
 def ends_in_order(streams: int) -> tuple[tuple[int, int], ...]:
-    """All (subscribe, publish), the cycle 0→1→…→0 first."""
+    """Return all (subscribe, publish), the cycle 0→1→…→0 first."""
     cycle = [(each, (each + 1) % streams) for each in range(streams)]
     others = [(a, b) for a in range(streams) for b in range(streams) if a != b and (a, b) not in cycle]
     return (*cycle, *others)
 
 
 def streams_for(groups: int, present: int) -> int:
-    """How many streams so many groups use when there are `present` ones now."""
+    """Return how many streams so many groups use when there are `present` ones now."""
     wanted = STREAMS_MIN + bisect_right(THRESHOLDS, groups)
     if wanted >= present:
         return wanted
@@ -66,7 +71,7 @@ def streams_for(groups: int, present: int) -> int:
 
 
 def joined(pool: Pool, group: GroupId) -> Pool:
-    """With a group more."""
+    """Return the pool with one group more."""
     assert group not in pool.arcs, f"{group} has an arc"
     streams = streams_for(len(pool.arcs) + 1, pool.streams)
     if streams != pool.streams:
@@ -77,7 +82,7 @@ def joined(pool: Pool, group: GroupId) -> Pool:
 
 
 def departed(pool: Pool, group: GroupId) -> Pool:
-    """With a group less; another takes its place if that leaves an arc of the cycle empty."""
+    """Return the pool without a group; another takes its place if that leaves an arc of the cycle empty."""
     if group not in pool.arcs:
         return pool
     arcs = {each: arc for each, arc in pool.arcs.items() if each != group}
@@ -101,7 +106,7 @@ def departed(pool: Pool, group: GroupId) -> Pool:
 
 
 def settled(arcs: Mapping[GroupId, Arc]) -> dict[GroupId, Arc]:
-    """Those arcs that lose their former streams, without them."""
+    """Return those arcs that lose their former streams, without them."""
     return {group: evolve(arc, former=()) for group, arc in arcs.items() if arc.former}
 
 

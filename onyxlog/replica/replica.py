@@ -1,8 +1,7 @@
 """The replica: what all peers know after the same prefix of the log, as one frozen value.
 
-The keys are those of Onyx' replica, flattened: a nested map there is a table here whose keys are tuples. What can be
-computed from other keys
-(which peers a group has, which task a peer runs) is not kept.
+The keys are those of Onyx' replica, flattened: a nested map there is a table here whose keys are tuples. What
+can be computed from other keys (which peers a group has, which task a peer runs) is not kept.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import JobRequirements, JobScheduler
 
 VERSION: Final = 1
-"""Of what entries mean. Whoever changes what one does to a replica makes it another."""
+"""The version of what entries mean. A change to what an entry does to a replica needs another version."""
 
 
 class JoinMode(StrEnum):
-    """How groups come and go; one for the whole cluster."""
+    """How groups join and leave; one for the whole cluster."""
 
     RING = "ring"
     """Onyx' three entries: each group watches the pulse of another, in a ring."""
     DIRECT = "direct"
-    """One entry; the leave is the will of the group's session."""
+    """One entry joins a group; the leave is the will of the group's session."""
 
 
 @frozen
@@ -37,74 +36,79 @@ class Parameters:
     job_scheduler: JobScheduler = JobScheduler.BALANCED
     join: JoinMode = JoinMode.DIRECT
     version: int = VERSION
-    """Peers and clients refuse a log of another than theirs."""
+    """Peers and clients refuse a log of another version than theirs."""
 
 
 @frozen
 class VirtualPeer:
+    """A virtual peer and what it offers."""
+
     group: GroupId
     site: Site
     tags: tuple[str, ...] = ()
 
 
 class PeerState(StrEnum):
-    """Of a virtual peer: what the thesis' entries signal-ready and backpressure change."""
+    """A virtual peer's state, which the thesis' entries signal-ready and backpressure change."""
 
     IDLE = "idle"
     WARMING_UP = "warming-up"
-    """It has a task, which has not said that it runs."""
+    """The peer has a task, which has not said that it runs."""
     ACTIVE = "active"
     BACKPRESSURE = "backpressure"
 
 
 @frozen
 class Job:
+    """A job that is not over."""
+
     requirements: JobRequirements
     submitted: Position
 
 
 @frozen
 class Replica:
-    """All tables are immutable; their order is that of their keys."""
+    """What all peers know. All tables are immutable; their order is that of their keys."""
 
     parameters: Parameters = Parameters()
     version: Position = BEFORE_ALL
     """The position of the entry that was applied last."""
 
     groups: Table[GroupId, Position] = field(factory=Table)
-    """Those that have joined, and when."""
+    """Groups that have joined, and when."""
     pairs: Table[GroupId, GroupId] = field(factory=Table)
-    """Who watches whom: one cycle over all groups, if there are at least two and they join by the ring."""
+    """watcher -> watched: one cycle over all groups, if there are at least two and they join by the ring."""
     prepared: Table[GroupId, GroupId] = field(factory=Table)
-    """watcher -> joiner: it was asked to watch the joiner."""
+    """watcher -> joiner: the watcher was asked to watch the joiner."""
     accepted: Table[GroupId, GroupId] = field(factory=Table)
-    """watcher -> joiner: it does, and the joiner is to accept."""
+    """watcher -> joiner: the watcher does so, and the joiner is to accept."""
     aborted: Table[GroupId, Position] = field(factory=Table)
-    """Whose join was given up, and which may try again."""
+    """Groups whose join was given up, and which may try again."""
     left: Table[GroupId, Position] = field(factory=Table)
-    """Those that are gone: a late entry of theirs does nothing. Forgotten by the second garbage collection after."""
+    """Groups that are gone: a late entry of theirs does nothing. The second garbage collection after forgets them."""
 
     collected: Position = BEFORE_ALL
     """The position of the newest garbage collection."""
 
     streams: int = STREAMS_MIN
-    """How many there are in the gossip pool."""
+    """How many streams the gossip pool has."""
     arcs: Table[GroupId, Arc] = field(factory=Table)
     """What each group subscribes to and publishes on; see `onyxlog.replica.pool`."""
 
     peers: Table[PeerId, VirtualPeer] = field(factory=Table)
-    """Of groups that have joined."""
+    """Virtual peers of groups that have joined."""
     orphans: Table[PeerId, VirtualPeer] = field(factory=Table)
-    """Of groups that have not joined yet."""
+    """Virtual peers of groups that have not joined yet."""
     peer_states: Table[PeerId, PeerState] = field(factory=Table)
-    """Of each of `peers`."""
+    """The state of each of `peers`."""
 
     jobs: Table[JobId, Job] = field(factory=Table)
     killed: Table[JobId, Position] = field(factory=Table)
     completed: Table[JobId, Position] = field(factory=Table)
     allocations: Table[tuple[JobId, TaskName], tuple[PeerId, ...]] = field(factory=Table)
     slots: Table[tuple[JobId, TaskName, PeerId], int] = field(factory=Table)
-    """The smallest free number of a task, kept as long as the peer stays on it: state of grouped tasks hangs on it."""
+    """The smallest free number of a task, kept as long as the peer stays on it: state of grouped tasks depends on it.
+    """
     coordinators: Table[JobId, PeerId] = field(factory=Table)
     allocation_versions: Table[JobId, Position] = field(factory=Table)
     exhausted: Table[tuple[JobId, TaskName], Position] = field(factory=Table)

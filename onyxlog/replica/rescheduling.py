@@ -1,4 +1,4 @@
-"""What follows in the replica when workers or jobs changed: who works on what is computed anew."""
+"""What follows in the replica when workers or jobs changed: the work is divided anew."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onyxlog.scheduling.requirements import JobRequirements, Problem, Worker
 
 
 def jobs_in_order(replica: Replica) -> tuple[JobRequirements, ...]:
-    """As submitted: what schedulers prefer by."""
+    """Return jobs in the order in which they were submitted, by which schedulers prefer them."""
     return replica.jobs.view(_requirements)
 
 
@@ -44,7 +44,7 @@ def problem(replica: Replica) -> Problem:
 
 
 def rescheduled(replica: Replica, position: Position) -> Replica:
-    """With the work divided between the peers and jobs that the replica has."""
+    """Return the replica with the work divided between its peers and jobs."""
     plan = reconfigure(problem(replica))
     versions = replica.allocation_versions.update(
         {job: position for job in plan.changed if job in replica.jobs}
@@ -60,7 +60,7 @@ def rescheduled(replica: Replica, position: Position) -> Replica:
 
 
 def _states(replica: Replica, plan: Plan) -> dict[PeerId, PeerState]:
-    """All workers of a changed job begin again; who has nothing to do any more is idle."""
+    """Set all workers of a changed job to begin again, and workers without a task to idle."""
     changed = frozenset(plan.changed)
     busy = {
         worker: PeerState.WARMING_UP

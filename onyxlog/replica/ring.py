@@ -1,8 +1,8 @@
 """The ring of watches: who can help a group to join, who watches whom, and how the ring opens and closes.
 
-Onyx' protocol in three entries. A group that wants in (joiner) is given a member (watcher) by `candidates` and the
-entry's position; the watcher begins to watch it and says so (notify-join); the joiner begins to watch whom the
-watcher watched, and says so (accept-join); from there it is between the two.
+This is Onyx' protocol in three entries. `candidates` and the entry's position give a group that wants to join
+(joiner) a member (watcher). The watcher begins to watch it and says so (notify-join). The joiner begins to
+watch the group that the watcher watched, and says so (accept-join). From then on it is between the two.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def candidates(replica: Replica) -> tuple[GroupId, ...]:
 
 
 def helper(helping: Table[GroupId, GroupId], joiner: GroupId) -> GroupId | None:
-    """Who helps this joiner, of `prepared` or `accepted`."""
+    """Return the group that helps this joiner, from `prepared` or `accepted`."""
     return next((watcher for watcher, each in helping.items() if each == joiner), None)
 
 
@@ -35,12 +35,12 @@ def is_joining(replica: Replica, group: GroupId) -> bool:
 
 
 def neighbour(replica: Replica, group: GroupId) -> GroupId:
-    """Whom a member watches; itself if it is alone."""
+    """Return the group that a member watches; itself if it is alone."""
     return replica.pairs.get(group, group)
 
 
 def subject(replica: Replica, group: GroupId) -> GroupId | None:
-    """Whose pulse the group watches as its neighbour, or is about to."""
+    """Return the group whose pulse the group watches as its neighbour, or is about to."""
     if group in replica.groups:
         return replica.pairs.get(group)
     watcher = helper(replica.accepted, group)
@@ -48,17 +48,17 @@ def subject(replica: Replica, group: GroupId) -> GroupId | None:
 
 
 def helped(replica: Replica, group: GroupId) -> GroupId | None:
-    """The joiner that this member helps."""
+    """Return the joiner that this member helps."""
     return replica.prepared.get(group) or replica.accepted.get(group)
 
 
 def opened(pairs: Table[GroupId, GroupId], watcher: GroupId, joiner: GroupId) -> Table[GroupId, GroupId]:
-    """With `joiner` between `watcher` and whom that watched."""
+    """Return the ring with `joiner` between `watcher` and the group that it watched."""
     return pairs.update({watcher: joiner, joiner: pairs.get(watcher, watcher)})
 
 
 def closed(pairs: Table[GroupId, GroupId], gone: GroupId) -> Table[GroupId, GroupId]:
-    """Without `gone`: who watched it watches whom it watched, unless that is the same group, alone now."""
+    """Return the ring without `gone`: its watcher watches its neighbour, unless that is the same group, alone now."""
     if gone not in pairs:
         return pairs
     watcher = next(each for each, watched in pairs.items() if watched == gone)
@@ -68,7 +68,7 @@ def closed(pairs: Table[GroupId, GroupId], gone: GroupId) -> Table[GroupId, Grou
 
 
 def given_up(replica: Replica, joiner: GroupId) -> Replica:
-    """Nobody helps this joiner any more."""
+    """Return the replica without anybody's help for this joiner."""
     return evolve(
         replica,
         prepared=replica.prepared.where_not(lambda watcher: replica.prepared[watcher] == joiner),

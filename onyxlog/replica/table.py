@@ -1,8 +1,8 @@
 """An immutable mapping that iterates in the order of its keys, and knows the sum of its items' hashes.
 
-Order: a plain hash map iterates by insertion or by hash seed, so that two peers with equal replicas could schedule
-differently. Sum: the digest of a replica costs only what an entry changed (AdHash, as the tree's own digest:
-zraft/tree/digest.py).
+Order: a plain hash map iterates by insertion or by hash seed, so that two peers with equal replicas could
+schedule differently. Sum: the digest of a replica costs only what an entry changed (AdHash, as the tree's own
+digest: zraft/tree/digest.py).
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ D = TypeVar("D")
 T = TypeVar("T")
 MODULUS: Final = 2**128
 MOVES_MAX: Final = 8
-"""Keys put into, or taken out of, the sorted ones one by one; beyond, they are sorted again when next wanted."""
+"""How many keys are put into, or taken out of, the sorted ones one by one; beyond, they are sorted again when
+next wanted.
+"""
 
 
 _NOTHING: Final[Any] = object()
 
 
 def item_hash(key: Any, value: Any) -> int:
-    """Of one item, 128 bits: BLAKE2b over the canonical bytes of [key, value]."""
+    """Return the hash of one item, 128 bits: BLAKE2b over the canonical bytes of [key, value]."""
     return int.from_bytes(blake2b(pack((key, value)), digest_size=16).digest(), "big")
 
 
 class _Items(ItemsView[K, V]):
-    """In the order of the keys, without a call of Python's for each: schedulers go over all workers at every entry."""
+    """Items in the order of the keys, without a Python call for each: schedulers go over all workers at every entry."""
 
     _mapping: Table[K, V]
 
@@ -50,10 +52,12 @@ class _Values(ValuesView[V]):
 
 
 class Table(Mapping[K, V], Ordered):
-    """Keys: strings, or tuples of strings. Values: anything that has a form in `onyxlog.replica.canonical`.
+    """A mapping.
 
-    Frozen: all methods return another table, or the same one if nothing would differ. What is remembered beside
-    the items (sorted keys, sum) follows from them.
+    Keys: strings, or tuples of strings. Values: anything that has a form in `onyxlog.replica.canonical`.
+
+    Frozen: all methods return another table, or the same one if nothing would differ. What is remembered
+    beside the items (sorted keys, sum) follows from them.
     """
 
     __slots__ = ("_items", "_keys", "_sum", "_views")
@@ -104,13 +108,13 @@ class Table(Mapping[K, V], Ordered):
 
     @property
     def sum(self) -> int:
-        """Of the hashes of all items, modulo 2^128: equal for equal tables, however they came about."""
+        """The sum of the hashes of all items, modulo 2^128: equal for equal tables, however they came about."""
         if self._sum is None:
             self._sum = sum(item_hash(key, value) for key, value in self._items.items()) % MODULUS
         return self._sum
 
     def view(self, made: Callable[[Table[K, V]], T]) -> T:
-        """`made(self)`, computed once for this table: for what is asked again at every entry, and changes rarely.
+        """Return `made(self)`, computed once for this table: for what is asked again at every entry, and changes rarely.
 
         `made` must be a function of a module, not one made for the call.
         """
@@ -122,23 +126,23 @@ class Table(Mapping[K, V], Ordered):
         return found
 
     def set(self, key: K, value: V) -> Table[K, V]:
-        """With `key` at `value`."""
+        """Return the table with `key` at `value`."""
         return self.update({key: value})
 
     def update(self, items: Mapping[K, V]) -> Table[K, V]:
-        """With each of these items in place of what its key had."""
+        """Return the table with each of these items in place of its key's former value."""
         return self._changed(items, ())
 
     def without(self, *keys: K) -> Table[K, V]:
-        """Without these keys, which need not be there."""
+        """Return the table without these keys, which need not be there."""
         return self._changed({}, keys)
 
     def where_not(self, gone: Callable[[K], bool]) -> Table[K, V]:
-        """Without the keys for which `gone` holds."""
+        """Return the table without the keys for which `gone` holds."""
         return self._changed({}, [key for key in self._items if gone(key)])
 
     def replaced(self, items: Mapping[K, V]) -> Table[K, V]:
-        """With these items and no others; costs hashes only for those that differ."""
+        """Return a table with these items and no others. It costs hashes only for those that differ."""
         return self._changed(items, [key for key in self._items if key not in items])
 
     def _changed(self, items: Mapping[K, V], gone: Iterable[K]) -> Table[K, V]:

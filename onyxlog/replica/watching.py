@@ -1,4 +1,4 @@
-"""Whose pulses a group watches, read from the replica; and what it has to do when that changes."""
+"""Whose pulses a group watches, read from the replica, and what it has to do when that changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onyxlog.replica.replica import Replica
 
 
 def changes(old: Replica, new: Replica, group: GroupId) -> tuple[Effect, ...]:
-    """What leads from the watches of `old` to those of `new`, for whatever reason they changed."""
+    """Return the effects that lead from the watches of `old` to those of `new`, for whatever reason they changed."""
     if old.pairs is new.pairs and old.prepared is new.prepared and old.accepted is new.accepted:
         return ()
     found: list[Effect] = []

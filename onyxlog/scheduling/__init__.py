@@ -1,1 +1,1 @@
-"""Which virtual peers run which tasks: pure, with integers only, the same on every peer."""
+"""Decides which virtual peers run which tasks. Pure, with integers only, and the same on every peer."""

@@ -1,4 +1,4 @@
-"""Whole numbers in proportion to weights."""
+"""Apportions whole numbers in proportion to weights."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def largest_remainder(total: int, weights: Sequence[int], whole: int | None = None) -> list[int]:
-    """Of `total`, to each weight floor(total * weight / whole), and one more to those with the largest remainders.
+    """Apportion `total`: floor(total * weight / whole) to each weight, and one more to those with the largest remainders.
 
-    `whole`: what the weights are parts of, their sum unless given; if they sum to less, as much as they sum to is
-    apportioned, rounded down. Among equal remainders the first come first.
+    `whole`: what the weights are parts of, their sum unless given; if they sum to less, as much as they sum
+    to is apportioned, rounded down. Among equal remainders the first come first.
     """
     if whole is None:
         whole = sum(weights)

@@ -1,7 +1,8 @@
-"""Which sites the chunks of colocated jobs lie on, and who is in them.
+"""Decides on which sites the chunks of colocated jobs are, and who is in them.
 
-A chunk is one worker for each task of a job, all on one site. Jobs have their minimum first, by order; then one chunk
-after the other goes to the job that ranks first, always on the site where the fewest workers have to move for it.
+A chunk is one worker for each task of a job, all on one site. Jobs have their minimum first, by order; then
+one chunk after the other goes to the job that ranks first, always on the site where the fewest workers have
+to move for it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from onyxlog.scheduling.seating import Seating
 
 @frozen
 class Wish:
-    """`count`: how many chunks the job is to have; `first`: how many of them before jobs after it have any.
+    """What a job wants.
+
+    `count`: how many chunks it is to have; `first`: how many of them before jobs after it have any.
 
     `pinned`: how many chunks each site has to keep; the job has none but these, if any.
     """
@@ -33,13 +36,16 @@ class Wish:
     first: int
     pinned: Mapping[Site, int]
     rank: Callable[[int], Rank]
-    """Of the job when it has so many workers: the lowest has the next chunk."""
+    """Returns the rank of the job when it has so many workers: the lowest has the next chunk."""
 
 
 @frozen
 class Ground:
-    """`pool`: class of each worker that is not pinned, by id. `running`: jobs that go on: their workers are left alone
-    if there are others."""
+    """The workers to place.
+
+    `pool`: class of each worker that is not pinned, by id. `running`: jobs that continue; their workers are
+    left alone if there are others.
+    """
 
     pool: Mapping[PeerId, int]
     sites: Mapping[PeerId, Site]
@@ -53,17 +59,20 @@ class Ground:
 
 @frozen
 class Chunks:
-    """`granted`: of each wish, how many chunks it has. `placed`: workers of each task, if all wishes are granted."""
+    """The outcome.
+
+    `granted`: how many chunks each wish has. `placed`: workers of each task, if all wishes are granted.
+    """
 
     placed: Mapping[Key, Sequence[PeerId]]
     granted: tuple[int, ...]
 
 
 def place_chunks(wishes: Sequence[Wish], ground: Ground) -> Chunks:
-    """As much of the wishes as sites and tags allow. A pinned job whose chunks cannot be completed has none."""
+    """Place as many chunks as sites and tags allow. A pinned job whose chunks cannot be completed has none."""
     picking = _Picking(wishes, ground)
     if not picking.picked(keeping=True):
-        # Chunks that stay are in the way of somebody's first: then they give way to who comes before.
+        # Chunks that stay are in the way of somebody's first: then they give way to jobs that come before.
         picking = _Picking(wishes, ground)
         picking.picked(keeping=False)
     short = any(got < wish.count for got, wish in zip(picking.granted, wishes, strict=True))
@@ -71,7 +80,7 @@ def place_chunks(wishes: Sequence[Wish], ground: Ground) -> Chunks:
 
 
 class _Picking:
-    """Not a value: it lives inside of one decision."""
+    """The state of one decision, which changes while it is made."""
 
     def __init__(self, wishes: Sequence[Wish], ground: Ground) -> None:
         self._wishes: Final = wishes
@@ -94,7 +103,7 @@ class _Picking:
             self._seating[site] = Seating(supply, ground.able)
             self._idle[site] = sum(peer not in busy for peer in workers)
         self._emptiest: Final = [(-idle, site) for site, idle in self._idle.items()]
-        """Sites by how many idle there; a heap, whose items may be too hopeful."""
+        """Sites by how many workers idle there: a heap, whose items may promise too much."""
         heapify(self._emptiest)
         self._own: Final = [self._own_of(wish) for wish in wishes]
         self.chosen: Final[list[dict[Site, int]]] = [{} for _ in wishes]
@@ -112,7 +121,7 @@ class _Picking:
             heapify(heap)
 
     def _own_of(self, wish: Wish) -> dict[Site, list[int]]:
-        """Workers of each task of the job now, by site, those that are pinned aside."""
+        """Return the workers of each task of the job now, by site, without those that are pinned."""
         own: dict[Site, list[int]] = {}
         for index, task in enumerate(wish.demand.tasks):
             for peer in self._ground.present.get(task.key, ()):
@@ -121,10 +130,10 @@ class _Picking:
         return own
 
     def picked(self, *, keeping: bool) -> bool:
-        """`keeping`: chunks that need nobody else's workers stay where they are, before any other is laid.
+        """Pick chunks; return whether everybody got the first ones.
 
-        Else one chunk that moves to where another is would move that one, and so on through all jobs. False: somebody
-        did not get the first ones.
+        `keeping`: chunks that need nobody else's workers stay where they are, before any other is placed.
+        Otherwise one chunk that moves to where another is would move that one, and so on through all jobs.
         """
         for index, wish in enumerate(self._wishes):
             if wish.pinned:
@@ -171,26 +180,26 @@ class _Picking:
         self.granted[index] = sum(wish.pinned.values())
 
     def _lacking(self, wish: Wish, site: Site, count: int) -> dict[int, int]:
-        """By kind."""
+        """Return what is lacking, by kind."""
         found: Counter[int] = Counter()
         for task in wish.demand.tasks:
             found[task.kind] += count - len(self._pins.get((task.key, site), ()))
         return {kind: amount for kind, amount in found.items() if amount}
 
     def _next(self, index: int) -> bool:
-        """One chunk more, where it costs least; whether there was room for it."""
+        """Place one chunk more where it costs least; return whether there was room for it."""
         heap = self._staying[index]
         while heap:
             # Elsewhere it costs nothing at best.
             if self._stay(index, cost_max=-1) or self._go(index):
                 return True
-            # A site without room drops out here, or is dearer than it was, and elsewhere may be cheaper then.
+            # A site without room drops out here. A site that is dearer than it was may be dearer than another.
             if heap and self._stay(index, cost_max=heap[0][0]):
                 return True
         return self._go(index)
 
     def _stay(self, index: int, cost_max: int, *, displacing: bool = True) -> bool:
-        """One chunk more on a site where the job has workers. Costs only rise, so they are looked at again late."""
+        """Place one chunk more on a site where the job has workers. Costs only rise, so they are computed again late."""
         heap = self._staying[index]
         passed: list[tuple[int, Site]] = []
         found = False
@@ -209,7 +218,7 @@ class _Picking:
         return found
 
     def _go(self, index: int) -> bool:
-        """One chunk more on a site where the job has nobody, or just as dear, the one where it displaces the fewest."""
+        """Place one chunk more on a site where the job has nobody, or one as dear: the one where it displaces the fewest."""
         step = self._wishes[index].demand.step
         kinds = tuple(sorted(self._kinds[index].items()))
         if kinds in self._full:

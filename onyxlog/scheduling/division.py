@@ -1,4 +1,4 @@
-"""How many workers each job has, as far as numbers tell: offers, claims, and what is spare after them."""
+"""Decides how many workers each job has, as far as numbers tell: offers, claims, and what is spare after them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Division:
 
 
 def divide(rule: JobRule, workers: int, jobs: Sequence[JobDemand]) -> Division:
-    """Counts sum to at most `workers`; each is 0 or within its job's bounds."""
+    """Divide the workers. Counts sum to at most `workers`; each is 0 or within its job's bounds."""
     offers = rule.offers(workers, jobs)
     assert sum(offers) <= workers, f"{sum(offers)} offered of {workers}"
     counts = [_claim(job, offer) for job, offer in zip(jobs, offers, strict=True)]
@@ -44,10 +44,10 @@ def divide(rule: JobRule, workers: int, jobs: Sequence[JobDemand]) -> Division:
 def _reserve(
     rule: JobRule, counts: list[int], offers: Sequence[int], jobs: Sequence[JobDemand], spare: int
 ) -> int:
-    """Give jobs whose pinned workers, and what they need beside them, are more than their claim just that; what is spare.
+    """Give jobs with pinned workers what these and those beside them need; return what is spare.
 
-    If too few are spare for it, other jobs give some up. A pinned job for which even that is not enough has nobody: who
-    called must give up its pins.
+    This is for jobs that need more than their claim. If too few are spare for it, other jobs give some up. A
+    pinned job for which even that is not enough has nobody; the caller must give up its pins.
     """
     givers = [
         (_last_first(rule.rank(i, counts[i], offers[i])), i)
@@ -78,14 +78,14 @@ def _last_first(rank: Rank) -> Rank:
 
 
 def _claim(job: JobDemand, offer: int) -> int:
-    """As much of the offer as the job can use, if it can run with it."""
+    """Return as much of the offer as the job can use, if it can run with it."""
     claim = min(job.upper, offer)
     claim -= claim % job.step
     return claim if claim >= job.lower else 0
 
 
 def _raise(counts: list[int], index: int, job: JobDemand, spare: int) -> int:
-    """Let a job have all it can use; how many that is more than before."""
+    """Give a job all that it can use; return how many more workers that is than before."""
     before = counts[index]
     counts[index] = max(_claim(job, before + spare), before)
     return counts[index] - before
@@ -94,7 +94,7 @@ def _raise(counts: list[int], index: int, job: JobDemand, spare: int) -> int:
 def _spread(
     rule: JobRule, counts: list[int], offers: Sequence[int], jobs: Sequence[JobDemand], spare: int
 ) -> None:
-    """Step by step to the running job that ranks first."""
+    """Spread workers step by step, each to the running job that ranks first."""
     heap = [(rule.rank(i, counts[i], offers[i]), i) for i in range(len(jobs)) if counts[i]]
     heapify(heap)
     while spare and heap:

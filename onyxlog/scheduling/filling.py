@@ -1,8 +1,9 @@
 """From how many workers jobs should have to how many each task has, when some workers can do only some tasks.
 
-Without tags, or when tags are in nobody's way, that is what job and task schedulers want. Else jobs get their minimum
-first, by order; then what was wanted for them; then what is still free goes to whoever can use it: one worker at a time,
-as the schedulers rank jobs and tasks. Taking one at a time is exact, see `seating`.
+Without tags, or when tags exclude nobody, that is what job and task schedulers want. Otherwise jobs get their
+minimum first, by order; then what was wanted for them; then what is still free goes to whichever job can use
+it: one worker at a time, as the schedulers rank jobs and tasks. Taking one at a time is exact (see
+`seating`).
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank
 from onyxlog.scheduling.seating import Seating
 
 Counts = list[list[int]]
-"""Of each job, of each of its tasks."""
+"""Of each job, how many workers each of its tasks has."""
 
 
 def split(jobs: Sequence[JobDemand], division: Division) -> Counts:
-    """What task schedulers make of the division."""
+    """Return what task schedulers make of the division."""
     return [
         task_schedulers.RULES[job.job.task_scheduler].split(count, job.tasks)
         if count
@@ -32,7 +33,10 @@ def split(jobs: Sequence[JobDemand], division: Division) -> Counts:
 
 
 def uncovered(seating: Seating, jobs: Sequence[JobDemand], counts: Counts) -> list[int]:
-    """Seat the minima of the jobs that are to run, pinned ones first, then by order; those for whom not enough is left."""
+    """Seat the minima of the jobs that are to run; return those for whom not enough is left.
+
+    Pinned jobs come first, then the others by order.
+    """
     order = sorted(
         (index for index in range(len(jobs)) if any(counts[index])), key=lambda i: (not jobs[i].pinned, i)
     )
@@ -40,7 +44,7 @@ def uncovered(seating: Seating, jobs: Sequence[JobDemand], counts: Counts) -> li
 
 
 def outbid(seating: Seating, jobs: Sequence[JobDemand], counts: Counts) -> list[int]:
-    """The same where a job has all that it can use before others have their minimum: who is left without it."""
+    """Do the same where a job has all that it can use before others have their minimum; return who is left without it."""
     running = [index for index in range(len(jobs)) if any(counts[index])]
     failed = uncovered(
         seating, jobs, [count if job.pinned else [] for job, count in zip(jobs, counts, strict=True)]
@@ -58,7 +62,7 @@ def outbid(seating: Seating, jobs: Sequence[JobDemand], counts: Counts) -> list[
 def fill(
     seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], division: Division, wanted: Counts
 ) -> Counts:
-    """Counts that are possible, beyond the minima, which are seated already."""
+    """Return counts that are possible, beyond the minima, which are seated already."""
     extra: dict[int, int] = {}
     for job, of_tasks in zip(jobs, wanted, strict=True):
         if any(of_tasks):
@@ -94,7 +98,7 @@ def _by_kind(tasks: Sequence[TaskDemand], amounts: Sequence[int]) -> dict[int, i
 
 
 def _cover(seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], counts: Counts) -> None:
-    """Jobs that have nobody, but could run with workers that would idle."""
+    """Seat jobs that have nobody, but could run with workers that would idle."""
     waiting = rule.waiting(jobs)
     for index in sorted(range(len(jobs)), key=lambda index: (jobs[index].lower, index)):
         job = jobs[index]
@@ -109,7 +113,7 @@ def _cover(seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], counts: C
 
 
 class _Growth:
-    """One worker at a time to the job, and in it to the task, that rank first. Not a value: of one decision."""
+    """Gives one worker at a time to the job, and in it to the task, that rank first. It is the state of one decision."""
 
     def __init__(
         self, seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], division: Division, counts: Counts
@@ -123,7 +127,7 @@ class _Growth:
         """Kinds of which there are no more workers."""
 
     def up_to(self, bounds: Counts) -> None:
-        """Of jobs that run."""
+        """Give workers to jobs that run, up to these counts."""
         heap = [(self._rank(index), index) for index in range(len(self._jobs)) if any(self._counts[index])]
         heapify(heap)
         while heap and self._seating.free:

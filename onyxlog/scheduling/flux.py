@@ -1,4 +1,4 @@
-"""Flux policies: what a worker's leaving does to grouped tasks, whose state hangs on how many workers they have."""
+"""Flux policies: what a worker's leaving does to grouped tasks, whose state depends on how many workers they have."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from onyxlog.scheduling.requirements import Allocations, FluxPolicy, JobRequirem
 def flux_kills(
     jobs: Iterable[JobRequirements], allocations: Allocations, leavers: Collection[PeerId]
 ) -> tuple[JobId, ...]:
-    """Jobs that are killed because `leavers` go: one of them works on a grouped task of theirs with policy kill.
+    """Return the jobs that are killed because `leavers` go: one of them works on a grouped task with policy kill.
 
-    `allocations`: as they were before the leave. `leavers`: virtual peers; when a group goes, all of its peers. (Onyx
-    compares the id of the group, which is in no allocation, so a dead machine kills nothing.)
+    `allocations`: as they were before the leave. `leavers`: virtual peers; when a group goes, all of its
+    peers. (Onyx compares the id of the group, which is in no allocation, so a dead machine kills nothing.)
     """
     gone = frozenset(leavers)
     return tuple(

@@ -1,8 +1,9 @@
-"""Which worker sits where, when it is decided how many each task has: as few as possible move.
+"""Decides which worker sits where, once the number of each task's workers is decided: as few as possible move.
 
-Numbers first, by class: a flow from classes of workers to tasks in which a worker that stays costs one less. It starts
-with everybody staying who can, which no flow of its size beats, and grows along cheapest paths, which keeps it the
-cheapest of each size (successive shortest paths). Then names: who stays, and who of the others comes, by id.
+Numbers come first, by class: a flow from classes of workers to tasks in which a worker that stays costs one
+less. It starts with everybody staying who can, which no flow of its size beats, and grows along cheapest
+paths, which keeps it the cheapest of each size (successive shortest paths). Names come second: who stays, and
+who of the others comes, by id.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from onyxlog.scheduling.requirements import Slots
 
 @frozen
 class Seats:
-    """`count` workers for a task, all of which can do its kind."""
+    """The seats of a task: `count` workers, all of which can do its kind."""
 
     key: Key
     kind: int
@@ -51,10 +52,10 @@ def place(
     slots: Slots,
     rank: Callable[[PeerId], int],
 ) -> dict[Key, list[PeerId]]:
-    """All seats taken; the numbers must be possible (see `seating`).
+    """Fill all seats; the numbers must be possible (see `seating`).
 
-    Of a task that shrinks, those stay that have the lowest slots. Of those who are free to come, the lowest `rank`
-    comes first.
+    Of a task that shrinks, those workers stay that have the lowest slots. Of those who are free to come, the
+    lowest `rank` comes first.
     """
     mine = [pool.by_class(present.get(seat.key, ())) for seat in seats]
     counts = (
@@ -84,7 +85,7 @@ def place(
 
 
 class _Counts:
-    """How many workers of each class each task has. Not a value: it lives inside of one decision."""
+    """How many workers of each class each task has. It is the state of one decision."""
 
     def __init__(
         self, seats: Sequence[Seats], pool: Pool, mine: Sequence[Mapping[int, Sequence[PeerId]]]
@@ -103,7 +104,7 @@ class _Counts:
             own = self._own[index]
             for number in self._able[seat.kind]:
                 self._give(index, number, min(own.get(number, 0), self._missing[index]))
-        # Those first whom the fewest classes suit: so nearly all find somebody without a path.
+        # Seats that the fewest classes suit come first: so nearly all find somebody without a path.
         for index in sorted(
             (i for i, missing in enumerate(self._missing) if missing),
             key=lambda i: len(self._able[self._seats[i].kind]),
@@ -122,14 +123,14 @@ class _Counts:
             self._missing[index] -= amount
 
     def _cost_of_coming(self, index: int, number: int) -> int:
-        """Of one more of the class: less by one if it is one that stays."""
+        """Return the cost of one more of the class: less by one if it is one that stays."""
         return -1 if self._counts[index].get(number, 0) < self._own[index].get(number, 0) else 0
 
     def _cost_of_going(self, index: int, number: int) -> int:
         return 1 if self._counts[index][number] <= self._own[index].get(number, 0) else 0
 
     def _reseat(self, wanting: int) -> None:
-        """One more for a task, along the cheapest path over classes (Bellman-Ford: costs may be negative)."""
+        """Seat one more for a task, along the cheapest path over classes (Bellman-Ford, as costs may be negative)."""
         best: dict[int, tuple[int, tuple[int, int] | None]] = {
             number: (self._cost_of_coming(wanting, number), None)
             for number in self._able[self._seats[wanting].kind]

@@ -1,4 +1,4 @@
-"""What every peer computes after each entry that changed workers or jobs: allocations, and what hangs on them."""
+"""What every peer computes after each entry that changed workers or jobs: allocations, and what depends on them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from onyxlog.scheduling.slots import slots
 
 @frozen
 class Plan:
-    """All of it canonical: keys in their order, workers of a task in theirs. What is not in it is over.
+    """The outcome.
 
-    `changed`: jobs whose allocations differ from those of the problem, sorted; also those that are gone or lost all.
+    All of it is canonical: keys in their order, workers of a task in theirs. What is not in it is over.
+
+    `changed`: jobs whose allocations differ from those of the problem, sorted; also those that are gone or
+    lost all.
     """
 
     allocations: Allocations
@@ -25,7 +28,7 @@ class Plan:
 
 
 def reconfigure(problem: Problem) -> Plan:
-    """Pure and deterministic: equal problems give equal plans, whatever the order of mappings in them."""
+    """Compute the plan. Equal problems give equal plans, whatever the order of mappings in them."""
     allocations = schedule(problem)
     changed = {
         key[0]

@@ -1,4 +1,4 @@
-"""What schedulers decide from: the workers that there are, and what jobs ask for."""
+"""What schedulers decide from: the existing workers, and what jobs ask for."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class TaskScheduler(StrEnum):
 
 
 class FluxPolicy(StrEnum):
-    """What happens to a grouped task, whose state hangs on how many workers it has, when one of them leaves."""
+    """What happens to a grouped task, whose state depends on how many workers it has, when one of them leaves."""
 
     KILL = "kill"
     """The job is killed."""
     CONTINUE = "continue"
-    """The others go on; the task may get workers again."""
+    """The other workers continue; the task may get workers again."""
     RECOVER = "recover"
-    """The task gets workers again up to its minimum, from wherever they can be had."""
+    """The task gets workers again up to its minimum, from any other job."""
 
 
 @frozen(cache_hash=True)
@@ -56,9 +56,8 @@ class TaskRequirements:
 class JobRequirements:
     """A job as schedulers see it: what a submit-job entry carries. The rest of the job is in znodes of its own.
 
-    `hash` is of the whole job, so that an id which is used again for another job is told apart from a repetition.
-    `edges` are
-    (from, to) of the workflow. `percentage`: only for the percentage job scheduler.
+    `hash` is of the whole job, so that another job which uses an id again is told apart from a repetition.
+    `edges` are (from, to) of the workflow. `percentage`: only for the percentage job scheduler.
     """
 
     id: JobId
@@ -79,21 +78,24 @@ class Worker:
 
 
 Allocations = Mapping[tuple[JobId, TaskName], tuple[PeerId, ...]]
-"""Workers of each task, sorted. A task without any is absent; a job has either workers on each of its tasks or on none."""
+"""Workers of each task, sorted.
+
+A task without any is absent; a job has either workers on each of its tasks or on none.
+"""
 
 
 Coordinators = Mapping[JobId, PeerId]
 """The worker that coordinates each job that has workers."""
 Slots = Mapping[tuple[JobId, TaskName, PeerId], int]
-"""A small number for each worker of a task, unlike those of the others on it."""
+"""A small number for each worker of a task, different from those of the others on it."""
 
 
 @frozen
 class Problem:
-    """`workers` sorted by id; `jobs` in the order in which they were submitted; `present` may name workers that are gone.
+    """A problem to decide. `workers` are sorted by id; `jobs` are in the order in which they were submitted.
 
-    So may `coordinators` and `slots`: what was decided last, of which as much stays as possible. All three may name jobs
-    that are gone.
+    `present`, `coordinators` and `slots` are what was decided last, of which as much stays as possible. They
+    may name workers and jobs that are gone.
     """
 
     scheduler: JobScheduler

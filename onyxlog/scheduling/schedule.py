@@ -1,4 +1,4 @@
-"""Who works where: the whole decision, from the workers and jobs that there are and what is allocated now."""
+"""Decides who works where: the whole decision, from the existing workers and jobs and what is allocated now."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ Placed = Mapping[Key, Sequence[PeerId]]
 
 
 def schedule(problem: Problem) -> Allocations:
-    """Canonical: keys sorted, workers of each task sorted; a job has at least its minimum on each task, or nobody.
+    """Return the allocations in canonical form. A job has at least its minimum on each task, or nobody.
 
-    Pure and deterministic. Decided in this order: who must not move; how many workers each job has; whose chunks lie on
-    which sites; how many workers each task has, as far as tags allow; who they are. What turns out not to go (pinned
-    workers beside whom a job cannot have its minimum, a job that tags keep from its minimum, a chunk for which no site
-    has room) narrows the problem, and it is decided again.
+    Keys are sorted, and so are workers of each task. Pure and deterministic. Decided in this order: who must
+    not move; how many workers each job has; on which sites chunks are; how many workers each task has, as far
+    as tags allow; who they are. What turns out to be impossible (pinned workers beside whom a job cannot have
+    its minimum, a job that tags keep from its minimum, a chunk for which no site has room) narrows the
+    problem, and it is decided again.
     """
     decision = _Decision(problem)
     while (placed := decision.attempt()) is None:
@@ -44,7 +45,7 @@ def schedule(problem: Problem) -> Allocations:
 
 
 class _Decision:
-    """Not a value: the problem, and how it was narrowed so far. Narrowing only ever goes on, so attempts come to an end."""
+    """The problem, and how it was narrowed so far. Narrowing only ever continues, so attempts come to an end."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem: Final = problem
@@ -56,14 +57,14 @@ class _Decision:
             else {}
         )
         self._loosened: Final[set[JobId]] = set()
-        """Jobs whose pinned workers may move after all, as the job cannot go on as it is."""
+        """Jobs whose pinned workers may move after all, as the job cannot continue as it is."""
         self._limits: Final[dict[JobId, int]] = {}
         """Upper bounds of jobs that turned out to be too high."""
         self._giving = 1
         """How many colocated jobs do with less the next time that chunks are in the way."""
 
     def attempt(self) -> Placed | None:
-        """None: it did not go, and the problem was narrowed."""
+        """Try to decide; return None if it was impossible and the problem was narrowed."""
         problem, everybody = self._problem, self._workforce.class_of
         pins = pins_of(
             [job for job in problem.jobs if job.id not in self._loosened], problem.present, everybody
@@ -137,7 +138,7 @@ class _Decision:
         pool: Mapping[PeerId, int],
         chunks: Mapping[Key, Sequence[PeerId]],
     ) -> Placed | None:
-        """Of jobs that are not colocated, on the workers that chunks leave."""
+        """Decide about jobs that are not colocated, on the workers that chunks leave."""
         taken = {peer for peers in chunks.values() for peer in peers}
         rest = {peer: number for peer, number in pool.items() if peer not in taken} if taken else pool
         wanted = split(jobs, division)
@@ -158,7 +159,7 @@ class _Decision:
                     placed[task.key] = list(pins.get(task.key, ()))
                     seats.append(Seats(task.key, task.kind, count - task.held))
         working = {peer for peers in self._problem.present.values() for peer in peers}
-        # Who loses a task gets another one before somebody who has none: so the fewest notice anything.
+        # A worker who loses a task gets another one before a worker who has none: so the fewest notice anything.
         found = place(
             seats,
             Pool(rest, self._workforce.able, self._workforce.classes),
@@ -173,7 +174,7 @@ class _Decision:
     def _seated(
         self, rest: Mapping[PeerId, int], jobs: Sequence[JobDemand], wanted: Counts
     ) -> tuple[Seating, list[int]]:
-        """The minima of all jobs that are to run, and those who cannot have it."""
+        """Seat the minima of all jobs that are to run; return those who cannot have it."""
         supply, able = self._workforce.supply(rest), self._workforce.able
         seating = Seating(supply, able)
         failed = uncovered(seating, jobs, wanted)
@@ -189,10 +190,10 @@ class _Decision:
         failed: Sequence[int],
         pool: Mapping[PeerId, int],
     ) -> None:
-        """Jobs cannot have their minimum, though there are enough workers, because of tags: somebody has to wait.
+        """Choose who waits, as jobs cannot have their minimum because of tags, though there are enough workers.
 
-        If it is for workers that chunks took, the colocated job that was submitted last, but not before the one that
-        needs them, does with half of its chunks; else the jobs themselves wait.
+        If it is for workers that chunks took, the colocated job that was submitted last, but not before the
+        one that needs them, does with half of its chunks; otherwise the jobs themselves wait.
         """
         _, without_chunks = self._seated(pool, jobs, wanted)
         chunky = [

@@ -1,8 +1,9 @@
-"""How many workers each kind of task can have together, when some workers can do only some kinds.
+"""Decides how many workers each kind of task can have together, when some workers can do only some kinds.
 
-A maximum flow from classes of workers to kinds of tasks, kept up to date one demand at a time by augmenting paths.
-What can be seated together is a matroid: a kind that cannot have one more now cannot have it later either, unless
-somebody gives back; and taking in an order of preference yields the best for that order.
+It is a maximum flow from classes of workers to kinds of tasks, kept up to date one demand at a time by
+augmenting paths. What can be seated together is a matroid: a kind that cannot have one more now cannot have
+it later either, unless somebody gives back; and taking in an order of preference yields the best for that
+order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 
 class Seating:
-    """Not a value: it lives inside of one decision."""
+    """Who is seated so far. It is the state of one decision."""
 
     def __init__(self, supply: Sequence[int], able: Sequence[Sequence[int]]) -> None:
         self._free: Final = list(supply)
@@ -23,11 +24,11 @@ class Seating:
 
     @property
     def free(self) -> int:
-        """Workers that are not taken."""
+        """Return the workers that are not taken."""
         return sum(self._free)
 
     def take(self, kind: int, amount: int) -> int:
-        """Seat up to `amount` more of a kind; how many it got."""
+        """Seat up to `amount` more of a kind; return how many it got."""
         missing = amount
         seated = self._seated[kind]
         for number in self._able[kind]:
@@ -42,7 +43,7 @@ class Seating:
         return amount - missing
 
     def take_all(self, demands: Mapping[int, int]) -> bool:
-        """Seat all of these amounts by kind, or nothing of them."""
+        """Seat all of these amounts by kind, or none of them."""
         taken: list[tuple[int, int]] = []
         for kind, amount in demands.items():
             got = self.take(kind, amount)
@@ -63,7 +64,10 @@ class Seating:
         assert not amount, f"{amount} more given back than kind {kind} had"
 
     def _augment(self, kind: int, amount: int) -> int:
-        """Along a shortest path over classes: this kind takes of a class whose users move on to another class."""
+        """Seat one along a shortest path over classes.
+
+        This kind takes one of a class whose users move on to another class.
+        """
         came: dict[int, tuple[int, int] | None] = dict.fromkeys(self._able[kind])
         """class -> (class it would be replaced by one of, kind that moves); None: the one asked for."""
         queue = deque(came)

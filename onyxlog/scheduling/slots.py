@@ -1,4 +1,4 @@
-"""Slots: a small number for each worker of a task, kept as long as it stays. State of grouped tasks hangs on it."""
+"""Slots: a small number for each worker of a task, kept as long as it stays. State of grouped tasks depends on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onyxlog.scheduling.requirements import Allocations, Slots
 
 
 def slots(present: Slots, allocations: Allocations) -> dict[tuple[JobId, TaskName, PeerId], int]:
-    """Of each worker on its task: the present one if it has one there, else the smallest that is free, by order of ids."""
+    """Return each worker's slot on its task: its present one there, otherwise the smallest that is free, by order of ids."""
     found: dict[tuple[JobId, TaskName, PeerId], int] = {}
     for (job, task), peers in sorted(allocations.items()):
         keys = [(job, task, peer) for peer in peers]

@@ -1,4 +1,4 @@
-"""Why a job waits, in words for people: what it needs, and what there is of it. Pure, and nothing is decided by it."""
+"""Why a job waits, in words for people: what it needs, and what exists of it. Pure, and nothing is decided by it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from onyxlog.scheduling.workforce import Workforce
 
 
 def reasons_to_wait(problem: Problem) -> dict[JobId, str]:
-    """Of each job that has nobody. `problem.present` is what was decided last.
+    """Return why each job that has nobody waits. `problem.present` is what was decided last.
 
-    What a job lacks even if it were alone comes before what others have.
+    What a job would lack even if it were alone comes before what others have.
     """
     running = {job for job, _ in problem.present}
     waiting = [job for job in problem.jobs if job.id not in running]
@@ -38,7 +38,7 @@ def reasons_to_wait(problem: Problem) -> dict[JobId, str]:
 
 
 def _left_out(problem: Problem) -> set[JobId]:
-    """Jobs that the job scheduler gives nobody, however many are there."""
+    """Return the jobs that the job scheduler gives nobody, however many workers exist."""
     everybody = Workforce.of(problem.workers, problem.jobs)
     sites = {worker.id: worker.site for worker in problem.workers}
     asked = demands(problem.jobs, Circumstances(everybody, everybody.class_of, {}, sites, {}))
@@ -46,7 +46,7 @@ def _left_out(problem: Problem) -> set[JobId]:
 
 
 def _lack(problem: Problem, job: JobRequirements) -> str:
-    """What is not there for it; empty if it could run if it were alone."""
+    """Return what the job lacks; empty if it could run if it were alone."""
     there = len(problem.workers)
     needed = _needed(job)
     if there < needed:
@@ -79,7 +79,7 @@ def _room(problem: Problem, job: JobRequirements) -> str:
 
 
 def _needed(job: JobRequirements) -> int:
-    """Virtual peers, at least."""
+    """Return how many virtual peers the job needs, at least."""
     least = list(map(_least, job.tasks))
     return len(least) * max(least, default=0) if is_colocated(job) else sum(least)
 

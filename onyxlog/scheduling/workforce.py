@@ -1,6 +1,6 @@
-"""Workers by what they can do: two whose tags open the same tasks to them are of one class, and exchangeable.
+"""Workers by what they can do. Two workers whose tags open the same tasks to them are of one class, and exchangeable.
 
-Decisions about numbers are made of classes and kinds of tasks, of which there are few, not of workers and tasks.
+Decisions about numbers are made for classes and kinds of tasks, which are few, not for workers and tasks.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ ANYONE: Final[frozenset[str]] = frozenset()
 
 @frozen
 class Workforce:
-    """`class_of`: all workers, in the order of ids. `kinds`: each set of tags that some task requires, numbered.
+    """Workers in classes.
 
-    `able`: of each kind the classes that can do it, those first that can do the fewest other kinds: so the versatile
-    are spent last.
+    `class_of`: all workers, in the order of ids. `kinds`: each set of tags that some task requires, numbered.
+
+    `able`: of each kind the classes that can do it, those first that can do the fewest other kinds: so the
+    versatile are spent last.
     """
 
     class_of: Mapping[PeerId, int]
@@ -54,14 +56,14 @@ class Workforce:
 
     @property
     def alike(self) -> bool:
-        """Everybody can do everything."""
+        """Whether everybody can do everything."""
         return len(self.kinds) == 1
 
     def kind_of(self, task: TaskRequirements) -> int:
         return self.kinds[frozenset(task.required_tags)] if task.required_tags else self.kinds[ANYONE]
 
     def supply(self, peers: Iterable[PeerId]) -> list[int]:
-        """How many of `peers` there are of each class."""
+        """Return how many of `peers` each class has."""
         counts = [0] * self.classes
         for peer in peers:
             counts[self.class_of[peer]] += 1

@@ -1,7 +1,7 @@
 """The two ends of a channel: sequence numbers, credit, and what is sent again after a reconnect. Pure.
 
-docs/ONYXLOG.md, "Channels". An outlet holds what its receiver may not have; an inlet holds what its worker has not
-taken. Both are bounded by the window, in items.
+docs/ONYXLOG.md, "Channels". An outlet holds items that its receiver may not have; an inlet holds items that
+its worker has not taken. Both are bounded by the window, in items.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 from onyxlog.tasks.items import ChannelError, Item, Purpose, Worker
 
 WINDOW: Final = 32
-"""Items that a sender may be ahead of its receiver."""
+"""How many items a sender may be ahead of its receiver."""
 
 Frame = bytes | Item
-"""An item as it travels: encoded to another group, as it is within one."""
+"""An item as it travels: encoded to another group, unchanged within one."""
 
 
 class Outlet:
@@ -35,8 +35,8 @@ class Outlet:
         self.receiver = receiver
         self.refused = False
         self._frames: deque[Frame] = deque()
-        self._first = 0  # sequence of the first frame held
-        self._sent = 0  # below: sent on this connection
+        self._first = 0  # sequence number of the first frame held
+        self._sent = 0  # frames below it were sent on this connection
         self._limit = 0
 
     @property
@@ -45,21 +45,21 @@ class Outlet:
 
     @property
     def has_credit(self) -> bool:
-        """Whether what is put now may be sent now; a sender that waits for this stays within the window."""
+        """Whether what is put now may be sent now. A sender that waits for this stays within the window."""
         return self.refused or self.next_sequence < self._limit
 
     @property
     def has_ready(self) -> bool:
-        """Whether `take_ready` would give anything."""
+        """Whether `take_ready` would return anything."""
         return self._sent < min(self._limit, self.next_sequence)
 
     def put(self, frame: Frame) -> None:
-        """Take an item; if it travels encoded, then with `next_sequence`."""
+        """Take an item; one that travels encoded carries `next_sequence`."""
         if not self.refused:
             self._frames.append(frame)
 
     def take_ready(self) -> Iterator[tuple[int, Frame]]:
-        """What may be sent now and was not, with its sequence numbers."""
+        """Return what may be sent now and was not, with its sequence numbers."""
         end = min(self._limit, self.next_sequence)
         while self._sent < end:
             sequence = self._sent
@@ -67,7 +67,8 @@ class Outlet:
             yield sequence, self._frames[sequence - self._first]
 
     def on_grant(self, expected: int, limit: int) -> None:
-        """
+        """Take a grant of the receiver.
+
         Raises:
             ChannelError: the receiver expects what was never sent, or what it had before.
         """
@@ -83,7 +84,7 @@ class Outlet:
         self._limit = max(self._limit, limit)
 
     def on_disconnected(self) -> None:
-        """What the receiver has not confirmed is to be sent again, once it has said what it expects."""
+        """Have what the receiver has not confirmed sent again, once it has said what it expects."""
         self._sent = self._first
         self._limit = 0
 
@@ -94,7 +95,7 @@ class Outlet:
 
 
 class Inlet:
-    """The receiving end. `grant(expected, limit)` is where grants go; None while there is no connection."""
+    """The receiving end. Grants go to `grant(expected, limit)`; None while there is no connection."""
 
     __slots__ = (
         "_consumed",
@@ -124,16 +125,16 @@ class Inlet:
 
     @property
     def first(self) -> Item | None:
-        """What `take` would give."""
+        """Return what `take` would return."""
         return self._queue[0] if self._queue else None
 
     @property
     def is_full(self) -> bool:
-        """The sender has to wait, or nearly."""
+        """Whether the sender has to wait, or nearly."""
         return len(self._queue) >= self._window * 3 // 4
 
     def attach(self, grant: Callable[[int, int], None]) -> None:
-        """A connection, the first or another: say what is expected."""
+        """Attach a connection, the first or another: say what is expected."""
         self.grant = grant
         self._send_grant()
 
@@ -141,10 +142,10 @@ class Inlet:
         self.grant = None
 
     def on_item(self, sequence: int, item: Item) -> bool:
-        """Take an item; False if it was here before.
+        """Take an item in; return False if it was here before.
 
         Raises:
-            ChannelError: one is missing before it, or it was sent without credit.
+            ChannelError: an item before it is missing, or it was sent without credit.
         """
         if sequence < self._expected:
             return False
@@ -158,7 +159,7 @@ class Inlet:
         return True
 
     def take(self) -> Item:
-        """The next item; there is one. Credit is given in halves of the window, to spare messages."""
+        """Return the next item; there must be one. Credit is given in halves of the window, to spare messages."""
         item = self._queue.popleft()
         self._consumed += 1
         if self._granted - self._consumed <= self._window // 2:

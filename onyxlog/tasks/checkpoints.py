@@ -1,9 +1,10 @@
-"""Checkpoints in the log's service: parts of workers, which one is complete, and whose word on that counts.
+"""Checkpoints in the log's service: parts of workers, which one is complete, and which coordinator decides that.
 
-Below `state/`: `checkpoints/<job>/parts/…` (`onyxlog.jobs.checkpoints`), and `checkpoints/<job>/latest/<version>`, the
-last complete checkpoint as the coordinator of that allocation version sees it. A coordinator begins by writing its own;
-from then on what an older one, which has not heard of its end, still completes concerns nobody. The order of steps in
-`take_over` and `complete` is what makes this so; it is argued in docs/ONYXLOG.md, "Exactly once".
+Below `state/`: `checkpoints/<job>/parts/…` (`onyxlog.jobs.checkpoints`), and
+`checkpoints/<job>/latest/<version>`, the last complete checkpoint as the coordinator of that allocation
+version sees it. A coordinator begins by writing its own; from then on, what an older one, which has not heard
+of its end, still completes is ignored. The order of steps in `take_over` and `complete` is what makes this
+so; docs/ONYXLOG.md, "Exactly once", has the argument.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ NONE: Final = b""
 
 
 class CheckpointStore:
-    """Of one job."""
+    """The checkpoints of one job."""
 
     def __init__(self, port: LogPort, job: JobId) -> None:
         self._port = port
         self._job = job
 
     async def take_over(self, version: Position, resume_from: JobId | None = None) -> Checkpoint | None:
-        """The checkpoint that the workers of `version` begin from; only for its coordinator."""
+        """Return the checkpoint that the workers of `version` begin from. Only for its coordinator."""
         found = await self._newest_before(version)
         if found is None and resume_from is not None:
             found = await CheckpointStore(self._port, resume_from).newest()
         await self._port.put_state(self._latest(version), encode_checkpoint(found) if found else NONE)
-        # Whoever completed one between our reading and our writing may have removed parts of the one we read, as he did
-        # not see ours; now he does.
+        # A coordinator that completed a checkpoint between our reading and our writing may have removed parts
+        # of the one we read, as it did not see ours. Now it does.
         again = await self._newest_before(version)
         if again is not None and again != found:
             found = again
@@ -59,14 +60,18 @@ class CheckpointStore:
         return found
 
     async def complete(self, version: Position, completed: Completed) -> bool:
-        """All parts are stored: it is the one to begin from. False if a newer version has taken over."""
+        """Note that all parts are stored: jobs begin from this checkpoint.
+
+        Return False if a newer version has taken over.
+        """
         await self._port.put_state(self._latest(version), encode_checkpoint(completed.checkpoint))
         versions = await self._versions()
         if versions and max(versions) > version:
             return False
         for other in versions:
             if other < version:
-                # Also of versions that never completed one. Parts go first: while `latest` is there, they are found.
+                # This includes versions that never completed one. Parts go first: while `latest` exists, they
+                # are found.
                 await self._port.remove_state(version_path(self._job, other))
                 await self._port.remove_state(self._latest(other))
         for path in completed.over:
@@ -74,18 +79,18 @@ class CheckpointStore:
         return True
 
     async def newest(self) -> Checkpoint | None:
-        """What another job would begin from (`resume_from`)."""
+        """Return what another job would begin from (`resume_from`)."""
         return await self._newest_before(None)
 
     async def put_part(self, barrier: Barrier, worker: WorkerKey, part: Mapping[str, Any]) -> int:
-        """Store what a worker holds; the bytes it takes."""
+        """Store what a worker holds; return how many bytes it takes."""
         packed = msgpack.packb(part, use_bin_type=True)
         data = zstandard.ZstdCompressor(level=LEVEL).compress(packed)
         await self._port.put_state(part_path(self._job, barrier, worker), data)
         return len(data)
 
     async def parts(self, checkpoint: Checkpoint, task: TaskName, slots: Iterable[int]) -> dict[int, Any]:
-        """What the workers of a task held, by slot."""
+        """Return what the workers of a task held, by slot."""
         keys = [WorkerKey(task, slot) for slot in sorted(slots)]
         found = await asyncio.gather(*(self._part(checkpoint.path_of(key)) for key in keys))
         return {key.slot: part for key, part in zip(keys, found, strict=True)}
@@ -125,5 +130,5 @@ async def forget_checkpoints(port: LogPort, job: JobId) -> None:
 
 
 def position_path(job: JobId, task: TaskName, partition: int) -> str:
-    """Where the position below which everything is acknowledged is kept, with delivery at-least-once."""
+    """Return where the position is kept below which everything is acknowledged, with delivery at-least-once."""
     return f"positions/{job}/{task}/{partition}"

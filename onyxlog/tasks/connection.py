@@ -15,14 +15,16 @@ from zraft_core.ids import Instance, ServerId
 HANDSHAKE_S: Final = 10.0
 
 _ACCEPTOR: Final = Sender(ServerId(1), Instance(bytes(16)), 0)
-"""Groups have names, not numbers: who is at the other end says so in its first message. The key is what is proved."""
+"""Groups have names, not numbers: the other end's first message says its name. The handshake proves the key."""
 
 
 def ring_of(keys: Sequence[ClusterKey] | None) -> Ring:
-    """The keys that groups prove to each other: derived, so that nothing that is said here opens a server's streams.
+    """Return the keys that groups prove to each other.
+
+    They are derived, so that nothing said here opens a server's streams.
 
     Raises:
-        ConfigError: none or more than two.
+        ConfigError: there are none, or more than two.
     """
     if keys is None:
         return key_ring(None, insecure=True)
@@ -31,12 +33,12 @@ def ring_of(keys: Sequence[ClusterKey] | None) -> Ring:
 
 
 def dial(owner: Owner, ring: Ring, entropy: Callable[[int], bytes]) -> Stream:
-    """The end that connects: the protocol for `create_connection`."""
+    """Return the protocol of the end that connects, for `create_connection`."""
     connection, greeting = BulkConnection.dial(me=None, to=ANY_SERVER, ring=ring, entropy=entropy)
     return Stream(connection, owner, greeting=greeting, timeout_s=HANDSHAKE_S)
 
 
 def accept(owner: Owner, ring: Ring, entropy: Callable[[int], bytes]) -> Stream:
-    """The end that listens."""
+    """Return the protocol of the end that listens."""
     connection = BulkConnection.accept(me=_ACCEPTOR, peers=(), ring=ring, entropy=entropy)
     return Stream(connection, owner, timeout_s=HANDSHAKE_S)

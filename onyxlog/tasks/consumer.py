@@ -1,15 +1,14 @@
-"""The worker of a task that is given segments by others: functions, reduces and outputs."""
+"""The worker of a task that gets segments from other workers: functions, reduces and outputs."""
 
 from __future__ import annotations
 
 from collections import deque
 
-from onyxlog.jobs.barriers import Alignment
-from onyxlog.jobs.barriers import Barrier as Cut
+from onyxlog.jobs.barriers import Alignment, Barrier
 from onyxlog.jobs.specification import Job, TaskKind
 from onyxlog.plugins.plugin import Output, make_output
 from onyxlog.tasks.channels import Inlet
-from onyxlog.tasks.items import Barrier, Batch, ChannelError, End, Purpose
+from onyxlog.tasks.items import BarrierItem, Batch, ChannelError, End, Purpose
 from onyxlog.tasks.layout import Layout, Seat
 from onyxlog.tasks.processing import Outcome
 from onyxlog.tasks.threads import TaskThread
@@ -56,8 +55,8 @@ class Consumer(TaskWorker):
             item = inlet.take()
             if isinstance(item, Batch):
                 await self._on_batch(self._gathered(item, inlet))
-            elif isinstance(item, Barrier):
-                cut = Cut(self.layout.version, item.epoch)
+            elif isinstance(item, BarrierItem):
+                cut = Barrier(self.layout.version, item.epoch)
                 await self._cut_if(self._alignment.on_barrier(inlet.sender.peer, cut))
             elif isinstance(item, End):
                 await self._cut_if(self._alignment.on_end(inlet.sender.peer))
@@ -75,7 +74,7 @@ class Consumer(TaskWorker):
         return None
 
     def _gathered(self, batch: Batch, inlet: Inlet) -> Batch:
-        """With the batches behind it, up to the task's batch size: small ones cost as much as large ones."""
+        """Add the batches behind it, up to the task's batch size: small ones cost as much as large ones."""
         room = self.task.batch_size - len(batch.segments)
         if room <= 0 or not isinstance(following := inlet.first, Batch) or len(following.segments) > room:
             return batch
@@ -95,20 +94,20 @@ class Consumer(TaskWorker):
             await self._output.write(outcome.written)
         if outcome.acks:
             if self._output is not None:
-                # Acknowledged is what stays, whatever becomes of this process.
+                # What is acknowledged is durable, whatever becomes of this process.
                 await self._output.flush()
             self._ack(rooted(outcome.acks))
         if outcome.retries:
             self._ask_again(outcome.retries)
         await self._wait_credit()
 
-    async def _cut_if(self, cut: Cut | None) -> None:
-        """If all inlets have brought the barrier: this is the point of the checkpoint."""
+    async def _cut_if(self, cut: Barrier | None) -> None:
+        """Take the checkpoint's part if all inlets have brought the barrier."""
         if cut is None:
             return
         self._cut = cut.number
         windows = await self._windows_now()
-        self._broadcast(Barrier(cut.number))
+        self._broadcast(BarrierItem(cut.number))
         part = await self._part_with(windows)
         self._spawn(self._store_and_tell(cut.number, part))
 

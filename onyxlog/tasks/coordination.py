@@ -1,6 +1,6 @@
 """What the worker that coordinates a job does beside its task: where all begin, checkpoints, and the job's completion.
 
-One per attempt; docs/ONYXLOG.md, "Exactly once".
+There is one per attempt; docs/ONYXLOG.md, "Exactly once".
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ log = structlog.get_logger()
 
 
 class Coordination:
-    """
+    """Coordinates one attempt of a job.
+
     Args:
         direct: send an item to a worker.
         append: have a command written to the log.
@@ -62,7 +63,7 @@ class Coordination:
         self.checkpoints = 0
 
     async def run(self) -> None:
-        """For as long as the attempt lasts. Raises what the log's service raises."""
+        """Coordinate for as long as the attempt lasts. What the log's service raises is raised."""
         if self._job.delivery is not Delivery.EXACTLY_ONCE_STATE:
             return
         last = await self._store.take_over(self._layout.version, self._job.resume_from)
@@ -80,7 +81,7 @@ class Coordination:
         await asyncio.gather(self._complete_checkpoints(), self._begin_checkpoints(self._core))
 
     def on_item(self, peer: PeerId, item: Item) -> None:
-        """What a worker says."""
+        """Take an item from a worker."""
         seat = self._seats[peer]
         match item:
             case Ask():

@@ -14,14 +14,16 @@ from zraft_core.messagepack import shown
 
 
 class ChannelError(OnyxlogError):
-    """What came on a connection between groups is not what this version says there; ends the connection."""
+    """Something on a connection between groups is not what this version sends there; it ends the connection."""
 
 
 @define
 class Batch:
-    """Segments in order. With `roots` and `values`, one of each per segment, trees of roots are tracked (at-least-once).
+    """Segments in order.
 
-    Nobody changes one, nor its lists, after it was sent: within a group it is handed over as it is.
+    With `roots` and `values`, one of each per segment, trees of roots are tracked (at-least-once).
+
+    Nobody changes a batch, nor its lists, after it was sent: within a group it is handed over without a copy.
     """
 
     segments: list[Any]
@@ -30,15 +32,15 @@ class Batch:
 
 
 @frozen
-class Barrier:
-    """Everything before it on this channel belongs to checkpoint `epoch`."""
+class BarrierItem:
+    """Everything before a barrier on this channel belongs to checkpoint `epoch`."""
 
     epoch: int
 
 
 @frozen
 class End:
-    """No more segments on this channel."""
+    """No more segments come on this channel."""
 
 
 @frozen
@@ -50,46 +52,48 @@ class Acks:
 
 @frozen
 class Retry:
-    """To the worker that read these roots: send them again at once."""
+    """Tells the worker that read these roots to send them again at once."""
 
     roots: Sequence[int]
 
 
 @frozen
 class Ask:
-    """To the coordinator: this worker waits to be told where to begin."""
+    """Tells the coordinator that this worker waits to be told where to begin."""
 
 
 @frozen
 class Recover:
-    """From the coordinator: begin from this encoded checkpoint, or from nothing if it is empty."""
+    """The coordinator's answer: begin from this encoded checkpoint, or from nothing if it is empty."""
 
     checkpoint: bytes
 
 
 @frozen
 class Inject:
-    """From the coordinator to workers of input tasks: send barrier `epoch`."""
+    """The coordinator tells workers of input tasks to send barrier `epoch`."""
 
     epoch: int
 
 
 @frozen
 class Stored:
-    """To the coordinator: this worker's part of checkpoint `epoch` is stored."""
+    """Tells the coordinator that this worker's part of checkpoint `epoch` is stored."""
 
     epoch: int
 
 
 @frozen
 class Finished:
-    """To the coordinator: this worker has done all its work, what it wrote is where it belongs, and its last part is
-    stored under `epoch`."""
+    """Tells the coordinator that this worker has done all its work.
+
+    What it wrote is durable, and its last part is stored under `epoch`.
+    """
 
     epoch: int
 
 
-Item = Batch | Barrier | End | Acks | Retry | Ask | Recover | Inject | Stored | Finished
+Item = Batch | BarrierItem | End | Acks | Retry | Ask | Recover | Inject | Stored | Finished
 
 _BATCH: Final = 0
 _TRACKED: Final = 1
@@ -105,13 +109,13 @@ _RETRY: Final = 10
 
 
 def to_wire(item: Item) -> list[Any]:
-    """The item as an array for MessagePack."""
+    """Return the item as an array for MessagePack."""
     match item:
         case Batch(segments, None):
             return [_BATCH, segments]
         case Batch(segments, roots, values):
             return [_TRACKED, segments, roots, values]
-        case Barrier(epoch):
+        case BarrierItem(epoch):
             return [_BARRIER, epoch]
         case End():
             return [_END]
@@ -132,9 +136,10 @@ def to_wire(item: Item) -> list[Any]:
 
 
 def from_wire(fields: list[Any]) -> Item:
-    """
+    """Return the item of an array.
+
     Raises:
-        ChannelError: no item of this version.
+        ChannelError: it is no item of this version.
     """
     match fields:
         case [0, list(segments)]:
@@ -142,7 +147,7 @@ def from_wire(fields: list[Any]) -> Item:
         case [1, list(segments), list(roots), list(values)] if len(segments) == len(roots) == len(values):
             return Batch(segments, roots, values)
         case [2, int(epoch)]:
-            return Barrier(epoch)
+            return BarrierItem(epoch)
         case [3]:
             return End()
         case [4, dict(values)]:
@@ -170,7 +175,7 @@ class Purpose(StrEnum):
     COORDINATION = "coordination"
     """To the worker that coordinates the job."""
     DIRECTION = "direction"
-    """From it."""
+    """From the worker that coordinates the job."""
 
 
 PURPOSES: Final = tuple(Purpose)
@@ -198,11 +203,15 @@ CLOSE: Final = 6
 
 @frozen
 class Hello:
+    """The first message of each end: who it is."""
+
     tenancy: str
 
 
 @frozen
 class Open:
+    """Opens a channel."""
+
     channel: int
     purpose: Purpose
     sender: Worker
@@ -211,6 +220,8 @@ class Open:
 
 @frozen
 class Grant:
+    """Gives a sender credit."""
+
     channel: int
     expected: int
     limit: int
@@ -218,6 +229,8 @@ class Grant:
 
 @frozen
 class Sent:
+    """Carries an item of a channel."""
+
     channel: int
     sequence: int
     item: Item
@@ -225,12 +238,16 @@ class Sent:
 
 @frozen
 class Refuse:
+    """Refuses a channel, as the receiver has left this attempt."""
+
     channel: int
     version: int
 
 
 @frozen
 class Close:
+    """Closes a channel."""
+
     channel: int
 
 
@@ -238,9 +255,10 @@ Message = Hello | Open | Grant | Sent | Refuse | Close
 
 
 def pack(fields: list[Any]) -> bytes:
-    """
+    """Encode a message.
+
     Raises:
-        ChannelError: a segment holds what MessagePack cannot carry.
+        ChannelError: a segment holds something that MessagePack cannot carry.
     """
     try:
         packed: bytes = msgpack.packb(fields, use_bin_type=True, strict_types=False)
@@ -273,9 +291,10 @@ def encode_sent(channel: int, sequence: int, item: Item) -> bytes:
 
 
 def decode(message: bytes) -> Message:
-    """
+    """Decode a message.
+
     Raises:
-        ChannelError: no message of this version.
+        ChannelError: the bytes are no message of this version.
     """
     try:
         fields = msgpack.unpackb(message, raw=False, strict_map_key=False, use_list=True)

@@ -11,7 +11,7 @@ from onyxlog.tasks.items import Worker
 
 @frozen
 class Seat:
-    """A worker's place: which task, with which slot, and where it is reached."""
+    """A worker's place: its task, its slot, and where it is reached."""
 
     task: TaskName
     slot: int
@@ -24,7 +24,7 @@ class Seat:
 class Layout:
     """All workers of a job while its allocations are as they became at `version`; sorted by task and slot.
 
-    `submitted`: where the job stands in the log.
+    `submitted`: the job's position in the log.
     """
 
     job: JobId
@@ -41,18 +41,18 @@ class Layout:
         object.__setattr__(self, "_by_task", by_task)
 
     def of(self, task: TaskName) -> tuple[Seat, ...]:
-        """In the order of their slots."""
+        """Return the workers of a task in the order of their slots."""
         return self._by_task.get(task, ())
 
     def seat_of(self, peer: PeerId) -> Seat | None:
         return next((seat for seat in self.seats if seat.peer == peer), None)
 
     def index_of(self, seat: Seat) -> int:
-        """Its rank among the workers of its task."""
+        """Return a worker's rank among the workers of its task."""
         return self.of(seat.task).index(seat)
 
     def number_of(self, seat: Seat) -> int:
-        """Its rank among all workers of the job: what is in the upper bits of the roots that it owns."""
+        """Return a worker's rank among all workers of the job: it is in the upper bits of the roots that it owns."""
         return self.seats.index(seat)
 
     def worker(self, seat: Seat) -> Worker:
@@ -60,7 +60,7 @@ class Layout:
 
 
 def layout_of(replica: Replica, job: JobId) -> Layout | None:
-    """None if nobody works for it."""
+    """Return the layout of a job; None if nobody works for it."""
     coordinator = replica.coordinators.get(job)
     if coordinator is None:
         return None

@@ -1,7 +1,8 @@
-"""The channels of one group: who is reached how, what was opened too early, and what is over.
+"""The channels of one group: how workers are reached, what was opened too early, and what is over.
 
-The protocol is docs/ONYXLOG.md, "Channels". Belongs to one event loop. Workers within the group are reached without
-bytes; all channels to another group share a connection that is dialed here and kept as long as there are channels.
+docs/ONYXLOG.md, "Channels", has the protocol. All of it belongs to one event loop. Workers within the group
+are reached without bytes; all channels to another group share a connection that is dialed here and kept as
+long as there are channels.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ BATCH_BYTES_MAX: Final = 256 * 1024
 RETRY_S: Final = 0.05
 RETRY_MAX_S: Final = 2.0
 EARLY_MAX: Final = 8192
-"""Opens kept for attempts that this group has not come to: of 90 workers from each of 90 others."""
+"""How many opens are kept for attempts that this group has not come to: of 90 workers from each of 90 others."""
 
 
 class Endpoint(Protocol):
-    """A worker, as the channels that end or begin at it see it. Called within the event loop; must not block."""
+    """A worker, as its channels see it. Its methods are called within the event loop and must not block."""
 
     def on_open(self, inlet: Inlet) -> None:
         """A channel ends here now; never twice the same."""
         ...
 
     def on_arrival(self, inlet: Inlet) -> None:
-        """There is an item more to take."""
+        """There is one more item to take."""
         ...
 
     def on_credit(self) -> None:
@@ -66,7 +67,7 @@ class Endpoint(Protocol):
 
 
 class _Source(Protocol):
-    """Where an open came from, and grants for it go."""
+    """Where an open came from, and where grants for it go."""
 
     def grant(self, channel: int, expected: int, limit: int) -> None: ...
 
@@ -76,7 +77,7 @@ class _Source(Protocol):
 
 
 class Link(Protocol):
-    """What carries the items of an outlet."""
+    """Carries the items of an outlet."""
 
     def transmit(self, outlet: Outlet) -> None: ...
 
@@ -84,7 +85,7 @@ class Link(Protocol):
 
 
 class Channel:
-    """The sending end, for the worker at which it begins."""
+    """The sending end, for the worker at which the channel begins."""
 
     __slots__ = ("_link", "_plane", "encoded", "outlet")
 
@@ -99,7 +100,7 @@ class Channel:
         return self.outlet.has_credit
 
     def send(self, item: Item) -> None:
-        """Send it, or keep it until there is credit: a worker that asks `has_credit` before keeps little.
+        """Send an item, or keep it until there is credit. A worker that checks `has_credit` before keeps little.
 
         Raises:
             ChannelError: a segment cannot be encoded, or one alone is above `MESSAGE_BYTES_MAX`.
@@ -147,7 +148,7 @@ class DataPlane:
     Args:
         tenancy: connections of another are refused.
         keys: the cluster's; None: frames carry checksums only.
-        window: items that a sender may be ahead.
+        window: how many items a sender may be ahead.
     """
 
     def __init__(
@@ -167,7 +168,7 @@ class DataPlane:
         self.reconnects = 0
         self.rejected = 0
         self.limited = LimitedLog(time.monotonic)
-        """For what strangers can cause any number of times."""
+        """Limits log lines that strangers can cause any number of times."""
         self._sealed = keys is not None
         self._window = window
         self._site: Site | None = None
@@ -191,12 +192,13 @@ class DataPlane:
     async def listen(
         self, address: Address, *, insecure_peers: bool = False, advertise: Address | None = None
     ) -> None:
-        """Accept connections of other groups; port 0: any. `advertise`: what others dial, if not this address;
-        its port 0 is that of the socket.
+        """Accept connections of other groups; port 0: any.
+
+        `advertise`: what others dial, if not this address; its port 0 is that of the socket.
 
         Raises:
-            ConfigError: without a key anybody who reaches the port could put segments into jobs: only loopback then,
-                unless `insecure_peers`.
+            ConfigError: there is no key. Anybody who reaches the port could then put segments into jobs,
+                so only loopback is allowed, unless `insecure_peers`.
         """
         if not self._sealed and not insecure_peers and not address.is_loopback:
             raise ConfigError(
@@ -221,7 +223,7 @@ class DataPlane:
         self._site = str(Address(told.host, told.port or port))
 
     def register(self, worker: Worker, endpoint: Endpoint) -> None:
-        """Channels to this worker end here from now on, those that were opened early at once."""
+        """Have channels to this worker end here from now on, those that were opened early at once."""
         assert worker not in self._endpoints
         self._endpoints[worker] = endpoint
         self._newest[worker.peer] = max(worker.version, self._newest.get(worker.peer, -1))
@@ -234,12 +236,12 @@ class DataPlane:
             self._inlets.pop(key).detach()
 
     def forget_peer(self, peer: PeerId) -> None:
-        """It will never have a task again: what is opened to it is refused."""
+        """Forget a virtual peer that will never have a task again: channels to it are refused."""
         self._newest[peer] = 2**62
         self._settle_early(peer)
 
     def connect(self, purpose: Purpose, sender: Worker, receiver: Worker, site: Site) -> Channel:
-        """A channel from a registered worker of this group to any."""
+        """Open a channel from a registered worker of this group to any worker."""
         self._numbers += 1
         outlet = Outlet(self._numbers, purpose, sender, receiver)
         if site == self._site:
@@ -276,7 +278,7 @@ class DataPlane:
         if self._listener is not None:
             await self._listener.wait_closed()
 
-    # -- what links call
+    # -- called by links
 
     def on_credit(self, outlet: Outlet) -> None:
         endpoint = self._endpoints.get(outlet.sender)
@@ -305,7 +307,7 @@ class DataPlane:
             endpoint.on_arrival(inlet)
 
     def lose_source(self, source: _Source) -> None:
-        """Nothing can be granted to it any more."""
+        """Note that nothing can be granted to this source any more."""
         for worker, opens in tuple(self._early.items()):
             kept = [(opened, whence) for opened, whence in opens if whence is not source]
             self._early_count -= len(opens) - len(kept)
@@ -334,7 +336,7 @@ class DataPlane:
         self._early.setdefault(opened.receiver, []).append((opened, source))
 
     def _settle_early(self, peer: PeerId) -> None:
-        """Of this peer, opens wait only for versions that are still to come."""
+        """Keep a peer's early opens only for versions that are still to come."""
         newest = self._newest[peer]
         due = [worker for worker in self._early if worker.peer == peer and worker.version <= newest]
         for worker in due:
@@ -407,7 +409,7 @@ class _Dialed:
         self._site = site
         self._outlets: dict[int, Outlet] = {}
         self._connection: Stream | None = None
-        """Once it is established."""
+        """The connection, once it is established."""
         self._retry_s = RETRY_S
         self._dialing: asyncio.Task[None] | None = None
         self._closed = False
@@ -438,7 +440,7 @@ class _Dialed:
             self._connection.close()
 
     def on_established(self, connection: Stream) -> None:
-        # Here and not where it was dialed: the handshake may be over before that coroutine runs on.
+        # This is done here and not in the dialing coroutine: the handshake may be over before that continues.
         if self._closed:
             connection.abort()
             return

@@ -1,20 +1,23 @@
-"""When a worker's buffers are the log's business. Pure: the clock is handed in.
+"""When a worker reports full buffers in the log. Pure: the clock is handed in.
 
-Full buffers alone are how every worker looks that is slower than its input: credit sees to that, and inputs that paused
-for it would only let it run dry. One that stands still with full buffers is another matter: its function or its output
-blocks.
+Every worker that is slower than its input has full buffers: credit handles that, and inputs that paused for
+it would only let it run dry. A worker that stands still with full buffers is another matter: its function or
+its output blocks.
 """
 
 from __future__ import annotations
 
 
 class Pressure:
-    """Of one worker. `told` is what the log was told last: whether it is under pressure."""
+    """The pressure of one worker. `told` is what the log was told last: whether it is under pressure."""
 
     __slots__ = ("_after_s", "_batches", "_since", "_was", "told")
 
     def __init__(self, after_s: float) -> None:
-        """`after_s`: how long it stands still, or has room again, before that is told."""
+        """Begin without pressure.
+
+        `after_s`: how long the worker stands still, or has room again, before that is told.
+        """
         self._after_s = after_s
         self._batches = 0
         self._was = False
@@ -22,7 +25,10 @@ class Pressure:
         self.told = False
 
     def look(self, now_s: float, *, is_full: bool, batches: int) -> bool | None:
-        """Whether it is under pressure, if that is to be told now; `batches`: how many it has worked on until now."""
+        """Return whether the worker is under pressure, if that is to be told now.
+
+        `batches`: how many it has processed until now.
+        """
         now = is_full and (self.told or batches == self._batches)
         self._batches = batches
         if now is not self._was:

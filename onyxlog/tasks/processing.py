@@ -1,7 +1,7 @@
-"""What a worker does with a batch: the task's function, its windows, and to whom what comes of it goes.
+"""What a worker does with a batch: the task's function, its windows, and where the results go.
 
-No I/O and no clock; it is run in the worker's thread, as all functions here are users'. The loops over segments are the
-hot path of a job: no object is made per segment unless trees of roots are tracked.
+No I/O and no clock. It runs in the worker's thread, as all functions here are users'. The loops over segments
+are the hot path of a job: no object is made per segment unless trees of roots are tracked.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from onyxlog.tasks.layout import Layout, Seat
 
 T = TypeVar("T")
 UNROOTED: Final = -1
-"""The root of a segment that came of no single one: what a trigger emits while trees are tracked."""
+"""The root of a segment that was made of no single one: what a trigger emits while trees are tracked."""
 Destination = tuple[TaskName, int]
 """Task and slot."""
 
 
 class TaskError(OnyxlogError):
-    """A user's function raised, or gave what cannot be used; the message says where. `verdict`: what is to be done."""
+    """A user's function raised, or returned something unusable; the message says where. `verdict` says what to do."""
 
     def __init__(self, text: str, verdict: Verdict) -> None:
         super().__init__(text)
@@ -42,17 +42,17 @@ class TaskError(OnyxlogError):
 
 @define
 class Outcome:
-    """What came of a batch. `acks` are due once `written` is written and `sends` are sent."""
+    """The outcome of a batch. `acks` are due once `written` is written and `sends` are sent."""
 
     sends: list[tuple[Destination, Batch]] = field(factory=list)
     written: list[Any] = field(factory=list)
-    """For the plugin of an output task."""
+    """Segments for the plugin of an output task."""
     acks: list[tuple[int, int]] = field(factory=list)
     retries: list[int] = field(factory=list)
 
 
 _Fail = Callable[[Exception, Any, str], TaskError]
-"""What is made of an exception, the segment that is at fault, and what raised it."""
+"""Handles an exception: takes it, the segment that is at fault, and what raised it."""
 
 
 class _Target:
@@ -72,7 +72,7 @@ class _Target:
         self._batches: dict[int, Batch] = {}
 
     def begin(self) -> None:
-        """Another batch: where there is no grouping, it is another worker's turn."""
+        """Begin another batch: where there is no grouping, it goes to another worker."""
         self._turn = (self._turn + 1) % len(self._slots)
 
     def slot_of(self, segment: Any) -> int:
@@ -84,13 +84,13 @@ class _Target:
             raise self._fault(error, segment) from error
 
     def add_all(self, segments: list[Any]) -> None:
-        """Of untracked ones."""
+        """Add all segments of an untracked batch."""
         batches = self._batches
         if self._grouping is None:
             slot = self._slots[self._turn]
             batch = batches.get(slot)
             if batch is None:
-                # A copy: more may be added, and the list may be one that others have too.
+                # This is a copy: more may be added, and others may have the list, too.
                 batches[slot] = Batch(list(segments))
             else:
                 batch.segments += segments
@@ -112,7 +112,7 @@ class _Target:
         if batch is None:
             batch = self._batches[slot] = Batch([], [], [])
         batch.segments.append(segment)
-        if batch.roots is not None and batch.values is not None:  # else nothing is tracked
+        if batch.roots is not None and batch.values is not None:  # otherwise nothing is tracked
             batch.roots.append(child.root)
             batch.values.append(child.ack)
 
@@ -129,7 +129,8 @@ class Processing:
     """One task on one worker, from the start to the stop of an attempt. Not for several threads at once."""
 
     def __init__(self, job: Job, seat: Seat, layout: Layout, hooks: Hooks, random: Random) -> None:
-        """
+        """Prepare a task.
+
         Raises:
             WorkflowError: a function cannot be found here.
         """
@@ -157,9 +158,10 @@ class Processing:
         self._calls_hooks = any(hooks.has(hook) for hook in _BATCH_HOOKS)
 
     def process(self, batch: Batch) -> Outcome:
-        """
+        """Process a batch; return the outcome.
+
         Raises:
-            TaskError: what it says.
+            TaskError: a user's function failed.
         """
         outcome = Outcome()
         for target in self._targets.values():
@@ -178,15 +180,15 @@ class Processing:
         return outcome
 
     def after_batch(self) -> None:
-        """All of it is sent, or written."""
+        """Note that all of the batch is sent, or written."""
         self.guarded(Hook.AFTER_BATCH, lambda: self.hooks.after_batch(self.context))
 
     def tick(self, now_ms: int) -> Outcome:
-        """What timers fire."""
+        """Return what timers fire."""
         return self._fired(lambda: self.windows.tick(now_ms))
 
     def complete(self) -> Outcome:
-        """There will be no more segments: what windows have to tell about that."""
+        """Note that there will be no more segments; return what windows have to tell about that."""
         return self._fired(self.windows.complete)
 
     # -- one batch
@@ -214,7 +216,10 @@ class Processing:
             self._route(old, results[number], routes.get(number), parent, outcome)
 
     def _process_plainly(self, segments: list[Any], answers: list[Answer] | None, outcome: Outcome) -> bool:
-        """Nothing is tracked, no condition says where: all results go to all next tasks. False if a function raised."""
+        """Send all results to all next tasks, as nothing is tracked and no condition applies.
+
+        Return False if a function raised.
+        """
         if answers is None:
             results = segments
         else:
@@ -234,7 +239,7 @@ class Processing:
     def _results(
         self, segments: list[Any], answers: list[Answer] | None
     ) -> tuple[list[list[Any]], dict[int, Route]]:
-        """What the function made of each, and where those go for which it raised."""
+        """Return what the function made of each segment, and the routes of those for which it raised."""
         routes: dict[int, Route] = {}
         if answers is None:
             return [[segment] for segment in segments], routes
@@ -257,7 +262,7 @@ class Processing:
     def _route(
         self, old: Any, made: list[Any], route: Route | None, parent: Lineage | None, outcome: Outcome
     ) -> None:
-        """Send what came of one segment; the acks of its tree."""
+        """Send what was made of one segment; return the acks of its tree."""
         places: list[tuple[_Target, int, Any]] = []
         everywhere = self._router.everywhere
         if self._passes:
@@ -309,7 +314,7 @@ class Processing:
         return outcome
 
     def _emit(self, fire: Callable[[], list[Firing]], outcome: Outcome) -> None:
-        """What triggers tell flows on as what the task made; of no single root."""
+        """Send what triggers tell as if the task had made it; it has no single root."""
         try:
             firings = fire()
             self.windows.sync(firings)
@@ -338,7 +343,11 @@ class Processing:
     # -- what fails
 
     def guarded(self, at: str, function: Callable[[], T]) -> T:
-        """Call hooks, or anything else that is users'; what they raise is the task's error. Raises TaskError."""
+        """Call hooks, or anything else that is users'.
+
+        Raises:
+            TaskError: the call raised.
+        """
         try:
             return function()
         except Exception as error:

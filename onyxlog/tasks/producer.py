@@ -1,4 +1,4 @@
-"""The worker of an input task: reads its partitions, and answers for every segment that it read."""
+"""The worker of an input task: reads its partitions, and tracks every segment that it read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onyxlog.jobs.lifecycles import Hook
 from onyxlog.jobs.specification import Job
 from onyxlog.plugins.plugin import Chunk, Input, make_input
 from onyxlog.tasks.checkpoints import position_path
-from onyxlog.tasks.items import Barrier, Batch, End
+from onyxlog.tasks.items import BarrierItem, Batch, End
 from onyxlog.tasks.layout import Layout, Seat
 from onyxlog.tasks.processing import Outcome
 from onyxlog.tasks.reading import Partitions, Pending
@@ -21,15 +21,15 @@ from onyxlog.tasks.threads import TaskThread
 from onyxlog.tasks.worker import Part, Surroundings, TaskWorker, rooted
 
 POSITIONS_S: Final = 1.0
-"""How often positions of inputs are stored, where no checkpoint does that."""
+"""Seconds between stores of inputs' positions, where no checkpoint does that."""
 LATE_S: Final = 0.2
-"""How often it is looked for roots whose time is over."""
+"""Seconds between searches for roots whose time is over."""
 
 log = structlog.get_logger()
 
 
 class Producer(TaskWorker):
-    """Reads as long as everybody may be sent more, and no worker of the job has said that its buffers are full."""
+    """Reads as long as every next worker may get more, and no worker of the job has reported full buffers."""
 
     def __init__(
         self, job: Job, layout: Layout, seat: Seat, around: Surroundings, thread: TaskThread
@@ -75,7 +75,7 @@ class Producer(TaskWorker):
         return 0 if self._pending_roots is None else self._pending_roots.replayed
 
     async def _positions(self, mine: range) -> dict[int, int]:
-        """Where reading of these partitions goes on, from the service."""
+        """Read from the service where reading of these partitions continues."""
         paths = {partition: position_path(self.job.id, self.task.name, partition) for partition in mine}
         found = await asyncio.gather(*(self._host.port.state(path) for path in paths.values()))
         positions = {}
@@ -166,7 +166,7 @@ class Producer(TaskWorker):
     async def _inject(self, epoch: int) -> None:
         self._cut = epoch
         part = await self._part()
-        self._broadcast(Barrier(epoch))
+        self._broadcast(BarrierItem(epoch))
         self._spawn(self._store_and_tell(epoch, part))
 
     async def _part(self) -> dict[str, object]:

@@ -1,7 +1,8 @@
-"""How an input's worker reads its partitions, and what it remembers of segments until everybody is done with them.
+"""How an input's worker reads its partitions, and what it remembers of segments until they are processed everywhere.
 
-Three ways, by the job's delivery: positions only, which go into checkpoints (exactly-once-state); segments under way, by
-their roots, and the positions below which all is done (at-least-once); positions as they are read (best-effort).
+There are three ways, by the job's delivery: positions only, which go into checkpoints (exactly-once-state);
+segments under way, by their roots, and the positions below which all is done (at-least-once); positions as
+they are read (best-effort).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from onyxlog.plugins.plugin import Chunk, Input, Reader
 from onyxlog.tasks.items import Batch
 
 Token = tuple[int, int]
-"""Partition and position."""
+"""A partition and a position."""
 
 
 class Partitions:
@@ -24,7 +25,7 @@ class Partitions:
 
     def __init__(self, readers: Mapping[int, Reader], positions: Mapping[int, int]) -> None:
         self.positions = {partition: positions.get(partition, 0) for partition in readers}
-        """From where to go on."""
+        """Positions from which to continue."""
         self._readers = dict(readers)
         self._turns = deque(sorted(readers))
 
@@ -40,7 +41,7 @@ class Partitions:
         return not self._turns
 
     async def read(self, count: int) -> tuple[int, Chunk] | None:
-        """(partition, what it had) of the next one that has anything; None if none has now."""
+        """Return (partition, chunk) of the next partition that has anything; None if none has now."""
         for _ in range(len(self._turns)):
             partition = self._turns[0]
             reader = self._readers[partition]
@@ -60,15 +61,15 @@ class Partitions:
 
 
 class Pending:
-    """The segments of an input that are under way; at-least-once."""
+    """The segments of an input that are under way; for at-least-once."""
 
     def __init__(self, number: int, rng: Random, *, timeout_ms: int, pending_max: int) -> None:
-        """`number`: this worker's, in its job."""
+        """Begin with nothing under way. `number` is this worker's, in its job."""
         self._roots: Roots[Token] = Roots(number, rng, timeout_ticks=timeout_ms, pending_max=pending_max)
         self._segments: dict[Token, Any] = {}
         self._frontiers: dict[int, Frontier] = {}
         self._late: deque[tuple[Token, int]] = deque()
-        """To be sent again, and how often they were."""
+        """Segments to be sent again, and how often they were sent."""
         self.replayed = 0
 
     def __len__(self) -> int:
@@ -83,7 +84,7 @@ class Pending:
         return bool(self._late)
 
     def begin(self, partition: int, chunk: Chunk, now_ms: int) -> Batch:
-        """A chunk as a batch whose trees are tracked from now on."""
+        """Return a chunk as a batch whose trees are tracked from now on."""
         frontier = self._frontiers.get(partition)
         if frontier is None:
             frontier = self._frontiers[partition] = Frontier()
@@ -97,7 +98,7 @@ class Pending:
         return batch
 
     def again(self, count: int, now_ms: int) -> Batch:
-        """Those that are late, as another batch; they were not tracked since they were found late."""
+        """Return the late ones as another batch; they were not tracked since they were found late."""
         batch = Batch([], [], [])
         while self._late and len(batch.segments) < count:
             token, attempt = self._late.popleft()
@@ -107,19 +108,19 @@ class Pending:
         return batch
 
     def find_late(self, now_ms: int) -> None:
-        """Those whose time is over wait to be sent again."""
+        """Have those whose time is over wait to be sent again."""
         for overdue in self._roots.overdue(now_ms):
             self._late.append((overdue.token, overdue.attempt))
 
     def retry(self, roots: Iterable[int]) -> None:
-        """Somebody asked for these again."""
+        """Note that a worker asked for these again."""
         for root in roots:
             overdue = self._roots.retry(root)
             if overdue is not None:
                 self._late.append((overdue.token, overdue.attempt))
 
     def settle(self, values: Iterable[tuple[int, int]]) -> list[Any]:
-        """What workers acked; the segments that everybody is done with by that."""
+        """Take what workers acked; return the segments that are done everywhere by that."""
         done = []
         for token in self._roots.settle(values):
             partition, position = token
@@ -128,7 +129,7 @@ class Pending:
         return done
 
     def positions(self) -> dict[int, int]:
-        """By partition, the first position that has to be read again after a failure."""
+        """Return, by partition, the first position that has to be read again after a failure."""
         return {partition: frontier.position for partition, frontier in self._frontiers.items()}
 
     def _send(self, batch: Batch, token: Token, attempt: int, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The `TaskRunner` that a peer group asks: starts and stops the workers of its virtual peers, and tells what fails."""
+"""The `TaskRunner` of a peer group: starts and stops the workers of its virtual peers, and reports what fails."""
 
 from __future__ import annotations
 
@@ -36,19 +36,22 @@ from zraft_core.address import Address
 ANY_LOOPBACK: Final = Address("127.0.0.1", 0)
 LOOK_S: Final = 0.25
 REASON_MAX: Final = 2_000
-"""Of a killed job's reason, in characters: it lies in the log."""
+"""The most characters of a killed job's reason, as it is stored in the log."""
 
 log = structlog.get_logger()
 
 
 @frozen(kw_only=True)
 class RunnerSettings:
-    """`address`: where other groups reach this one, port 0: any. `advertise`: what they dial, if that is something else.
+    """Settings of a runner.
 
-    `keys`: the cluster's; without, only loopback unless `insecure_peers`. `threads`: users' code runs in a thread per
-    virtual peer; without, in the group's event loop, where it must never block. `window`: items between two workers.
-    `pressure_s`: how long a worker stands still with full buffers, or has room again, before it says so in the log.
-    `hosts`: where the log's servers are, and `access`: as whom one goes there, for plugins.
+    `address`: where other groups reach this one, port 0: any. `advertise`: what they dial instead.
+
+    `keys`: the cluster's; without, only loopback unless `insecure_peers`. `threads`: users' code runs in a
+    thread per virtual peer; without, in the group's event loop, where it must never block. `window`: items
+    between two workers. `pressure_s`: how long a worker stands still with full buffers, or has room again,
+    before it reports that in the log. `hosts`: where the log's servers are, and `access`: the identity shown
+    there, for plugins.
     """
 
     tenancy: str = "default"
@@ -93,10 +96,15 @@ class JobRunner:
         return self._plane.site
 
     async def start(self, task: StartTask) -> None:
+        """Start a task, as `TaskRunner.start` says.
+
+        Raises:
+            WorkflowError: the job's znode lacks the task.
+        """
         await self._end(task.peer, "reallocated")
         layout = layout_of(self._host.replica, task.job)
         if layout is None or layout.version != task.version:
-            return  # overtaken: the entry that did it has a start or a stop of its own
+            return  # another entry overtook it, which has a start or a stop of its own
         seat = layout.seat_of(task.peer)
         if seat is None or seat.task != task.task:
             return
@@ -137,7 +145,7 @@ class JobRunner:
             )
 
     async def close(self) -> None:
-        """Again, if it was cancelled: the rest of it."""
+        """This may be called again if it was cancelled: it then does the rest."""
         self._closed = True
         self._looking.cancel()
         for peer in tuple(self._running):
@@ -153,7 +161,7 @@ class JobRunner:
         return self._plane.statistics()
 
     def break_connections(self) -> None:
-        """With other groups; they are made again, and nothing is lost."""
+        """Break connections with other groups; they are made again, and nothing is lost."""
         self._plane.disconnect()
 
     @property
@@ -173,7 +181,7 @@ class JobRunner:
         return job
 
     async def _run(self, worker: TaskWorker) -> None:
-        """What fails by the job's fault kills it; anything else is the virtual peer's failure."""
+        """Run a task. What fails by the job's fault kills the job; anything else is the virtual peer's failure."""
         try:
             await worker.run()
         except (TaskError, WorkflowError, ChannelError) as error:
@@ -197,7 +205,7 @@ class JobRunner:
             await running.worker.stop(why)
 
     async def _look(self) -> None:
-        """Tell the log which workers stand still with full buffers."""
+        """Report in the log which workers stand still with full buffers."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_S)
@@ -213,7 +221,7 @@ async def start_runner(host: TaskHost, settings: RunnerSettings, rng: Random | N
     """Listen, and be ready for tasks.
 
     Raises:
-        ConfigError: the address cannot be listened on, or should not without a key.
+        ConfigError: the address cannot be listened on, or must not be without a key.
     """
     plane = DataPlane(settings.tenancy, settings.keys, window=settings.window)
     await plane.listen(settings.address, insecure_peers=settings.insecure_peers, advertise=settings.advertise)
@@ -221,7 +229,7 @@ async def start_runner(host: TaskHost, settings: RunnerSettings, rng: Random | N
 
 
 def runner_of(settings: RunnerSettings) -> MakeRunner:
-    """For a peer group, which makes a runner for each of its incarnations."""
+    """Return what makes a runner for each incarnation of a peer group."""
 
     async def make(host: TaskHost) -> JobRunner:
         return await start_runner(host, settings)

@@ -11,13 +11,13 @@ import structlog
 
 T = TypeVar("T")
 PATIENCE_S: Final = 10.0
-"""How long a stop waits for user code that is under way; after that it is left alone."""
+"""Seconds that a stop waits for user code that is under way; after that it is left alone."""
 
 log = structlog.get_logger()
 
 
 class TaskThread:
-    """`inline`: run everything at once in the caller, for simulations and measurements."""
+    """A worker's thread. `inline`: run everything at once in the caller, for simulations and measurements."""
 
     def __init__(self, name: str, *, inline: bool = False) -> None:
         self._name = name
@@ -29,7 +29,7 @@ class TaskThread:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)
 
     async def last(self, function: Callable[[], T]) -> None:
-        """Run it after what is under way; give up if that takes for ever."""
+        """Run a function after what is under way; give up if that takes too long."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self.run(function)

@@ -1,7 +1,8 @@
 """One worker in one attempt of a job: what comes in, the task's processing, what goes out, barriers and acks.
 
-A coroutine per worker, none per segment. Users' code runs in the worker's thread, a batch at a time. What the worker is
-told by others (acks, where to begin, barriers to inject) is taken at once, beside the batches.
+There is a coroutine per worker, none per segment. Users' code runs in the worker's thread, a batch at a time.
+Messages of others to the worker (acks, where to begin, barriers to inject) are taken at once, beside the
+batches.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from onyxlog.access import NOBODY, Access
 from onyxlog.errors import OnyxlogError
 from onyxlog.ids import PeerId
 from onyxlog.jobs.acking import owner_of
-from onyxlog.jobs.barriers import Barrier as Cut
-from onyxlog.jobs.barriers import WorkerKey
+from onyxlog.jobs.barriers import Barrier, WorkerKey
 from onyxlog.jobs.checkpoints import Checkpoint, decode_checkpoint
 from onyxlog.jobs.grouping import BUCKETS, adopts, sources_of, table_of
 from onyxlog.jobs.lifecycles import Hook, Hooks, hooks
@@ -57,7 +57,7 @@ log = structlog.get_logger()
 
 @frozen(kw_only=True)
 class Surroundings:
-    """What all workers of a group share, and how they do things."""
+    """What all workers of a group share."""
 
     host: TaskHost
     plane: DataPlane
@@ -65,12 +65,12 @@ class Surroundings:
     hosts: str = ""
     """Where the log's servers are, for plugins that talk to them."""
     access: Access = NOBODY
-    """As whom they do."""
+    """The identity that plugins show there."""
 
 
 @frozen
 class Part:
-    """What workers of a task held at a checkpoint, as far as it is this worker's now."""
+    """What workers of a task held at a checkpoint, as far as this worker now owns it."""
 
     windows: tuple[bytes, ...] = ()
     outputs: dict[int, Any] = field(factory=dict)
@@ -78,7 +78,7 @@ class Part:
 
 
 class TaskWorker(ABC):
-    """Run it once; `stop` it, also after it ended."""
+    """A worker. Run it once; `stop` it, also after it ended."""
 
     def __init__(
         self, job: Job, layout: Layout, seat: Seat, around: Surroundings, thread: TaskThread
@@ -91,7 +91,7 @@ class TaskWorker(ABC):
         self.ready = False
         self.finished = False
         self.paused = False
-        """A worker of the job said that its buffers are full: inputs wait."""
+        """Whether a worker of the job reported full buffers: inputs wait."""
         self._around = around
         self._host = around.host
         self._plane = around.plane
@@ -122,9 +122,9 @@ class TaskWorker(ABC):
     # -- its life
 
     async def run(self) -> None:
-        """Until it is cancelled, `finished` or not: a coordinator is needed until the job is over.
+        """Run until cancelled, `finished` or not: a coordinator is needed until the job is over.
 
-        Raises what fails: TaskError, WorkflowError and ChannelError are the job's fault.
+        What fails is raised: TaskError, WorkflowError and ChannelError are the job's fault.
         """
         work = asyncio.ensure_future(self._run())
         try:
@@ -138,7 +138,7 @@ class TaskWorker(ABC):
                 await asyncio.gather(work, return_exceptions=True)
 
     async def stop(self, why: str) -> None:
-        """End everything of it; `run` was cancelled or has ended."""
+        """End everything of the worker; `run` was cancelled or has ended."""
         for task in tuple(self._beside):
             task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
@@ -175,7 +175,7 @@ class TaskWorker(ABC):
 
     @property
     def is_full(self) -> bool:
-        """What comes in waits for this worker."""
+        """Whether what comes in waits for this worker."""
         return False
 
     async def _run(self) -> None:
@@ -231,7 +231,7 @@ class TaskWorker(ABC):
         return part
 
     async def _my_part(self, checkpoint: Checkpoint) -> Part:
-        """Only those parts are read of which something is this worker's; positions of inputs may be in any."""
+        """Read the parts of which something is this worker's; positions of inputs may be in any."""
         old, slot, slots = checkpoint.slots_of(self.task.name), self.seat.slot, self._slots
         of_windows = sources_of(slot, slots, old, grouped=self.task.group_by is not None) if old else ()
         adopted = [other for other in old if self.adopts(other)]
@@ -256,15 +256,15 @@ class TaskWorker(ABC):
 
     @abstractmethod
     async def _open(self, part: Part) -> None:
-        """Open the plugin, where the checkpoint left it."""
+        """Open the plugin at the position of the checkpoint."""
 
     @abstractmethod
     async def _work(self) -> None:
-        """Until there is nothing more to do, and the last part of a checkpoint is stored."""
+        """Work until there is nothing more to do, and the last part of a checkpoint is stored."""
 
     @abstractmethod
     async def _conclude(self, outcome: Outcome) -> None:
-        """What is due now that the rest of the outcome was sent: writing, acks, retries; then wait for credit."""
+        """Do what is due now that the rest of the outcome was sent (writing, acks, retries); then wait for credit."""
 
     @abstractmethod
     async def _close_plugin(self) -> None: ...
@@ -278,7 +278,7 @@ class TaskWorker(ABC):
     # -- channels
 
     def on_open(self, inlet: Inlet) -> None:
-        """Most are taken as they come; a consumer keeps those with data."""
+        """Most channels are read as items come; a consumer keeps those with data."""
         return
 
     def on_arrival(self, inlet: Inlet) -> None:
@@ -338,7 +338,7 @@ class TaskWorker(ABC):
         return some if self._to_coordinator is None else [*some, self._to_coordinator]
 
     def _tell(self, item: Item) -> None:
-        """The coordinator."""
+        """Tell the coordinator."""
         assert self._to_coordinator is not None
         self._to_coordinator.send(item)
 
@@ -356,7 +356,7 @@ class TaskWorker(ABC):
         self._spawn(self._coordination.run())
 
     def _ack(self, values: list[tuple[int, int]]) -> None:
-        """Tell the inputs that own the roots."""
+        """Send acks to the inputs that own the roots."""
         by_owner: dict[int, dict[int, int]] = {}
         for root, value in values:
             by_owner.setdefault(owner_of(root), {})[root] = value
@@ -388,7 +388,7 @@ class TaskWorker(ABC):
         return f"job {self.job.id}, task {self.task.name}, slot {self.seat.slot}"
 
     async def _guarded(self, at: str, function: Callable[[], T]) -> T:
-        """Run something of users' in the worker's thread. Raises TaskError."""
+        """Run users' code in the worker's thread. If it raises, this raises TaskError."""
         processing = self.processing
         return await self._thread.run(lambda: processing.guarded(at, function))
 
@@ -401,12 +401,12 @@ class TaskWorker(ABC):
         return outcome
 
     async def _wait_credit(self) -> None:
-        """Until everybody may be sent something: who is ahead of one waits for all."""
+        """Wait until every next worker may get something: a worker that is ahead of one waits for all."""
         while not all(channel.has_credit for channel in self._data.values()):
             await self._wait(None)
 
     async def _wait(self, timeout_s: float | None) -> None:
-        """Until something happened, or the time is over."""
+        """Wait until something happened, or the time is over."""
         self._wake.clear()
         if timeout_s is None:
             await self._wake.wait()
@@ -419,7 +419,7 @@ class TaskWorker(ABC):
 
     @property
     def _timer_s(self) -> float | None:
-        """How long to sleep at most."""
+        """Return how long to sleep at most."""
         return TIMER_S if self.processing.has_timers else None
 
     async def _on_batch(self, batch: Batch) -> None:
@@ -429,7 +429,7 @@ class TaskWorker(ABC):
             await self._thread.run(self.processing.after_batch)
 
     async def _tick(self) -> None:
-        """Let timers fire, if it is time for that."""
+        """Fire timers, if it is time for that."""
         now = asyncio.get_running_loop().time()
         if not self.processing.has_timers or now < self._next_tick:
             return
@@ -446,7 +446,7 @@ class TaskWorker(ABC):
         return await self._guarded("the state of windows", self.processing.windows.snapshot)
 
     async def _store_part(self, number: int, part: dict[str, Any]) -> None:
-        await self._store.put_part(Cut(self.layout.version, number), self._key, part)
+        await self._store.put_part(Barrier(self.layout.version, number), self._key, part)
 
     async def _store_and_tell(self, number: int, part: dict[str, Any]) -> None:
         await self._store_part(number, part)
@@ -466,7 +466,8 @@ class TaskWorker(ABC):
     def _fail(self, error: BaseException) -> None:
         if not self._failure.done():
             self._failure.set_exception(error)
-            self._failure.exception()  # looked at here, so that nobody is told that nobody looked
+            # the exception is retrieved here, so that asyncio does not warn that nobody did
+            self._failure.exception()
 
     def _plugin_context(self) -> PluginContext:
         return PluginContext(

@@ -1,6 +1,6 @@
 """AdminServer's commands: from a name to the JSON object that ZooKeeper's AdminServer answers. Pure.
 
-Field names are ZooKeeper's; `command` and `error` are in every answer. What is bounded tells in `left_out` how
+Field names are ZooKeeper's; `command` and `error` are in every answer. A bounded list says in `left_out` how
 much it leaves out.
 """
 
@@ -18,11 +18,11 @@ Parameters = Mapping[str, str]
 
 NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 DIGEST_VERSION: Final = 2
-"""Of ZooKeeper's digests; ours are of another kind, and compared with our own only."""
+"""The version of ZooKeeper's digests; ours are of another kind, and compared with our own only."""
 
 
 def run_command(name: str, reports: AdminReports, parameters: Parameters) -> Answer:
-    """The answer to `/commands/<name>`, unknown names included."""
+    """Return the answer to `/commands/<name>`, also for unknown names."""
     command = _BY_NAME.get(name)
     if command is None:
         return {"command": name, "error": f"Unknown command: {name}"}
@@ -37,7 +37,7 @@ def run_command(name: str, reports: AdminReports, parameters: Parameters) -> Ans
     return answer
 
 
-# -- what each of them answers
+# -- the answers of each command
 
 
 def _nothing(_: AdminReports, __: Parameters) -> Answer:
@@ -161,7 +161,7 @@ def _is_read_only(reports: AdminReports, _: Parameters) -> Answer:
 
 
 def _last_snapshot(reports: AdminReports, _: Parameters) -> Answer:
-    """In seconds, and -1 for both before the first one, as ZooKeeper says it."""
+    """Return seconds, and -1 for both before the first snapshot, as ZooKeeper does."""
     newest = reports.status().snapshot
     if newest is None:
         return {"zxid": "ffffffffffffffff", "timestamp": -1}
@@ -186,7 +186,7 @@ def _monitor(reports: AdminReports, _: Parameters) -> Answer:
 
 
 def _observers(reports: AdminReports, _: Parameters) -> Answer:
-    """How many are in sync only the leader knows, as in ZooKeeper."""
+    """Return the observers. Only the leader knows how many are in sync, as in ZooKeeper."""
     statistics = reports.server()
     leader = None if statistics is None else statistics.leader
     return {
@@ -261,7 +261,7 @@ def _voting_view(reports: AdminReports, _: Parameters) -> Answer:
     members = reports.configuration().members
     if len(members) == 1:
         return {"current_config": {}}
-    # A server has one port, for clients and servers alike, and none for elections.
+    # A server has one port, for clients and servers, and none for elections.
     return {
         "current_config": {
             str(m.server): {

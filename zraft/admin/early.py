@@ -1,8 +1,8 @@
-"""Answers probes before the admin HTTP server is loaded, and keeps whoever asks for more until it is.
+"""Answers probes before the admin HTTP server is loaded, and keeps other connections until it is.
 
-Loading it takes a third of a second of CPU, and longer on a busy machine, in which a server that serves would not be
-known to be ready. So `/readyz` and `/livez` in their plain form, as orchestrators ask, are answered without it. Who may
-stay connected is decided as it is afterwards (`zraft.program.http_places`).
+Loading it takes a third of a second of CPU, and longer on a busy machine, in which a server that serves would
+not be known to be ready. So `/readyz` and `/livez` in their plain form, as orchestrators ask, are answered
+without it. Who may stay connected is decided as it is afterwards (`zraft.program.http_places`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from zraft.program.http_places import HEAD_S, Places, is_this_machine
 from zraft.server.operators.status import AdminReports, readiness
 
 EARLY_BYTES_MAX: Final = 8_192
-"""Of one connection that waits; a longer request is none of a probe or a browser."""
+"""The most bytes of a waiting connection; a longer request is none of a probe or a browser."""
 
 _PROBE: Final = re.compile(rb"GET /(readyz|livez) HTTP/1\.[01]\r\n(?:[^\r\n]+\r\n)*\r\n")
 
 
 class EarlyConnections:
-    """Those of one listener, from its start until `hand_over`."""
+    """The connections of one listener, from its start until `hand_over`."""
 
     def __init__(self, reports: AdminReports) -> None:
         self.reports = reports
@@ -33,23 +33,26 @@ class EarlyConnections:
         """Makes what answers from now on; None until `hand_over`."""
 
     def connection(self) -> asyncio.BaseProtocol:
-        """For one that was accepted."""
+        """Return the protocol for an accepted connection."""
         return EarlyConnection(self)
 
     def hand_over(self, successor: Callable[[], asyncio.BufferedProtocol]) -> None:
-        """All that wait go to what `successor` makes for each, and so does one that was accepted and is not here yet."""
+        """Hand all waiting connections to what `successor` makes for each.
+
+        A connection that was accepted and is not here yet is handed over, too.
+        """
         self.successor = successor
         for one in list(self.waiting):
             one.hand_over(successor())
 
     def close(self) -> None:
-        """End those that wait."""
+        """End waiting connections."""
         for one in list(self.waiting):
             one.close()
 
 
 class EarlyConnection(asyncio.Protocol):
-    """Bytes in until it is known what is asked."""
+    """A connection that reads until the request is known."""
 
     def __init__(self, early: EarlyConnections) -> None:
         self._early = early
@@ -61,7 +64,7 @@ class EarlyConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
         if self._early.successor is not None:
-            # The loop tells us of it one iteration after it accepted it.
+            # The loop tells us about it one iteration after it accepted it.
             self.hand_over(self._early.successor())
             return
         peer, here = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
@@ -98,7 +101,7 @@ class EarlyConnection(asyncio.Protocol):
             self._transport.close()
 
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> None:
-        """What came so far, and all that follows, is `protocol`'s."""
+        """Hand what came so far, and all that follows, to `protocol`."""
         transport = self._transport
         assert transport is not None, "it waits, so it is connected"
         self._leave()

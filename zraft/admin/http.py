@@ -1,8 +1,9 @@
 """The admin HTTP server: AdminServer's commands, health, Prometheus metrics and a page, on the server's own loop.
 
-Imported only where `admin` is configured, and late (see `zraft.program.http_service`). Every request does a bounded piece of
-work at a time; long answers are encoded in slices with the loop's other work in between. There is no authentication: whoever
-reaches the address may ask, and reset statistics. A browser may do less for the pages of other sites: see `HttpService`.
+It is imported only where `admin` is configured, and late (see `zraft.program.http_service`). Every request
+does a bounded piece of work at a time; long answers are encoded in slices with the loop's other work in
+between. There is no authentication: whoever reaches the address may ask, and reset statistics. A browser may
+do less for the pages of other sites: see `HttpService`.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from zraft.program.http_service import HEADERS, HttpService, exposition, text
 from zraft.server.operators.status import AdminReports, readiness
 
 SLICE_ITEMS: Final = 250
-"""Items of a list encoded before the loop gets its turn: about a millisecond."""
+"""Items of a list that are encoded before the loop gets its turn: about a millisecond."""
 
 _PAGE: Final = resources.files("zraft.admin").joinpath("page.html").read_text(encoding="utf-8")
-"""Read where this module is imported, in a thread: the loop does not wait for the disk."""
+"""It is read where this module is imported, in a thread: the loop does not wait for the disk."""
 
 
 class AdminServer:
-    """Answers the connections that it is given, from `prepare` to `stop`."""
+    """Answers the connections that it gets, from `prepare` to `stop`."""
 
     def __init__(self, reports: AdminReports, hosts: Iterable[str] = ()) -> None:
-        """`hosts`: names under which browsers may ask for pages, beside addresses and localhost."""
+        """Prepare to answer; `hosts`: names under which browsers may ask for pages, beside addresses and localhost."""
         self._reports = reports
         self._collector = StatusCollector()
         self._registry = CollectorRegistry(auto_describe=False)
@@ -56,18 +57,18 @@ class AdminServer:
         )
 
     async def prepare(self) -> None:
-        """From here on `connection` may be called."""
+        """Prepare; `connection` may be called from here on."""
         await self._service.prepare()
 
     def connection(self) -> asyncio.BufferedProtocol:
-        """What answers one connection."""
+        """Return what answers one connection."""
         return self._service.connection()
 
     async def stop(self) -> None:
         """End what is under way."""
         await self._service.stop()
 
-    # -- what is answered
+    # -- the answers
 
     async def _show_page(self, _: web.Request) -> web.Response:
         return web.Response(text=_PAGE, content_type="text/html", headers=HEADERS)
@@ -90,7 +91,7 @@ class AdminServer:
         return await _json(run_command(name, self._reports, dict(request.query)))
 
     async def _livez(self, _: web.Request) -> web.Response:
-        # That this line runs is the answer: the loop that serves the clients turns.
+        # That this line runs is the answer: the loop that serves the clients runs.
         return text(200, "ok\n")
 
     async def _readyz(self, request: web.Request) -> web.Response:
@@ -124,7 +125,7 @@ async def _json(value: dict[str, Any], status: int = 200) -> web.Response:
 
 
 def _encoded(value: dict[str, Any]) -> Iterator[str]:
-    """The object, a field a line, in pieces that each cost little."""
+    """Yield the object, a field a line, in pieces that each cost little."""
     before = "{\n  "
     for name, field in value.items():
         yield f"{before}{json.dumps(name)}: "

@@ -11,7 +11,7 @@ from zraft.server.operators.status import Status
 
 
 def summary(status: Status) -> dict[str, Any]:
-    """Everything that fits on a page; times in ms, distributions as count, mean and quantiles."""
+    """Return everything that fits on a page; times in ms, distributions as count, mean and quantiles."""
     durations = status.durations
     statistics = status.statistics
     return {

@@ -21,7 +21,7 @@ def check_histories(
     *,
     start: Mapping[str, State] | None = None,
     pauses: Sequence[tuple[int, int]] = (),
-    progress: Callable[[str], None] = lambda what: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> list[Violation]:
     """Every violation that every checker finds.
 

@@ -48,13 +48,13 @@ def check_final(
     for other in others:
         paths = servers[first].keys() | servers[other].keys()
         wrong = [path for path in sorted(paths) if servers[first].get(path) != servers[other].get(path)]
-        for path in wrong[:5]:
-            found.append(
-                Violation(
-                    "final",
-                    f"{path}: server {first} shows {servers[first].get(path)}, server {other} {servers[other].get(path)}",
-                )
+        found += [
+            Violation(
+                "final",
+                f"{path}: server {first} shows {servers[first].get(path)}, server {other} {servers[other].get(path)}",
             )
+            for path in wrong[:5]
+        ]
     acked: dict[str, Operation] = {}
     unsure: dict[str, list[Operation]] = defaultdict(list)
     for one in operations(histories):

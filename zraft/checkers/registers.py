@@ -128,7 +128,7 @@ def check_registers(
     histories: Iterable[Iterable[Record]],
     *,
     start: Mapping[str, State] | None = None,
-    progress: Callable[[str], None] = lambda path: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> list[Violation]:
     """Look at every key that was written or read with sync.
 

@@ -102,16 +102,14 @@ def check_lists(histories: Sequence[Sequence[Record]]) -> list[Violation]:
             names = {f"{parent}/{name}" for name in row.names}
             for path in [path for path in present if deleted.get(path, row.zxid + 1) <= row.zxid]:
                 del present[path]
-            for path in present.keys() - names - unsure:
-                if not present[path].ephemeral:
-                    found.append(
-                        Violation(
-                            "children", f"{path} is missing: {describe(present[path])}; {describe(row)}"
-                        )
-                    )
-            for path in names:
-                if deleted.get(path, row.zxid + 1) <= row.zxid:
-                    found.append(
-                        Violation("children", f"{path} was deleted at {deleted[path]:#x}: {describe(row)}")
-                    )
+            found += [
+                Violation("children", f"{path} is missing: {describe(present[path])}; {describe(row)}")
+                for path in present.keys() - names - unsure
+                if not present[path].ephemeral
+            ]
+            found += [
+                Violation("children", f"{path} was deleted at {deleted[path]:#x}: {describe(row)}")
+                for path in names
+                if deleted.get(path, row.zxid + 1) <= row.zxid
+            ]
     return found

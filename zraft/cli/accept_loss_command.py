@@ -1,6 +1,6 @@
-"""`zraft log accept-loss`: a server that is alone, and whose log was cut short, goes on with what is left.
+"""The command `zraft log accept-loss`: a lone server whose log was cut short continues with what is left.
 
-A composition root below `zraft.cli.main`, imported by `zraft.cli.log_command` alone.
+This is a composition root below `zraft.cli.main`, imported by `zraft.cli.log_command` alone.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ THIS GIVES UP WRITES THAT WERE ACKNOWLEDGED: all that stood in what is missing o
 """
 
 
-@click.command("accept-loss", short_help="Go on with what is left of a log that was cut; for a server alone.")
+@click.command(
+    "accept-loss", short_help="Continue with what is left of a log that was cut; for a lone server."
+)
 @click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @asks_before_loss
 def accept_loss(directory: Path, confirmed: str | None) -> None:
-    """Go on with what is left of a log that was cut, on a stopped server that is alone in its cluster. LOSES WRITES.
+    """Continue with what is left of a log that was cut, on a stopped server that is alone in its cluster. LOSES WRITES.
 
     A server refuses to start when the last file of its log is shorter than it was made. Shows what is left, what is known
     to be lost, and asks. What is left becomes a new cluster of this server, as `zraft recover` makes one; the old
@@ -60,7 +62,7 @@ def accept_loss(directory: Path, confirmed: str | None) -> None:
 
     fs, path = RealFileSystem(), str(directory).rstrip("/") or "/"
     with claimed(fs, path):
-        # Takes back what an earlier attempt has moved, and must not make a directory where there was none.
+        # This takes back what an earlier attempt has moved, and must not make a directory where there was none.
         meta = read_meta(fs, path)
     opened = DataDirectory.open(fs, path, server=meta.server, entropy=os.urandom)
     try:
@@ -93,7 +95,7 @@ def accept_loss(directory: Path, confirmed: str | None) -> None:
 
 
 def _alone(directory: DataDirectory, replayed: Replayed) -> Founders:
-    """This server as the founder of a cluster of its own.
+    """Return this server as the founder of a cluster of its own.
 
     Raises:
         click.ClickException: it is not alone, or nothing says that it is; nothing was changed.

@@ -1,7 +1,7 @@
 """The supervisor behind `zraft dev`: real server processes on a loopback address, started, watched and stopped.
 
-It starts what an operator would start by hand and knows a server only by its process, its log file and
-its four-letter words. A server that dies is reported, not restarted: a developer should see it.
+It starts what an operator would start by hand and knows a server only by its process, its log file and its
+four-letter words. A server that dies is reported, not restarted: a developer should see it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from zraft_core.errors import ConfigError, ZraftError
 
 HOST: Final = "127.0.0.1"
 POLL_S: Final = 0.05
-"""Between two looks at servers that do not serve yet."""
+"""Seconds between two looks at servers that do not serve yet."""
 ASK_TIMEOUT_S: Final = 1.0
 READY_TIMEOUT_S: Final = 120.0
-"""Enough to replay a large log on a slow machine; beyond it something is wrong that waiting does not mend."""
+"""Seconds, enough to replay a large log on a slow machine; beyond it something is wrong that waiting does not mend."""
 WAITING_NOTICE_S: Final = 10.0
 GRACE_S: Final = 10.0
-"""From SIGTERM to SIGKILL: a server has a log to sync and clients to close, both far below this."""
+"""Seconds from SIGTERM to SIGKILL: a server has a log to sync and clients to close, both far below this."""
 ADMIN_PORT_OFFSET: Final = 100
-"""From a server's client port to its admin port: 2281 for 2181."""
+"""The distance from a server's client port to its admin port: 2281 for 2181."""
 LOG_TAIL_LINES: Final = 20
 LOG_TAIL_BYTES: Final = 16_384
 
@@ -70,7 +70,7 @@ class Child:
         self.data = data
         self.log = log
         self.command = list(command)
-        # A fresh log per start; the one before is kept, because it may be why the user starts again.
+        # Each start has a fresh log; the one before is kept, because it may be why the user starts again.
         if log.exists():
             log.replace(log.with_name(log.name + ".1"))
         with log.open("wb") as output:
@@ -79,18 +79,18 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Its own process group: Ctrl-C in the terminal reaches us alone, and we stop the servers.
+                # It has its own process group: Ctrl-C in the terminal reaches us alone, and we stop the servers.
                 process_group=0,
             )
 
     def line(self) -> str:
-        """What `zraft dev` prints about it."""
+        """Return what `zraft dev` prints about it."""
         data = shlex.quote(str(self.data))
         admin = "-" if self.admin is None else f"http://{self.admin}/"
         return f"server {self.server} address={self.address} pid={self.process.pid} data={data} admin={admin}"
 
     def death(self) -> str | None:
-        """How it ended, in words; None while it runs."""
+        """Return how it ended, in words; None while it runs."""
         code = self.process.poll()
         if code is None:
             return None
@@ -99,7 +99,7 @@ class Child:
         return f"server {self.server} (pid {self.process.pid}) exited with code {code}"
 
     def log_tail(self) -> str:
-        """The last lines of its log, indented."""
+        """Return the last lines of its log, indented."""
         with self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
             lines = log.read().decode("utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:]
@@ -118,7 +118,7 @@ def serve_command(
     key_file: Path | None,
     settings: Sequence[str],
 ) -> list[str]:
-    """What starts one server, as its user would type it but for the interpreter."""
+    """Return what starts one server, as its user would type it but for the interpreter."""
     command = [sys.executable, "-m", "zraft", "serve", "--id", str(server), "--data", str(data)]
     command += ["--address", str(address), "--cluster", cluster]
     if admin is not None:
@@ -196,7 +196,7 @@ def _say(text: str) -> None:
 
 
 def _number(name: str) -> int:
-    """Of a server's directory; 0 if it is none of ours."""
+    """Return the number of a server's directory; 0 if it is none of ours."""
     digits = name.removeprefix("server-")
     return int(digits) if digits.isdecimal() else 0
 
@@ -221,7 +221,7 @@ def _prepare_data(data: Path, servers: int) -> None:
 def _admin_addresses(
     addresses: Mapping[int, Address], port: int, admin_port: int | None
 ) -> dict[int, Address]:
-    """Where each server's admin HTTP server is to listen; a server that is not in it has none."""
+    """Return where each server's admin HTTP server is to listen; a server that is not in it has none."""
     if admin_port == 0:
         return {}
     first = port + ADMIN_PORT_OFFSET if admin_port is None else admin_port
@@ -254,10 +254,10 @@ def _require_free(address: Address) -> None:
 
 
 def _taken(address: Address, kind: socket.SocketKind) -> str | None:
-    """Why nobody can listen there now, None if one can."""
+    """Return why nobody can listen there now, None if one can."""
     with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, kind) as probe:
         if kind == socket.SOCK_STREAM:
-            # As the server will: connections of a cluster stopped a moment ago do not keep the port.
+            # As the server will do: connections of a cluster stopped a moment ago do not keep the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address.host, address.port))
@@ -274,7 +274,7 @@ class _Woken:
         self.stopping = False
 
     def wait(self, seconds: float | None) -> None:
-        """Until a signal comes or the time is over; sets `stopping` if it was a signal to stop."""
+        """Wait until a signal comes or the time is over; set `stopping` if it was a signal to stop."""
         readable, _, _ = select.select([self._descriptor], [], [], seconds)
         if readable:
             numbers = os.read(self._descriptor, 4_096)
@@ -286,8 +286,8 @@ def _signals() -> Iterator[_Woken]:
     """Turn signals into bytes on a pipe while inside, so that nothing is interrupted half-way (self-pipe)."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    # A handler must exist for Python to write the byte; all that happens in it is nothing.
-    # Under nohup SIGHUP is ignored on purpose and stays so.
+    # A handler must exist for Python to write the byte, and it does nothing. Under nohup SIGHUP is ignored on
+    # purpose and stays so.
     handled = [
         number
         for number in (*STOP_SIGNALS, signal.SIGCHLD)
@@ -306,7 +306,7 @@ def _signals() -> Iterator[_Woken]:
 
 
 def _wait_ready(children: Sequence[Child], woken: _Woken) -> None:
-    """Until every server answers `ruok` and exactly one leads."""
+    """Wait until every server answers `ruok` and exactly one leads."""
     started = time.monotonic()
     noticed = started
     while True:
@@ -330,7 +330,7 @@ def _wait_ready(children: Sequence[Child], woken: _Woken) -> None:
 
 
 def _not_ready(children: Sequence[Child]) -> str | None:
-    """What is still missing, in words; None when all serve."""
+    """Return what is still missing, in words; None when all serve."""
     leaders = 0
     for child in children:
         try:
@@ -366,7 +366,7 @@ def _watch(children: Sequence[Child], woken: _Woken) -> int:
 
 
 def _stop(children: Sequence[Child]) -> None:
-    """SIGTERM to each that runs, SIGKILL to what is left after the grace period. Only pids we started."""
+    """Send SIGTERM to each that runs, and SIGKILL to what is left after the grace period. Only pids we started."""
     for child in children:
         child.process.terminate()
     deadline = time.monotonic() + GRACE_S

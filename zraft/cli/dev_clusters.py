@@ -1,10 +1,11 @@
 """Which clusters `zraft dev` runs on this machine, so that commands of the same user find the key that it made.
 
-Each running `zraft dev` keeps a note in the user's directory for state: where its servers are, and where the key is. It
-holds a lock on its note, which the system drops when the process ends, however it ends. So a note with a lock is of a
-cluster that runs, and one without is left over; that needs no process id, which another process may have by now.
+Each running `zraft dev` keeps a note in the user's directory for state: where its servers are, and where the
+key is. It holds a lock on its note, which the system drops when the process ends, however it ends. So a note
+with a lock is of a running cluster, and one without is left over; that needs no process id, which another
+process may have by now.
 
-A note only says which key to try. The servers prove that they hold the same key before anything is asked of them
+A note only says which key to try. The servers prove that they hold the same key before they get any request
 (`zraft.transport.bulk`), and neither end shows the key to the other.
 """
 
@@ -27,7 +28,7 @@ from zraft_core.errors import ConfigError
 
 NOTE_BYTES_MAX: Final = 16_384
 NOTES_MAX: Final = 100
-"""Read of all, the newest ones. A note is replaced by the next cluster at the same first port."""
+"""How many notes are read, the newest ones. The next cluster at the same first port replaces a note."""
 _SUFFIX: Final = ".json"
 
 
@@ -49,7 +50,11 @@ class Note:
 
 
 def notes_directory(environ: Mapping[str, str]) -> Path:
-    """Where the notes are. Raises RuntimeError as `state_directory`."""
+    """Return where the notes are.
+
+    Raises:
+        RuntimeError: as `state_directory`.
+    """
     return state_directory(environ) / "dev"
 
 
@@ -57,7 +62,7 @@ def notes_directory(environ: Mapping[str, str]) -> Path:
 def announced(
     cluster: DevCluster, environ: Mapping[str, str], on_failed: Callable[[str], None]
 ) -> Iterator[None]:
-    """Keep a note of `cluster` while inside. Without one the cluster works as well, so failing is only told."""
+    """Keep a note of `cluster` while inside. The cluster works without one, so a failure is only reported."""
     try:
         directory = _open_directory(notes_directory(environ), make=True)
     except (OSError, RuntimeError) as error:
@@ -80,7 +85,7 @@ def announced(
 
 
 def notes(environ: Mapping[str, str]) -> list[Note]:
-    """All notes of this user that can be read, those of running clusters first."""
+    """Return all notes of this user that can be read, those of running clusters first."""
     found = []
     try:
         directory = _open_directory(notes_directory(environ), make=False)
@@ -105,13 +110,13 @@ def _written_at(entry: os.DirEntry[str]) -> int:
 
 
 def running_at(addresses: Iterable[Address], known: Sequence[Note]) -> DevCluster | None:
-    """The running cluster that all of these addresses belong to; None if there is none."""
+    """Return the running cluster that all of these addresses belong to; None if there is none."""
     wanted = set(map(_numeric, addresses))
     return next((one.cluster for one in known if one.running and wanted <= {*one.cluster.servers}), None)
 
 
 def touched_by(addresses: Iterable[Address], known: Sequence[Note]) -> DevCluster | None:
-    """The first cluster, running or not, that any of these addresses belongs to."""
+    """Return the first cluster, running or not, that any of these addresses belongs to."""
     wanted = set(map(_numeric, addresses))
     return next((one.cluster for one in known if wanted & {*one.cluster.servers}), None)
 
@@ -121,7 +126,7 @@ def _numeric(address: Address) -> Address:
 
 
 def _open_directory(path: Path, *, make: bool) -> int:
-    """A descriptor, so that what is done below it is done in the directory that was judged.
+    """Return a descriptor, so that what is done below it is done in the directory that was judged.
 
     Raises:
         OSError: it cannot be opened, or others than this user may write to it.
@@ -144,7 +149,7 @@ def _require_ours(descriptor: int, path: str) -> None:
 
 
 def _write(directory: int, name: str, cluster: DevCluster) -> int:
-    """Put the note in its place, locked before it is seen there; the descriptor that holds the lock."""
+    """Put the note in its place, locked before it is seen there; return the descriptor that holds the lock."""
     temporary = f".{name}.{os.getpid()}"
     text = json.dumps(
         {
@@ -171,7 +176,7 @@ def _write(directory: int, name: str, cluster: DevCluster) -> int:
 
 
 def _remove(directory: int, name: str, descriptor: int) -> None:
-    """Unless a later cluster has replaced it."""
+    """Remove a note unless a later cluster has replaced it."""
     with suppress(OSError):
         there = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if os.path.samestat(there, os.fstat(descriptor)):
@@ -179,7 +184,12 @@ def _remove(directory: int, name: str, descriptor: int) -> None:
 
 
 def _read(directory: int, name: str) -> Note:
-    """Raises OSError and ValueError for what is no note of this user's."""
+    """Read a note.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no note of this user's.
+    """
     # O_NONBLOCK, so that a named pipe in its place is not waited for.
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=directory)
     try:

@@ -1,6 +1,6 @@
 """What `zraft log dump` prints of an entry of a partition's group: commands of topics and of claims, as values. Pure.
 
-Payloads of messages may be secret: they are shown as their length unless they are asked for.
+Payloads of messages may be secret: only their length is shown unless the user asks for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def group_entry_value(payload: bytes, *, data: bool) -> dict[str, Any]:
-    """The fields of an entry's payload; `commands` is a list of maps with the command's name under `command`.
+    """Return the fields of an entry's payload; `commands` is a list of maps with the command's name under `command`.
 
     Raises:
         ProtocolError: it is no entry of a partition's log, or a newer release's.
@@ -93,7 +93,7 @@ def _message_value(message: Message, *, data: bool) -> dict[str, Any]:
 
 
 def _view_value(view: AnyView) -> dict[str, Any]:
-    """Whole views and changes of one alike: their position, and how many they name."""
+    """Return whole views and changes of one in the same form: their position, and how many they name."""
     whole = isinstance(view, View)
     counts = {
         name: len(value) for name, value in asdict(view, recurse=False).items() if hasattr(value, "__len__")

@@ -1,6 +1,6 @@
-"""`zraft import`: the tree of a running ZooKeeper, as the beginning of a new cluster.
+"""The command `zraft import`: creates a new cluster from a running ZooKeeper's data.
 
-A composition root below `zraft.cli.main`, imported by nobody else.
+This is a composition root below `zraft.cli.main`, imported by nobody else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zraft.offline.walking import Walk
 
 
-@click.command("import", short_help="Found a cluster with the tree of a running ZooKeeper.")
+@click.command("import", short_help="Create a cluster from a running ZooKeeper's data.")
 @click.option(
     "--from",
     "source",
@@ -73,7 +73,7 @@ def import_(
     tls_certificate: Path | None,
     tls_key: Path | None,
 ) -> None:
-    """Found a new cluster with the tree of a running ZooKeeper, in an empty or missing directory.
+    """Create a new cluster from a running ZooKeeper's data, in an empty or missing directory.
 
     Data, ACLs, versions, zxids and times of all znodes are kept, sequences go on where they were, and zxids begin
     2^20 epochs above the highest one seen, so clients of the old service find themselves behind and reconnect (D-15).
@@ -108,7 +108,7 @@ def import_(
     fs = RealFileSystem()
     directory = place.path
     wall_ms = time.time_ns() // 1_000_000
-    # The source comes first: if nobody is there, no directory is made.
+    # The source comes first: if nobody answers there, no directory is made.
     with (
         Source(servers, auths, timeout_s=timeout, tls=tls) as opened,
         claimed(fs, directory),
@@ -127,7 +127,7 @@ def import_(
                 directory,
                 machine,
                 place.founders,
-                # An entry that never was, so that the log has something to begin after.
+                # This entry never existed; the log needs something to begin after.
                 Origin(index=1, term=1, next_position=1, hard_term=1),
                 replaces=None,
                 entropy=os.urandom,

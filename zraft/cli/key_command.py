@@ -1,4 +1,4 @@
-"""`zraft key`: making the cluster key, and changing it in the files of running servers."""
+"""The command `zraft key`: makes the cluster key, and changes it in the files of running servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def key() -> None:
         zraft key new next.key                  # once; copy it to every server, mode 0600
         zraft key add cluster.key next.key      # 1. everybody understands the new key as well
         zraft key swap cluster.key              # 2. everybody speaks it
-        zraft key drop cluster.key              # 3. the old one is worth nothing any more
+        zraft key drop cluster.key              # 3. the old one is no longer accepted
 
     A running server reads its key file again a few seconds after it changed, or at once on SIGHUP, and logs `cluster
     keys taken`; `mntr` shows zk_cluster_key_sealing and zk_cluster_keys_valid. See docs/SECURITY.md.
@@ -65,7 +65,7 @@ def add(file: Path, new_file: Path) -> None:
     keys, added = read_key_file(file), read_key_file(new_file)
     if len(added) != 1:
         raise ConfigError(f"{new_file}: expected one key, found {len(added)}")
-    if added[0] not in keys:  # twice is once: scripts repeat
+    if added[0] not in keys:  # adding it again does nothing, as scripts repeat
         if len(keys) != 1:
             raise ConfigError(
                 f"{file}: expected one key to add another to, found {len(keys)}; finish the change that is under way "
@@ -91,7 +91,7 @@ def swap(file: Path) -> None:
 @key.command()
 @click.argument("file", type=_FILE)
 def drop(file: Path) -> None:
-    """Step 3: remove the second key of FILE: it opens nothing any more."""
+    """Step 3: remove the second key of FILE. It is no longer accepted."""
     from zraft.transport.keys import read_key_file, replace_keys
 
     keys = read_key_file(file)

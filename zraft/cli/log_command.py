@@ -1,7 +1,7 @@
-"""`zraft log`: what a server's write-ahead log and delivery segments say, and whether they are whole. Works beside a
-running server, but for `accept-loss`.
+"""The command `zraft log`: shows a server's write-ahead log and delivery segments, and whether they are whole.
 
-A composition root below `zraft.cli.main`, like it imported by nobody else.
+It works beside a running server, but for `accept-loss`. This is a composition root below `zraft.cli.main`,
+imported by nobody else.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _dump_deliveries(
 
 
 def _wanted(record: Record | BaseRecord, first: int | None, last: int | None) -> bool:
-    """With a range: the entries in it, and what drops some of them."""
+    """Return, with a range, the entries in it, and what drops some of them."""
     if first is None and last is None:
         return True
     low, high = first or 1, last or sys.maxsize
@@ -178,7 +178,7 @@ class _Look:
             click.echo(f"{what} ...", err=True)
 
     def at_log(self) -> Replay | None:
-        """What it holds; None: it cannot be read to its end.
+        """Return what the log holds; None: it cannot be read to its end.
 
         Raises:
             click.ClickException: this is no data directory, or it cannot be read.
@@ -217,7 +217,7 @@ class _Look:
         return replayed
 
     def at_snapshots(self) -> None:
-        """All files of all groups."""
+        """Read all files of all groups."""
         for finding in find_snapshots(
             self._fs, self._path, on_bytes=lambda done: self._progress(f"snapshot, {done} bytes")
         ):
@@ -232,7 +232,7 @@ class _Look:
             self.table.add_row(name, holds, str(info.size), "good")
 
     def at_deliveries(self) -> None:
-        """All segments of all partitions, and whether they reach as far as the partition's newest image needs them."""
+        """Read all segments of all partitions; check that they reach as far as the partition's newest image needs."""
         ends: dict[GroupId, int] = {}
         for group in groups_with_deliveries(self._fs, self._path):
             for segment in verify_deliveries(
@@ -268,7 +268,7 @@ class _Look:
         except StorageError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-            # Replaced by a newer one since we looked.
+            # A newer one has replaced it since we looked.
         else:
             if mark.offset > end:
                 self.problems.append(
@@ -277,7 +277,7 @@ class _Look:
                 )
 
     def at_groups(self, replayed: Replay) -> None:
-        """Where each group's log begins and ends, and whether a snapshot holds what precedes it."""
+        """Read where each group's log begins and ends, and whether a snapshot holds what precedes it."""
         lacking = []
         for id, group in sorted(replayed.groups.items()):
             base, last = group.log.base.index, group.log.last_index

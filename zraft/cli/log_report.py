@@ -1,7 +1,7 @@
 """What `zraft log dump` prints of a record or a delivery: as a value for JSON, and as lines for people. Pure.
 
-Payloads of clients may be secret, so data is shown as its length unless it is asked for, and what authenticates
-somebody (session passwords, digests of passwords) never is.
+Payloads of clients may be secret, so only their length is shown unless the user asks for the data. What
+authenticates somebody (session passwords, digests of passwords) is never shown.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _HIDDEN: Final = "(hidden)"
 
 
 def record_value(record: Record | BaseRecord, *, data: bool) -> dict[str, Any]:
-    """The record as what JSON can hold; znode data only if `data`, as hexadecimal text."""
+    """Return the record as what JSON can hold; znode data only if `data`, as hexadecimal text."""
     match record:
         case EntryRecord(group, entry):
             return {"record": "entry", "group": group, **_entry_value(group, entry, data=data)}
@@ -102,7 +102,7 @@ def record_value(record: Record | BaseRecord, *, data: bool) -> dict[str, Any]:
 
 
 def record_lines(value: dict[str, Any]) -> Iterator[str]:
-    """A value of `record_value` as lines: the record's own, then one for each command, indented."""
+    """Return a value of `record_value` as lines: the record's own, then one for each command, indented."""
     value = dict(value)
     batches = value.pop("batches", ())
     of_group = value.pop("commands", ())
@@ -144,7 +144,7 @@ def _entry_value(group: GroupId, entry: Entry, *, data: bool) -> dict[str, Any]:
 
 
 def membership_value(payload: bytes) -> list[dict[str, Any]]:
-    """The members that a MEMBERSHIP entry's payload names.
+    """Return the members that a MEMBERSHIP entry's payload names.
 
     Raises:
         ProtocolError: it is no such payload.
@@ -213,7 +213,7 @@ def _field_value(name: str, field: Any, *, data: bool) -> Any:
 
 
 def _registry_value(packed: bytes) -> Any:
-    """A command about topics: nothing in it is a client's data."""
+    """Return a command about topics; nothing in it is a client's data."""
     try:
         command = decode_registry(packed)
     except ProtocolError:
@@ -255,7 +255,7 @@ def _plain(field: Any, *, data: bool) -> Any:
 
 
 def delivery_value(one: Delivery, group: int, chain: bytes, *, data: bool) -> dict[str, Any]:
-    """A delivery and the digest after it as what JSON can hold; its payload only if `data`, as hexadecimal text."""
+    """Return a delivery and the digest after it as what JSON can hold; its payload only if `data`, as hexadecimal text."""
     value: dict[str, Any] = {
         "record": "delivery",
         "group": group,
@@ -274,7 +274,7 @@ def delivery_value(one: Delivery, group: int, chain: bytes, *, data: bool) -> di
 
 
 def delivery_line(value: dict[str, Any]) -> str:
-    """The same for people."""
+    """Return the delivery as a line for people."""
     return _words({name: item for name, item in value.items() if name != "record"})
 
 

@@ -1,7 +1,7 @@
-"""The command `zraft`: reads the command line, puts the parts together, turns errors into messages.
+"""The command `zraft`: reads the command line, assembles the parts, and turns errors into messages.
 
-A composition root: it may import anything and nothing imports it. What a command needs is imported inside
-it, so that three servers of `zraft dev` do not each load the table printer of `zraft status`.
+This is a composition root: it may import anything and nothing imports it. What a command needs is imported
+inside it, so that three servers of `zraft dev` do not each load the table printer of `zraft status`.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def serve(
     docs/CONFIGURATION.md lists them all.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Reading a log and a snapshot takes a while; who is asked to stop meanwhile has nothing to hand over. The
-        # running server puts its own handlers in their place.
+        # Reading a log and a snapshot takes a while; a server that is asked to stop meanwhile has nothing to
+        # hand over. The running server installs its own handlers later.
         signal.signal(number, _stop_the_start)
     if not __debug__:
         raise ConfigError(
@@ -141,7 +141,7 @@ def serve(
 
 
 def _stop_the_start(_number: int, _frame: object) -> None:
-    """SIGTERM or SIGINT before the server runs: whatever was being read or begun is as a crash leaves it, and safe."""
+    """Stop on SIGTERM or SIGINT before the server runs. What was being read or begun is safe, as after a crash."""
     sys.exit(0)
 
 
@@ -165,7 +165,7 @@ def _settings(settings: tuple[str, ...]) -> dict[str, object]:
                 f"--set: found {setting!r}, expected KNOB=VALUE, such as raft.heartbeat_ticks=100"
             )
         if name.strip() in secret_knobs():
-            # Not even quoted: this very message may be logged.
+            # It is not even quoted: this very message may be logged.
             variable = "ZRAFT_" + name.strip().upper().replace(".", "__")
             raise ConfigError(
                 f"--set: found {name.strip()}, which is a secret: arguments can be read by everybody on this machine "
@@ -216,7 +216,7 @@ def dev(
     """
     from zraft.cli.dev import run_dev
 
-    _settings(settings)  # a misspelt --set is better told here, once, than by each server
+    _settings(settings)  # A misspelt --set is better reported here, once, than by each server.
     sys.exit(
         run_dev(servers=servers, port=port, host=host, data=data, admin_port=admin_port, settings=settings)
     )

@@ -1,4 +1,4 @@
-"""`zraft member`: who belongs to the running cluster, and changing that."""
+"""The command `zraft member`: lists and changes the members of the running cluster."""
 
 from __future__ import annotations
 
@@ -141,14 +141,14 @@ def transfer(client: OperatorClient, server: int | None) -> None:
 
 
 def _reachable(address: str) -> str:
-    """HOST:PORT as other servers will reach it, so it is judged before anybody is asked."""
+    """Return HOST:PORT as other servers will reach it; it is checked before any server is asked."""
     from zraft_core.address import parse_address
 
     return str(parse_address(address, "HOST:PORT"))
 
 
 def _wait_until_gone(client: OperatorClient, server: int) -> None:
-    """Until it belongs to no configuration any more."""
+    """Wait until the member belongs to no configuration any more."""
     from zraft.operator.errors import OperatorError
     from zraft.operator.requests import MemberList, MemberListing
 
@@ -157,7 +157,7 @@ def _wait_until_gone(client: OperatorClient, server: int) -> None:
         try:
             listing = client.call(MemberList(), MemberListing)
         except OperatorError as error:
-            # The one that was asked may be the one that has just left.
+            # The server that was asked may be the one that has just left.
             why = f" ({error})"
         else:
             if not listing.changing and all(line.server != server for line in listing.members):

@@ -1,4 +1,4 @@
-"""What the commands that found a cluster have in common: who founds it, where, what is asked before, and how it is told."""
+"""What the commands that create a cluster share: its founder, its directory, questions before, and the outcome."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 Advance = Callable[[int, int], None]
-"""How far the work is: (done, of how many)."""
+"""Told how far the work is: (done, of how many)."""
 
 _PROGRESS_WIDTH: Final = 40
 
 CONFIRMED_CHARACTERS: Final = 8
-"""Of the old cluster's id, to be typed before writes are given up."""
+"""How many characters of the old cluster's id are typed before writes are given up."""
 
 
 def founds_cluster(command: F) -> F:
-    """Gives a click command the options of the new cluster, as `place`."""
+    """Give a click command the options of the new cluster, as `place`."""
 
     @click.option(
         "--config",
@@ -93,7 +93,7 @@ def founds_cluster(command: F) -> F:
 
 @frozen
 class Place:
-    """The directory in which a new cluster begins, and whom it consists of; `config`: the file that says so, if one does."""
+    """The directory in which a new cluster begins, and its servers; `config`: the file that says so, if one does."""
 
     data: Path
     founders: Founders
@@ -101,14 +101,14 @@ class Place:
 
     @property
     def path(self) -> str:
-        """The directory as the file system takes it."""
+        """Return the directory as the file system takes it."""
         return str(self.data).rstrip("/") or "/"
 
 
 def _configured(
     file: Path, data: Path | None, server: int | None, address: str | None, cluster: str | None
 ) -> Place:
-    """Where `zraft serve --config FILE` will look, if it is given the same flags.
+    """Return where `zraft serve --config FILE` will look, if it gets the same flags.
 
     Raises:
         ConfigError: the file does not say where, or an address cannot be used.
@@ -118,7 +118,7 @@ def _configured(
 
     flags = {"data": data, "id": server, "address": address, "cluster": cluster}
     given: dict[str, object] = {name: value for name, value in flags.items() if value is not None}
-    # The key and whatever else it takes to serve is not asked for.
+    # The key and whatever else a server needs is not asked for.
     values = load_values(flags=given, file=file)
     for name in ("data", "id", "cluster"):
         if name not in values:
@@ -137,7 +137,8 @@ def _configured(
 
 
 def make_founders(server: ServerId, address: str | None, cluster: str | None) -> Founders:
-    """
+    """Return the founders of the new cluster.
+
     Raises:
         ConfigError: an address cannot be used, or the list does not name the server.
     """
@@ -164,7 +165,7 @@ def _founders(
     *,
     may_listen_everywhere: bool = False,
 ) -> Founders:
-    """The founders of this list; `may_listen_everywhere`: as for `serve`, its own address may be one to listen at only."""
+    """Return the founders of this list; `may_listen_everywhere`: as for `serve`, its own address may be a wildcard."""
     founders = Founders(server, {number: str(found) for number, found in listed.items()}, observers)
     for number, found in listed.items():
         if found.is_wildcard and not (may_listen_everywhere and number == server):
@@ -182,7 +183,7 @@ def _founders(
 
 @contextmanager
 def progress(what: str, *, shown: bool = True) -> Iterator[Advance]:
-    """A bar on the terminal's standard error; nothing if it is none."""
+    """Show a bar on standard error if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -201,7 +202,7 @@ def progress(what: str, *, shown: bool = True) -> Iterator[Advance]:
 
 
 def tell_founded(founded: Founded, place: Place) -> None:
-    """What was made, and what to do next."""
+    """Print what was made, and what to do next."""
     founders = place.founders
     others = [number for number in sorted(founders.addresses) if number != founders.server]
     click.echo(f"cluster:   {founded.cluster.hex()} (new)")
@@ -224,7 +225,7 @@ def tell_founded(founded: Founded, place: Place) -> None:
 
 
 def _as_served(place: Place) -> str:
-    """The arguments of `zraft serve` for the server that begins the cluster."""
+    """Return the arguments of `zraft serve` for the server that begins the cluster."""
     from zraft.config.server import OBSERVER_MARK
 
     if place.config is not None:
@@ -241,7 +242,7 @@ def _as_served(place: Place) -> str:
 
 
 def asks_before_loss(command: F) -> F:
-    """Gives a click command the option that answers `confirm_loss`, as `confirmed`."""
+    """Give a click command the option that answers `confirm_loss`, as `confirmed`."""
     option = click.option(
         "--yes-i-lose-writes",
         "confirmed",
@@ -252,7 +253,7 @@ def asks_before_loss(command: F) -> F:
 
 
 def show_replayed(directory: DataDirectory, replayed: Replayed, data: Path) -> None:
-    """What a stopped server's directory holds."""
+    """Show what a stopped server's directory holds."""
     machine, origin = replayed.machine, replayed.origin
     click.echo(f"directory:    {data}, server {directory.server}, instance {directory.instance.hex()}")
     click.echo(f"cluster:      {directory.cluster.hex() if directory.cluster is not None else 'unknown'}")

@@ -1,4 +1,4 @@
-"""What every command for operators has in common: whom to ask, with which key, and how errors end it."""
+"""What all commands for operators share: which servers to ask, with which key, and how errors end a command."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Uncertain(click.ClickException):
-    """It may have happened, or not."""
+    """The request may have been carried out, or not."""
 
     exit_code = EXIT_UNCERTAIN
 
 
 def asks_cluster(command: F) -> F:
-    """Gives a click command the options of all operators' commands, and a `client` made of them."""
+    """Give a click command the options of all operators' commands, and a `client` made of them."""
 
     @click.option(
         "--connect",
@@ -79,14 +79,18 @@ def asks_cluster(command: F) -> F:
 
 
 def do(client: OperatorClient, request: OperatorRequest) -> None:
-    """Ask for something to be done, and print what was."""
+    """Request a change, and print what was done."""
     from zraft.operator.requests import Done
 
     click.echo(client.call(request, Done).text)
 
 
 def wait_done(client: OperatorClient, unfinished: Callable[[], str]) -> None:
-    """Look again until `unfinished` has nothing to say; what it says when the client's time is over ends the command."""
+    """Look again until `unfinished` returns nothing. What it returns when the client's time is over ends the command.
+
+    Raises:
+        Uncertain: the time is over.
+    """
     until = time.monotonic() + client.timeout_s
     while why := unfinished():
         if time.monotonic() >= until:
@@ -95,10 +99,13 @@ def wait_done(client: OperatorClient, unfinished: Callable[[], str]) -> None:
 
 
 def make_client(connect: str, key: str | None, timeout_s: float, *, chosen: bool) -> OperatorClient:
-    """A client for these servers, with the key that was given, else with that of a `zraft dev` that runs them.
+    """Return a client for these servers, with the given key, otherwise that of a `zraft dev` that runs them.
 
     Args:
-        chosen: whether the user named the servers. If not, those of a smaller `zraft dev` are asked alone.
+        connect: HOST:PORT,… of the servers.
+        key: the key file, if one was given.
+        timeout_s: for one call, all attempts together.
+        chosen: whether the user named the servers. If not, only those of a smaller `zraft dev` are asked.
 
     Raises:
         ConfigError: an address or the key file cannot be used.
@@ -140,9 +147,10 @@ def make_client(connect: str, key: str | None, timeout_s: float, *, chosen: bool
 def servers_and_cluster(
     addresses: Sequence[Address], known: Sequence[Note], *, chosen: bool
 ) -> tuple[Sequence[Address], DevCluster | None]:
-    """Whom to ask, and the running `zraft dev` that all of them belong to, if there is one.
+    """Return the servers to ask, and the running `zraft dev` that all of them belong to, if there is one.
 
-    Servers that the user did not choose are those of a usual `zraft dev`; of one with fewer servers, only these are asked.
+    Servers that the user did not choose are those of a usual `zraft dev`; if it has fewer servers, only these
+    are asked.
     """
     cluster = running_at(addresses, known)
     if cluster is None and not chosen:
@@ -156,7 +164,7 @@ _AS_SERVERS: Final = ": a copy of the one that the servers were started with (th
 
 
 def _elsewhere(addresses: Sequence[Address], known: Sequence[Note], given: str = "") -> str:
-    """Where the right key probably is, as the end of a sentence; empty if nobody knows better than what was `given`."""
+    """Return where the right key probably is, as the end of a sentence; empty if nothing is better than what was `given`."""
     cluster = touched_by(addresses, known)
     if cluster is None or cluster.key is None or str(cluster.key) == given:
         return ""
@@ -165,7 +173,7 @@ def _elsewhere(addresses: Sequence[Address], known: Sequence[Note], given: str =
 
 
 def console() -> Console:
-    """Where tables go, as they are: to the library, `[fd00::1]` would be markup."""
+    """Return a console that shows tables unchanged: to the library, `[fd00::1]` would be markup."""
     from rich.console import Console
 
     made = Console(highlight=False, markup=False)

@@ -1,6 +1,6 @@
-"""`zraft recover`: a new cluster out of the directory of one server, when the others are lost for good.
+"""The command `zraft recover`: a new cluster from the directory of one server, when the others are lost for good.
 
-A composition root below `zraft.cli.main`, imported by nobody else.
+This is a composition root below `zraft.cli.main`, imported by nobody else.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def recover(place: Place, confirmed: str | None) -> None:
     if not data.is_dir():
         raise ConfigError(f"--data: {data} is no directory, expected that of the server to recover")
     with claimed(fs, path):
-        # Takes back what an earlier attempt has moved, and must not make a directory where there was none.
+        # This takes back what an earlier attempt has moved, and must not make a directory where there was none.
         read_meta(fs, path)
     directory = DataDirectory.open(fs, path, server=founders.server, entropy=os.urandom)
     try:

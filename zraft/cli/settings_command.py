@@ -1,4 +1,4 @@
-"""`zraft settings`: what all servers must agree on, shown and changed while the cluster runs."""
+"""The command `zraft settings`: shows and changes what all servers must agree on, while the cluster runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def settings() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One object of JSON, for scripts.")
 @asks_cluster
 def show(client: OperatorClient, as_json: bool) -> None:
-    """Show the settings in force; what the asked server's configuration says is beside them where it differs."""
+    """Show the settings in force. The value in the asked server's configuration is beside one that differs."""
     from zraft.operator.requests import SettingsListing, SettingsShow
 
     listing = client.call(SettingsShow(), SettingsListing)

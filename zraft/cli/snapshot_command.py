@@ -1,6 +1,6 @@
-"""`zraft snapshot`: saves the state of a running cluster, looks at what was saved, founds a new cluster with it.
+"""The command `zraft snapshot`: saves the state of a running cluster, inspects it, and creates a new cluster from it.
 
-A composition root below `zraft.cli.main`, imported by nobody else.
+This is a composition root below `zraft.cli.main`, imported by nobody else.
 """
 
 from __future__ import annotations
@@ -136,11 +136,11 @@ def save(client: OperatorClient, file: Path) -> None:
     )
 
 
-@snapshot.command(short_help="Found a new cluster with the state of a snapshot file.")
+@snapshot.command(short_help="Create a new cluster from a snapshot file.")
 @click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @founds_cluster
 def restore(file: Path, place: Place) -> None:
-    """Found a new cluster with the state of a snapshot FILE, in an empty or missing directory; nothing may run there.
+    """Create a new cluster from a snapshot FILE, in an empty or missing directory; nothing may run there.
 
     The new cluster has an identity of its own, so servers and directories of the old one cannot mix with it, and its
     zxids begin 2^20 epochs above those of the file, so every client of the old one finds itself behind and reconnects
@@ -160,7 +160,7 @@ def restore(file: Path, place: Place) -> None:
 
     fs = RealFileSystem()
     path = place.path
-    # The file comes first: for one that is no snapshot, no directory is made.
+    # The file comes first: if it is no snapshot, no directory is made.
     with _opened(file, _COPY) as opened, claimed(fs, path):
         check_empty(fs, path)
         with progress("reading") as advance:
@@ -198,7 +198,7 @@ _SAVED: Final = "nothing was saved; try again, and if that goes on, save to anot
 
 @contextmanager
 def _opened(file: Path, advice: str) -> Iterator[SnapshotFile]:
-    """A snapshot that the user named: what is wrong with it is no server's trouble, and need not be the disk's.
+    """Open a snapshot that the user named: what is wrong with it is no server's trouble, and need not be the disk's.
 
     Raises:
         ConfigError: it is no snapshot.
@@ -229,11 +229,11 @@ def _blamed(error: CorruptionError, advice: str) -> ConfigError | StorageError:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[tuple[int, Path]]:
-    """A file to be written under another name; at the end it gets its own, durably. An error leaves nothing behind.
+    """Write a file under another name; at the end it gets its own, durably. An error leaves nothing behind.
 
     Raises:
         ConfigError: there is such a file already, or it cannot be made.
-        StorageError: the disk.
+        StorageError: the disk failed.
     """
     if os.path.lexists(path):
         raise ConfigError(f"{path}: exists already, and is never overwritten; name another file")
@@ -258,7 +258,7 @@ def _new_file(path: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _give_name(temporary: Path, path: Path) -> None:
-    """A rename would replace a file that appeared meanwhile; a second name for the same file does not."""
+    """Give the file its name. A rename would replace a file that appeared meanwhile; a second name does not."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -266,7 +266,7 @@ def _give_name(temporary: Path, path: Path) -> None:
             f"{path}: appeared meanwhile, and is never overwritten; name another file"
         ) from None
     except OSError:
-        # A file system without links.
+        # a file system without links
         if os.path.lexists(path):
             raise
         temporary.rename(path)

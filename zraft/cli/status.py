@@ -1,6 +1,6 @@
-"""What a running server says about itself, asked from outside by ZooKeeper's four-letter words.
+"""What a running server says about itself, by ZooKeeper's four-letter words.
 
-Used by `zraft status` and by `zraft dev` to see when its servers serve. Blocking, one connection per
+`zraft status` uses it, and `zraft dev` to see when its servers serve. It blocks and makes one connection per
 question, because that is the whole protocol: four letters out, text in until the server closes.
 """
 
@@ -21,7 +21,7 @@ from zraft_core.address import Address
 from zraft_core.errors import ConfigError, ZraftError
 
 ANSWER_BYTES_MAX: Final = 1_048_576
-"""More than any word answers; what listens there may not be a server of ours at all."""
+"""More than any word answers; another program than a server of ours may listen there."""
 
 LEADING_MODES: Final = ("leader", "standalone")
 
@@ -33,12 +33,12 @@ class UnreachableError(ZraftError):
 
 
 class NeedsTlsError(UnreachableError):
-    """What listens there speaks TLS, and closes what does not."""
+    """The listener speaks TLS, and closes connections that do not."""
 
 
 @frozen
 class ServerStatus:
-    """What `srvr` said. `mode` is leader, follower or standalone; anything else is not serving."""
+    """The answer to `srvr`. `mode` is leader, follower or standalone; with anything else it does not serve."""
 
     version: str
     mode: str
@@ -48,7 +48,9 @@ class ServerStatus:
 
 
 def tls_context(ca: Path, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """For `ask`, of servers that speak TLS: whom to trust, and what to show if they want a client's certificate.
+    """Return the context for `ask` with servers that speak TLS.
+
+    It has the authorities to trust, and a client's certificate if the servers want one.
 
     Raises:
         ConfigError: a file cannot be used.
@@ -68,7 +70,7 @@ def tls_context(ca: Path, certificate: Path | None = None, key: Path | None = No
 
 
 def ask(address: Address, word: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> str:
-    """The answer to one four-letter word, over TLS if `tls` is given. The timeout is for the whole exchange.
+    """Return the answer to one four-letter word, over TLS if `tls` is given. The timeout is for the whole exchange.
 
     Raises:
         UnreachableError: no connection, no complete answer in time, or an endless one.
@@ -98,7 +100,7 @@ def ask(address: Address, word: str, timeout_s: float, tls: ssl.SSLContext | Non
 
 
 def speaks_tls(address: Address, timeout_s: float) -> bool:
-    """Whether what listens there answers the beginning of a TLS handshake, whomever its certificate is of."""
+    """Whether the listener answers the beginning of a TLS handshake, with whatever certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -122,7 +124,7 @@ _SRVR_FIELD: Final = re.compile(
 
 
 def parse_srvr(answer: str) -> ServerStatus | None:
-    """The fields of a `srvr` answer; None if the server says that it is not serving, or is something else."""
+    """Return the fields of a `srvr` answer; None if the server says that it is not serving, or is something else."""
     found = dict(_SRVR_FIELD.findall(answer))
     try:
         return ServerStatus(
@@ -137,7 +139,7 @@ def parse_srvr(answer: str) -> ServerStatus | None:
 
 
 def parse_mntr(answer: str) -> dict[str, str]:
-    """`mntr` as value by name, without `zk_`; empty if the server does not serve, or refuses the word."""
+    """Return `mntr` as value by name, without `zk_`; empty if the server does not serve, or refuses the word."""
     lines = (line.partition("\t") for line in answer.splitlines())
     return {name.removeprefix("zk_"): value for name, tab, value in lines if tab and name.startswith("zk_")}
 
@@ -145,7 +147,7 @@ def parse_mntr(answer: str) -> dict[str, str]:
 def server_status(
     address: Address, timeout_s: float, tls: ssl.SSLContext | None = None
 ) -> ServerStatus | None:
-    """Ask one server; None if it answers but does not serve.
+    """Ask one server; return None if it answers but does not serve.
 
     Raises:
         NeedsTlsError: it answers over TLS only, and `tls` is None.
@@ -166,7 +168,10 @@ def server_status(
 
 
 def sole_leader(addresses: Mapping[int, Address], timeout_s: float) -> int | None:
-    """Which server leads, if all of these serve and exactly one of them leads; else None, also if one is out of reach."""
+    """Return the leader, if all of these serve and exactly one of them leads; otherwise None.
+
+    It is None, too, if one is out of reach.
+    """
     leaders = []
     for number, address in addresses.items():
         try:

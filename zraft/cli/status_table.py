@@ -1,4 +1,4 @@
-"""The table that `zraft status` prints. Apart from `zraft.cli.status` because it is all that needs rich."""
+"""The table that `zraft status` prints. It is a module of its own because only it needs rich."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ PLAIN_WIDTH: Final = 140
 
 
 def show_status(addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext | None = None) -> bool:
-    """Ask all servers at once and print the table. True if one of them leads (or stands alone)."""
-    # One thread per server, so that an unreachable machine costs one timeout, not one per machine.
+    """Ask all servers at once and print the table. Return True if one of them leads (or stands alone)."""
+    # There is one thread per server, so that an unreachable machine costs one timeout, not one per machine.
     with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
         answers = list(pool.map(partial(_ask, tls=tls), addresses))
     table = Table(*(Column(name, no_wrap=name in ("server", "mode")) for name in COLUMNS))
@@ -67,7 +67,7 @@ def show_status(addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext |
                 reasons.append(str(answer))
             case None:
                 table.add_row(str(address), "not serving", *["-"] * (len(COLUMNS) - 2))
-    # Without markup, or `[fd00::1]` would be taken for some.
+    # It is without markup, or `[fd00::1]` would be taken for some.
     width = None if out.isatty() else PLAIN_WIDTH
     console = Console(file=out, width=width, highlight=False, markup=False)
     console.print(table)
@@ -92,17 +92,17 @@ def _ask(address: Address, *, tls: ssl.SSLContext | None) -> Answer:
     try:
         return status, parse_mntr(ask(address, "mntr", TIMEOUT_S, tls))
     except UnreachableError:
-        return status, {}  # what srvr said is worth showing without it
+        return status, {}  # the answer to srvr is worth showing without it
 
 
 def _in_sync(numbers: Mapping[str, str]) -> str:
-    """A leader's followers that have everything committed, of all of them."""
+    """Return how many of a leader's followers have everything committed, of all of them."""
     synced, learners = numbers.get("synced_followers"), numbers.get("learners")
     return "-" if synced is None or learners is None else f"{synced}/{learners}"
 
 
 def _latency(numbers: Mapping[str, str]) -> str:
-    """Mean and longest, `-` where nothing was measured or ZooKeeper's numbers are not to be had."""
+    """Return mean and longest, `-` where nothing was measured or ZooKeeper's numbers are not available."""
     mean, longest = numbers.get("avg_latency"), numbers.get("max_latency")
     try:
         return "-" if mean is None or longest is None else f"{float(mean):.1f} / {longest}"

@@ -1,4 +1,4 @@
-"""`zraft topic`: which topics there are and where their partitions are, and changing that."""
+"""The command `zraft topic`: lists and changes topics, and shows where their partitions are."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 NONE: Final = "none"
 _UNBOUNDED: Final = -1
-"""What "none" means on the command line, where nothing at all means that nothing changes."""
+"""What "none" means on the command line, where an absent option means that nothing changes."""
 _SIZES: Final = {"": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _TIMES: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def _amount(kind: str, units: dict[str, int], example: str) -> Callable[[str], int]:
-    """Reads a whole number with a unit, or "none"."""
+    """Read a whole number with a unit, or "none"."""
 
     def read(text: str) -> int:
         if text == NONE:
@@ -81,7 +81,7 @@ def list_(client: OperatorClient, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One object of JSON, for scripts.")
 @asks_cluster
 def describe(client: OperatorClient, name: str, as_json: bool) -> None:
-    """Show the partitions of topic NAME: their groups, who is to lead them, and which servers hold them.
+    """Show the partitions of topic NAME: their Raft groups, preferred leaders and replicas.
 
     The group's number is what `zraft log dump --deliveries` and the metrics call it.
     """
@@ -177,7 +177,7 @@ def _bound(given: int | None, otherwise: int | None) -> int | None:
 
 
 def _wait(client: OperatorClient, name: str) -> None:
-    """Until all its partitions take messages; they are created within a second, if there are servers for them."""
+    """Wait until all its partitions take messages; they are created within a second, if there are servers for them."""
 
     def unfinished() -> str:
         pages = list(_pages(client, name))
@@ -271,7 +271,7 @@ def _retained(size: int | None, age_ms: int | None) -> str:
 
 
 def _written(amount: int, units: dict[str, int], smallest: str) -> str:
-    """With the largest unit that makes it a whole number."""
+    """Return the amount with the largest unit that makes it a whole number."""
     name, factor = max(
         (
             (name, factor)

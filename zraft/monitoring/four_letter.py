@@ -76,7 +76,7 @@ ANSWERED_ALWAYS: Final = frozenset({"envi", "gtmk", "isro", "ruok", "stmk"})
 """Also by a server that does not serve, as in ZooKeeper."""
 
 
-def _ruok(reports: Reports) -> str:
+def _ruok(_reports: Reports) -> str:
     # Says only that the process answers, even without a leader; no newline either.
     return "imok"
 

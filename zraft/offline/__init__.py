@@ -1,1 +1,1 @@
-"""Work on data directories without a running server: a cluster that ended is read, and a new one is founded."""
+"""Work on data directories without a running server: reads a cluster that ended, and creates a new one."""

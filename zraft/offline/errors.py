@@ -1,4 +1,4 @@
-"""What keeps an offline command from doing its work."""
+"""The error of an offline command that cannot do its work."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from zraft_core.errors import ZraftError
 
 
 class OfflineError(ZraftError):
-    """A state cannot be read, or no cluster can be founded with it; the message says what to do."""
+    """A state cannot be read, or no cluster can be created from it; the message says what to do."""

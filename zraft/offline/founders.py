@@ -1,4 +1,4 @@
-"""Who a new cluster is to consist of, and which server founds it alone."""
+"""The servers of a new cluster, and which of them creates it alone."""
 
 from __future__ import annotations
 
@@ -38,17 +38,18 @@ class Founders:
             )
 
     def wanted(self) -> dict[ServerId, WantedMember]:
-        """Who is to vote, and who is not."""
+        """Return which servers should vote, and which should not."""
         return {
             server: WantedMember(server not in self.observers, address)
             for server, address in self.addresses.items()
         }
 
     def membership(self, instance: Instance) -> Membership:
-        """The founder votes alone at first, with the disk `instance`, so it needs nobody.
+        """Return the configuration in which the founder votes alone at first, with the disk `instance`.
 
-        Of the others no disk is known: the leader lets in the empty ones that show up, and promotes them when they have
-        caught up. Whoever is left over from an earlier cluster has a disk that was never let in (D-1).
+        So it needs nobody. No disk is known of the others: the leader lets in the empty ones that show up,
+        and promotes them when they have caught up. A server that is left over from an earlier cluster has a
+        disk that was never let in (D-1).
         """
         return Membership(
             {

@@ -35,12 +35,12 @@ from zraft_core.ids import COORDINATION_GROUP, Instance, zxid_anew
 CLUSTER_ID_BYTES: Final = 16
 ITEMS_PER_STEP: Final = 10_000
 PARTS: Final = ("wal", "groups", "meta")
-"""What a data directory consists of. The meta comes last: it makes the rest one."""
+"""The parts of a data directory. The meta comes last: it makes the rest one."""
 
 _MOVING: Final = "moving"
 """In `founding`, while parts are being moved: [name of the directory they go to, [parts that stood there before]]."""
 _FOUNDED: Final = "founded.tmp"
-"""What `founding` is renamed to when all is in its place."""
+"""The name of `founding` when everything is in its place."""
 _LOCK: Final = "lock"
 _HARMLESS: Final = frozenset({_LOCK, "meta.tmp", "lost+found", _FOUNDED})
 
@@ -55,7 +55,7 @@ class Origin:
     term: int
     next_position: int
     hard_term: int
-    """The highest term that is known, `term` at least."""
+    """Return the highest term that is known, `term` at least."""
 
 
 @frozen
@@ -72,9 +72,9 @@ class Founded:
 
 @contextmanager
 def claimed(fs: FileSystem, path: str) -> Iterator[None]:
-    """The directory is ours, made if it was missing, and free of what an earlier attempt left behind.
+    """Hold the directory, made if it was missing, and free of what an earlier attempt left behind.
 
-    What ends in an error leaves nothing behind, neither a lock nor a directory.
+    An error leaves nothing behind, neither a lock nor a directory.
 
     Raises:
         StorageError: a server or another command uses it, or it cannot be written.
@@ -88,7 +88,8 @@ def claimed(fs: FileSystem, path: str) -> Iterator[None]:
             take_back(fs, path)
             yield
         except (Exception, KeyboardInterrupt):
-            # What cannot be taken back now keeps servers from starting, and is when the command is run again.
+            # What cannot be taken back now keeps servers from starting; it is taken back when the command is
+            # run again.
             with suppress(StorageError):
                 take_back(fs, path)
             with suppress(StorageError):
@@ -105,7 +106,7 @@ def claimed(fs: FileSystem, path: str) -> Iterator[None]:
 
 
 def _missing(path: str) -> list[str]:
-    """The directory and those above it that are not there, the deepest first."""
+    """Return the missing ones of the directory and those above it, the deepest first."""
     missing = []
     while path and not os.path.lexists(path):
         missing.append(path)
@@ -114,7 +115,8 @@ def _missing(path: str) -> list[str]:
 
 
 def check_empty(fs: FileSystem, path: str) -> None:
-    """
+    """Check that the directory is empty.
+
     Raises:
         OfflineError: something is in the directory, which would be lost in the new one.
     """
@@ -137,15 +139,15 @@ def found(
     replaces: Instance | None,
     entropy: Callable[[int], bytes],
     wall_ms: int,
-    on_progress: Progress = lambda done, items: None,
+    on_progress: Progress = lambda *_: None,
 ) -> Founded:
-    """Make the directory, which is claimed, one of a new cluster that begins with the machine's state, and install it.
+    """Make the claimed directory one of a new cluster that begins with the machine's state, and install it.
 
     `machine` becomes what the new cluster begins with. `replaces`: whose contents are moved aside.
 
     Raises:
         OfflineError: no zxid is left above the old ones.
-        StorageError: the disk; the directory is as before, or the same can be tried again.
+        StorageError: the disk failed; the directory is as before, or the same can be tried again.
     """
     zxid = zxid_anew(machine.last_zxid)
     if zxid is None:
@@ -194,7 +196,7 @@ def found(
 def _write_state(
     fs: FileSystem, directory: DataDirectory, machine: Machine, header: SnapshotHeader, on_progress: Progress
 ) -> tuple[int, int]:
-    """The snapshot that the new cluster starts from: (items, digest)."""
+    """Write the snapshot that the new cluster starts from; return (items, digest)."""
     store = SnapshotStore.open(fs, directory, COORDINATION_GROUP)
     writer = ImageWriter(machine)
     of = len(machine.nodes) + len(machine.sessions)
@@ -244,7 +246,7 @@ def _unused_name(fs: FileSystem, path: str, instance: Instance) -> str:
 
 
 def take_back(fs: FileSystem, path: str) -> bool:
-    """Undo what an attempt that was cut short had done to the directory; whether there was one."""
+    """Undo what an interrupted attempt had done to the directory; return whether there was one."""
     with reading(path):
         names = fs.listdir(path)
     if _FOUNDED in names:
@@ -306,7 +308,7 @@ def _move(fs: FileSystem, source: str, target: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """A file or a directory with all that is in it, if it is there."""
+    """Remove a file or a directory with all that is in it, if it exists."""
     with writing(path):
         if os.path.isdir(path):
             shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""The note that an operator has given up what is missing of a log. For people: no server reads it."""
+"""The note that an operator has given up what is missing of a log. It is for people: no server reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME: Final = "accepted-loss"
 
 
 def note_accepted(fs: FileSystem, data: str, cut: CutSegment, origin: Origin, wall_ms: int) -> None:
-    """Write beside the segments what was missing and where what is left ends; durable on return.
+    """Write beside the segments what was missing and where what is left ends; it is durable on return.
 
     Raises:
         StorageError: it cannot be written.

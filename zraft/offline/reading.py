@@ -1,4 +1,4 @@
-"""The state that a snapshot holds, as a state machine. Blocks for seconds if it is large."""
+"""Reads the state that a snapshot holds, as a state machine. It blocks for seconds if the state is large."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ITEMS_PER_STEP = 10_000
 
 
 def machine_of(
-    blocks: Iterable[bytes], path: str, on_progress: Callable[[int], None] = lambda items: None
+    blocks: Iterable[bytes], path: str, on_progress: Callable[[int], None] = lambda _: None
 ) -> Machine:
-    """The state whose image the blocks are; `path` is where they come from, `on_progress` gets the items so far.
+    """Return the state whose image the blocks are; `path` is their file, `on_progress` gets the items so far.
 
     Raises:
         CorruptionError: they are no image.

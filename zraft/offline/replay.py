@@ -1,4 +1,4 @@
-"""The state of a server that does not run: its newest snapshot, and all of its log applied to that."""
+"""The state of a stopped server: its newest snapshot, with all of its log applied to it."""
 
 from __future__ import annotations
 
@@ -48,17 +48,18 @@ class Replayed:
 def replay(
     fs: FileSystem,
     directory: DataDirectory,
-    on_progress: Callable[[int, int], None] = lambda index, last: None,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Replayed:
-    """Everything the directory knows, committed or not. Changes nothing of it.
+    """Return everything the directory knows, committed or not. This changes nothing in it.
 
     `on_progress` gets (index applied, last index).
 
     Raises:
         OfflineError: there is nothing.
-        CorruptionError: the log or all snapshots are damaged, otherwise than by a cut of the log's last file.
+        CorruptionError: the log or all snapshots are damaged, otherwise than by a cut of the log's last
+            file.
         FeatureLevelError: a newer release wrote it.
-        ProtocolError: so it did, or an entry cannot be read.
+        ProtocolError: a newer release wrote it, or an entry cannot be read.
     """
     store = SnapshotStore.open(fs, directory, COORDINATION_GROUP)
     newest = store.newest
@@ -109,7 +110,7 @@ def _apply(
 
 
 def apply_entry(machine: Machine, entry: Entry) -> None:
-    """What a committed entry makes of the state, as on every server; nobody waits for results or events here.
+    """Apply a committed entry to the state, as on every server; nobody waits for results or events here.
 
     Raises:
         ProtocolError: it is of a format that this release does not know.

@@ -16,7 +16,7 @@ from zraft_core.wire.client_requests import Auth, CloseSession
 from zraft_core.wire.connect import ConnectResponse
 
 REQUESTS_MAX: Final = 96
-"""On the way at a time: a server holds their answers in memory until we take them."""
+"""How many requests are on the way at a time: a server holds their answers in memory until we take them."""
 
 READ_BYTES: Final = 1 << 20
 REPLY_BYTES_MAX: Final = 134_217_728
@@ -34,7 +34,7 @@ class Source:
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connects to the first server that answers.
+        """Connect to the first server that answers.
 
         Raises:
             OfflineError: none does, or an identity is refused.
@@ -112,8 +112,8 @@ class Source:
             if received:
                 return received
 
-    def read(self, walk: Walk, on_progress: Callable[[int, int], None] = lambda done, known: None) -> None:
-        """All of the walk; `on_progress` gets (znodes read, znodes known)."""
+    def read(self, walk: Walk, on_progress: Callable[[int, int], None] = lambda *_: None) -> None:
+        """Read all of the walk; `on_progress` gets (znodes read, znodes known)."""
         codec = self._codec
         while not walk.done:
             # In halves: then a server answers one while it reads the other.

@@ -1,10 +1,8 @@
-"""Reads a ZooKeeper's tree through a client's requests, and makes an image of it. Which, and what of it; no socket.
+"""Reads a ZooKeeper's tree through a client's requests, and makes an image of it. Pure, without a socket.
 
-The caller sends what `requests` gives, in order, and tells `answered` every reply, in order. What a client cannot see
-cannot be copied: sessions and their ephemeral znodes are left out, and a ZooKeeper since 3.5.3 does not tell containers
-and znodes with a time to live from others, so they become ordinary ones.
-
-Pure.
+The caller sends what `requests` returns, in order, and tells `answered` every reply, in order. What a client
+cannot see cannot be copied: sessions and their ephemeral znodes are left out, and a ZooKeeper since 3.5.3
+does not tell containers and znodes with a time to live from others, so they become ordinary ones.
 """
 
 from __future__ import annotations
@@ -36,12 +34,15 @@ from zraft_core.znodes.acl import OPEN_ACL, Acl
 from zraft_core.znodes.stat import Stat
 
 NAMED_MAX: Final = 20
-"""Paths that cannot be read and are named in a message; all are counted."""
+"""How many paths that cannot be read a message names; all are counted."""
 
 _ZOOKEEPER: Final = "/zookeeper"
 _QUOTA: Final = "/zookeeper/quota"
 _MASKED: Final = ":x"
-"""How a server shows the digest in an ACL to who may not administer the znode. No digest is one letter long."""
+"""How a server shows the digest in an ACL to a client that may not administer the znode.
+
+No digest is one letter long.
+"""
 
 _CONTAINER_OWNER: Final = -(2**63)
 _TTL_OWNER: Final = 0xFF
@@ -50,7 +51,7 @@ _TTL_OWNER: Final = 0xFF
 
 @define
 class Counts:
-    """What happened on the way. `unreadable` are names of some, `unreadable_total` their number."""
+    """Counts of what happened. `unreadable` are names of some, `unreadable_total` their number."""
 
     znodes: int = 0
     data_bytes: int = 0
@@ -63,7 +64,7 @@ class Counts:
 
 @frozen
 class _Small:
-    """What of the state is no znode, as the head of the image says."""
+    """The part of the state that is no znode, as the head of the image says."""
 
     log_time: int
     wall_time: int
@@ -116,7 +117,7 @@ class Walk:
         """The server's last zxid when it answered first, and last: the tree was at rest if they are equal."""
         self.last_zxid = 0
         self._highest_zxid = 0
-        # What the last zxid was is known at the end; until then the image says 0.
+        # The last zxid is known at the end; until then the image says 0.
         self._small = small = _Small(wall_ms, wall_ms)
         self._feed(
             (
@@ -127,26 +128,27 @@ class Walk:
 
     @property
     def done(self) -> bool:
-        """Everything was answered."""
+        """Whether everything was answered."""
         return not self._due and not self._asked
 
     @property
     def due(self) -> int:
-        """Znodes that are known and were not asked for yet."""
+        """Return how many znodes are known and were not asked for yet."""
         return len(self._due)
 
     def requests(self, room: int) -> list[Request[Any]]:
-        """The next requests, about `room` of them at most."""
+        """Return the next requests, about `room` of them at most."""
         asked: list[Request[Any]] = []
         while self._due and len(asked) + _REQUESTS_PER_VISIT <= room:
-            # The last first: then what waits is bounded by the depth of the tree times the width of directories.
+            # The last comes first: then what waits is bounded by the depth of the tree times the width of
+            # directories.
             path = self._due.pop()
             self._asked.append(_Visit(path))
             asked += (GetData(path), GetAcl(path), GetChildren(path))
         return asked
 
     def answered(self, reply: Reply) -> None:
-        """The reply to the oldest request that has none.
+        """Take the reply to the oldest request that has none.
 
         Raises:
             OfflineError: the server answers with an error that has nothing to do with the znode.
@@ -223,7 +225,7 @@ class Walk:
             pass
 
     def finish(self) -> Machine:
-        """The state, as one in which a cluster can begin; checked like any image.
+        """Return the state, as one in which a cluster can begin; it is checked like any image.
 
         Raises:
             OfflineError: something could not be read.
@@ -272,7 +274,10 @@ def _acl_of(reply: Reply) -> Acl:
 
 
 def _lifetime(stat: Stat, wall_ms: int) -> tuple[int, int] | None:
-    """Of a container or a znode with a time to live, as far as the server shows it; times count from their clock's."""
+    """Return the lifetime of a container or a znode with a time to live, as far as the server shows it.
+
+    Times count from their clock's.
+    """
     owner = stat.ephemeral_owner
     if owner == _CONTAINER_OWNER:
         return CONTAINER, min(wall_ms, max(0, stat.ctime))
@@ -282,8 +287,8 @@ def _lifetime(stat: Stat, wall_ms: int) -> tuple[int, int] | None:
 
 
 def _creates(stat: Stat) -> int:
-    """How many children were ever created: what a client sees counts creates and deletes together.
+    """Return how many children were ever created: what a client sees counts creates and deletes together.
 
-    Rounded up, as the two numbers may be of a server that counts otherwise: no name may come twice.
+    It is rounded up, as the two numbers may be of a server that counts otherwise: no name may come twice.
     """
     return (((stat.cversion + stat.num_children) % 2**32) + 1) // 2

@@ -1,7 +1,7 @@
-"""The blocking client of operators' commands: finds a server that takes the key, follows the leader, waits so long.
+"""The blocking client of operators' commands: finds a server that accepts the key, follows the leader, and retries.
 
-Sockets and the clock are handed in by default arguments only; what the bytes mean is `zraft.transport.bulk` and
-`zraft.operator.protocol`.
+Sockets and the clock are handed in by default arguments only; `zraft.transport.bulk` and
+`zraft.operator.protocol` define the bytes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from zraft_core.address import Address, parse_address
 from zraft_core.errors import ConfigError, ProtocolError
 
 CONNECT_TIMEOUT_S: Final = 3.0
-"""For one server of several, so that a dead one leaves time for the others."""
+"""Seconds for one server of several, so that a dead one leaves time for the others."""
 
 REDIRECTS_MAX: Final = 5
 RETRY_S: Final = 0.2
-"""Between two attempts while the cluster has no leader."""
+"""Seconds between two attempts while the cluster has no leader."""
 
 READ_BYTES: Final = 256 * 1024
 PROBE_BYTES: Final = 4096
@@ -69,7 +69,7 @@ class _Connection:
         self.address = address
 
     def ask(self, request: OperatorRequest, timeout_s: float) -> OperatorReply:
-        """The answer to `request`.
+        """Return the answer to `request`.
 
         Raises:
             _LostError: the connection ended, or nothing came in time.
@@ -105,10 +105,11 @@ class OperatorClient:
     """Asks the servers of one cluster. Use it in a `with` statement. Not for several threads at once.
 
     Args:
-        addresses: of any of its servers; they are tried in order, and remembered is who answered.
+        addresses: of any of its servers; they are tried in order, and the one that answered is
+            remembered.
         ring: the cluster's key (`keys.key_ring`), or the entry that stands for none.
         timeout_s: for one `call`, all attempts together.
-        key_hint: where the key is from, or is; a sentence for the error that servers do not take it.
+        key_hint: where the key is from, or is; a sentence for the error that servers do not accept it.
     """
 
     def __init__(
@@ -145,16 +146,16 @@ class OperatorClient:
 
     @property
     def address(self) -> Address | None:
-        """Of the server that answered last."""
+        """Return the address of the server that answered last."""
         return self._connection.address if self._connection is not None else None
 
     def call(self, request: OperatorRequest, expected: type[R]) -> R:
-        """The answer, of the leader if the request is the leader's to answer.
+        """Return the answer, the leader's if the request is for the leader.
 
         Raises:
-            RefusedError: the cluster will not do it; says why.
+            RefusedError: the cluster will not do it; the message says why.
             UncertainError: it may have been done or not.
-            OperatorError: no server could be asked; says for each why not.
+            OperatorError: no server could be asked; the message says for each why not.
         """
         until = time.monotonic() + self.timeout_s
         redirects = 0
@@ -200,7 +201,7 @@ class OperatorClient:
             return reply
 
     def download(self, file: SnapshotFile) -> Iterator[bytes]:
-        """The bytes of a snapshot of the server that was asked for it, piece by piece, in order.
+        """Yield the bytes of a snapshot from its server, piece by piece, in order.
 
         Raises:
             OperatorError: as `call`; or the server was lost and its snapshot with it.
@@ -224,13 +225,13 @@ class OperatorClient:
             offset += len(part.data)
 
     def _try_others_first(self, refused: Address) -> None:
-        """This one cannot do it now, and may never again: it may have been removed."""
+        """Try this server last: it cannot answer now, and may never again, as it may have been removed."""
         self.close()
         others = [address for address in self._addresses if address != refused]
         self._addresses = [*others, refused] if refused in self._addresses else others
 
     def _follow(self, asked: Address, leader: str, until: float) -> None:
-        """To the leader that a server named."""
+        """Go to the leader that a server named."""
         self.close()
         try:
             address = parse_address(leader, "leader")
@@ -292,7 +293,10 @@ class OperatorClient:
         return _Connection(sock, bulk, address)
 
     def _unanswered(self, address: Address, timeout_s: float) -> _UnaskedError:
-        """Why a server closed the connection: it does not say so to who has no key, but tells everybody what it is."""
+        """Return why a server closed the connection.
+
+        It does not say so to a client without a key, but tells everybody what it is.
+        """
         what = _probe(address, timeout_s)
         key_id = next(iter(self._ring))
         if what is None:
@@ -317,7 +321,7 @@ class OperatorClient:
 
 
 def _probe(address: Address, timeout_s: float) -> str | None:
-    """What the server at a client port says it is, or None if it does not."""
+    """Return what the server at a client port says it is, or None if it does not."""
     try:
         with socket.create_connection((address.host, address.port), timeout_s) as sock:
             sock.sendall(b"srvr")

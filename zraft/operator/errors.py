@@ -6,11 +6,11 @@ from zraft_core.errors import ZraftError
 
 
 class OperatorError(ZraftError):
-    """A command was not carried out, or it is not known whether it was; the message says which, and what to do."""
+    """A command was not carried out, or may have been; the message says which, and what to do."""
 
 
 class RefusedError(OperatorError):
-    """A server said no."""
+    """A server refused the command."""
 
 
 class UncertainError(OperatorError):

@@ -24,7 +24,7 @@ NUMBER_MAX: Final = 2**63 - 1
 TEXT_BYTES_MAX: Final = 4096
 SNAPSHOT_ID_BYTES: Final = 16
 PART_BYTES_MAX: Final = 1024 * 1024
-"""Of a snapshot in one answer."""
+"""The most bytes of a snapshot in one answer."""
 
 ROWS_MAX: Final = 1024
 REQUEST_BYTES_MAX: Final = 64 * 1024
@@ -161,7 +161,7 @@ OPERATIONS: Final = tuple(_REQUESTS)
 
 
 def _make(kind: type[Any], checks: tuple[Check, ...], found: Any, name: str) -> Any:
-    """A value of `kind` from a decoded map."""
+    """Return a value of `kind` from a decoded map."""
     if type(found) is not dict:
         raise ProtocolError(f"{name}: expected a map, found {_found(found)}")
     values = []
@@ -194,7 +194,7 @@ class Numbered:
 
 
 class UnknownOperationError(ProtocolError):
-    """A request that this release does not know; `number` is what its answer must carry."""
+    """This release does not know the request; `number` is what its answer must carry."""
 
     def __init__(self, number: int, text: str) -> None:
         super().__init__(text)
@@ -202,12 +202,12 @@ class UnknownOperationError(ProtocolError):
 
 
 def encode_request(number: int, request: OperatorRequest) -> bytes:
-    """The bytes of one request."""
+    """Encode one request."""
     return msgpack.packb({"id": number, "op": _REQUEST_NAMES[type(request)], **_map(request)})  # type: ignore[no-any-return]
 
 
 def encode_reply(number: int, reply: OperatorReply) -> bytes:
-    """The bytes of the answer to request `number`."""
+    """Encode the answer to request `number`."""
     if type(reply) is Refused:
         named: dict[str, Any] = {
             "id": number,
@@ -221,7 +221,7 @@ def encode_reply(number: int, reply: OperatorReply) -> bytes:
 
 
 def decode_request(data: bytes) -> Numbered:
-    """The request of these bytes.
+    """Decode a request.
 
     Raises:
         UnknownOperationError: it is one of another release, or its fields are wrong; it can be answered.
@@ -244,10 +244,10 @@ def decode_request(data: bytes) -> Numbered:
 
 
 def decode_reply(data: bytes) -> Numbered:
-    """The answer of these bytes.
+    """Decode an answer.
 
     Raises:
-        ProtocolError: they are none, or one of a release that this one does not know.
+        ProtocolError: the bytes are no answer, or one of a release that this one does not know.
     """
     found = _unpack(data, None)
     number = _number(found.get("id"), "answer.id")

@@ -1,4 +1,4 @@
-"""What an operator can ask a server for, and what it answers. Values only; their bytes are `zraft.operator.protocol`.
+"""What an operator can ask of a server, and its answers. Values only; `zraft.operator.protocol` has their bytes.
 
 Whoever has the cluster key may ask for any of it (docs/SECURITY.md, "Who may administer").
 """
@@ -12,12 +12,12 @@ from zraft_core.ids import Instance, ServerId
 
 @frozen
 class MemberList:
-    """Who belongs to the cluster, and how far each one is."""
+    """List the members, and how far each one is."""
 
 
 @frozen
 class MemberAdd:
-    """Take in server `server` at `address` ("HOST:PORT"): a voter once it has caught up, or an observer for good."""
+    """Add server `server` at `address` ("HOST:PORT"): a voter once it has caught up, or an observer for good."""
 
     server: ServerId
     address: str
@@ -26,7 +26,7 @@ class MemberAdd:
 
 @frozen
 class MemberMove:
-    """Member `server` is at `address` ("HOST:PORT") from now on, with the part that it has."""
+    """Move member `server` to `address` ("HOST:PORT"); its part stays."""
 
     server: ServerId
     address: str
@@ -34,7 +34,7 @@ class MemberMove:
 
 @frozen
 class MemberRemove:
-    """Take out a server, dead or alive."""
+    """Remove a server, dead or alive."""
 
     server: ServerId
 
@@ -48,7 +48,7 @@ class MemberPromote:
 
 @frozen
 class Transfer:
-    """Hand the leadership to `server`, or to whoever is the furthest (None)."""
+    """Hand the leadership to `server`, or to the voter that is the furthest (None)."""
 
     server: ServerId | None
 
@@ -60,7 +60,7 @@ class SnapshotTake:
 
 @frozen
 class SnapshotRead:
-    """`length` bytes of the snapshot `snapshot` (its id) of this very server, from byte `offset`."""
+    """Read `length` bytes of the snapshot `snapshot` (its id) of this very server, from byte `offset`."""
 
     snapshot: bytes
     offset: int
@@ -69,7 +69,7 @@ class SnapshotRead:
 
 @frozen
 class SettingsShow:
-    """The settings that are replicated, and the feature level."""
+    """Show the replicated settings, and the feature level."""
 
 
 @frozen
@@ -89,14 +89,14 @@ class FeatureRaise:
 
 @frozen
 class TopicList:
-    """The topics whose names come after `after`, in the order of names: a page of them."""
+    """List a page of topics whose names come after `after`, in the order of names."""
 
     after: str = ""
 
 
 @frozen
 class TopicDescribe:
-    """One topic, with its partitions from number `first` on: a page of them."""
+    """Describe one topic, with a page of its partitions from number `first` on."""
 
     name: str
     first: int = 0
@@ -104,7 +104,7 @@ class TopicDescribe:
 
 @frozen
 class TopicCreate:
-    """A new topic. What is kept of each partition is bounded by its size, its age, both, or (None) not at all."""
+    """Create a topic. What is kept of each partition is bounded by its size, its age, both, or (None) not at all."""
 
     name: str
     partitions: int
@@ -114,7 +114,7 @@ class TopicCreate:
 
 @frozen
 class TopicAlter:
-    """More partitions."""
+    """Add partitions to a topic."""
 
     name: str
     partitions: int
@@ -122,7 +122,7 @@ class TopicAlter:
 
 @frozen
 class TopicRetain:
-    """Another bound of what is kept; None: no bound."""
+    """Change the bound of what is kept; None: no bound."""
 
     name: str
     retention_bytes: int | None
@@ -131,7 +131,7 @@ class TopicRetain:
 
 @frozen
 class TopicDelete:
-    """Everything in it goes."""
+    """Delete a topic, with everything in it."""
 
     name: str
 
@@ -161,9 +161,10 @@ OperatorRequest = (
 class MemberLine:
     """One member. `role` is "voter", "learner", "observer" or "leaving".
 
-    `match_index` is how far its log is known to agree with the leader's, None if it is not known; `silent_ms` since
-    when the leader has not heard of it, None for the leader itself or if it never did; `features` is the highest
-    feature level it can apply, None until it told. `instance` is b"" for a server that never showed up.
+    `match_index` is how far its log is known to agree with the leader's, None if it is not known; `silent_ms`
+    since when the leader has not heard of it, None for the leader itself or if it never did; `features` is
+    the highest feature level it can apply, None until it told. `instance` is b"" for a server that never
+    showed up.
     """
 
     server: ServerId
@@ -189,7 +190,7 @@ class MemberListing:
 
 @frozen
 class Done:
-    """It is done, or was so already; `text` says what, for people."""
+    """The change is done, or was so already; `text` says what, for people."""
 
     text: str
 
@@ -218,7 +219,7 @@ class SnapshotPart:
 
 @frozen
 class SettingLine:
-    """A replicated setting: the value in force, and what this server's configuration would have it be (None: nothing)."""
+    """A replicated setting: the value in force, and the one in this server's configuration (None: nothing)."""
 
     name: str
     value: int
@@ -227,7 +228,7 @@ class SettingLine:
 
 @frozen
 class SettingsListing:
-    """`feature_level` is in force, `feature_level_possible` what all members can do."""
+    """The settings. `feature_level` is in force; `feature_level_possible` is what all members can do."""
 
     settings: tuple[SettingLine, ...]
     feature_level: int
@@ -236,7 +237,7 @@ class SettingsListing:
 
 @frozen
 class TopicLine:
-    """A topic: `partitions` take messages, `wanted` are to; `moving` of them are on their way to other disks."""
+    """A topic: `partitions` take messages, `wanted` should; `moving` of them are on their way to other disks."""
 
     name: str
     topic: int
@@ -249,7 +250,10 @@ class TopicLine:
 
 @frozen
 class TopicListing:
-    """A page; `more` if there are others after it. `deleting` partitions of topics that are gone are not empty yet."""
+    """A page of topics; `more` if there are others after it.
+
+    `deleting` partitions of deleted topics are not empty yet.
+    """
 
     topics: tuple[TopicLine, ...]
     more: bool
@@ -259,8 +263,10 @@ class TopicListing:
 
 @frozen
 class PartitionLine:
-    """A partition: its group, the servers that are to hold it, who is to lead. `state` is "ready", "moving", or "adding"
-    while it does not take messages yet."""
+    """A partition: its group, its replicas and its preferred leader.
+
+    `state` is "ready", "moving", or "adding" while it does not take messages yet.
+    """
 
     number: int
     group: int
@@ -284,10 +290,10 @@ class TopicDescription:
 
 @frozen
 class Refused:
-    """It was not done, and `text` says why and what to do.
+    """The change was not done, and `text` says why and what to do.
 
-    `leader` is the address to ask instead, if this server only did not do it because another one leads. `retriable`:
-    the same may be answered otherwise in a moment.
+    `leader` is the address to ask instead, if this server refused only because another one leads.
+    `retriable`: the same request may succeed in a moment.
     """
 
     text: str
@@ -307,4 +313,4 @@ OperatorReply = (
 )
 
 READ_ONLY = (MemberList, SettingsShow, SnapshotRead, TopicList, TopicDescribe)
-"""Asking for these again, when an answer was lost, changes nothing."""
+"""Repeating these, when an answer was lost, changes nothing."""

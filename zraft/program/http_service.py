@@ -66,7 +66,8 @@ class HttpService:
         pages: Iterable[str] = (),
         hosts: Iterable[str] = (),
     ) -> None:
-        """
+        """Prepare to answer.
+
         Args:
             routes: what is asked by GET, by path.
             checks: of these, those that cost nothing: they wait for nobody.

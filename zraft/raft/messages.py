@@ -119,6 +119,8 @@ class RequestVote:
 
 @frozen
 class RequestVoteReply:
+    """Answers `RequestVote`."""
+
     group: GroupId
     term: int
     granted: bool
@@ -189,6 +191,8 @@ class ReadIndex:
 
 @frozen
 class ReadIndexReply:
+    """Answers `ReadIndex`."""
+
     group: GroupId
     term: int
     context: int

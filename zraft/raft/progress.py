@@ -16,6 +16,8 @@ from zraft_core.ids import ServerId
 
 
 class ProgressState(Enum):
+    """How a leader sends entries to a follower."""
+
     PROBE = "probe"
     REPLICATE = "replicate"
     SNAPSHOT = "snapshot"

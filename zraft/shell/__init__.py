@@ -1,1 +1,4 @@
-"""`zraft shell`: ZooKeeper's command-line client. What a command means is pure; sockets and terminals are at the edge."""
+"""ZooKeeper's command-line client, `zraft shell`.
+
+The meaning of commands is pure; sockets and terminals are at the edge.
+"""

@@ -13,7 +13,7 @@ _BITS: Final = dict(_LETTERS)
 
 
 def parse_acl(text: str) -> tuple[Acl, ...]:
-    """`world:anyone:r,digest:bob:hash=:cdrwa`; the id may hold colons, as IPv6 addresses and digests do.
+    """Parse `world:anyone:r,digest:bob:hash=:cdrwa`; the id may hold colons, as IPv6 addresses and digests do.
 
     Raises:
         UsageError: an entry is not scheme:id:perms, or a letter of perms is none of cdrwa.
@@ -40,7 +40,7 @@ def _parse_entry(entry: str) -> Acl:
 
 
 def permissions(bits: int) -> str:
-    """In ZooKeeper's order, cdrwa."""
+    """Return permissions in ZooKeeper's order, cdrwa."""
     return "".join(letter for letter, bit in _LETTERS if bits & bit)
 
 

@@ -258,7 +258,11 @@ ALIASES: Final = {"exit": "quit"}
 
 
 def spec_of(name: str) -> Spec:
-    """Raises UsageError for a command that does not exist; it names the nearest."""
+    """Return a command's description.
+
+    Raises:
+        UsageError: there is no such command; the message names the nearest.
+    """
     spec = SPECS.get(ALIASES.get(name, name))
     if spec is not None:
         return spec
@@ -269,7 +273,11 @@ def spec_of(name: str) -> Spec:
 
 
 def help_text(name: str | None) -> str:
-    """One line per command, or all about one. Raises UsageError."""
+    """Return one line per command, or the whole help for one.
+
+    Raises:
+        UsageError: there is no such command.
+    """
     if name is None:
         width = max(map(len, SPECS))
         lines = [f"{spec.name:<{width}}  {spec.summary}" for spec in SPECS.values()]

@@ -1,6 +1,6 @@
 """A ZooKeeper session over asyncio: several servers, pings, reconnects, watches and identities kept.
 
-One event loop only. What is asked while no server is connected waits; what was asked when a connection breaks
+It is for one event loop. A request while no server is connected waits; one under way when a connection breaks
 fails, because nobody knows whether it was done. A session that expired is followed by a new one.
 """
 
@@ -36,21 +36,23 @@ from zraft_core.wire.connect import NO_PASSWORD, ConnectResponse
 from zraft_core.znodes.events import WatcherType
 
 REPLY_BYTES_MAX: Final = 134_217_728
-"""Largest answer taken, far above a server's own bound: listing a large directory is what a shell is for."""
+"""The largest accepted answer, far above a server's own bound: a shell must list large directories."""
 
 CONNECT_TIMEOUT_S: Final = 5.0
 CLOSE_TIMEOUT_S: Final = 2.0
 RETRY_S: Final = 0.25
-"""Pause after every server was tried in vain."""
+"""Seconds of pause after every server was tried in vain."""
 
 FOUR_LETTER_BYTES_MAX: Final = 67_108_864
 
 
 class _RefusedError(Exception):
-    """Nobody takes connections at an address: it refuses, has no host, or shows a certificate that is not trusted."""
+    """An address accepts no connections: it refuses, has no host, or shows a certificate that is not trusted."""
 
 
 class State(Enum):
+    """What the client knows of its session."""
+
     CONNECTING = "CONNECTING"
     CONNECTED = "CONNECTED"
     CLOSED = "CLOSED"
@@ -81,10 +83,10 @@ class Client:
         tls: ssl.SSLContext | None = None,
         patient: bool = False,
     ) -> None:
-        """`wait_s` is how long a request waits for a connection; `tls` None is plain text.
+        """Prepare a client. `wait_s` is how long a request waits for a connection; `tls` None is plain text.
 
-        A client that was connected once waits also while all servers refuse, as they may be starting again. One that
-        never was does so only if it is `patient`.
+        A client that was connected once waits also while all servers refuse, as they may be starting again.
+        One that never was does so only if it is `patient`.
         """
         self.target = target
         self.server: Address | None = None
@@ -101,7 +103,7 @@ class Client:
         self._patient = patient
         self._connected = asyncio.Event()
         self._decided = asyncio.Event()
-        """Whether there is a connection, or no use in waiting for one."""
+        """Set when there is a connection, or no use in waiting for one."""
         self._codec = ZkClientCodec()
         self._writer: asyncio.StreamWriter | None = None
         self._pending: _Pending = deque()
@@ -115,12 +117,17 @@ class Client:
         return State.CONNECTED if self._connected.is_set() else State.CONNECTING
 
     def start(self) -> None:
-        """Begin to connect, and go on until `close`."""
+        """Begin to connect, and continue until `close`."""
         assert self._task is None, "started twice"
         self._task = asyncio.get_running_loop().create_task(self._keep_connected())
 
     async def wait_connected(self) -> None:
-        """Raises NotConnectedError, with what every server said: nobody is there, or it takes longer than `wait_s`."""
+        """Wait for a connection.
+
+        Raises:
+            NotConnectedError: no server accepts one, or it takes longer than `wait_s`. The message has
+                what every server said.
+        """
         try:
             async with asyncio.timeout(self._wait_s):
                 await self._decided.wait()
@@ -137,10 +144,11 @@ class Client:
             )
 
     async def ask(self, requests: Sequence[Request[Any]]) -> list[Reply]:
-        """Send all together; the replies, in order.
+        """Send all requests together; return the replies, in order.
 
         Raises:
-            NotConnectedError: no connection in time, or it broke first: what was asked may be done or not.
+            NotConnectedError: no connection in time, or it broke first: the requests may have been
+                carried out or not.
         """
         assert len(requests) < PENDING_MAX // 2, f"{len(requests)} requests together"
         while self._writer is None or not self._connected.is_set():
@@ -152,7 +160,7 @@ class Client:
             futures.append(future)
             asked = rooted(request, self.target.chroot)
             if isinstance(asked, RemoveWatches) and not self._watches.has(asked.path, asked.type):
-                # Not left to the server: it may take a persistent watch for one on data, and remove that.
+                # This is not left to the server: it may take a persistent watch for one on data, and remove that.
                 future.set_result(Reply(0, self._zxid, Code.NO_WATCHER, None))
             else:
                 self._send(asked, future)
@@ -163,7 +171,7 @@ class Client:
         finally:
             for future in futures:
                 if future.done() and not future.cancelled():
-                    future.exception()  # seen: only the first failure is raised
+                    future.exception()  # the others are retrieved: only the first failure is raised
                 future.cancel()
         return [
             evolve(reply, value=unrooted_value(request, reply.value, self.target.chroot))
@@ -175,7 +183,7 @@ class Client:
         self._forget(self.target.chroot + ("" if self.target.chroot and path == "/" else path), type_)
 
     async def close(self) -> None:
-        """End the session, so that its ephemerals go at once; does not wait for a server that is away."""
+        """End the session, so that its ephemerals go at once; this does not wait for a server that is away."""
         if self._task is None:
             return
         try:
@@ -210,7 +218,7 @@ class Client:
             await asyncio.sleep(RETRY_S)
 
     async def _converse(self, server: Address) -> None:
-        """One connection, until it breaks."""
+        """Use one connection until it breaks."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 reader, writer = await asyncio.open_connection(server.host, server.port, ssl=self._tls)
@@ -248,7 +256,7 @@ class Client:
                 await writer.wait_closed()
 
     async def _receive(self, reader: asyncio.StreamReader) -> list[Received]:
-        """What the server says next, at least one thing."""
+        """Return what the server says next, at least one message."""
         while True:
             chunk = await reader.read(65_536)
             if not chunk:
@@ -258,7 +266,7 @@ class Client:
                 return received
 
     async def _keep_alive(self, timeout_s: float) -> None:
-        """Ping thrice per session timeout; a server that is silent for two thirds of it is given up."""
+        """Ping thrice per session timeout; give up a server that is silent for two thirds of it."""
         loop = asyncio.get_running_loop()
         while self._writer is not None:
             self._writer.write(self._codec.ping())
@@ -350,17 +358,17 @@ class Client:
 
 
 def reason_of(error: OSError) -> str:
-    """Why a connection could not be made, without what asyncio adds: the address, which is said anyway."""
+    """Return why a connection could not be made, without the address that asyncio adds, which is said anyway."""
     if error.errno is not None and not isinstance(error, ssl.SSLError | socket.gaierror):
         return os.strerror(error.errno)
     return error.strerror or str(error)
 
 
 async def four_letter(server: Address, word: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> str:
-    """The answer to one four-letter word, on a connection of its own.
+    """Return the answer to one four-letter word, on a connection of its own.
 
     Raises:
-        NotConnectedError: none, or none that ends, in time.
+        NotConnectedError: there is none in time, or none that ends.
     """
     try:
         async with asyncio.timeout(timeout_s):

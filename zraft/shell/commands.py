@@ -1,4 +1,4 @@
-"""What each command asks and shows, but for those about the shell itself. Pure: see `conversation`."""
+"""What each command asks and shows, except those about the shell itself. Pure: see `conversation`."""
 
 from __future__ import annotations
 
@@ -150,6 +150,12 @@ def stat(call: Invocation, context: Context) -> Conversation:
 
 
 def create(call: Invocation, _: Context) -> Conversation:
+    """Create a znode.
+
+    Raises:
+        UsageError: options exclude each other.
+        RefusedError: the server refused it; the path named is the znode that is in the way.
+    """
     if call.has("c") and (call.has("s") or call.has("e")):
         raise UsageError("-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.")
     if call.has("t") and (call.has("c") or call.has("e")):
@@ -176,14 +182,14 @@ def create(call: Invocation, _: Context) -> Conversation:
 
 
 def _about_parents(code: Code, path: str) -> Generator[Step, Sequence[Reply], str]:
-    """Which znode above `path` is in the way of making it, if one is: what the server leaves out."""
+    """Return the missing or unfit znode above `path` that keeps it from being made: the server leaves that out."""
     if code == Code.NO_CHILDREN_FOR_EPHEMERALS:
         return f"{parent_of(path)} is ephemeral"
     if code != Code.NO_NODE:
         return ""
     names = path.split("/")[1:-1]
     there, missing = -1, len(names) + 1
-    # Below one that is missing all are: halving finds the first of however many.
+    # Below a missing znode all are missing: halving finds the first of however many.
     while missing - there > 1:
         middle = (there + missing) // 2
         (reply,) = yield from ask_each([Exists("/" + "/".join(names[:middle]))])
@@ -215,7 +221,7 @@ def delete(call: Invocation, _: Context) -> Conversation:
 def _versioned(
     request: Request[Any], version: int | None, of_stat: Callable[[Stat], int]
 ) -> Generator[Step, Sequence[Reply], Any]:
-    """What `request` is answered; if the version was wrong, the error says which one the znode is at."""
+    """Return the answer to `request`; if the version was wrong, the error says which one the znode has."""
     try:
         return (yield from ask(request))
     except RefusedError as error:
@@ -231,6 +237,12 @@ def _versioned(
 
 
 def deleteall(call: Invocation, _: Context) -> Conversation:
+    """Delete a znode and everything below it.
+
+    Raises:
+        UsageError: the path is / or below /zookeeper.
+        ShellError: some znodes could not be deleted.
+    """
     path = _path(call)
     batch = call.number("b", lowest=1, highest=BATCH_MAX)
     if path in ("/", "/zookeeper") or path.startswith("/zookeeper/"):
@@ -281,6 +293,12 @@ def set_acl(call: Invocation, context: Context) -> Conversation:
 
 
 def addauth(call: Invocation, _: Context) -> Conversation:
+    """Add an identity to the session.
+
+    Raises:
+        UsageError: the scheme is not a word.
+        ShellError: the server does not accept the identity.
+    """
     scheme = call.arguments[0]
     if not scheme.isprintable():
         raise UsageError(f"addauth: found the scheme {scheme!r}, expected a word such as digest")
@@ -317,6 +335,11 @@ def sync(call: Invocation, _: Context) -> Conversation:
 
 
 def add_watch(call: Invocation, _: Context) -> Conversation:
+    """Add a persistent watch.
+
+    Raises:
+        UsageError: there is no such mode.
+    """
     mode = call.options.get("m", AddWatchMode.PERSISTENT_RECURSIVE.name)
     if mode not in AddWatchMode.__members__:
         raise UsageError(f"addWatch -m: found {mode!r}, expected PERSISTENT or PERSISTENT_RECURSIVE")
@@ -324,6 +347,11 @@ def add_watch(call: Invocation, _: Context) -> Conversation:
 
 
 def remove_watches(call: Invocation, _: Context) -> Conversation:
+    """Remove watches of a path.
+
+    Raises:
+        UsageError: options exclude each other.
+    """
     path = _path(call)
     if sum(map(call.has, "cda")) > 1:
         raise UsageError("removewatches: found more than one of -c, -d and -a, expected at most one")
@@ -348,7 +376,7 @@ def config(call: Invocation, context: Context) -> Conversation:
 
 
 def client_config(text: str) -> str:
-    """The configuration as clients name it: its version and `host:port,…`."""
+    """Return the configuration as clients name it: its version and `host:port,…`."""
     version, servers = "", []
     for line in text.splitlines():
         name, _, value = line.strip().partition("=")
@@ -357,12 +385,17 @@ def client_config(text: str) -> str:
         elif name.startswith("server."):
             peer, semicolon, client = value.partition(";")
             if semicolon:
-                # A client port alone stands for the host that the other servers know it by.
+                # A client port alone stands for the host under which the other servers know it.
                 servers.append(client if ":" in client else f"{_HOST.findall(peer)[0]}:{client}")
     return f"{version} {','.join(servers)}"
 
 
 def reconfig(call: Invocation, context: Context) -> Conversation:
+    """Change the members of the cluster.
+
+    Raises:
+        UsageError: options are missing, or exclude each other.
+    """
     whole = [name for name in ("file", "members") if call.has(name)]
     partly = [name for name in ("add", "remove") if call.has(name)]
     if len(whole) > 1 or bool(whole) == bool(partly):
@@ -422,4 +455,4 @@ COMMANDS: Final[dict[str, Command]] = {
     "version": version,
     "whoami": whoami,
 }
-"""By name; the rest of `catalogue.SPECS` is about the shell itself and belongs to `session`."""
+"""Commands by name; the rest of `catalogue.SPECS` is about the shell itself and belongs to `session`."""

@@ -14,12 +14,12 @@ from zraft.shell.words import quoted, split
 from zraft_core.znodes.events import AddWatchMode
 
 CANDIDATES_MAX: Final = 1000
-"""A directory may have a million children; nobody picks from more than this."""
+"""A directory may have a million children; nobody chooses from more than this."""
 
 
 @frozen
 class Words:
-    """Any of these may replace the last `replaced` characters of the line."""
+    """Words, each of which may replace the last `replaced` characters of the line."""
 
     candidates: tuple[str, ...]
     replaced: int
@@ -27,14 +27,14 @@ class Words:
 
 @frozen
 class Children:
-    """The children of `parent` whose names begin with `prefix` may; ask a server which there are."""
+    """Children of `parent` whose names begin with `prefix`; ask a server which exist."""
 
     parent: str
     prefix: str
     replaced: int
 
     def candidates(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """As paths, quoted where a line needs it."""
+        """Return the children as paths, quoted where a line needs it."""
         found = sorted(name for name in names if name.startswith(self.prefix))[:CANDIDATES_MAX]
         return tuple(quoted(child_of(self.parent, name)) for name in found)
 
@@ -43,7 +43,7 @@ NOTHING: Final = Words((), 0)
 
 
 def complete(line: str) -> Words | Children:
-    """What can complete `line`, which ends at the cursor."""
+    """Return what can complete `line`, which ends at the cursor."""
     start = _start_of_last_word(line)
     last = line[start:]
     before = split(line[:start])
@@ -74,7 +74,7 @@ def complete(line: str) -> Words | Children:
 
 
 def _start_of_last_word(line: str) -> int:
-    """Where the word at the cursor begins: the whole line up to there can be split, and the rest is one word."""
+    """Return where the word at the cursor begins: the whole line up to there can be split, and the rest is one word."""
     start = len(line)
     for position in range(len(line) - 1, -1, -1):
         if line[position].isspace():
@@ -93,7 +93,7 @@ def _matching(candidates: tuple[str, ...], prefix: str) -> Words:
 
 
 def _arguments_in(spec: Spec, words: tuple[str, ...]) -> int | None:
-    """How many arguments precede the cursor; None if an option's value is being typed."""
+    """Return how many arguments precede the cursor; None if an option's value is being typed."""
     count = 0
     value_of_option = False
     for word in words:

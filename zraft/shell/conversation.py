@@ -1,7 +1,7 @@
-"""What a command says while it runs: what it asks the server, and what it shows. Values only, no I/O.
+"""What a command says while it runs: its requests to the server, and what it shows. Values only, no I/O.
 
-A command is a generator of `Step`s. It is handed the replies to what it asked, and nothing for the rest, so it
-runs the same over a socket and over a list of replies in a test.
+A command is a generator of `Step`s. It gets the replies to its requests, and nothing for the rest, so it runs
+the same over a socket and over a list of replies in a test.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Kind(Enum):
-    """What a text is, for whoever chooses its colour."""
+    """What a text is, from which its colour is chosen."""
 
     PLAIN = "plain"
     NAMES = "names"
@@ -41,7 +41,7 @@ class Output:
 
 @frozen
 class Ask:
-    """Send these together; the answer is one `Reply` for each, in order."""
+    """Send these requests together; the answer is one `Reply` for each, in order."""
 
     requests: tuple[Request[Any], ...]
 
@@ -59,7 +59,7 @@ Conversation = Generator[Step, Sequence[Reply], None]
 
 
 def ask(request: Request[T], path: str | None = None) -> Generator[Step, Sequence[Reply], T]:
-    """The value of one answer.
+    """Return the value of one answer.
 
     Raises:
         RefusedError: the server answered with an error; `path` is named instead of the request's own.
@@ -69,14 +69,18 @@ def ask(request: Request[T], path: str | None = None) -> Generator[Step, Sequenc
 
 
 def checked(request: Request[T], reply: Reply, path: str | None = None) -> T:
-    """The value of `reply`. Raises RefusedError."""
+    """Return the value of `reply`.
+
+    Raises:
+        RefusedError: it is an error.
+    """
     if reply.code:
         raise RefusedError(reply.code, path or getattr(request, "path", None))
     return cast(T, reply.value)
 
 
 def ask_each(requests: Iterable[Request[Any]]) -> Generator[Step, Sequence[Reply], Sequence[Reply]]:
-    """All answers, errors among them; one round trip, or none if nothing is asked."""
+    """Return all answers, errors among them; this takes one round trip, or none without requests."""
     together = tuple(requests)
     return (yield Ask(together)) if together else ()
 

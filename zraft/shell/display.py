@@ -19,7 +19,7 @@ DIM: Final = "\x1b[2m"
 
 
 class Stream(Protocol):
-    """As much of a text stream as is needed."""
+    """The part of a text stream that is needed."""
 
     def write(self, text: str, /) -> object: ...
     def flush(self) -> object: ...
@@ -31,7 +31,10 @@ class Display:
     def __init__(
         self, out: Stream, err: Stream, *, json: bool = False, colours: bool = False, terminal: bool = False
     ) -> None:
-        """With `terminal`, characters that would steer it are shown as escapes; else data passes as it is."""
+        """Write to these.
+
+        With `terminal`, characters that would steer it are shown as escapes; otherwise data is unchanged.
+        """
         self._out = out
         self._err = err
         self._json = json
@@ -40,7 +43,7 @@ class Display:
         self.shows_watches = True
 
     def show(self, output: Output) -> None:
-        """With `--json` the value, one line; a value of None is nothing to say."""
+        """Show a result; with `--json` its value, one line. A value of None shows nothing."""
         if self._json:
             if output.value is not None:
                 self._write(self._out, json.dumps(output.value))
@@ -49,11 +52,11 @@ class Display:
             self._write(self._out, self._painted(kind, visible(text) if self._terminal else text))
 
     def error(self, text: str) -> None:
-        """To the other stream, so that a script's output holds results only."""
+        """Show an error on the other stream, so that a script's output holds results only."""
         self._write(self._err, self._coloured(RED, visible(text) if self._terminal else text))
 
     def notice(self, notice: ClientNotice) -> None:
-        """Watch events always; what happens to the connection only to somebody who sits before it."""
+        """Show watch events always, and changes of the connection only at a terminal."""
         match notice:
             case StateNotice():
                 if self._terminal:

@@ -12,7 +12,7 @@ EXIT_USAGE: Final = 2
 
 
 class ShellError(ZraftError):
-    """A command did not do what it was asked; the shell goes on with the next."""
+    """A command did not do what it should; the shell continues with the next."""
 
     exit_code = EXIT_FAILED
 
@@ -75,7 +75,7 @@ _HINTS: Final = {
 
 
 def refusal(code: Code, path: str | None) -> str:
-    """The sentence for an error code. What scripts may look for comes first, what people need after it."""
+    """Return the sentence for an error code. What scripts may look for comes first, what people need after it."""
     if path is not None and code in _BY_PATH:
         text = _BY_PATH[code] + path
     else:

@@ -1,4 +1,4 @@
-"""What a command's line may look like: options, arguments, and errors that say what was expected."""
+"""The grammar of a command's line: options, arguments, and errors that say what was expected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INT32_MAX: Final = 2**31 - 1
 
 @frozen
 class Option:
-    """`-name`, and what the value after it is called; "" for an option without one."""
+    """`-name`, and the name of the value after it; "" for an option without one."""
 
     name: str
     help: str
@@ -35,7 +35,7 @@ class Argument:
 
 @frozen(kw_only=True)
 class Spec:
-    """One command, for the parser, for `help` and for completion alike."""
+    """One command, for the parser, for `help` and for completion."""
 
     name: str
     summary: str
@@ -43,7 +43,7 @@ class Spec:
     options: tuple[Option, ...] = ()
     arguments: tuple[Argument, ...] = ()
     usage_options: str | None = None
-    """How the options read in the usage line, where `[-a] [-b value]` does not say it."""
+    """The options in the usage line, where `[-a] [-b value]` does not say it."""
 
     @property
     def usage(self) -> str:
@@ -64,7 +64,7 @@ class Spec:
 
 @frozen
 class Invocation:
-    """A command's line, taken apart. `options` maps an option to its value, or to "" if it takes none."""
+    """A parsed line. `options` maps an option to its value, or to "" if it takes none."""
 
     spec: Spec
     options: Mapping[str, str]
@@ -79,12 +79,12 @@ class Invocation:
 
     @property
     def path(self) -> str:
-        """The argument that is a path."""
+        """Return the argument that is a path."""
         index = next(n for n, argument in enumerate(self.spec.arguments) if argument.is_path)
         return self.arguments[index]
 
     def number(self, name: str, *, lowest: int, highest: int = INT32_MAX) -> int | None:
-        """The value of an option that counts, None if it was not given.
+        """Return the value of an option that counts, None if it was not given.
 
         Raises:
             UsageError: it is no whole number in these bounds.
@@ -96,7 +96,11 @@ class Invocation:
 
 
 def checked_number(spec: Spec, name: str, text: str, *, lowest: int, highest: int) -> int:
-    """Raises UsageError."""
+    """Return the number in `text`.
+
+    Raises:
+        UsageError: it is no whole number in these bounds.
+    """
     if re.fullmatch(r"[+-]?[0-9]{1,19}", text) and lowest <= int(text) <= highest:
         return int(text)
     raise UsageError(
@@ -105,7 +109,7 @@ def checked_number(spec: Spec, name: str, text: str, *, lowest: int, highest: in
 
 
 def parse(spec: Spec, words: Sequence[str]) -> Invocation:
-    """Options may stand before and behind arguments, `-sw` is `-s -w`, and `--` ends the options.
+    """Parse a line. Options may stand before and behind arguments, `-sw` is `-s -w`, and `--` ends the options.
 
     Raises:
         UsageError: an option is unknown, given twice or lacks its value; too few or too many arguments.
@@ -144,7 +148,7 @@ def parse(spec: Spec, words: Sequence[str]) -> Invocation:
 
 
 def _options(spec: Spec, word: str) -> list[tuple[Option, str | None]]:
-    """The options in one word: `-file`, `-s`, `-sw`, or `-v7` with its value attached."""
+    """Yield the options in one word: `-file`, `-s`, `-sw`, or `-v7` with its value attached."""
     whole = spec.option(word[1:])
     if whole is not None:
         return [(whole, None)]

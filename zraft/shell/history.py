@@ -12,16 +12,18 @@ from prompt_toolkit.history import History
 from zraft.program.state_directory import state_directory
 
 LINES_MAX: Final = 10_000
-"""Kept in the file; beyond twice as many its older half goes."""
+"""Lines kept in the file; beyond twice as many its older half is removed."""
 
 
 def history_file(environ: Mapping[str, str]) -> Path:
-    """`zraft/shell_history` in XDG's directory for state."""
+    """Return `zraft/shell_history` in XDG's directory for state."""
     return state_directory(environ) / "shell_history"
 
 
 class LineHistory(History):
-    """One line per line. Lines that hold a password (addauth) are remembered until the shell ends, never written.
+    """A history with one line per command.
+
+    Lines with a password (addauth) are kept until the shell ends, never written.
 
     A file that cannot be read or written costs the history and nothing else.
     """
@@ -33,7 +35,7 @@ class LineHistory(History):
         """Why there is no history in the file, if so."""
 
     def load_history_strings(self) -> Iterable[str]:
-        """Latest first."""
+        """Yield the lines, latest first."""
         try:
             lines = self._file.read_text(encoding="utf-8", errors="replace").splitlines()
             if len(lines) > 2 * LINES_MAX:
@@ -52,7 +54,7 @@ class LineHistory(History):
             return
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Appending: two shells at once mix their lines, and neither loses any.
+            # It appends: two shells at once mix their lines, and neither loses any.
             with open(self._file, "a", encoding="utf-8", errors="replace", opener=_private) as file:
                 file.write(line + "\n")
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The shell before a person: prompt, completion with Tab, history, Ctrl-C for a command, Ctrl-D for the end."""
+"""The shell for a person: prompt, completion with Tab, history, Ctrl-C for a command, Ctrl-D for the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zraft.shell.session import Session
 from zraft_core.wire.client_requests import GetChildren
 
 COMPLETION_TIMEOUT_S: Final = 2.0
-"""A server that takes longer to list children leaves the line as it is."""
+"""Seconds; a server that takes longer to list children leaves the line unchanged."""
 
 
 class LineCompleter(Completer):
@@ -71,13 +71,13 @@ class Screen:
 
     def write(self, text: str) -> None:
         if self._prompt.app.is_running:
-            # Runs in this event loop, later; what is written meanwhile queues behind it.
+            # It runs in this event loop, later; what is written meanwhile queues behind it.
             run_in_terminal(lambda: self._write(text))
         else:
             self._write(text)
 
     def flush(self) -> None:
-        """Everything is written through."""
+        """Do nothing: everything is written at once."""
 
     def _write(self, text: str) -> None:
         self._stream.write(text)
@@ -92,7 +92,7 @@ async def interact(
     json: bool,
     make_session: Callable[[Display], Session],
 ) -> None:
-    """From the first connection to quit or Ctrl-D; lines are remembered in `file`."""
+    """Run from the first connection to quit or Ctrl-D; lines are kept in `file`."""
     history = LineHistory(file)
     prompt: PromptSession[str] = PromptSession(history=history, complete_while_typing=False)
     screen = Screen(stream, prompt)

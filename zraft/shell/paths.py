@@ -1,4 +1,4 @@
-"""Paths of znodes as users type them: what is wrong with one is said before any server is asked."""
+"""Paths of znodes as users type them: errors in one are reported before any server is asked."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from zraft.shell.errors import UsageError
 
 
 def checked_path(path: str, *, sequential: bool = False) -> str:
-    """`path` itself. A sequential znode's name may be empty: the server appends a number.
+    """Return `path` if it is valid. A sequential znode's name may be empty: the server appends a number.
 
     Raises:
-        UsageError: no server would take it.
+        UsageError: no server would accept it.
     """
     if not path.startswith("/"):
         raise UsageError(f"Path must start with / character: found {path!r}")
@@ -34,7 +34,7 @@ def checked_path(path: str, *, sequential: bool = False) -> str:
 
 
 def parent_of(path: str) -> str:
-    """Of any path but "/"."""
+    """Return the parent of any path but "/"."""
     return path.rpartition("/")[0] or "/"
 
 

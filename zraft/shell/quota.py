@@ -1,4 +1,4 @@
-"""Quotas as they stand in znodes below /zookeeper/quota: their text and where it is. Asks nobody."""
+"""Quotas as they stand in znodes below /zookeeper/quota: their text and where it is. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXT: Final = re.compile(
 
 @frozen
 class Quota:
-    """Limits, or what is used; -1 is no limit. The hard limits are the ones that servers may enforce."""
+    """Limits, or what is used; -1 is no limit. Servers may enforce the hard limits."""
 
     count: int = NO_LIMIT
     bytes: int = NO_LIMIT
@@ -40,7 +40,7 @@ NOTHING_USED: Final = b"count=0,bytes=0"
 
 
 def parse_quota(data: bytes | None, path: str) -> Quota:
-    """Releases before 3.6 wrote no hard limits.
+    """Parse a quota; releases before 3.6 wrote no hard limits.
 
     Raises:
         ShellError: the znode holds something else.
@@ -52,7 +52,7 @@ def parse_quota(data: bytes | None, path: str) -> Quota:
 
 
 def quota_path(path: str) -> str:
-    """Where the quota of `path` is kept; for "/" the root of all quotas."""
+    """Return where the quota of `path` is kept; for "/" the root of all quotas."""
     return ROOT if path == "/" else ROOT + path
 
 

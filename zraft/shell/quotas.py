@@ -34,6 +34,12 @@ _LIMIT_MAX: Final = 2**63 - 1
 
 
 def setquota(call: Invocation, _: object) -> Conversation:
+    """Set limits of a znode.
+
+    Raises:
+        UsageError: no limit is given.
+        ShellError: the znode does not exist, or another one above or below it has a quota.
+    """
     path = _quota_subject(call)
     limits: dict[str, int] = {}
     for option, name in FIELDS.items():
@@ -71,7 +77,7 @@ def _quota_subject(call: Invocation) -> str:
 
 
 def _no_other_quota(path: str) -> Conversation:
-    """On a way from the root to a leaf at most one znode may have a quota. Raises ShellError."""
+    """Check that no znode on the way from the root to a leaf has a quota already; raise ShellError if one has."""
     walk = Walk(quota_path(path))
     try:
         while (visit := (yield from walk.step())) is not None:
@@ -92,7 +98,7 @@ def _no_other_quota(path: str) -> Conversation:
 
 
 def _make(path: str, quota: Quota) -> Conversation:
-    """The znodes of a new quota; those above them may be there already."""
+    """Make the znodes of a new quota; those above them may exist already."""
     above = [quota_path(path)]
     while (parent := parent_of(above[-1])) != ROOT:
         above.append(parent)
@@ -103,12 +109,12 @@ def _make(path: str, quota: Quota) -> Conversation:
             if error.code != Code.NODE_EXISTS:
                 raise
     yield from ask(Create(limits_path(path), str(quota).encode()))
-    # What is used is counted by the servers, once the znode for it is there.
+    # The servers count what is used, once the znode for it exists.
     yield from ask(Create(stats_path(path), NOTHING_USED))
 
 
 def _find(path: str) -> Generator[Step, Sequence[Reply], tuple[Quota, int] | None]:
-    """(quota, version) of a znode that holds one; None if there is no such znode."""
+    """Return (quota, version) of a znode that holds one; None if there is no such znode."""
     try:
         data, stat = yield from ask(GetData(path))
     except RefusedError as error:
@@ -131,6 +137,11 @@ def _warnings(quota: Quota, used: Quota) -> list[str]:
 
 
 def listquota(call: Invocation, _: object) -> Conversation:
+    """Show a znode's limits, and what is used.
+
+    Raises:
+        ShellError: the znode has no quota.
+    """
     path = _quota_subject(call)
     limits = yield from _find(limits_path(path))
     yield plain(f"absolute path is {limits_path(path)}", None)
@@ -148,6 +159,11 @@ def listquota(call: Invocation, _: object) -> Conversation:
 
 
 def delquota(call: Invocation, _: object) -> Conversation:
+    """Remove limits of a znode.
+
+    Raises:
+        ShellError: the znode has no quota.
+    """
     path = _quota_subject(call)
     found = yield from _find(limits_path(path))
     if found is None:
@@ -159,7 +175,7 @@ def delquota(call: Invocation, _: object) -> Conversation:
         return
     for one in (limits_path(path), stats_path(path)):
         yield from _delete_if_there(one)
-    # The znodes that only led to this quota go, too.
+    # The znodes that only led to this quota are removed, too.
     above = quota_path(path)
     while above != ROOT and not (yield from ask(GetChildren(above))):
         yield from _delete_if_there(above)

@@ -1,4 +1,4 @@
-"""Turns what servers answer into text as ZooKeeper's client prints it, and into values for JSON."""
+"""Turns servers' answers into text as ZooKeeper's client prints it, and into values for JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UINT64: Final = 2**64 - 1
 
 
 def show_time(time_ms: int, zone: tzinfo | None) -> str:
-    """As Java prints a date; `zone` None is this machine's. A time that no calendar has stays a number."""
+    """Return a date as Java prints it; `zone` None is this machine's. A time that no calendar has stays a number."""
     try:
         moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC).astimezone(zone)
         return moment.strftime("%a %b %d %H:%M:%S %Z %Y")
@@ -22,7 +22,7 @@ def show_time(time_ms: int, zone: tzinfo | None) -> str:
 
 
 def show_hex(number: int) -> str:
-    """Session ids and zxids are shown unsigned."""
+    """Return a session id or zxid in hexadecimal, unsigned."""
     return f"{number & _UINT64:#x}"
 
 
@@ -45,7 +45,7 @@ def show_stat(stat: Stat, zone: tzinfo | None) -> str:
 
 
 def stat_value(stat: Stat) -> dict[str, Any]:
-    """With ZooKeeper's names; numbers as numbers, times in ms."""
+    """Return a Stat with ZooKeeper's names; numbers as numbers, times in ms."""
     return {
         "czxid": stat.czxid,
         "mzxid": stat.mzxid,
@@ -66,12 +66,15 @@ def show_names(names: Iterable[str]) -> str:
 
 
 def show_data(data: bytes | None) -> str:
-    """Bytes that are not UTF-8 survive as surrogates, so that a pipe gets exactly what the znode holds."""
+    """Return data as text.
+
+    Bytes that are not UTF-8 survive as surrogates, so that a pipe gets exactly what the znode holds.
+    """
     return "null" if data is None else data.decode("utf-8", errors="surrogateescape")
 
 
 def data_value(data: bytes | None) -> dict[str, str | None]:
-    """`data` if it is text, else `data_base64`."""
+    """Return `data` if it is text, otherwise `data_base64`."""
     if data is None:
         return {"data": None}
     try:
@@ -81,7 +84,7 @@ def data_value(data: bytes | None) -> dict[str, str | None]:
 
 
 def visible(text: str) -> str:
-    """`text` for a terminal: what would steer it, or is no character, is shown as an escape."""
+    """Return `text` for a terminal: what would steer it, or is no character, is shown as an escape."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""Puts the shell together: for one command, for commands from a pipe, or for a person at a terminal."""
+"""Assembles the shell: for one command, for commands from a pipe, or for a person at a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zraft.shell.session import WITHOUT_SESSION, Session, Settings
 from zraft.shell.words import split
 
 LINE_MAX: Final = 4_194_304
-"""Characters of one line from a pipe, above what a server takes in one request."""
+"""The most characters of one line from a pipe, above what a server accepts in one request."""
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -34,10 +34,10 @@ class Manner:
 
 
 def run_shell(settings: Settings, words: Sequence[str], manner: Manner) -> int:
-    """One command if there are `words`, else lines of standard input; the exit code.
+    """Run one command if there are `words`, otherwise lines of standard input; return the exit code.
 
-    0: all went well; 1: a server refused or none was reached; 2: a line is no command. Of several failures the
-    first decides. 130: interrupted.
+    0: all commands succeeded; 1: a server refused or none was reached; 2: a line is no command. Of several
+    failures the first decides. 130: interrupted.
     """
     interactive = not words and sys.stdin.isatty() and sys.stdout.isatty()
     try:
@@ -66,7 +66,7 @@ def _context() -> Context:
 
 
 def _read_file(path: str) -> str:
-    """Raises UsageError."""
+    """Read a file; raise UsageError if that fails."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -74,7 +74,7 @@ def _read_file(path: str) -> str:
 
 
 def _colours(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """See https://no-color.org for NO_COLOR."""
+    """Whether to use colours; see https://no-color.org for NO_COLOR."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
@@ -107,7 +107,7 @@ async def _script(session: Session, display: Display, manner: Manner) -> int:
 
 
 async def _lines(stream: TextIO) -> AsyncIterator[str]:
-    """Lines as they come, one at a time, while the event loop goes on: pings are sent, watch events printed."""
+    """Yield lines as they come, one at a time, while the event loop runs: pings are sent, watch events printed."""
     loop = asyncio.get_running_loop()
     wanted: queue.SimpleQueue[asyncio.Future[str]] = queue.SimpleQueue()
 
@@ -120,7 +120,7 @@ async def _lines(stream: TextIO) -> AsyncIterator[str]:
             except RuntimeError:  # the loop is closed: nobody waits any more
                 return
 
-    # A daemon, because nothing can end a read from a pipe that stays open.
+    # It is a daemon, because nothing can end a read from a pipe that stays open.
     threading.Thread(target=read, daemon=True, name="stdin").start()
     while True:
         future: asyncio.Future[str] = loop.create_future()

@@ -1,4 +1,4 @@
-"""How a client's command proves who it is and knows whom it talks to: certificates for TLS, and a file of proofs."""
+"""How a client's command proves its identity and verifies servers: certificates for TLS, and a file of proofs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from zraft_core.errors import ConfigError
 def client_context(
     *, ca: Path | None = None, certificate: Path | None = None, key: Path | None = None
 ) -> ssl.SSLContext:
-    """Servers are verified, their names too; against this machine's authorities if no `ca` is given.
+    """Return a context that verifies servers and their names, against this machine's authorities if no `ca` is given.
 
     Raises:
-        ConfigError: a file cannot be used; names the option.
+        ConfigError: a file cannot be used; the message names the option.
     """
     if key is not None and certificate is None:
         raise ConfigError("--tls-key: given without --tls-certificate, expected both or neither")
@@ -35,7 +35,9 @@ def client_context(
 
 
 def proofs(lines: Iterable[str], where: str) -> list[tuple[str, bytes]]:
-    """(scheme, credentials) of each line `scheme:credentials`, such as `digest:peers:s3cret`; `#` begins a comment.
+    """Return (scheme, credentials) of each line `scheme:credentials`, such as `digest:peers:s3cret`.
+
+    `#` begins a comment.
 
     Raises:
         ConfigError: a line is none; it is not quoted, for it may be a password.

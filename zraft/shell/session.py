@@ -1,4 +1,4 @@
-"""Runs lines: takes each apart, drives its conversation over the client, shows what comes of it."""
+"""Runs lines: parses each, drives its conversation over the client, and shows the outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zraft_core.wire.client import Reply
 
 HISTORY_MAX: Final = 1000
 HISTORY_SHOWN: Final = 11
-"""Of the latest commands, as many as ZooKeeper's client shows."""
+"""How many of the latest commands are shown, as many as ZooKeeper's client shows."""
 
 WITHOUT_SESSION: Final = frozenset(
     {"close", "connect", "help", "history", "printwatches", "quit", "redo", "version"}
@@ -32,8 +32,10 @@ WITHOUT_SESSION: Final = frozenset(
 
 @frozen
 class Settings:
-    """What the shell is told at its start. `wait_s` is how long to wait for a connection, if `patient` while nobody
-    listens, too."""
+    """Settings of the shell.
+
+    `wait_s` is how long to wait for a connection, if `patient` also while nobody listens.
+    """
 
     target: Target
     session_timeout_ms: int
@@ -43,13 +45,13 @@ class Settings:
 
 
 class Session:
-    """The state between two lines: the client, the history, whether to go on."""
+    """The state between two lines: the client, the history, whether to continue."""
 
     def __init__(self, settings: Settings, display: Display, context: Context) -> None:
         self.client: Client | None = None
         self.target = settings.target
         self.over = False
-        """Whether somebody said quit."""
+        """Whether somebody typed quit."""
         self.on_state_change: Callable[[], None] = lambda: None
         """Called when the connection came or went."""
         self._settings = settings
@@ -57,7 +59,7 @@ class Session:
         self._context = context
         self._history: deque[tuple[int, tuple[str, ...]]] = deque(maxlen=HISTORY_MAX)
         self.count = 0
-        """Lines run so far, the number of the next one."""
+        """Lines run so far, which is the number of the next one."""
 
     def open(self) -> None:
         """Begin a session in the background."""
@@ -77,7 +79,7 @@ class Session:
             await client.close()
 
     async def run_line(self, line: str) -> int:
-        """Exit code of one line; empty ones and comments do nothing, successfully."""
+        """Run one line; return its exit code. Empty lines and comments do nothing, successfully."""
         if line.lstrip().startswith("#"):
             return EXIT_OK
         try:
@@ -88,7 +90,7 @@ class Session:
         return await self.run_words(words)
 
     async def run_words(self, words: Sequence[str]) -> int:
-        """Exit code of one command. Shows errors; raises only what is a bug, or a cancellation."""
+        """Run one command; return its exit code. Errors are shown; only bugs and cancellations are raised."""
         if not words:
             return EXIT_OK
         if words[0] != "redo":
@@ -138,7 +140,7 @@ class Session:
                 raise AssertionError(f"{name} is in the catalogue, and nobody runs it")
 
     async def _drive(self, conversation: Conversation, client: Client | None) -> None:
-        """Send what a conversation asks, show what it shows, until it ends."""
+        """Send what a conversation asks, and show what it shows, until it ends."""
         try:
             step = next(conversation)
             while True:
@@ -220,12 +222,12 @@ class Session:
 
     @property
     def prompt(self) -> str:
-        """As ZooKeeper's client asks: which server, connected or not, the number of the next line."""
+        """Return the prompt of ZooKeeper's client: which server, connected or not, the number of the next line."""
         server = self.client.server if self.client is not None else None
         state = self.client.state if self.client is not None else State.CLOSED
         return f"[zk: {server or self.target}({state.value}) {self.count}] "
 
 
 def masked(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Without the password of an addauth."""
+    """Return the line without the password of an addauth."""
     return (*words[:2], "…") if words[0] == "addauth" and len(words) > 2 else words

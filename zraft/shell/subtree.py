@@ -15,7 +15,7 @@ from zraft_core.wire.client import Reply
 from zraft_core.wire.client_requests import Delete, GetChildren
 
 BATCH: Final = 1000
-"""Requests sent together unless told otherwise, as many as ZooKeeper's client sends."""
+"""How many requests are sent together unless told otherwise, as many as ZooKeeper's client sends."""
 
 Names = tuple[str, ...]
 """Children of one znode, sorted."""
@@ -35,9 +35,9 @@ class Visit:
 
 
 class Walk:
-    """Depth first, siblings in order, from `path` down. Drive it with `step` until that gives None.
+    """A walk, depth first, siblings in order, from `path` down. Drive it with `step` until that returns None.
 
-    Holds the siblings of the znodes on one way down and the answers of one round trip per level. A znode
+    It holds the siblings of the znodes on one way down and the answers of one round trip per level. A znode
     that others delete meanwhile is left out, and one whose children may not be listed is shown without them;
     `path` itself must exist and be readable.
     """
@@ -51,7 +51,7 @@ class Walk:
         self._refusal: RefusedError | None = None
 
     def step(self) -> Generator[Step, Sequence[Reply], Visit | None]:
-        """The next znode. Raises RefusedError."""
+        """Return the next znode; raise RefusedError if `path` cannot be read."""
         while self._coming:
             path, last = self._coming[-1]
             if path not in self._known:
@@ -86,7 +86,11 @@ class Walk:
             self._known[request.path] = names
 
     def raise_refusal(self) -> None:
-        """Raise the first RefusedError of a znode that was shown without its children, if there was one."""
+        """Raise the first RefusedError of a znode that was shown without its children, if there was one.
+
+        Raises:
+            RefusedError: such a znode was shown.
+        """
         if self._refusal is not None:
             raise self._refusal
 
@@ -96,12 +100,14 @@ def _sorted(names: Names) -> Names:
 
 
 def delete_subtree(path: str, batch: int = BATCH) -> Generator[Step, Sequence[Reply], int]:
-    """Delete `path` and everything below it, deepest first; how many znodes that were.
+    """Delete `path` and everything below it, deepest first; return how many znodes that were.
 
-    What others delete meanwhile is fine. Holds the children of at most `batch` znodes per level.
+    Znodes that others delete meanwhile are no error. It holds the children of at most `batch` znodes per
+    level.
 
     Raises:
-        RefusedError: others created a znode meanwhile, or it is not allowed; what was deleted stays deleted.
+        RefusedError: others created a znode meanwhile, or it is not allowed; what was deleted stays
+            deleted.
     """
     yield from ask(GetChildren(path))
     deleted = 0

@@ -1,4 +1,4 @@
-"""Connection strings: the servers, and the path that stands in front of every path (only the client knows of it)."""
+"""Connection strings: the servers, and the path that stands in front of every path (only the client knows it)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Target:
 
 
 def parse_target(text: str, knob: str) -> Target:
-    """`host:port,host:port/chroot`; a host without a port means 2181.
+    """Parse `host:port,host:port/chroot`; a host without a port means 2181.
 
     Raises:
-        ConfigError: it is none; names `knob`.
+        ConfigError: it is none; the message names `knob`.
     """
     hosts, slash, chroot = text.partition("/")
     path = checked_path(slash + chroot) if chroot else ""
@@ -46,7 +46,7 @@ def parse_target(text: str, knob: str) -> Target:
 
 
 def rooted(request: Request[Any], chroot: str) -> Request[Any]:
-    """`request` about the paths that the server knows."""
+    """Return `request` with the paths that the server knows."""
     if not chroot or "path" not in fields_dict(type(request)):
         return request
     there: Any = request
@@ -55,14 +55,14 @@ def rooted(request: Request[Any], chroot: str) -> Request[Any]:
 
 
 def unrooted(path: str, chroot: str) -> str:
-    """A server's path as the user of this chroot knows it; one outside of it is left alone."""
+    """Return a server's path as the user of this chroot knows it; one outside of it is unchanged."""
     if chroot and (path == chroot or path.startswith(chroot + "/")):
         return path[len(chroot) :] or "/"
     return path
 
 
 def unrooted_value(request: Request[Any], value: Any, chroot: str) -> Any:
-    """An answer's value without the chroot."""
+    """Return an answer's value without the chroot."""
     if chroot and value is not None:
         if isinstance(request, Create | Sync):
             return unrooted(value, chroot)

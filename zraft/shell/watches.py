@@ -1,4 +1,4 @@
-"""Which watches this session has: so that they can be set again after a reconnect, and taken away. Pure."""
+"""The watches of this session, so that they can be set again after a reconnect, and removed. Pure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from zraft_core.wire.events import EventType
 from zraft_core.znodes.events import AddWatchMode, WatcherType
 
 RESTORE_BYTES_MAX: Final = 131_072
-"""Paths in one request that sets watches again: a server need not take a larger one."""
+"""The most bytes of paths in one request that sets watches again: a server need not accept a larger one."""
 
 
 class Notice(IntEnum):
-    """What happened, in the words of ZooKeeper's events; those above 4 no server sends."""
+    """What happened, in the words of ZooKeeper's events; no server sends those above 4."""
 
     NodeCreated = 1
     NodeDeleted = 2
@@ -77,7 +77,7 @@ class Watches:
             paths.clear()
 
     def asked(self, request: Request[Any], found: bool) -> None:
-        """Note the watch that an answered request has set; `found` says whether the znode is there."""
+        """Note the watch that an answered request has set; `found` says whether the znode exists."""
         match request:
             case Exists(path, True):
                 self._paths["data" if found else "exist"].add(path)
@@ -105,14 +105,14 @@ class Watches:
         return any(path in self._paths[name] for name in _REMOVED_BY[type_])
 
     def remove(self, path: str, type_: WatcherType) -> list[WatchNotice]:
-        """Forget watches of a path; what there is to say about each."""
+        """Forget watches of a path; return what to tell about each."""
         gone = [name for name in _REMOVED_BY[type_] if path in self._paths[name]]
         for name in gone:
             self._paths[name].discard(path)
         return [WatchNotice(_NOTICES[name], path) for name in gone]
 
     def restore(self, zxid: int) -> Iterator[RestoreWatches]:
-        """What sets all of them again on a new connection; `zxid` is the last one seen."""
+        """Return what sets all of them again on a new connection; `zxid` is the last one seen."""
         batch: dict[str, list[str]] = {name: [] for name in _FIELDS}
         size = 0
         for name in _FIELDS:

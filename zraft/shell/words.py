@@ -1,4 +1,4 @@
-"""Cuts a line into words, as the user meant them. Knows no commands."""
+"""Cuts a line into words, as the user meant them. It knows no commands."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _ESCAPABLE: Final = "\"'\\ "
 
 
 def split(line: str) -> tuple[str, ...]:
-    """The words of a line.
+    """Return the words of a line.
 
     A quote opens at the beginning of a word only, so that JSON needs no quoting: `set /a {"b":"c"}`. Between
-    double quotes and outside of quotes a backslash stands for itself, unless a quote, a blank or
-    a backslash follows, which is then literal; between single quotes nothing is special.
+    double quotes and outside of quotes a backslash stands for itself, unless a quote, a blank or a backslash
+    follows, which is then literal; between single quotes nothing is special.
 
     Raises:
         UsageError: a quote is not closed.
@@ -57,7 +57,7 @@ def _word(line: str, position: int) -> tuple[str, int]:
 
 
 def quoted(word: str) -> str:
-    """`word` as `split` would give it back."""
+    """Return `word` as `split` would give it back."""
     if word and word[0] not in _QUOTES and not any(letter.isspace() or letter == "\\" for letter in word):
         return word
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

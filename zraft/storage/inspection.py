@@ -139,7 +139,7 @@ def _decode(records: RecordReader, frame: Frame, path: str) -> Iterator[Record |
 
 
 def verify_log(
-    fs: FileSystem, data: str, *, on_segment: Callable[[SegmentSpan], None] = lambda span: None
+    fs: FileSystem, data: str, *, on_segment: Callable[[SegmentSpan], None] = lambda _: None
 ) -> tuple[Replay, list[int]]:
     """Read the whole log as a start would: every checksum, every rule. Changes nothing; memory is bounded.
 
@@ -199,7 +199,7 @@ def find_cut(fs: FileSystem, data: str) -> tuple[str, int, int] | None:
 
 
 def find_snapshots(
-    fs: FileSystem, data: str, *, on_bytes: Callable[[int], None] = lambda bytes: None
+    fs: FileSystem, data: str, *, on_bytes: Callable[[int], None] = lambda _: None
 ) -> Iterator[SnapshotFinding]:
     """Every finished snapshot of every group, verified whole; oldest first within a group.
 

@@ -93,7 +93,7 @@ class JournalWriter:
         data: str,
         header: JournalHeader,
         *,
-        on_error: Callable[[OSError | None], None] = lambda error: None,
+        on_error: Callable[[OSError | None], None] = lambda _: None,
         file_bytes_max: int = FILE_BYTES_MAX,
         files_kept: int = FILES_KEPT,
     ) -> None:

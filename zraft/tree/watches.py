@@ -259,7 +259,7 @@ def reregister(
     exist: Iterable[str],
     child: Iterable[str],
 ) -> list[tuple[int, str]]:
-    """setWatches of a client that reconnected: (event type, path) of what it missed; the rest is registered.
+    """Return (event type, path) of what a client that reconnected missed (setWatches); the rest is registered.
 
     `relative_zxid` is the last zxid the client has seen. Missed by design, as in ZooKeeper: a creation and
     deletion in between; a deletion and creation in between shows as a change of data. Who lacks READ on a znode is

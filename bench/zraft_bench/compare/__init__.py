@@ -1,1 +1,1 @@
-"""zraft beside other systems."""
+"""Compares zraft with other systems."""

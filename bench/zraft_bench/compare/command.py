@@ -1,4 +1,4 @@
-"""`zraft-bench compare`: zraft beside ZooKeeper and PySyncObj, test by test in one run on one machine."""
+"""The command `zraft-bench compare`: zraft beside ZooKeeper and PySyncObj, test by test in one run on one machine."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _sides(
     *,
     must: bool,
 ) -> tuple[list[Side], list[Servers], list[str]]:
-    """Who takes part, what has to be started, and what is missing; with `must`, what is missing is an error."""
+    """Return who takes part, what has to be started, and what is missing; with `must`, what is missing is an error."""
     sides: list[Side] = []
     started: list[Servers] = []
     missing: list[str] = []
@@ -185,12 +185,10 @@ async def _warm(side: Side, seconds: float, workers: int, display: Display) -> N
 
 
 def ratios(results: Sequence[TestResult]) -> list[str]:
-    """Requests per second of each system over ZooKeeper's, test by test, where both have a figure."""
-    lines = []
+    """Return requests per second of each system over ZooKeeper's, test by test, where both have a figure."""
     base = {one.number: one.per_second for one in results if one.target == "zookeeper" and one.per_second}
-    for one in results:
-        if one.target != "zookeeper" and one.number in base and one.per_second:
-            lines.append(
-                f"{one.workload.title()}: {one.target} / zookeeper = {one.per_second / base[one.number]:.2f}"
-            )
-    return lines
+    return [
+        f"{one.workload.title()}: {one.target} / zookeeper = {one.per_second / base[one.number]:.2f}"
+        for one in results
+        if one.target != "zookeeper" and one.number in base and one.per_second
+    ]

@@ -1,4 +1,4 @@
-"""An ensemble of real ZooKeeper servers on this machine, when a package of the system's has installed it."""
+"""An ensemble of real ZooKeeper servers on this machine, if a package of the system has installed it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log4j.appender.A.layout=org.apache.log4j.SimpleLayout
 
 
 def installed() -> tuple[Path, str] | None:
-    """(directory with ZooKeeper's jars, its version) if ZooKeeper and Java are installed where packages put them."""
+    """Return (directory with ZooKeeper's jars, its version) if ZooKeeper and Java are installed where packages put them."""
     if shutil.which("java") is None:
         return None
     for directory in JARS:
@@ -35,7 +35,7 @@ def installed() -> tuple[Path, str] | None:
 
 
 class ZooKeeperServers:
-    """Servers 1 to n on loopback, fsync on, snapshots and heap as they come; below `directory`."""
+    """Servers 1 to n on loopback, fsync on, snapshots and heap as by default; below `directory`."""
 
     def __init__(self, directory: Path, servers: int, jars: Path, version: str) -> None:
         self._directory = directory
@@ -105,7 +105,11 @@ class ZooKeeperServers:
 
 
 def require_installed() -> tuple[Path, str]:
-    """Raises ServerError that says what was looked for."""
+    """Check that ZooKeeper is installed.
+
+    Raises:
+        ServerError: it is not; the message says where it was searched.
+    """
     found = installed()
     if found is None:
         places = ", ".join(map(str, JARS))

@@ -1,6 +1,6 @@
 """The replicated dictionary through which head, servers and clients of a distributed benchmark talk.
 
-Each process keeps a copy that changes are pushed to, and waits for conditions on it; nobody polls.
+Each process keeps a copy to which changes are pushed, and waits for conditions on it; nobody polls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BoardError(ZraftError):
 
 
 class Board(ABC):
-    """A copy of the dictionary and how to change it. For one event loop."""
+    """A copy of the dictionary, and how to change it. For one event loop."""
 
     def __init__(self) -> None:
         self.view: dict[str, Any] = {}
@@ -32,24 +32,37 @@ class Board(ABC):
 
     @abstractmethod
     async def put(self, key: str, value: Any, *, fresh: bool = False) -> bool:
-        """Set `key` to a message. `fresh`: only if it does not exist; False if it does. Raises BoardError."""
+        """Set `key` to a message. With `fresh`, do so only if it does not exist, and return False if it does.
+
+        Raises:
+            BoardError: the dictionary was lost.
+        """
 
     @abstractmethod
     async def remove(self, key: str) -> None:
-        """Nothing happens if it does not exist. Raises BoardError."""
+        """Remove a key; nothing happens if it does not exist.
+
+        Raises:
+            BoardError: the dictionary was lost.
+        """
 
     def get(self, kind: type[T], key: str) -> T | None:
-        """The message under `key` as far as this copy knows. Raises RecordError."""
+        """Return the message under `key` as far as this copy knows.
+
+        Raises:
+            RecordError: the value is no such message.
+        """
         found = self.view.get(key)
         return None if found is None else from_plain(kind, found, key)
 
     async def wait(
         self, condition: Callable[[Board], T | None], what: str, timeout_s: float | None = FOREVER
     ) -> T:
-        """Until `condition` gives something true; that.
+        """Wait until `condition` returns something true; return that.
 
         Raises:
-            BoardError: not in time, or the dictionary was lost; says `what` was waited for.
+            BoardError: it did not in time, or the dictionary was lost; the message says `what` was waited
+                for.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -64,12 +77,16 @@ class Board(ABC):
             raise BoardError(f"waited {timeout_s:g} s in vain for {what}") from None
 
     def numbers(self, prefix: str) -> list[int]:
-        """N of every key `prefix/N`, growing."""
+        """Return N of every key `prefix/N`, growing."""
         tails = (key.removeprefix(prefix + "/") for key in self.view if key.startswith(prefix + "/"))
         return sorted(int(tail) for tail in tails if tail.isdecimal())
 
     async def claim(self, prefix: str, value: Any, first: int = 1, last: int = 254) -> int:
-        """The lowest free number N for which `prefix/N` could be made. Raises BoardError."""
+        """Return the lowest free number N for which `prefix/N` could be made.
+
+        Raises:
+            BoardError: all numbers are taken, or the dictionary was lost.
+        """
         for number in range(first, last + 1):
             if f"{prefix}/{number}" not in self.view and await self.put(
                 f"{prefix}/{number}", value, fresh=True
@@ -80,7 +97,7 @@ class Board(ABC):
     # -- for implementations
 
     def apply(self, changes: Mapping[str, Any]) -> None:
-        """Keys with their new values, None if gone."""
+        """Take keys with their new values, None if they are gone."""
         for key, value in changes.items():
             if value is None:
                 self.view.pop(key, None)
@@ -105,7 +122,7 @@ class MemoryDictionary:
         self.boards: list[MemoryBoard] = []
 
     def board(self) -> MemoryBoard:
-        """A further participant's."""
+        """Return a board for one more participant."""
         self.boards.append(MemoryBoard(self))
         self.boards[-1].apply(self.entries)
         return self.boards[-1]
@@ -121,7 +138,7 @@ class MemoryDictionary:
 
 
 class MemoryBoard(Board):
-    """A participant of a `MemoryDictionary`. Changes arrive a turn later, as they would from elsewhere."""
+    """The board of a participant of a `MemoryDictionary`. Changes arrive a turn later, as they would from elsewhere."""
 
     def __init__(self, dictionary: MemoryDictionary) -> None:
         super().__init__()

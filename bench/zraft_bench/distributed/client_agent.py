@@ -1,4 +1,4 @@
-"""A client machine of a distributed benchmark: it needs the head's address only, and does what the board says."""
+"""A client machine of a distributed benchmark: it needs only the head's address, and does what the board says."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Clock = Callable[[], float]
 
 
 class Load(Protocol):
-    """What puts load on the servers: `generator.Generator`, or what stands for it."""
+    """Puts load on the servers: `generator.Generator`, or a replacement."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
@@ -53,11 +53,15 @@ MakeLoad = Callable[[Sequence[Order]], Load]
 
 
 async def measure_offset(board: Board, number: int, clock: Clock) -> ClockOffset | None:
-    """Our clock and the head's, through the board; None if the head ended the run. Raises BoardError."""
+    """Measure the offset of our clock to the head's, through the board; return None if the head ended the run.
+
+    Raises:
+        BoardError: the board was lost, or the head did not answer.
+    """
     samples = []
     for ping in range(1, CLOCK_SAMPLES + 1):
         asked = clock()
-        # Counted over the whole run, so that no answer to an earlier question is taken for this one's.
+        # Numbers go on over the whole run, so that no answer to an earlier question is taken for this one's.
         question = Ping(number=time.monotonic_ns())
         await board.put(f"ping/{number}", question)
 
@@ -73,7 +77,7 @@ async def measure_offset(board: Board, number: int, clock: Clock) -> ClockOffset
 
 
 class ClientAgent:
-    """Takes part in every test that names it, until the head says that it is over."""
+    """Takes part in every test that names it, until the head ends the run."""
 
     def __init__(
         self,
@@ -92,7 +96,11 @@ class ClientAgent:
         self.number = 0
 
     async def run(self) -> str:
-        """Why it ended. Raises BoardError."""
+        """Take part; return why it ended.
+
+        Raises:
+            BoardError: the board was lost.
+        """
         while True:
             # A cluster that is used again still shows an earlier run, until its new head has cleared the board.
             run = await self._board.wait(_open_run, "a head")
@@ -104,7 +112,7 @@ class ClientAgent:
                 return end.reason
 
     async def _tests(self, run: str) -> End | None:
-        """All tests of a run; None if another run has taken its place."""
+        """Take part in all tests of a run; return None if another run has taken its place."""
         done = ""
         while True:
             found: Job | End | RunInfo = await self._board.wait(partial(self._next, run, done), "a test")
@@ -155,7 +163,7 @@ class ClientAgent:
                     return
                 parts = await self._run(load, start, job, offset)
         except LoadError as error:
-            # Whichever of the two the head waits for.
+            # whichever of the two the head waits for
             await self._board.put(ready, Ready(error=str(error)))
             await self._board.put(outcome, Outcome(error=str(error)))
             return
@@ -164,7 +172,7 @@ class ClientAgent:
         await self._board.put(outcome, Outcome(parts=len(parts)))
 
     def _start(self, board: Board, job: Job) -> tuple[Start | None] | None:
-        """The start of `job`, or (None,) if the head gave it up."""
+        """Return the start of `job`, or (None,) if the head gave it up."""
         start = board.get(Start, f"start/{job.name}")
         if start is not None:
             return (start,)
@@ -188,7 +196,7 @@ def _open_run(board: Board) -> RunInfo | None:
 
 
 async def answer_pings(board: Board, clock: Clock) -> None:
-    """The head's side of `measure_offset`, for ever."""
+    """Answer for the head what `measure_offset` asks, for ever."""
     answered: dict[int, int] = {}
 
     def asked(view: Board) -> list[tuple[int, Ping]] | None:

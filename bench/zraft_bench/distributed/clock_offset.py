@@ -1,8 +1,8 @@
 """How far a machine's clock is from the head's, by asking several times (Cristian, 1989). Pure.
 
-Both clocks are monotonic ones with origins of their own, so that nothing depends on dates being right. An answer was written
-somewhere between question and answer: the estimate is the middle, wrong by half of the round trip at most. The
-shortest round trip is the best one.
+Both clocks are monotonic ones with origins of their own, so that nothing depends on dates being right. An
+answer was written between question and answer: the estimate is the middle, wrong by half of the round trip at
+most. The shortest round trip is the best one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zraft_bench.results import Skew
 
 @frozen
 class ClockSample:
-    """Asked at `asked_s` and answered at `answered_s` on our clock; the head's clock said `head_s` in between."""
+    """A question asked at `asked_s` and answered at `answered_s` on our clock; the head's clock said `head_s` in between."""
 
     asked_s: float
     answered_s: float
@@ -25,14 +25,14 @@ class ClockSample:
 
 @frozen
 class ClockOffset:
-    """Add `offset_s` to our clock to have the head's, right within `uncertainty_s`."""
+    """An offset: our clock plus `offset_s` is the head's, right within `uncertainty_s`."""
 
     offset_s: float
     uncertainty_s: float
 
 
 def offset_of(samples: Sequence[ClockSample]) -> ClockOffset:
-    """The offset by the sample with the shortest round trip; at least one is needed."""
+    """Return the offset by the sample with the shortest round trip; at least one is needed."""
     best = min(samples, key=lambda one: one.answered_s - one.asked_s)
     return ClockOffset(
         offset_s=best.head_s - (best.asked_s + best.answered_s) / 2,
@@ -41,7 +41,7 @@ def offset_of(samples: Sequence[ClockSample]) -> ClockOffset:
 
 
 def skew_of(beginnings: Sequence[tuple[float, float]]) -> Skew | None:
-    """Of (time on the head's clock, uncertainty), both in seconds; None if nothing began."""
+    """Return the skew of (time on the head's clock, uncertainty), both in seconds; None if nothing began."""
     if not beginnings:
         return None
     times = [at for at, _ in beginnings]

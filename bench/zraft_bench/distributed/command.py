@@ -1,4 +1,7 @@
-"""`zraft-bench head`, `server` and `client`: a benchmark on many machines, of which only the head is configured."""
+"""The commands `zraft-bench head`, `server` and `client`: a benchmark on many machines.
+
+Only the head is configured.
+"""
 
 from __future__ import annotations
 

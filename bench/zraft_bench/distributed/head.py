@@ -1,8 +1,9 @@
-"""The head of a distributed benchmark: says what is measured, lets all begin, gathers what they saw. Through a board only.
+"""The head of a distributed benchmark: configures the tests, starts them together and gathers the results.
 
-A test goes like this: the head writes `job`; each client machine connects, warms up, measures its clock against the
-head's and writes `ready`; then the head writes `start`, and each begins the same offset after it saw that. No date
-decides anything. Completion is what the clients saw acknowledged. A machine that stays silent fails the test, not the run.
+It works through a board only. A test goes like this: the head writes `job`; each client machine connects,
+warms up, measures its clock against the head's and writes `ready`; then the head writes `start`, and each
+begins the same offset after it saw that. No date decides anything. Completion is what the clients saw
+acknowledged. A machine that stays silent fails the test, not the run.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ ATTEMPTS_MAX: Final = 100
 
 @frozen(kw_only=True)
 class Plan:
-    """What the head was configured with; nobody else is."""
+    """What the head was configured with. No other machine is configured."""
 
     hosts: Callable[[], str]
     servers: int
@@ -62,6 +63,8 @@ class Head:
     """Runs a plan.
 
     Args:
+        plan: what to run.
+        board: through which it runs.
         say: shows a line to the operator.
         save: called with the run after each test, and whenever a comment or a repetition changes it.
         operator: whom to ask when supervised.
@@ -97,8 +100,12 @@ class Head:
         self._answers: asyncio.Queue[Said] = asyncio.Queue()
 
     async def announce(self) -> None:
-        """Forget what an earlier run left on the board, and say who runs this one. Raises BoardError."""
-        # `run` goes first and comes last: who sees it sees a board that is its own.
+        """Forget what an earlier run left on the board, and write who runs this one.
+
+        Raises:
+            BoardError: the board was lost.
+        """
+        # `run` is removed first and written last: a machine that sees it sees a board of its own run.
         for key in sorted(self._board.view, key=lambda key: key != RUN):
             await self._board.remove(key)
         await self._board.put(
@@ -106,7 +113,7 @@ class Head:
         )
 
     async def run(self) -> Run:
-        """All tests; the run with all results. Whatever becomes of it, the other machines are told that it is over.
+        """Run all tests; return the run with all results. The other machines are told the end in any case.
 
         Raises:
             BoardError: the cluster is gone, or the machines did not come.
@@ -129,7 +136,7 @@ class Head:
         finally:
             with contextlib.suppress(BoardError):
                 await self._end()
-            # The last: a machine that is still preparing asks for the time before it sees that it is over.
+            # This comes last: a machine that is still preparing asks for the time before it sees the end.
             for task in (answering, status, listening):
                 if task is not None:
                     task.cancel()
@@ -165,7 +172,7 @@ class Head:
     # -- tests
 
     async def _attempts(self, number: int, workload: Workload) -> None:
-        """A test, as often as the operator wants it; the last attempt counts, all are kept."""
+        """Run a test as often as the operator wants; the last attempt counts, all are kept."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             self._now = f"test {number} of {len(self._plan.tests)}: {workload.title()}"
             self._say(self._now + (f", attempt {attempt}" if attempt > 1 else ""))
@@ -252,7 +259,7 @@ class Head:
         )
 
     async def _unless_broken(self, waiting: Awaitable[bool]) -> None:
-        """Raises BoardError, too, if the operator breaks off meanwhile."""
+        """Await something, unless the operator ends the run meanwhile, which raises BoardError, too."""
         work = asyncio.ensure_future(waiting)
         try:
             while not work.done():
@@ -271,7 +278,7 @@ class Head:
         return [part for part in parts if part is not None]
 
     async def _clear(self, name: str) -> None:
-        """Of the board: what has been read is in the results file."""
+        """Clear the board: what has been read is in the results file."""
         with contextlib.suppress(BoardError):
             for kind in ("start", "ready", "began", "outcome", "part"):
                 for key in [key for key in self._board.view if _belongs(key, kind, name)]:
@@ -280,7 +287,7 @@ class Head:
     # -- the operator
 
     async def _listen(self) -> None:
-        """Everything said while tests run; `_wants_again` takes the answers that it asked for from the same queue."""
+        """Take everything said while tests run; `_wants_again` takes the answers that it asked for from the same queue."""
         assert self._operator is not None
         while True:
             said = await self._operator.says()
@@ -306,7 +313,7 @@ class Head:
         return said.wish is Wish.REPEAT
 
     def _comment(self, text: str) -> None:
-        """With the newest result; with the run if there is none yet."""
+        """Add a comment to the newest result, or to the run if there is none yet."""
         if self._results:
             last = self._results[-1]
             self._results[-1] = evolve(last, comment=f"{last.comment}; {text}" if last.comment else text)

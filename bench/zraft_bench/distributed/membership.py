@@ -1,4 +1,4 @@
-"""The head's dealings with the members of the cluster under test, by the operators' command `zraft member`."""
+"""How the head changes the members of the cluster under test, by the operators' command `zraft member`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zraft_bench.distributed.messages import Membership, Restart, ServerClaim
 from zraft_bench.processes import ServerError
 
 HEAD: Final = 1
-"""The head's own server."""
+"""The number of the head's own server."""
 
 VOTING_TIMEOUT_S: Final = 120.0
 RETRY_S: Final = 0.3
@@ -26,9 +26,10 @@ RETRY_S: Final = 0.3
 
 @frozen(kw_only=True)
 class Cluster:
-    """What the head needs to take servers in: its own server's address, the key's file, what all are started with.
+    """What the head needs to add servers: its own server's address, the key's file, and the settings of all.
 
-    `tells_key`: the key is a throw-away one that other servers get from the board; else their operators have it.
+    `tells_key`: the key is a throw-away one that other servers get from the board; otherwise their operators
+    have it.
     """
 
     address: str
@@ -43,7 +44,7 @@ class Cluster:
 
     @property
     def listed(self) -> str:
-        """As `--cluster` takes it."""
+        """Return the servers as `--cluster` takes them."""
         return ",".join(f"{n}={self.addresses[n]}" for n in sorted(self.addresses))
 
 
@@ -64,13 +65,15 @@ async def _member(cluster: Cluster, *arguments: str) -> str:
 
 
 def voters_of(listed: str) -> set[int]:
-    """Servers that vote, by the answer of `zraft member list --json`."""
+    """Return servers that vote, by the answer of `zraft member list --json`."""
     found: dict[str, Any] = json.loads(listed)
     return {one["server"] for one in found["members"] if one["role"] == "voter"}
 
 
 async def gather_servers(board: Board, cluster: Cluster, wanted: int) -> Cluster:
-    """Until `wanted` servers vote, the head's included: each that claims a number is added and told how to start.
+    """Wait until `wanted` servers vote, the head's included.
+
+    Each that claims a number is added and told how to start.
 
     Raises:
         BoardError: the cluster was lost.
@@ -113,7 +116,11 @@ async def _until_voting(asked: Cluster, cluster: Cluster) -> None:
 
 
 async def restart_servers(board: Board, numbers: Sequence[int], generation: int, timeout_s: float) -> None:
-    """One after the other, so that the rest keeps a quorum. Raises BoardError."""
+    """Restart one server after the other, so that the rest keeps a quorum.
+
+    Raises:
+        BoardError: one was not restarted.
+    """
     for number in numbers:
         await board.put(f"restart/{number}", Restart(generation=generation))
 

@@ -1,7 +1,7 @@
-"""What head, servers and clients of a distributed benchmark leave for each other in the replicated dictionary. Pure.
+"""What head, servers and clients of a distributed benchmark write for each other in the replicated dictionary. Pure.
 
-Every message is a frozen value under a key of its own; only its writer writes it. `docs/BENCHMARKING.md` tells the
-sequence.
+Every message is a frozen value under a key of its own; only its writer writes it. `docs/BENCHMARKING.md` has
+the sequence.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ END: Final = "end"
 
 @frozen(kw_only=True)
 class RunInfo:
-    """Under `run`, by the head: who joins learns what it joined."""
+    """Under `run`, by the head: machines that join learn what they joined."""
 
     run: str
     protocol: int = PROTOCOL
@@ -33,7 +33,7 @@ class RunInfo:
 
 @frozen(kw_only=True)
 class ServerClaim:
-    """Under `server/N`, by the server's agent, if nobody else has the number."""
+    """Under `server/N`, by the server's agent, if no other one has the number."""
 
     address: str
     machine: Machine
@@ -43,7 +43,7 @@ class ServerClaim:
 class Membership:
     """Under `member/N`, by the head, once the cluster knows server N: how to start it.
 
-    `key` is the text of the key file, empty if it is the operator's to give.
+    `key` is the text of the key file, empty if the operator has it.
     """
 
     cluster: str
@@ -110,7 +110,7 @@ class Pong:
 
 @frozen(kw_only=True)
 class Outcome:
-    """Under `outcome/JOB/N`, by client N, after its parts (`part/JOB/N/I`): how many there are, or what failed."""
+    """Under `outcome/JOB/N`, by client N, after its parts (`part/JOB/N/I`): how many parts there are, or what failed."""
 
     parts: int = 0
     error: str = ""

@@ -1,4 +1,4 @@
-"""A server machine of a distributed benchmark: asks to be let in, starts a server, restarts and stops it as it is told."""
+"""A server machine of a distributed benchmark: joins, starts a server, and restarts and stops it as the head says."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ class RunningServer(Protocol):
 
     def start(self) -> None: ...
     def restart(self) -> None:
-        """Raises ServerError."""
+        """Restart the server, and wait until it serves.
+
+        Raises:
+            ServerError: it does not.
+        """
 
     def stop(self) -> None: ...
 
@@ -41,7 +45,7 @@ class OwnServer:
     def __init__(self, directory: Path, number: int, address: Address, member: Membership) -> None:
         self._address = address
         key = directory / "cluster.key"
-        # Made with its mode: nobody else can read it at any moment.
+        # The file is made with its mode: nobody else can read it at any moment.
         with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(member.key)
         command = zraft_command("serve", "--id", str(number), "--data", str(directory / f"server-{number}"))
@@ -54,7 +58,11 @@ class OwnServer:
         self.process.start()
 
     def wait_serving(self) -> None:
-        """Raises ServerError: it ended, or does not serve in time."""
+        """Wait until the server serves.
+
+        Raises:
+            ServerError: it ended, or does not serve in time.
+        """
 
         def serving() -> bool | None:
             self.process.require_running()
@@ -75,7 +83,7 @@ class OwnServer:
 
 
 class ServerAgent:
-    """Takes part with one server until the head says that it is over."""
+    """Takes part with one server until the head ends the run."""
 
     def __init__(
         self,
@@ -93,7 +101,12 @@ class ServerAgent:
         self._say = say
 
     async def run(self) -> str:
-        """Why it ended. Raises BoardError or ServerError."""
+        """Take part; return why it ended.
+
+        Raises:
+            BoardError: the board was lost.
+            ServerError: the server does not serve.
+        """
         board = self._board
         await board.wait(lambda view: view.get(RunInfo, RUN), "a head that runs a benchmark", RUN_TIMEOUT_S)
         claim = ServerClaim(address=str(self._address), machine=self._machine)
@@ -142,7 +155,7 @@ def _wished(number: int, generation: int, board: Board) -> Restart | End | None:
 
 
 def address_towards(head: Address) -> Address:
-    """Where others reach this machine: the address it has towards the head, and a port that is free here."""
+    """Return where others reach this machine: its address towards the head, and a port that is free here."""
     family, kind, _, _, place = socket.getaddrinfo(head.host, head.port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind) as probe:
         probe.connect(place)  # sends nothing; it only asks for the route

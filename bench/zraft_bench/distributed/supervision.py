@@ -1,5 +1,7 @@
-"""What the operator of a supervised benchmark may say at the head, and how lines of text become that. Pure but for the
-terminal at the end of the file."""
+"""What the operator of a supervised benchmark may say at the head, and how lines of text become that.
+
+All of it is pure but for the terminal at the end of the file.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,8 @@ HELP: Final = (
 
 
 class Wish(Enum):
+    """What the operator may ask for."""
+
     GO_ON = "go on"
     REPEAT = "repeat"
     COMMENT = "comment"
@@ -28,7 +32,7 @@ class Wish(Enum):
 
 @frozen
 class Said:
-    """One line of the operator's. `text` of a comment, or what was not understood."""
+    """One line of the operator's. `text` is the comment, or what was not understood."""
 
     wish: Wish
     text: str = ""
@@ -45,7 +49,7 @@ _WORDS: Final = {
 
 
 def understand(line: str) -> Said:
-    """What a line says; anything else than the known words is `UNKNOWN`, never a guess."""
+    """Return what a line says. Anything but the known words is `UNKNOWN`, never a guess."""
     word, _, rest = line.strip().partition(" ")
     wish = _WORDS.get(word.lower(), Wish.UNKNOWN)
     if wish is Wish.COMMENT:
@@ -56,10 +60,10 @@ def understand(line: str) -> Said:
 
 
 class Operator(Protocol):
-    """Who supervises."""
+    """The person who supervises."""
 
     async def says(self) -> Said:
-        """The next line; `BREAK` at the end of input."""
+        """Return the next line; `BREAK` at the end of input."""
 
 
 class Terminal:

@@ -1,4 +1,4 @@
-"""The board in a zraft cluster: a dictionary, its changes pushed by the server that this process is connected to."""
+"""The board in a zraft cluster: a dictionary whose changes the connected server pushes to this process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from zraft_client.values import ConnectionState
 
 CONNECT_TIMEOUT_S: Final = 60.0
 LOST_AFTER_S: Final = 60.0
-"""Without a server for this long, the benchmark is over for this process."""
+"""After this long without a server, the benchmark is over for this process."""
 
 
 class ZraftBoard(Board):
-    """Use it in an `async with` statement."""
+    """A board in a cluster. Use it in an `async with` statement."""
 
     def __init__(self, hosts: str) -> None:
         super().__init__()

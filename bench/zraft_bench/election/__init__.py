@@ -1,1 +1,1 @@
-"""How long it takes until another server leads when a leader is lost."""
+"""Measures how long it takes until another server leads when a leader is lost."""

@@ -1,4 +1,4 @@
-"""`zraft-bench election` and `failover`: how long it takes when a leader is lost."""
+"""The commands `zraft-bench election` and `failover`: how long it takes when a leader is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ seed_option = click.option("--seed", default=1, show_default=True, help="Of the 
 
 
 class _Keeper:
-    """Keeps trials in the file, not with every one of a thousand."""
+    """Writes trials to the file, but not after every one of a thousand."""
 
     def __init__(self, file: ResultFile, display: Display) -> None:
         self._file = file

@@ -1,8 +1,8 @@
-"""When servers stood for election and when one led, read from their logs; distributions of it. Pure.
+"""When servers stood for election and when one led, read from their logs, and distributions of these times. Pure.
 
-Servers log `stands for election` (role pre-candidate or candidate) and `became leader` with `monotonic_ms`, a clock
-that all processes of one machine share and that no adjustment of the date moves. The moment is that of the end of the
-turn in which it happened: well below a millisecond later on a machine that is not overloaded.
+Servers log `stands for election` (role pre-candidate or candidate) and `became leader` with `monotonic_ms`, a
+clock that all processes of one machine share and that no adjustment of the date moves. The logged moment is
+the end of the turn in which it happened: well below a millisecond later on a machine that is not overloaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LogEvent:
 
 
 def log_events(server: int, text: str) -> list[LogEvent]:
-    """Of a log in JSON lines; other lines, and a last one that is not whole yet, say nothing here."""
+    """Return the events of a log in JSON lines; other lines, and an incomplete last one, are ignored."""
     found = []
     for line in text.splitlines():
         if STANDS not in line and LEADS not in line:
@@ -46,13 +46,13 @@ def log_events(server: int, text: str) -> list[LogEvent]:
 
 
 def elected(events: Iterable[LogEvent], lost_at_ms: float) -> LogEvent | None:
-    """The first leader after the loss of the old one."""
+    """Return the first leader after the loss of the old one."""
     leaders = [one for one in events if one.role == "leader" and one.at_ms >= lost_at_ms]
     return min(leaders, key=lambda one: one.at_ms, default=None)
 
 
 def trial_of(number: int, killed: int, lost_at_ms: float, events: Sequence[LogEvent]) -> ElectionTrial:
-    """What the logs of the other servers say about the election after `killed` was lost."""
+    """Return what the logs of the other servers say about the election after `killed` was lost."""
     trial = ElectionTrial(number=number, killed=killed)
     after = sorted((one for one in events if one.at_ms >= lost_at_ms), key=lambda one: one.at_ms)
     leader = elected(after, lost_at_ms)
@@ -82,7 +82,7 @@ def trial_of(number: int, killed: int, lost_at_ms: float, events: Sequence[LogEv
 
 @frozen
 class Distribution:
-    """Of durations in ms; shares are 0 to 1."""
+    """A distribution of durations in ms; shares are 0 to 1."""
 
     count: int
     min_ms: float
@@ -96,7 +96,10 @@ class Distribution:
 
 
 def distribution(values: Sequence[float]) -> Distribution | None:
-    """None without a value. Percentiles are values that were seen: the smallest that so many do not exceed."""
+    """Return the distribution; None without a value.
+
+    Percentiles are values that were seen: the smallest that so many do not exceed.
+    """
     if not values:
         return None
     ordered = sorted(values)
@@ -127,7 +130,7 @@ DEFINITIONS: Final[Mapping[str, str]] = {
 
 
 def series(trials: Sequence[ElectionTrial]) -> dict[str, list[float]]:
-    """Milliseconds of the trials that succeeded, by definition; those without any value are left out."""
+    """Return milliseconds of the trials that succeeded, by definition; those without any value are left out."""
     found: dict[str, list[float]] = {name: [] for name in DEFINITIONS}
     for trial in trials:
         if trial.state == FAILED:

@@ -1,7 +1,7 @@
-"""Trials on a local cluster: a leader is lost, and how long it takes until another one leads, or serves.
+"""Trials on a local cluster: a leader is lost, and another one leads, or serves, after some time.
 
-The leader is lost by SIGKILL, or by SIGSTOP, which is a machine that hangs. Times are of the clock that all processes of
-this machine share.
+The leader is lost by SIGKILL, or by SIGSTOP, which is like a machine that hangs. Times are of the clock that
+all processes of this machine share.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from zraft_bench.targets.target import RequestFailedError, Target
 
 ELECTION_TIMEOUT_S: Final = 30.0
 PAUSE_S: Final = (0.1, 0.3)
-"""Between everybody serving and the next loss, drawn anew each time: losses must not fall in step with heartbeats."""
+"""Seconds between everybody serving and the next loss, drawn anew each time: losses must not fall in step with
+heartbeats.
+"""
 
 RETRY_PAUSE_S: Final = 0.005
 HOWS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -60,7 +62,7 @@ class Logs:
 def lose_leader(
     cluster: LocalCluster, how: signal.Signals, number: int, rng: random.Random
 ) -> tuple[ElectionTrial, int]:
-    """One loss, and the election after it; the trial and who was lost. The lost server stays lost.
+    """Lose the leader, and watch the election after it; return the trial and the lost server, which stays lost.
 
     Raises:
         ServerError: the servers did not serve before the loss.
@@ -82,7 +84,11 @@ def lose_leader(
 
 
 def bring_back(cluster: LocalCluster, lost: int, how: signal.Signals) -> None:
-    """Start or continue the lost server; until all serve. Raises ServerError."""
+    """Start or continue the lost server, and wait until all serve.
+
+    Raises:
+        ServerError: they do not.
+    """
     process = cluster.processes[lost]
     if how is signal.SIGSTOP:
         process.signal(signal.SIGCONT)
@@ -100,7 +106,11 @@ def run_elections(
     seed: int,
     on_trial: Callable[[ElectionTrial], None],
 ) -> list[ElectionTrial]:
-    """So many trials, failed ones kept; `on_trial` is called after each. Raises ServerError if the cluster is gone."""
+    """Run so many trials and keep failed ones; `on_trial` is called after each.
+
+    Raises:
+        ServerError: the cluster is gone.
+    """
     rng = random.Random(seed)
     found = []
     for number in range(1, trials + 1):
@@ -120,9 +130,10 @@ class Outage:
 
 
 def outage(acknowledged_ms: Sequence[float], lost_at_ms: float) -> Outage | None:
-    """The longest time without an acknowledgement since the loss, and when it ended; None if it never did.
+    """Return the longest time without an acknowledgement since the loss, and when it ended; None if it never did.
 
-    What was under way at the loss may still be acknowledged after it, so the first acknowledgement alone says nothing.
+    A request that was under way at the loss may still be acknowledged after it, so the first acknowledgement
+    alone says nothing.
     """
     times = [lost_at_ms, *sorted(at for at in acknowledged_ms if at >= lost_at_ms)]
     gaps = [(later - earlier, later) for earlier, later in pairwise(times)]
@@ -142,7 +153,11 @@ class Writers:
         self.failed = 0
 
     async def start(self) -> None:
-        """Raises RequestFailedError."""
+        """Begin to write.
+
+        Raises:
+            RequestFailedError: a client cannot connect.
+        """
         for number, target in enumerate(self._targets):
             await target.open()
             await target.prepare([number], b"x")
@@ -179,11 +194,15 @@ async def failover_trial(
     rng: random.Random,
     after_s: float,
 ) -> ElectionTrial:
-    """One loss under load; everything is up again afterwards. Raises ServerError if the cluster is gone."""
+    """Run one loss under load; everything serves again afterwards.
+
+    Raises:
+        ServerError: the cluster is gone.
+    """
     writers = Writers(targets)
     try:
         await writers.start()
-        # Let every client be in its stride.
+        # Wait until every client writes steadily.
         await asyncio.sleep(rng.uniform(0.5, 1.0))
         trial, lost = await asyncio.to_thread(lose_leader, cluster, how, number, rng)
         if trial.led_ms is None:

@@ -1,4 +1,4 @@
-"""`zraft-bench gossip`: the thesis' tables of gossip beside ours, in simulation."""
+"""The command `zraft-bench gossip`: the thesis' tables of gossip beside ours, in simulation."""
 
 from __future__ import annotations
 

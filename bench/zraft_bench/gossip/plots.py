@@ -11,7 +11,7 @@ from zraft_bench.gossip.tables import TTLS, Tables
 
 
 def plots_of(tables: Tables) -> list[Plot]:
-    """matplotlib must be available."""
+    """Return the plots; matplotlib must be installed."""
     return [
         draw("gossip-redundancy", "Superfluous receptions", lambda axes: _redundancy(axes, tables)),
         draw("gossip-copies", "Publications of one event, 55 peers", lambda axes: _copies(axes, tables)),

@@ -31,8 +31,8 @@ class PoolsResult:
 class CopiesResult:
     """A row of tables 8.7 to 8.9 by one reading, after so many hops.
 
-    `counted`: each event as what its origin received, how often it was published, and (receptions, how many other peers
-    have so many), in one list.
+    `counted`: each event as what its origin received, how often it was published, and (receptions, how many
+    other peers have so many), in one list.
     """
 
     table: str
@@ -48,20 +48,20 @@ class CopiesResult:
 
 @frozen(kw_only=True)
 class GossipResults:
-    """Of one run."""
+    """The results of one run."""
 
     pools: tuple[PoolsResult, ...] = ()
     copies: tuple[CopiesResult, ...] = ()
 
 
 def drawn(pool: Iterable[Arc]) -> tuple[int, ...]:
-    """A pool as results have it."""
+    """Return a pool as results have it."""
     arcs = Counter((int(arc.publishes), int(arc.listens)) for arc in pool)
     return tuple(number for arc, peers in sorted(arcs.items()) for number in (*arc, peers))
 
 
 def counted(copies: Copies) -> tuple[int, ...]:
-    """An event as results have it."""
+    """Return an event as results have it."""
     others: Sequence[int] = [n for peer, n in enumerate(copies.received) if peer != copies.origin]
     pairs = (number for pair in sorted(Counter(others).items()) for number in pair)
     return (copies.received[copies.origin], copies.sends, *pairs)

@@ -1,4 +1,4 @@
-"""The thesis' tables of gossip (8.1 to 8.9) beside ours, and what our own ways of spreading do: as numbers, then as text."""
+"""The thesis' tables of gossip (8.1 to 8.9) beside ours, and measurements of our ways of spreading: numbers, then text."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ TTLS: Final = (1, 2, 3, 4)
 
 @frozen
 class Extent:
-    """How much is done. `iterations` None: as many as the thesis; `sizes`: of simulated fleets; `spread_runs`: for
-    means of tables 8.7 to 8.9, beside the thesis' 20; `growth_runs`: fleets that grow one by one."""
+    """How much is measured.
+
+    `iterations` None: as many as the thesis; `sizes`: of simulated fleets; `spread_runs`: for means of tables
+    8.7 to 8.9, beside the thesis' 20; `growth_runs`: fleets that grow one by one.
+    """
 
     sizes: tuple[int, ...]
     iterations: int | None = None
@@ -55,8 +58,10 @@ class GraphResult:
 
 @frozen
 class SpreadResult:
-    """A row of tables 8.7 to 8.9 by one reading: for each number of hops coverage, redundancy (mean of peers', of
-    all receptions), and publications."""
+    """A row of tables 8.7 to 8.9 by one reading.
+
+    For each number of hops it has coverage, redundancy (mean of peers', of all receptions), and publications.
+    """
 
     row: SpreadRow
     reading: Reading
@@ -68,6 +73,8 @@ class SpreadResult:
 
 @frozen
 class Tables:
+    """All tables of one run."""
+
     extent: Extent
     graphs: tuple[GraphResult, ...]
     spreads: tuple[SpreadResult, ...]
@@ -75,7 +82,7 @@ class Tables:
 
 
 def compute(extent: Extent, progress: Callable[[str], None]) -> Tables:
-    """All of it; minutes at full size. `progress` is told what is being done."""
+    """Compute all tables; minutes at full size. `progress` is told what is being done."""
     graphs = []
     for row in GRAPHS:
         progress(f"table {row.table}: pools of {row.peers} peers")
@@ -102,7 +109,7 @@ def _graph(row: GraphRow, extent: Extent) -> GraphResult:
     iterations = extent.iterations or row.iterations
     pools = [draw_pool(row.peers, generator) for _ in range(iterations)]
     found = [figures_of(pool) for pool in pools]
-    # 8 is where the draw begins to be defined: nobody is there before.
+    # The draw begins to be defined at 8: there are no fewer peers.
     cut = (
         [cut_off_on_arrival(row.peers, generator) for _ in range(extent.growth_runs)] if row.peers > 8 else []
     )
@@ -143,7 +150,7 @@ def _spread(row: SpreadRow, reading: Reading, extent: Extent) -> SpreadResult:
 
 
 def results_of(tables: Tables) -> GossipResults:
-    """What a results file has of the thesis' tables."""
+    """Return what a results file has of the thesis' tables."""
     return GossipResults(
         pools=tuple(
             PoolsResult(
@@ -180,11 +187,11 @@ def results_of(tables: Tables) -> GossipResults:
     )
 
 
-# As text.
+# -- as text
 
 
 def markdown(tables: Tables) -> str:
-    """All tables, with what the thesis has beside."""
+    """Return all tables as Markdown, beside the thesis' figures."""
     return "\n".join(
         (*_graph_text(tables.graphs), *_spread_text(tables.spreads), *_fleet_text(tables.fleets))
     )

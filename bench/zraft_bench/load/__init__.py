@@ -1,1 +1,1 @@
-"""The load: what is asked of a system, the processes that ask, and how long answers took."""
+"""The load: the requests to a system, the processes that send them, and how long answers took."""

@@ -1,4 +1,4 @@
-"""The load generator of one machine: starts its processes, lets them begin together, gathers what they saw."""
+"""The load generator of one machine: starts its processes, lets them begin together, and gathers what they saw."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from zraft_bench.results import Part
 from zraft_core.errors import ZraftError
 
 READY_TIMEOUT_S: Final = 300.0
-"""To connect, make up to millions of keys and warm up."""
+"""Seconds to connect, make up to millions of keys and warm up."""
 
 OVERTIME_S: Final = 60.0
-"""Beyond the time that a test is to take; then it is given up."""
+"""Seconds beyond the time that a test is to take; then it is given up."""
 
 GRACE_S: Final = 5.0
 
@@ -30,7 +30,10 @@ class LoadError(ZraftError):
 
 
 class LoadProcesses:
-    """Processes of `module`, one per order, told what to do by lines; leaving its `async with` statement ends them."""
+    """Processes of `module`, one per order, which get their orders as lines.
+
+    Leaving the `async with` statement ends them.
+    """
 
     def __init__(self, module: str, orders: Sequence[Any]) -> None:
         self._module = module
@@ -56,7 +59,7 @@ class LoadProcesses:
                 await process.wait()
 
     async def prepare(self) -> None:
-        """Start all, until each is connected and warmed up.
+        """Start all, and wait until each is connected and warmed up.
 
         Raises:
             LoadError: one could not.
@@ -68,7 +71,7 @@ class LoadProcesses:
                 stdout=asyncio.subprocess.PIPE,
                 limit=LINE_BYTES_MAX,
                 env=dict(os.environ),
-                # Ctrl-C in the terminal is ours to handle.
+                # Ctrl-C in the terminal is for us to handle.
                 process_group=0,
             )
             self._processes.append(process)
@@ -100,7 +103,11 @@ class LoadProcesses:
             self._say(process, message)
 
     async def expect_of_all(self, name: str) -> list[Any]:
-        """What each says next, which has to be `name`. Raises LoadError."""
+        """Return what each says next, which has to be `name`.
+
+        Raises:
+            LoadError: one says something else, or ended.
+        """
         return list(await asyncio.gather(*(self._expect(one, name) for one in self._processes)))
 
 
@@ -110,7 +117,8 @@ class Generator(LoadProcesses):
     def __init__(self, orders: Sequence[Order]) -> None:
         super().__init__("zraft_bench.load.process", orders)
         self._longest_s = max(
-            # A round that is begun goes on for one deadline beyond the time, and its last request takes another one.
+            # A round that has begun continues for one deadline beyond the time, and its last request takes
+            # another one.
             (one.workload.seconds_min + 2 * one.workload.deadline_s for one in orders),
             default=0.0,
         )
@@ -118,7 +126,7 @@ class Generator(LoadProcesses):
     async def run(
         self, start_s: float, *, on_began: Callable[[float], None] = lambda _: None
     ) -> tuple[Part, ...]:
-        """Begin in `start_s` seconds; what each process saw.
+        """Begin in `start_s` seconds; return what each process saw.
 
         `on_began` gets the monotonic time at which the first of them began.
 

@@ -1,7 +1,7 @@
 """How long requests took: counts in logarithmic buckets that can be merged, and percentiles of them. Pure.
 
-Durations are counted in microseconds, exactly below 128, above in 64 buckets per power of two: a percentile is at
-most 1.6 % above the true one, never below. Memory does not grow with the number of requests.
+Durations are counted in microseconds, exactly below 128, above in 64 buckets per power of two: a percentile
+is at most 1.6 % above the true one, never below. Memory does not grow with the number of requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def bucket_of(microseconds: int) -> int:
 
 
 def highest_of(bucket: int) -> int:
-    """The longest duration that is counted in `bucket`, in microseconds."""
+    """Return the longest duration that is counted in `bucket`, in microseconds."""
     if bucket < EXACT_BELOW:
         return bucket
     shift = (bucket >> SUB_BITS) - 1
@@ -34,7 +34,7 @@ def highest_of(bucket: int) -> int:
 
 @frozen
 class Summary:
-    """In milliseconds. `percentiles` by name, "50" to "99.99"."""
+    """A summary in milliseconds. `percentiles` by name, "50" to "99.99"."""
 
     count: int
     mean_ms: float
@@ -45,7 +45,7 @@ class Summary:
 
 
 class Histogram:
-    """Mutable, for one test or one process of it."""
+    """Counts of durations, for one test or one process of it. Mutable."""
 
     __slots__ = ("counts", "largest", "smallest", "total", "total_squares")
 
@@ -57,7 +57,7 @@ class Histogram:
         self.total_squares = 0.0
 
     def add(self, seconds: Iterable[float]) -> None:
-        """Count durations. Meant for many at once: the loop that measures only appends to a list."""
+        """Count durations, many at once: the loop that measures only appends to a list."""
         counts = self.counts
         for one in seconds:
             ms = one * 1000
@@ -83,7 +83,7 @@ class Histogram:
         return sum(self.counts.values())
 
     def percentile(self, percent: float) -> float:
-        """The duration in ms that so many percent of the requests did not exceed; 0 if there were none."""
+        """Return the duration in ms that so many percent of the requests did not exceed; 0 if there were none."""
         need = math.ceil(self.count * percent / 100)
         seen = 0
         for bucket in sorted(self.counts):
@@ -93,13 +93,13 @@ class Histogram:
         return 0.0
 
     def share_below(self, ms: float) -> float:
-        """Which part of the requests took less than `ms`, 0 to 1; buckets count by their longest duration."""
+        """Return the share of requests that took less than `ms`, 0 to 1; buckets count by their longest duration."""
         count = self.count
         below = sum(n for bucket, n in self.counts.items() if highest_of(bucket) < ms * 1000)
         return below / count if count else 0.0
 
     def cumulative(self) -> Iterator[tuple[float, float]]:
-        """(ms, share of the requests that took no longer), growing; what a plot shows."""
+        """Return (ms, share of the requests that took no longer), growing, for plots."""
         count, seen = self.count, 0
         for bucket in sorted(self.counts):
             seen += self.counts[bucket]
@@ -121,7 +121,7 @@ class Histogram:
         )
 
     def to_plain(self) -> dict[str, object]:
-        """For JSON and MessagePack; bucket numbers are texts there."""
+        """Return a plain value for JSON and MessagePack; bucket numbers are texts there."""
         return {
             "counts": {str(bucket): count for bucket, count in sorted(self.counts.items())},
             "smallest": self.smallest if self.counts else 0.0,
@@ -132,7 +132,13 @@ class Histogram:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, object]) -> Histogram:
-        """Raises KeyError, TypeError or ValueError if `plain` is no histogram."""
+        """Return the histogram of a plain value.
+
+        Raises:
+            KeyError: a field is missing.
+            TypeError: the counts are no map.
+            ValueError: a number is not one.
+        """
         made = cls()
         counts = plain["counts"]
         if not isinstance(counts, Mapping):

@@ -30,7 +30,7 @@ class Spread:
 
 
 def default_spread() -> Spread:
-    """Half of the cores, so that servers on the same machine have the other half."""
+    """Return half of the cores as processes, so that servers on the same machine have the other half."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Spread(max(1, cores // 2))
 
@@ -45,7 +45,7 @@ def orders_for(
     machine: int = 0,
     machines: int = 1,
 ) -> list[Order]:
-    """What the processes of machine number `machine` (from 0) of `machines` are to do."""
+    """Return the orders for the processes of machine number `machine` (from 0) of `machines`."""
     return [
         Order(
             target=target,
@@ -118,7 +118,7 @@ async def run_tests(
     *,
     before_each: Callable[[], None] = lambda: None,
 ) -> list[TestResult]:
-    """Every test on every side in turn, so that all meet the same noise. The file is written after each.
+    """Run every test on every side in turn, so that all meet the same noise. The file is written after each.
 
     `before_each` runs, blocking, before each test but the first one.
     """

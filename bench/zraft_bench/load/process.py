@@ -30,7 +30,7 @@ from zraft_core.errors import ZraftError
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 CLOSE_S: Final = 2.0
-"""For saying goodbye to servers, which may have gone before."""
+"""Seconds to close connections to servers, which may have ended before."""
 
 
 @frozen(kw_only=True)
@@ -88,7 +88,7 @@ async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
 
 
 class _Input(asyncio.StreamReaderProtocol):
-    """Tells of its end at once, and not only who reads on: a test is not interrupted by reading."""
+    """Notices the end of its input at once, not only when somebody reads: reading does not interrupt a test."""
 
     def __init__(self, reader: asyncio.StreamReader, on_end: Callable[[], object]) -> None:
         super().__init__(reader)

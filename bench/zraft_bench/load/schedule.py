@@ -17,14 +17,14 @@ MATRIX_VALUE_BYTES: Final = (100, 1000)
 
 
 def _matrix(base: Workload) -> Iterator[Workload]:
-    """Zatt's matrix: every combination with more entries than workers, which leaves none with ten entries."""
+    """Return Zatt's matrix: every combination with more entries than workers, which leaves none with ten entries."""
     for entries, workers, size in product(MATRIX_ENTRIES, MATRIX_WORKERS, MATRIX_VALUE_BYTES):
         if entries > workers:
             yield evolve(base, entries=entries, workers=workers, value_bytes=size)
 
 
 def _smoke(base: Workload) -> Iterator[Workload]:
-    """A minute or less: does everything work together?"""
+    """Return tests of a minute or less that show whether everything works together."""
     for operation, workers in ((Operation.WRITE, 4), (Operation.WRITE, 32), (Operation.READ, 32)):
         yield evolve(
             base, operation=operation, workers=workers, entries=1000, value_bytes=100, seconds_min=2.0
@@ -32,7 +32,10 @@ def _smoke(base: Workload) -> Iterator[Workload]:
 
 
 def _deployment(base: Workload) -> Iterator[Workload]:
-    """Writes, reads and both with growing numbers of workers, then large values: how a deployment behaves."""
+    """Return tests that show how a deployment behaves.
+
+    They are writes, reads and both with more and more workers, then large values.
+    """
     for operation in (Operation.WRITE, Operation.READ, Operation.MIXED):
         for workers in (1, 8, 64, 256):
             yield evolve(base, operation=operation, workers=workers, entries=10_000, value_bytes=100)
@@ -44,7 +47,7 @@ PRESETS: Final = {"matrix": _matrix, "smoke": _smoke, "deployment": _deployment}
 
 
 def schedule(name: str | None, base: Workload) -> tuple[Workload, ...]:
-    """The tests of preset `name`, or `base` alone; what a preset does not vary is as in `base`.
+    """Return the tests of preset `name`, or `base` alone; what a preset does not vary is as in `base`.
 
     Raises:
         ConfigError: there is no such preset.

@@ -1,7 +1,7 @@
-"""Workers of one process: they send what a workload asks for and write down what they see.
+"""Workers of one process: they send what a workload asks for and record what they see.
 
-Clock and targets are handed in. Inside the measured time a request costs two readings of the clock and one append to a
-list; durations are sorted into the histogram in between, `DRAIN_AT` at a time.
+Clock and targets are handed in. Inside the measured time a request costs two readings of the clock and one
+append to a list; durations are sorted into the histogram in between, `DRAIN_AT` at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DRAIN_AT: Final = 65_536
 FAILURE_TEXTS_MAX: Final = 100
 FAILURE_TEXT_LENGTH: Final = 200
 FAILURE_PAUSE_S: Final = 0.05
-"""After a failed request, so that workers of a dead cluster do not spin."""
+"""A pause after a failed request, so that workers of a dead cluster do not spin."""
 
 Clock = Callable[[], float]
 
@@ -116,7 +116,7 @@ class Load:
         self._recorder = Recorder()
 
     async def run(self) -> Part:
-        """The measured time."""
+        """Run the load for the measured time."""
         began, cpu = self._clock(), self._cpu_clock()
         if self._workload.rate is None:
             await self._rounds(self._workload.seconds_min)
@@ -138,7 +138,7 @@ class Load:
     # -- closed loop
 
     async def _rounds(self, seconds: float) -> None:
-        """At least one round, and no further one once the time is over."""
+        """Run at least one round, and no further one once the time is over."""
         began = self._clock()
         self._give_up = began + seconds + self._workload.deadline_s
         while True:

@@ -1,7 +1,8 @@
 """What a test asks of a cluster: operations, how many, by how many workers, how large, how fast. Pure.
 
-A *round* is `entries` requests, spread evenly over all workers of all client machines. Rounds are repeated until the
-test has run `seconds_min`, so that a test of a hundred entries measures more than its own beginning.
+A *round* is `entries` requests, spread evenly over all workers of all client machines. Rounds are repeated
+until the test has run `seconds_min`, so that a test of a hundred entries measures more than its own
+beginning.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ VALUE_BYTES_MAX: Final = 1_000_000
 """Below the default of `client.jute_maxbuffer`, with room for the request's other fields."""
 
 INCOMPRESSIBLE_BYTES: Final = 1 << 16
-"""Random bytes that values are cut from: making fresh ones for each request would cost more than sending them."""
+"""Random bytes from which values are cut: making fresh ones for each request would cost more than sending them."""
 
 
 class Operation(Enum):
+    """What the requests do."""
+
     WRITE = "write"
     READ = "read"
     MIXED = "mixed"
@@ -66,13 +69,13 @@ class Workload:
         return "closed" if self.rate is None else "open"
 
     def title(self) -> str:
-        """What people call it: `write, 1,000 entries of 100 B, 16 workers`."""
+        """Return a title for people: `write, 1,000 entries of 100 B, 16 workers`."""
         pace = "" if self.rate is None else f", {self.rate:,.0f}/s open loop"
         return f"{self.operation.value}, {self.entries:,} entries of {self.value_bytes:,} B, {self.workers} workers{pace}"
 
 
 def shares(total: int, parts: int) -> list[int]:
-    """`total` in `parts` whole numbers that differ by one at most."""
+    """Divide `total` into `parts` whole numbers that differ by one at most."""
     assert parts > 0
     least, more = divmod(total, parts)
     return [least + (part < more) for part in range(parts)]
@@ -80,14 +83,14 @@ def shares(total: int, parts: int) -> list[int]:
 
 @frozen
 class Share:
-    """The workers `first_worker` to `first_worker + workers - 1` of all `all_workers` of a test: those of one process."""
+    """The workers of one process: `first_worker` to `first_worker + workers - 1` of all `all_workers` of a test."""
 
     first_worker: int
     workers: int
     all_workers: int
 
     def entries_of(self, workload: Workload, worker: int) -> range:
-        """Numbers of the entries that `worker`, counted over all machines, asks for in a round."""
+        """Return the numbers of the entries that `worker`, counted over all machines, asks for in a round."""
         least, more = divmod(workload.entries, self.all_workers)
         first = worker * least + min(worker, more)
         return range(first, first + least + (worker < more))
@@ -97,7 +100,7 @@ class Share:
 
 
 def process_shares(workers: int, machine: int, machines: int, processes: int) -> list[Share]:
-    """How the `workers` of machine number `machine` (from 0) are spread over its processes."""
+    """Spread the `workers` of machine number `machine` (from 0) over its processes."""
     found = []
     first = machine * workers
     for part in shares(workers, min(processes, workers)):
@@ -107,7 +110,7 @@ def process_shares(workers: int, machine: int, machines: int, processes: int) ->
 
 
 class Values:
-    """Values to write: incompressible, different from each other, cheap to make. The same ones for the same seed."""
+    """Values to write: incompressible, different from each other, cheap to make. The same seed gives the same ones."""
 
     __slots__ = ("_bytes", "_next", "_size")
 

@@ -1,4 +1,4 @@
-"""`zraft-bench local`: servers and load on this machine."""
+"""The command `zraft-bench local`: servers and load on this machine."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from zraft_core.errors import ConfigError
 
 CLIENT_PORT: Final = "2181/tcp"
 USER: Final = 10_001
-"""Of the image (see Dockerfile): the key's file must be this user's."""
+"""The image's user (see Dockerfile), who must own the key's file."""
 
 LABEL: Final = "org.zraft.bench"
 LOG_TAIL_LINES: Final = 20
@@ -29,7 +29,7 @@ STOP_S: Final = 15
 
 
 def engine() -> Any:
-    """A client of the Docker engine that the environment names.
+    """Return a client of the Docker engine that the environment names.
 
     Raises:
         ConfigError: the SDK is not installed, or no engine answers.
@@ -49,7 +49,7 @@ def engine() -> Any:
 
 
 def checkout() -> Path | None:
-    """Where the Dockerfile is, if this module is part of a checkout."""
+    """Return where the Dockerfile is, if this module is part of a checkout."""
     root = Path(__file__).parents[3]
     return root if (root / "Dockerfile").exists() else None
 
@@ -104,7 +104,7 @@ class ContainerCluster:
                 detach=True,
             )
             self._containers[number] = container
-            # Into the container and not into its environment, which everybody can inspect.
+            # The key goes into the container and not into its environment, which everybody can inspect.
             container.put_archive("/keys", key)
         for container in self._containers.values():
             container.start()
@@ -137,14 +137,14 @@ class ContainerCluster:
         return sole_leader(self._addresses, ASK_TIMEOUT_S)
 
     def cpu_s(self) -> float | None:
-        """As the engine counts it, user and system."""
+        """Return CPU time as the engine counts it, user and system."""
         used = 0
         for container in self._containers.values():
             used += container.stats(stream=False)["cpu_stats"]["cpu_usage"]["total_usage"]
         return used / 1e9
 
     def restart(self) -> None:
-        """All at once, on their data; their ports may change."""
+        """Restart all at once, on their data; their ports may change."""
         for container in self._containers.values():
             container.restart(timeout=STOP_S)
         self._learn_ports()
@@ -161,7 +161,7 @@ class ContainerCluster:
 
 
 def _key_archive() -> bytes:
-    """A tar archive with a fresh cluster key, readable for the image's user alone."""
+    """Return a tar archive with a fresh cluster key, readable for the image's user alone."""
     with tempfile.TemporaryDirectory(prefix="zraft-bench-") as directory:
         path = Path(directory) / "cluster.key"
         new_key(path)

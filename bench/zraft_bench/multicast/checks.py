@@ -1,9 +1,10 @@
-"""Judges what consumers of a cell read, so that no figure is one of a broken run. Pure; memory grows by a byte per message.
+"""Judges what consumers of a cell read, so that no figure is one of a broken run. Pure; a byte of memory per message.
 
-`LogCheck` follows one place's log: dense offsets, ascending stamps, every message once, unchanged, where it was sent to,
-and in the producer's order if it went there alone, or if the cell's order is of all messages. Logs of different places are
-compared by chains of digests over what they have in common: equal chains mean the same messages, in the same order, with
-the same stamps. A stamp that is the same everywhere and ascends in every log leaves no room for a cycle.
+`LogCheck` follows one place's log: dense offsets, ascending stamps, every message once, unchanged, where it
+was sent to, and in the producer's order if it went there alone, or if the cell's order is of all messages.
+Logs of different places are compared by chains of digests over what they have in common: equal chains mean
+the same messages, in the same order, with the same stamps. A stamp that is the same everywhere and ascends in
+every log leaves no room for a cycle.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from zraft_client.topics.options import Order
 from zraft_core.errors import ZraftError
 
 MARK_EVERY: Final = 1024
-"""Common messages between digests that are kept, to tell about where two logs begin to differ."""
+"""Common messages between digests that are kept, which tell about where two logs begin to differ."""
 
 DIGEST_BYTES: Final = 16
 
@@ -103,7 +104,7 @@ class _Running:
 
 
 class LogCheck:
-    """The log of one place, read from its beginning."""
+    """Checks the log of one place, read from its beginning."""
 
     def __init__(self, cell: Cell, nonce: int, place: int) -> None:
         self.place = place
@@ -119,7 +120,10 @@ class LogCheck:
         self._chains, self._chains_of = self._make_chains()
 
     def _make_chains(self) -> tuple[dict[int, _Running], dict[tuple[int, ...], tuple[_Running, ...]]]:
-        """A chain per other place, the same one for places that always come together; and which ones a message is in."""
+        """Make a chain per other place, the same one for places that always come together.
+
+        Note which chains a message is in.
+        """
         decks = [
             destinations for deck in self._decks for destinations in deck.of if self.place in destinations
         ]
@@ -137,7 +141,7 @@ class LogCheck:
         return chains, of
 
     def expect(self, produced: Sequence[int]) -> int:
-        """How many deliveries there have to be, if each producer sent so many messages."""
+        """Return how many deliveries there have to be, if each producer sent so many messages."""
         return sum(
             count * sum(self.place in one for one in deck.of)
             + sum(self.place in one for one in deck.of[:rest])
@@ -149,7 +153,7 @@ class LogCheck:
         )
 
     def take(self, reads: Iterable[Read]) -> list[Arrival]:
-        """The next messages of the log.
+        """Take the next messages of the log.
 
         Raises:
             BrokenOrderError: they are not what may come here.
@@ -201,10 +205,10 @@ class LogCheck:
         seen[number] = 1
 
     def finish(self, produced: Sequence[int]) -> LogSummary:
-        """After the last message, of a cell whose producers sent so many each and were told that all are delivered.
+        """Check the whole log after its last message; the cell's producers sent so many each, all reported as delivered.
 
         Raises:
-            BrokenOrderError: something is missing, or is there that nobody sent.
+            BrokenOrderError: something is missing, or exists that nobody sent.
         """
         for producer, (count, deck, seen) in enumerate(zip(produced, self._decks, self._seen, strict=True)):
             pattern = bytes(self.place in one for one in deck.of)
@@ -225,7 +229,7 @@ class LogCheck:
 
 
 def require_one_order(summaries: Iterable[LogSummary]) -> int:
-    """Compare every pair of logs; how many pairs have messages in common.
+    """Compare every pair of logs; return how many pairs have messages in common.
 
     Raises:
         BrokenOrderError: a pair differs in what it has in common, or in its order.
@@ -248,6 +252,6 @@ def require_one_order(summaries: Iterable[LogSummary]) -> int:
 
 
 def _agreed(a: Chain, b: Chain) -> int:
-    """How many common messages are surely in the same order."""
+    """Return how many common messages are surely in the same order."""
     marks = zip(a.marks, b.marks, strict=False)
     return MARK_EVERY * next((n for n, (x, y) in enumerate(marks) if x != y), min(len(a.marks), len(b.marks)))

@@ -1,4 +1,7 @@
-"""Topics of a zraft cluster as the benchmark needs them, through the client library. Nothing else here knows its calls."""
+"""Topics of a zraft cluster as the benchmark needs them, through the client library.
+
+Only this module knows its calls.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,17 @@ from zraft_client.topics.consumer import Consumer
 from zraft_client.topics.producer import Producer
 
 CREATE_S: Final = 60.0
-"""Until all partitions of a topic have leaders, on a busy machine."""
+"""Seconds until all partitions of a topic have leaders, on a busy machine."""
 
 READ_WAIT_S: Final = 0.5
 READ_MAX: Final = 2000
 
 
 class TopicsClient:
-    """A client of its own, with the topics of a cell: `prefix` and a number each. Use it in an `async with` statement."""
+    """A client of its own, with the topics of a cell.
+
+    `prefix` and a number name each topic. Use the client in an `async with` statement.
+    """
 
     def __init__(self, hosts: str, prefix: str, cell: Cell) -> None:
         self._client = Client(hosts, timeout_s=CREATE_S)
@@ -50,32 +56,52 @@ class TopicsClient:
         return f"{self._prefix}{topic}"
 
     async def create(self) -> None:
-        """All topics of the cell, until their partitions take messages. Raises TopicError."""
+        """Create all topics of the cell, and wait until their partitions take messages.
+
+        Raises:
+            TopicError: one cannot be created.
+        """
         with _told("create topics"):
             for topic in range(self._cell.topics):
                 await self._topics.create(self.name(topic), self._cell.partitions, timeout_s=CREATE_S)
 
     async def delete(self) -> None:
-        """Raises TopicError."""
+        """Delete all topics of the cell.
+
+        Raises:
+            TopicError: one cannot be deleted.
+        """
         with _told("delete topics"):
             for topic in range(self._cell.topics):
                 await self._topics.delete(self.name(topic))
 
     async def groups(self) -> list[int]:
-        """The group of each place. Raises TopicError."""
+        """Return the group of each place.
+
+        Raises:
+            TopicError: the topics cannot be described.
+        """
         with _told("look at topics"):
             known = await self._topics.metadata()
             return [group for n in range(self._cell.topics) for group in known.topic(self.name(n)).partitions]
 
     async def replicas(self) -> dict[int, tuple[int, ...]]:
-        """The servers that have each group. Raises TopicError."""
+        """Return the servers that have each group.
+
+        Raises:
+            TopicError: the topics cannot be described.
+        """
         with _told("look at topics"):
             known = await self._topics.metadata()
             return {group: tuple(placement.servers) for group, placement in known.placements.items()}
 
     @contextlib.asynccontextmanager
     async def sender(self) -> AsyncIterator[TopicSender]:
-        """A producer. Raises TopicError."""
+        """Return a producer.
+
+        Raises:
+            TopicError: it cannot be registered.
+        """
         with _told("register a producer"):
             producer = self._topics.producer(window=self._cell.window, order=self._cell.order)
             await producer.open()
@@ -87,7 +113,11 @@ class TopicsClient:
 
     @contextlib.asynccontextmanager
     async def reader(self, places: Sequence[int]) -> AsyncIterator[TopicReader]:
-        """A consumer of some places. Raises TopicError."""
+        """Return a consumer of some places.
+
+        Raises:
+            TopicError: it cannot be opened.
+        """
         names = self._place_names()
         with _told("begin to consume"):
             consumer = Consumer(self._topics.directory, [names[place] for place in places], skip_gone=False)

@@ -1,4 +1,4 @@
-"""`zraft-bench multicast`: the thesis' scenarios of atomic multicast and ours, on real servers."""
+"""The command `zraft-bench multicast`: the thesis' scenarios of atomic multicast and ours, on real servers."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def multicast(
 
 
 class _Run:
-    """All parts, one after the other; the file is written after each cell."""
+    """Runs all parts, one after the other; the file is written after each cell."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ async def _genuine(cluster: LocalCluster) -> list[GenuineResult]:
 
 
 def line_of(one: CellResult | StreamResult | GenuineResult) -> str:
-    """A line about something that is finished."""
+    """Return a line about something that is finished."""
     match one:
         case CellResult(cell=cell):
             head = f"{cell.name}: {one.messages:,} messages, {one.multicasts:,} to several: "

@@ -1,4 +1,4 @@
-"""What servers count of their groups: entries, commands, bundles, deliveries. Read by `mntr`, as an operator would."""
+"""What servers count of their groups: entries, commands, bundles, deliveries. Read by `mntr`, as operators do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zraft_core.address import parse_address
 from zraft_core.errors import ZraftError
 
 ASK_TIMEOUT_S: Final = 15.0
-"""Servers under full load answer late, and a count that is missing spoils the accounting."""
+"""Servers under full load answer late, and a missing count spoils the accounting."""
 
 COUNTERS: Final[Mapping[str, str]] = {
     "entries": "groups_entries_total",
@@ -22,13 +22,13 @@ COUNTERS: Final[Mapping[str, str]] = {
     "edges": "groups_edges_sent_total",
     "delivered": "groups_delivered_total",
 }
-"""By field of `Counts`; names without `zk_`."""
+"""Counters by field of `Counts`; names are without `zk_`."""
 
 RECEIVED: Final = "groups_bundles_received_total"
 
 
 def server_values(hosts: str) -> dict[str, dict[str, str]]:
-    """`mntr` of each server by its address; empty of one that does not answer. Blocking."""
+    """Return `mntr` of each server by its address; empty for one that does not answer. Blocking."""
     found = {}
     for host in hosts.split(","):
         try:
@@ -39,7 +39,7 @@ def server_values(hosts: str) -> dict[str, dict[str, str]]:
 
 
 def total(values: Sequence[Mapping[str, str]], name: str) -> int | None:
-    """Of all servers; None if one of them does not tell."""
+    """Return the sum over all servers; None if one of them does not tell."""
     try:
         return sum(int(one[name]) for one in values)
     except (KeyError, ValueError):
@@ -47,7 +47,7 @@ def total(values: Sequence[Mapping[str, str]], name: str) -> int | None:
 
 
 def counts_between(before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]) -> Counts:
-    """What was counted from one reading of the same servers to another."""
+    """Return what was counted from one reading of the same servers to another."""
     found: dict[str, int | None] = {}
     for field in fields(Counts):
         first, last = (total(list(one.values()), COUNTERS[field.name]) for one in (before, after))

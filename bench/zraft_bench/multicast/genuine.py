@@ -1,8 +1,8 @@
-"""Genuineness on real servers: messages to some of many topics, and whom they touched, by logs and by traffic.
+"""Genuineness on real servers: messages to some of many topics, and what they touched, by logs and by traffic.
 
-Messages go one at a time, so that nothing shares an entry with another message. Groups are replicated once, unless told
-otherwise, so that most servers have nothing to do with them. What is counted for a server is what it sent and received for
-groups; what is counted for a group is what stands in its log.
+Messages go one at a time, so that nothing shares an entry with another message. Groups are replicated once,
+unless told otherwise, so that most servers have nothing to do with them. What is counted for a server is what
+it sent and received for groups; what is counted for a group is what stands in its log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOPICS: Final = 10
 FANOUTS: Final = (1, 2, 5)
 MESSAGES: Final = 50
 SETTLE_S: Final = 1.0
-"""After the last message: what groups tell each other of what is settled."""
+"""Seconds after the last message, in which groups tell each other what is settled."""
 
 SENT: Final = COUNTERS["bundles"]
 
@@ -33,7 +33,10 @@ Values = Mapping[str, Mapping[str, str]]
 
 
 async def run_genuine(cluster: LocalCluster, messages: int = MESSAGES) -> list[GenuineResult]:
-    """For each number of destinations: send, then stop the cluster and read its logs. What goes wrong is in the results."""
+    """Send for each number of destinations, then stop the cluster and read its logs.
+
+    What goes wrong is in the results.
+    """
     cell = Cell(name="genuine", topics=TOPICS, producers=1, fanout=max(FANOUTS), window=1, value_bytes=100)
     prefix = f"bench-{secrets.randbits(32):08x}-"
     try:
@@ -63,7 +66,10 @@ async def run_genuine(cluster: LocalCluster, messages: int = MESSAGES) -> list[G
 async def _send(
     topics: TopicsClient, cell: Cell, fanout: int, messages: int, hosts: str
 ) -> tuple[int, Values, Values]:
-    """One message after the other to the first `fanout` topics; the producer's id, and what servers counted around it."""
+    """Send one message after the other to the first `fanout` topics.
+
+    Return the producer's id, and servers' counts around it.
+    """
     payloads = Payloads(cell, secrets.randbits(32))
     async with topics.sender() as sender:
         await asyncio.sleep(SETTLE_S)
@@ -75,7 +81,7 @@ async def _send(
 
 
 def touched(number: int, hosts: bool, before: Mapping[str, str], after: Mapping[str, str]) -> TouchedServer:
-    """A server's group traffic between two readings; -1 if it does not tell."""
+    """Return a server's group traffic between two readings; -1 if it does not tell."""
 
     def grown(name: str) -> int:
         try:
@@ -87,7 +93,7 @@ def touched(number: int, hosts: bool, before: Mapping[str, str], after: Mapping[
 
 
 def judged(fanout: int, messages: int, found: Footprint, servers: Sequence[TouchedServer]) -> GenuineResult:
-    """The result, with everything that is not genuine or not minimal."""
+    """Return the result, with everything that is not genuine or not minimal."""
     bound = fanout * (fanout - 1) + fanout
     per_message = found.exchanged / messages
     reasons = []

@@ -1,7 +1,7 @@
-"""Producers and consumers of one process: they send what a cell says, read what is there, and judge it as they go.
+"""Producers and consumers of one process: they send what a cell says, read what exists, and judge it as they go.
 
-What they speak to is handed in, and so are the clocks. The loop is closed: as many messages of a producer are under way
-as its window says, each behind a worker of its own.
+Their connections and clocks are handed in. The loop is closed: as many messages of a producer are under way
+as its window says, each with a worker of its own.
 """
 
 from __future__ import annotations
@@ -32,18 +32,26 @@ class Sender(Protocol):
     """One producer."""
 
     async def send(self, places: Destinations, payload: bytes) -> None:
-        """Returns once it is delivered at all places. Raises TopicError."""
+        """Send a message; return once it is delivered at all places.
+
+        Raises:
+            TopicError: it was not.
+        """
 
 
 class Reader(Protocol):
     """Reads some places, each from its beginning."""
 
     async def read(self) -> Mapping[int, Sequence[Read]]:
-        """The next messages by place; waits a while for the first one. Raises TopicError."""
+        """Return the next messages by place; wait a while for the first one.
+
+        Raises:
+            TopicError: a partition cannot be read.
+        """
 
 
 class _Latencies:
-    """By number of destinations; durations are sorted into histograms many at a time."""
+    """Latencies by number of destinations; durations are sorted into histograms many at a time."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[float]] = {}
@@ -88,7 +96,7 @@ class Producing:
         self._ended = 0.0
 
     async def run(self) -> Produced:
-        """Until each has sent enough and all of it is delivered, or something failed."""
+        """Send until each has sent enough and all of it is delivered, or something failed."""
         self._began = self._ended = self._clock()
         cpu = self._cpu_clock()
         await asyncio.gather(*(self._produce(producer) for producer in self._senders))
@@ -129,7 +137,7 @@ class Producing:
 
 
 class _Pace:
-    """A sleep after each message of a producer, whoever of its workers sends it; none if it is 0."""
+    """A sleep after each message of a producer, by whichever worker; none if it is 0."""
 
     def __init__(self, sleep_s: float, clock: Clock) -> None:
         self._sleep_s = sleep_s
@@ -168,7 +176,7 @@ class Consuming:
         self._latencies = _Latencies()
 
     async def run(self, produced: asyncio.Future[list[int]]) -> tuple[Consumed, list[LogSummary]]:
-        """Read until everything is there that was sent, which `produced` says once it is over: messages by producer.
+        """Read until everything that was sent is read. `produced` returns messages by producer once sending is over.
 
         What is missing after the cell's deadline, or broken, is in the result.
         """

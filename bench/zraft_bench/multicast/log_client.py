@@ -1,4 +1,7 @@
-"""A log of znodes in the place of a topic: appended to as sequential znodes, followed by a subscription. For comparison."""
+"""A log of znodes in the place of a topic: appended to as sequential znodes, followed by a subscription.
+
+For comparison.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +62,8 @@ class LogClient:
 
 
 class LogSender:
+    """Appends messages to the log."""
+
     def __init__(self, client: Client, path: str) -> None:
         self._client = client
         self._path = path
@@ -72,7 +77,7 @@ class LogSender:
 
 
 class LogReader:
-    """A log has neither stamps nor ids: they are made of an entry's number and of what its writer put into it."""
+    """Reads the log. A log has neither stamps nor ids: they are made of an entry's number and its writer's data."""
 
     def __init__(self, entries: LogSubscription, payloads: Payloads) -> None:
         self._entries = entries
@@ -80,7 +85,7 @@ class LogReader:
         self._next: asyncio.Task[Entries] | None = None
 
     async def read(self) -> dict[int, list[Read]]:
-        # Not by a timeout around it: what was taken and then cancelled would be lost.
+        # This is not a timeout around it: what was taken and then cancelled would be lost.
         if self._next is None:
             self._next = asyncio.ensure_future(anext(self._entries))
         done, _ = await asyncio.wait((self._next,), timeout=READ_WAIT_S)

@@ -1,5 +1,7 @@
-"""Whom messages touched, read from the logs of servers by `zraft log dump`: the program that operators use. Its lines are
-read here; what they mean for genuineness is judged without files."""
+"""What messages touched, read from the logs of servers by `zraft log dump`, the program that operators use.
+
+This module reads its lines; their meaning for genuineness is judged without files.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Entry = Mapping[str, Any]
 
 @define
 class GroupLog:
-    """One group's committed log as far as it stands on a disk: entries by index, truncated ones replaced."""
+    """One group's committed log as far as it is on a disk: entries by index, truncated ones replaced."""
 
     group: int
     entries: dict[int, Entry] = field(factory=dict)
@@ -35,14 +37,14 @@ class GroupLog:
             self.entries = {n: one for n, one in self.entries.items() if n < value["from_index"]}
 
     def commands(self) -> Iterable[tuple[int, Mapping[str, Any]]]:
-        """(index, command), in order."""
+        """Return (index, command), in order."""
         for index, entry in sorted(self.entries.items()):
             for command in entry.get("commands", ()):
                 yield index, command
 
 
 def read_logs(directory: Path) -> dict[int, GroupLog]:
-    """The logs of all groups above 0 in a server's data directory.
+    """Read the logs of all groups above 0 in a server's data directory.
 
     Raises:
         ServerError: it cannot be read.
@@ -70,7 +72,7 @@ def logs_of(values: Iterable[Entry]) -> dict[int, GroupLog]:
 
 
 def longest(logs: Sequence[Mapping[int, GroupLog]]) -> dict[int, GroupLog]:
-    """Each group's log of the server that has most of it."""
+    """Return each group's log of the server that has most of it."""
     found: dict[int, GroupLog] = {}
     for of_server in logs:
         for group, log in of_server.items():
@@ -88,7 +90,7 @@ class Footprint:
     exchanged: int = 0
     """REMOTE commands: each is what one group told another one."""
     commits: int = 0
-    """One after the other until a message could be delivered at a group, the most of any message."""
+    """Commits one after the other until a message could be delivered at a group, the most of any message."""
     strangers: list[str] = field(factory=list)
     """Groups that logged something of messages that are not addressed to them."""
 
@@ -96,7 +98,7 @@ class Footprint:
 def footprint(
     logs: Mapping[int, GroupLog], producer: int, addressed: Mapping[int, str], names: Mapping[int, str]
 ) -> Footprint:
-    """Judge the logs; `addressed` and `names` are groups with their names, those that messages went to and all."""
+    """Judge the logs. `addressed` and `names` are groups with their names: those that messages went to, and all."""
     found = Footprint([])
     mids: set[int] = set()
     for group, name in names.items():
@@ -117,7 +119,7 @@ def footprint(
         mids.update(entries_of)
         found.exchanged += remotes
         if entries_of:
-            # A proposal is told once the entry that made it is committed, and answered by entries behind it.
+            # A proposal is told once the entry that made it is committed, and later entries answer it.
             found.commits = max(found.commits, *(min(len(one), 2) for one in entries_of.values()))
             if group not in addressed:
                 found.strangers.append(name)

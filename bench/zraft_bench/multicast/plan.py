@@ -1,7 +1,8 @@
-"""What a multicast cell sends: which message goes where, what is in it, and when enough was sent. Pure.
+"""What a multicast cell sends: each message's destinations and content, and when enough was sent. Pure.
 
-Where a message goes follows from the cell, its producer and its number, so that whoever reads a log knows what must be in it
-without being told. A *place* is a partition of a topic, numbered through: topic * partitions + partition.
+A message's destinations follow from the cell, its producer and its number, so that a reader of a log knows
+what must be in it without being told. A *place* is a partition of a topic, numbered through: topic *
+partitions + partition.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Singles(Enum):
     OWN = "own"
     """Each producer has a topic of its own, as in the thesis."""
     EVEN = "even"
-    """To all topics alike."""
+    """To all topics in equal shares."""
 
 
 @frozen(kw_only=True)
@@ -84,7 +85,7 @@ class Cell:
         return self.topics * self.partitions
 
     def limit_of(self, producer: int) -> int:
-        """How many messages a producer sends at most."""
+        """Return how many messages a producer sends at most."""
         share = self.messages_max // self.producers + (producer < self.messages_max % self.producers)
         return max(self.messages, share)
 
@@ -97,7 +98,7 @@ Destinations = tuple[int, ...]
 
 
 class Deck:
-    """Where the messages of one producer go: message n to `of[n % len(of)]`."""
+    """Where the messages of one producer go: message n goes to `of[n % len(of)]`."""
 
     def __init__(self, cell: Cell, producer: int) -> None:
         rng = random.Random(f"{cell.seed} {producer}")
@@ -111,7 +112,7 @@ class Deck:
             else:
                 topics.append((own if cell.singles is Singles.OWN else n % cell.topics,))
         rng.shuffle(topics)
-        # Partitions in turn, the same one of each topic; so a deck is as many times as long.
+        # Partitions take turns, the same one of each topic; so a deck is as many times as long.
         self.of: tuple[Destinations, ...] = tuple(
             tuple(topic * cell.partitions + n % cell.partitions for topic in topics[n % PERIOD])
             for n in range(PERIOD * cell.partitions)
@@ -121,13 +122,13 @@ class Deck:
         return self.of[number % len(self.of)]
 
     def multicasts(self, count: int) -> int:
-        """How many of the first `count` messages go to more than one place."""
+        """Return how many of the first `count` messages go to more than one place."""
         full, rest = divmod(count, len(self.of))
         several = [len(one) > 1 for one in self.of]
         return full * sum(several) + sum(several[:rest])
 
     def deliveries(self, count: int) -> list[tuple[int, int]]:
-        """(number of destinations, how many of the first `count` messages have so many), ascending."""
+        """Return (number of destinations, how many of the first `count` messages have so many), ascending."""
         full, rest = divmod(count, len(self.of))
         found: dict[int, int] = {}
         for n, one in enumerate(self.of):
@@ -136,11 +137,13 @@ class Deck:
 
 
 class ForeignPayloadError(ZraftError):
-    """A message is none that this cell sends, or was changed on its way."""
+    """This cell does not send such a message, or it was changed on its way."""
 
 
 @frozen
 class Header:
+    """What is at the beginning of every message."""
+
     producer: int
     number: int
     sent_us: int
@@ -157,7 +160,11 @@ class Payloads:
         return HEADER.pack(self._nonce, producer, number, sent_us) + self._filler
 
     def read(self, payload: bytes) -> Header:
-        """Raises ForeignPayloadError."""
+        """Read the header of a payload.
+
+        Raises:
+            ForeignPayloadError: the payload is not of this cell, or was changed.
+        """
         if len(payload) < HEADER.size or payload[HEADER.size :] != self._filler:
             raise ForeignPayloadError(f"a payload of {len(payload)} bytes is not what was sent")
         nonce, producer, number, sent_us = HEADER.unpack_from(payload)
@@ -169,10 +176,10 @@ class Payloads:
 
 
 def thesis_cells(base: Cell) -> list[Cell]:
-    """The scenarios of tables 5.1 to 5.6, in their order, after the one that was published as their baseline.
+    """Return the scenarios of tables 5.1 to 5.6, in their order, after the one that was published as their baseline.
 
-    The published baseline had five producers, the mixes two; so what 50 % cost there cannot be read from the tables. Here
-    both have a cell of 0 %.
+    The published baseline had five producers, the mixes two; so what 50 % cost there cannot be read from the
+    tables. Here both have a cell of 0 %.
     """
     cells = [
         evolve(base, name="baseline, five producers", share=0.0, producers=base.topics, singles=Singles.OWN)
@@ -181,7 +188,7 @@ def thesis_cells(base: Cell) -> list[Cell]:
 
 
 def latency_cells(base: Cell) -> list[Cell]:
-    """One message under way at a time, to one, two, and all topics: latency without queues."""
+    """Return cells with one message under way at a time, to one, two, and all topics: latency without queues."""
     wanted = sorted({1, min(2, base.topics), base.topics})
     return [
         evolve(
@@ -204,7 +211,7 @@ STREAM_PARTITIONS: Final = (1, 8)
 
 
 def stream_cells(base: Cell) -> list[Cell]:
-    """One topic with a producer and a consumer: values of 100 bytes and of 1 KB, over 1 and 8 partitions."""
+    """Return cells of one topic with a producer and a consumer: values of 100 bytes and of 1 KB, over 1 and 8 partitions."""
     return [
         evolve(
             base,
@@ -226,7 +233,10 @@ ORDER_RUNS: Final = 3
 
 
 def order_cells(base: Cell) -> list[Cell]:
-    """One producer to each of four partitions in turn, under every order; these in turn, too, so that noise meets all."""
+    """Return cells with one producer to each of four partitions in turn, under every order.
+
+    The orders take turns, too, so that noise meets all.
+    """
     return [
         evolve(
             base,

@@ -11,7 +11,7 @@ from zraft_bench.multicast.results import CellResult, MulticastResults, StreamRe
 
 
 def plots_of(results: MulticastResults) -> list[Plot]:
-    """What is worth drawing; failed cells are left out."""
+    """Return the plots that are worth drawing; failed cells are left out."""
     found = []
     cells = [one for one in results.cells if one.ok]
     rated = [one for one in cells if not one.cell.sleep_ms and one.cell.window > 1]

@@ -39,7 +39,7 @@ LOG: Final = "log"
 class MulticastOrder:
     """What one process is to do: which producers of the cell it has, and whose logs it reads.
 
-    Topics are called `prefix` and their number. `target` is "topics", or "log": a log of znodes.
+    Topics are named `prefix` and their number. `target` is "topics", or "log": a log of znodes.
     """
 
     hosts: str
@@ -89,7 +89,7 @@ async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
 
 @contextlib.asynccontextmanager
 async def connected(order: MulticastOrder) -> AsyncIterator[tuple[dict[int, Sender], Reader | None]]:
-    """The producers and the consumer of an order, each with a client of its own, as programs would have."""
+    """Return the producers and the consumer of an order, each with a client of its own, as programs would have."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def sender() -> Sender:

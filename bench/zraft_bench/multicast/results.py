@@ -1,4 +1,4 @@
-"""What was measured of topics, as values: cells of multicast, whom a message touches, streams of one topic. Pure."""
+"""What was measured of topics, as values: cells of multicast, what a message touches, streams of one topic. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ GENERATOR_BUSY: Final = 0.85
 
 @frozen(kw_only=True)
 class Produced:
-    """What a process saw of the producers in it. Times are seconds on the machine's monotonic clock.
+    """What a process saw of its producers. Times are seconds on the machine's monotonic clock.
 
     Attributes:
-        sent: messages by producer, all of them told as delivered at all their destinations.
+        sent: messages by producer, all of them reported as delivered at all their destinations.
         latencies: by number of destinations, from sending to that answer.
         failures: how often which error was met.
     """
@@ -47,7 +47,7 @@ class Consumed:
 
 @frozen(kw_only=True)
 class Counts:
-    """What servers counted meanwhile, all of them together; None where they do not tell.
+    """What all servers together counted meanwhile; None where they do not tell.
 
     Attributes:
         entries, commands: of the logs of groups, and what stands in them.
@@ -78,9 +78,10 @@ class CellResult:
 
     Attributes:
         multicasts: messages to more than one place.
-        latency, arrival: by number of destinations: until the producer was told that it is delivered everywhere, and
-            until a consumer had it.
-        thesis_records: what the thesis' optimised algorithm would have written and read for the same messages.
+        latency, arrival: by number of destinations: until the producer was told that it is delivered
+            everywhere, and until a consumer had it.
+        thesis_records: what the thesis' optimised algorithm would have written and read for the same
+            messages.
         pairs: of logs that have messages in common, all of which agree.
     """
 
@@ -113,11 +114,11 @@ class CellResult:
 
     @property
     def per_second(self) -> float:
-        """Messages, not deliveries."""
+        """Return messages per second, not deliveries."""
         return self.messages / self.elapsed_s if self.elapsed_s else 0.0
 
     def per_topic(self) -> list[float]:
-        """Deliveries per second of each topic."""
+        """Return deliveries per second of each topic."""
         rates = [0.0] * self.cell.topics
         for place in self.places:
             rates[place.topic] += place.per_second
@@ -148,11 +149,13 @@ class TouchedServer:
 
 @frozen(kw_only=True)
 class GenuineResult:
-    """Messages to `fanout` of `topics`, one at a time: whom they touched.
+    """What messages to `fanout` of `topics`, one at a time, touched.
 
     Attributes:
-        per_message: messages between groups that were logged or sent for each; `bound`: what it may be, k(k - 1) + k.
-        commits: one after the other until a message was delivered at a group, the most that any message took.
+        per_message: messages between groups that were logged or sent for each; `bound`: what it may be,
+            k(k - 1) + k.
+        commits: one after the other until a message was delivered at a group, the most that any message
+            took.
     """
 
     topics: int
@@ -171,7 +174,10 @@ class GenuineResult:
 
     @property
     def steps(self) -> int:
-        """At the leaders: the request; two for each commit; between two commits, what one leader says to another."""
+        """Return the steps at the leaders.
+
+        These are the request, two for each commit and, between two commits, one leader's message to another.
+        """
         return 3 * self.commits
 
 
@@ -196,7 +202,7 @@ class StreamResult:
 
 @frozen(kw_only=True)
 class MulticastResults:
-    """All of a run of `zraft-bench multicast`."""
+    """All results of a run of `zraft-bench multicast`."""
 
     cells: tuple[CellResult, ...] = ()
     genuine: tuple[GenuineResult, ...] = ()
@@ -223,7 +229,7 @@ def combine(
     pairs: int = 0,
     servers_cpu_s: float | None = None,
 ) -> CellResult:
-    """One result of what the processes saw; complete only if `judged` finds nothing wrong with it."""
+    """Make one result of what the processes saw; it is complete only if `judged` finds nothing wrong with it."""
     sent = sent_by_producer(cell, produced)
     began = min((one.began_s for one in produced), default=0.0)
     delivered = {p: n for one in consumed for p, n in zip(one.places, one.delivered, strict=True)}
@@ -276,7 +282,7 @@ def sent_by_producer(cell: Cell, produced: Iterable[Produced]) -> list[int]:
 
 
 def judged(result: CellResult, sizes: Iterable[tuple[int, int]], broken: Sequence[str]) -> CellResult:
-    """With the reasons why it does not count: the accounting must come out exactly."""
+    """Add the reasons why the result does not count: the accounting must come out exactly."""
     reasons = list(broken)
     if result.failures:
         most = max(result.failures.items(), key=lambda one: one[1])
@@ -301,7 +307,7 @@ def _noted(result: CellResult) -> CellResult:
 
 
 def failed(cell: Cell, servers: int, reason: str) -> CellResult:
-    """A cell that measured nothing."""
+    """Return a cell that measured nothing."""
     return CellResult(cell=cell, servers=servers, reason=reason)
 
 

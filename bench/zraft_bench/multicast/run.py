@@ -25,11 +25,11 @@ from zraft_bench.records import from_plain
 MODULE: Final = "zraft_bench.multicast.process"
 START_S: Final = 0.05
 SLOWEST_S: Final = 0.05
-"""A message takes at most so long on average, or the cell is given up."""
+"""Seconds that a message takes at most on average, or the cell is given up."""
 
 
 def default_processes() -> int:
-    """Half of the cores, so that servers on the same machine have the others; at least one that sends and one that reads."""
+    """Return half of the cores, as servers on the same machine have the others; at least a sender and a reader."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(2, cores // 2)
 
@@ -37,7 +37,7 @@ def default_processes() -> int:
 def orders_for(
     cell: Cell, hosts: str, nonce: int, prefix: str, processes: int, target: str = TOPICS
 ) -> list[MulticastOrder]:
-    """Producers and consumers in processes of their own, if there are several, and none without work."""
+    """Return orders for producers and consumers in processes of their own, if there are several, and none without work."""
     producing = max(1, min(cell.producers, processes // 2))
     consuming = min(cell.places, processes - producing)
     sets: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
@@ -80,7 +80,7 @@ async def run_cell(cell: Cell, servers: Servers, processes: int, target: str = T
 
 
 def limit_s(cell: Cell) -> float:
-    """How long a cell takes at most, until its last answer."""
+    """Return how long a cell takes at most, until its last answer."""
     each = SLOWEST_S + cell.sleep_ms / 1000
     return OVERTIME_S + cell.seconds + cell.deadline_s + cell.messages * each
 

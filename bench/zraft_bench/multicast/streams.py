@@ -10,7 +10,7 @@ from zraft_bench.multicast.run import run_cell
 
 
 def targets_of(cell: Cell) -> tuple[str, ...]:
-    """A log has no partitions; it stands beside the topic with one."""
+    """Return the targets of a cell. A log has no partitions; it is compared with the topic with one."""
     return (LOG, TOPICS) if cell.partitions == 1 else (TOPICS,)
 
 

@@ -1,4 +1,4 @@
-"""Tables of what was measured of topics, as titles, heads and rows of text: for the terminal and for the page. Pure."""
+"""Tables of what was measured of topics, as titles, heads and rows of text, for the terminal and for the page. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NONE: Final = "-"
 
 @frozen
 class Table:
-    """`texts` are the columns that stand to the left; `failed` the rows that do not count."""
+    """A table. `texts` are the left-aligned columns; `failed` are the rows that do not count."""
 
     title: str
     head: tuple[str, ...]
@@ -30,7 +30,7 @@ class Table:
 
 
 def tables_of(results: MulticastResults) -> Iterator[Table]:
-    """Those that have rows."""
+    """Return the tables that have rows."""
     rated = [one for one in results.cells if not one.cell.sleep_ms and one.cell.window > 1]
     makers = (
         (rates, rated),
@@ -48,7 +48,7 @@ def tables_of(results: MulticastResults) -> Iterator[Table]:
 
 
 def rates(cells: Sequence[CellResult]) -> Table:
-    """Deliveries per second of each topic, and what several destinations cost."""
+    """Return deliveries per second of each topic, and what several destinations cost."""
     topics = max((one.cell.topics for one in cells), default=0)
     plain = next((one for one in cells if one.ok and one.cell.share == 0 and _mixes(one)), None)
     rows = []
@@ -85,12 +85,12 @@ def rates(cells: Sequence[CellResult]) -> Table:
 
 
 def _mixes(one: CellResult) -> bool:
-    """As many producers as the published mixes."""
+    """Return the cells with as many producers as the published mixes."""
     return one.cell.producers != one.cell.topics
 
 
 def beside_thesis(cells: Sequence[CellResult]) -> Table:
-    """Each topic's rate beside the published one."""
+    """Return each topic's rate beside the published one."""
     rows = []
     for one in cells:
         theirs = thesis.published(one.cell.share, five_producers=not _mixes(one))
@@ -127,7 +127,7 @@ def beside_thesis(cells: Sequence[CellResult]) -> Table:
 
 
 def orders(cells: Sequence[CellResult]) -> Table:
-    """The median rate under each order beside that of PARTITION; for loads that were tried under several."""
+    """Return the median rate under each order beside that of PARTITION; for loads that were tried under several."""
     found: dict[Cell, dict[Order, list[CellResult]]] = {}
     for one in cells:
         load = evolve(one.cell, name="", order=Order.PARTITION)
@@ -151,7 +151,7 @@ def orders(cells: Sequence[CellResult]) -> Table:
 
 
 def latencies(cells: Sequence[CellResult]) -> Table:
-    """By number of destinations."""
+    """Return latencies by number of destinations."""
     rows = []
     for one in cells:
         for name, told in one.latency.items():
@@ -180,7 +180,7 @@ def _shown(found: Summary | None) -> tuple[str, str, str]:
 
 
 def accounting(cells: Sequence[CellResult]) -> Table:
-    """Records of the thesis' algorithm for the same messages beside what was logged and sent here."""
+    """Return records of the thesis' algorithm for the same messages beside what was logged and sent here."""
     rows = []
     for one in cells:
         if not one.messages:
@@ -210,7 +210,7 @@ def accounting(cells: Sequence[CellResult]) -> Table:
 
 
 def steps(results: MulticastResults) -> Table:
-    """What a message takes that is alone, as the logs show it, beside how long it took."""
+    """Return the steps of a message that is alone, as the logs show them, beside its time."""
     alone = {
         one.cell.fanout if one.cell.share else 1: one
         for one in results.cells
@@ -254,7 +254,7 @@ def _bundles(one: GenuineResult) -> str:
 
 
 def genuineness(results: MulticastResults) -> Table:
-    """Every group's log and every server's group traffic, addressed or not."""
+    """Return every group's log and every server's group traffic, addressed or not."""
     rows: list[tuple[str, ...]] = []
     failed: set[int] = set()
     for one in results.genuine:

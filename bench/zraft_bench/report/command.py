@@ -1,4 +1,4 @@
-"""`zraft-bench report`: results files as a page with tables and plots."""
+"""The command `zraft-bench report`: results files as a page with tables and plots."""
 
 from __future__ import annotations
 

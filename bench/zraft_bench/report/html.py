@@ -1,6 +1,6 @@
 """One HTML page for one or several runs: what ran where, tables, plots, and the published figures beside ours. Pure.
 
-The page needs nothing from elsewhere: plots are inside of it. Everything that comes from a results file is escaped.
+The page is self-contained: plots are inside of it. Everything that comes from a results file is escaped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Row = tuple[str, Sequence[str]]
 
 
 def page(runs: Sequence[tuple[Run, Mapping[str, tuple[str, bytes]]]], hint: str = "") -> str:
-    """The page. Each run comes with its plots: name to (title, PNG); `hint` is said at the top."""
+    """Return the page. Each run comes with its plots: name to (title, PNG); `hint` stands at the top."""
     parts = [f"<p class=note>{escape(hint)}</p>"] if hint else []
     for run, plots in runs:
         parts += _run(run, plots)
@@ -145,7 +145,7 @@ def _cells(one: TestResult) -> list[str]:
 
 
 def _beside_thesis(tests: Sequence[TestResult]) -> Iterable[str]:
-    """Cells that Zatt's thesis has, too."""
+    """Return the cells that Zatt's thesis has, too."""
     rows: list[Row] = []
     for one in tests:
         load = one.workload

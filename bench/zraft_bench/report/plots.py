@@ -12,13 +12,13 @@ from zraft_bench.multicast import plots as multicast_plots
 from zraft_bench.results import Run, TestResult
 
 LABELS_MAX: Final = 24
-"""Bars of one plot; more would not be read."""
+"""The most bars of one plot; more could not be read."""
 
 CURVES_MAX: Final = 10
 
 
 def plots_of(run: Run) -> list[Plot]:
-    """What is worth drawing of a run; matplotlib must be available."""
+    """Return the plots of a run that are worth drawing; matplotlib must be installed."""
     found: list[Plot] = []
     measured = [one for one in run.tests if one.acknowledged and not one.superseded]
     if measured:
@@ -48,7 +48,7 @@ def plots_of(run: Run) -> list[Plot]:
 
 
 def label_of(result: TestResult) -> str:
-    """Short enough for an axis."""
+    """Return a label that is short enough for an axis."""
     load = result.workload
     text = f"{load.operation.value} {load.entries}x{load.value_bytes} B, {result.sharing.workers} w"
     return text if result.target == "zraft" else f"{result.target}: {text}"
@@ -75,7 +75,7 @@ def _throughput(axes: Any, results: Sequence[TestResult]) -> None:
 
 
 def _latency(axes: Any, results: Sequence[TestResult]) -> None:
-    """The further right on the percentile axis, the rarer: each step is ten times as many requests."""
+    """Draw latencies. The percentile axis is logarithmic in rarity: each step is ten times as many requests."""
     for one in list(results)[:CURVES_MAX]:
         points = [(share, ms) for ms, share in one.histogram.cumulative() if share < 1.0]
         if points:

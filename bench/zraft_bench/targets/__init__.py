@@ -1,1 +1,1 @@
-"""Connections to the systems that are measured, all alike for a load generator."""
+"""Connections to the systems that are measured, with one interface for the load generator."""

@@ -57,7 +57,7 @@ class PySyncObjTarget:
         await self._until_led()
 
     async def _until_led(self) -> None:
-        """PySyncObj refuses writes until it has a leader, and does not say when that is."""
+        """Wait for a leader: PySyncObj refuses writes until it has one, and does not say when that is."""
         try:
             async with asyncio.timeout(FIRST_WRITE_TIMEOUT_S):
                 while True:

@@ -15,16 +15,17 @@ import msgpack
 
 
 class Node:
-    """Requests come on the loop's thread; PySyncObj has a thread of its own and calls back on that one."""
+    """A node. Requests come on the loop's thread; PySyncObj has a thread of its own and calls back on that one."""
 
     def __init__(self, addresses: list[str], journal: str) -> None:
-        # Here, so that the module can be imported where PySyncObj is not installed.
+        # It is imported here, so that the module can be imported where PySyncObj is not installed.
         from pysyncobj import SyncObj, SyncObjConf
         from pysyncobj.batteries import ReplDict
 
         self._dict: Any = ReplDict()
         own, *others = addresses
-        # Its defaults but for two: time per round of its thread, without which a write takes 0.2 s; and a journal.
+        # Two settings are not PySyncObj's defaults: the time per round of its thread, without which a write
+        # takes 0.2 s, and a journal.
         conf = SyncObjConf(
             appendEntriesUseBatch=True,
             autoTickPeriod=0.001,
@@ -46,7 +47,7 @@ class Node:
             unpacker.feed(data)
             for number, key, *value in unpacker:
                 if not value:
-                    # A map of this node: what it holds is as old as it is.
+                    # A read is of this node's map, which may be old.
                     answer(number, None if key in self._dict.rawData() else "no such key")
                     continue
 

@@ -1,6 +1,6 @@
 """What a load generator needs of a system: write a key, read a key, over one connection. The systems implement it.
 
-A target is made in the process that uses it; `TARGETS` names those that can be asked for, so that the name alone travels to
+A target is made in the process that uses it; `TARGETS` names all targets, so that only the name travels to
 the process. Each imports its library only when it is made.
 """
 
@@ -25,19 +25,35 @@ class Target(Protocol):
     """One connection to the system. Any number of requests may be under way at the same time."""
 
     async def open(self) -> None:
-        """Connect. Raises RequestFailedError."""
+        """Connect.
+
+        Raises:
+            RequestFailedError: no server could be reached.
+        """
 
     async def prepare(self, keys: Sequence[int], value: bytes) -> None:
-        """Make sure that the keys can be read and written, each with `value`. Raises RequestFailedError."""
+        """Make sure that the keys can be read and written, each with `value`.
+
+        Raises:
+            RequestFailedError: a key could not be made.
+        """
 
     async def write(self, key: int, value: bytes) -> None:
-        """Returns once the write is acknowledged. Raises RequestFailedError."""
+        """Write a value; return once the write is acknowledged.
+
+        Raises:
+            RequestFailedError: the write was refused or not answered.
+        """
 
     async def read(self, key: int) -> None:
-        """Returns once the value is here. Raises RequestFailedError."""
+        """Read a value; return once it is here.
+
+        Raises:
+            RequestFailedError: the read was refused or not answered.
+        """
 
     async def close(self) -> None:
-        """End the connection. Raises nothing."""
+        """End the connection. This raises nothing."""
 
 
 MakeTarget = Callable[[str, str, bool, float], Target]
@@ -49,18 +65,18 @@ TARGETS: Final = {
     "zookeeper": "zraft_bench.targets.zookeeper:ZooKeeperTarget",
     "pysyncobj": "zraft_bench.targets.pysyncobj:PySyncObjTarget",
 }
-"""Name in results to where it is implemented."""
+"""Name in results to where the target is implemented."""
 
 
 def in_turn(hosts: str, turn: int) -> str:
-    """`hosts` beginning with another one each turn: how the connections of a process are spread over the servers."""
+    """Return `hosts` beginning with another one each turn: so connections of a process are spread over the servers."""
     listed = hosts.split(",")
     first = turn % len(listed)
     return ",".join(listed[first:] + listed[:first])
 
 
 def maker(name: str) -> MakeTarget:
-    """What makes connections to the system called `name`."""
+    """Return what makes connections to the system called `name`."""
     module, _, attribute = TARGETS[name].partition(":")
     found: MakeTarget = getattr(import_module(module), attribute)
     return found

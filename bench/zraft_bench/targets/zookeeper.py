@@ -1,7 +1,8 @@
 """A connection that speaks ZooKeeper's protocol: for ZooKeeper, and for zraft beside it, with the same load generator.
 
-Keys are znodes `/<place>/<key>`. Requests of one loop turn leave in one write. Linearizable reads are a sync and a read,
-sent together; what ZooKeeper answers is as new as its leader's state was, unless leadership changes in that moment.
+Keys are znodes `/<place>/<key>`. Requests of one loop turn leave in one write. Linearizable reads are a sync
+and a read, sent together; what ZooKeeper answers is as new as its leader's state was, unless leadership
+changes in that moment.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from zraft_core.wire.client_requests import CloseSession, Create, GetData, Reque
 
 SESSION_TIMEOUT_MS: Final = 30_000
 PIPELINED: Final = 200
-"""Creates under way while the keys are made."""
+"""How many creates are under way while the keys are made."""
 
 
 class ZooKeeperTarget(asyncio.Protocol):

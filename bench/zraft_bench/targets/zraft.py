@@ -13,11 +13,14 @@ from zraft_client.errors import ClientError, UnknownOutcomeError
 from zraft_client.values import Consistency
 
 PIPELINED: Final = 500
-"""Writes under way while the keys are made."""
+"""How many writes are under way while the keys are made."""
 
 
 class _InTurn(random.Random):
-    """For jitter as usual; but a list of servers stays as it is, so that connections begin at the server meant for them."""
+    """Random as usual for jitter, but keeps a list of servers in order.
+
+    So connections begin at the server intended for them.
+    """
 
     def shuffle(self, x: MutableSequence[Any]) -> None:
         pass

@@ -22,14 +22,14 @@ from zraft_core.claims.commands import ClaimMessages, ClaimPartition
 from zraft_core.claims.values import RANGE_MESSAGES_MAX, Claim, Owner
 
 HELD_LOOKS: Final = 8
-"""How often in a heartbeat interval to look whether a partition that may be free any moment is."""
+"""How often in a heartbeat interval to look whether a partition that may become free at any moment is free."""
 HURRY: Final = 32
-"""So much shorter are the waits between rounds while partitions stand still because their owner is gone."""
+"""By how much waits between rounds are shorter while partitions stand still because their owner is gone."""
 TRIES_MAX: Final = 3
 """How often one command or look is sent in a round before the next partition is tried."""
 
 Place = tuple[str, int]
-"""(topic, partition)"""
+"""(topic, partition)."""
 
 
 class Owned(Protocol):
@@ -37,11 +37,14 @@ class Owned(Protocol):
 
     def claims(self) -> int: ...
     def epochs(self, place: Place) -> frozenset[int]:
-        """Of its claims of this partition, those included that it is releasing."""
+        """Return the epochs of its claims of this partition, those included that it is releasing."""
         ...
 
     def ranges(self, place: Place) -> tuple[int, int]:
-        """Its claims of ranges of this partition: with messages to process, as far as is known, and still without."""
+        """Return its claims of ranges of this partition.
+
+        The first number is of claims with known messages to process, the second of those without any yet.
+        """
         ...
 
     def holds(self, place: Place) -> bool:
@@ -64,7 +67,7 @@ class _Attempt:
 
 
 class Claiming:
-    """One consumer's rounds."""
+    """The rounds of one consumer."""
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class Claiming:
         self._reclaiming = options.fast_reclaim
         self._left_alone: dict[Place, int] = {}
         self._held: set[Place] = set()
-        """What somebody else had when it was last looked at."""
+        """What another consumer had when it was last looked at."""
         # A client that was restarted takes back its claims before they expire; a new one has no reason to hurry.
         self._next_round_ms = now_ms if options.fast_reclaim else now_ms + self._wait_ms()
 
@@ -110,11 +113,11 @@ class Claiming:
         self._round.clear()
 
     def leave_alone(self, place: Place, until_ms: int) -> None:
-        """Do not look at the partition before: it was released for others, or is somebody's who was heard just now."""
+        """Do not look at the partition before this time: it was released for others, or its owner was heard just now."""
         self._left_alone[place] = max(until_ms, self._left_alone.get(place, 0))
 
     def hurry(self, now_ms: int) -> None:
-        """There is reason to believe that a round would succeed."""
+        """Hurry, as a round would probably succeed."""
         self._next_round_ms = min(self._next_round_ms, now_ms)
 
     def on_time(self, now_ms: int) -> None:
@@ -152,7 +155,7 @@ class Claiming:
         self._round.clear()
         self._reclaiming = False
         self._next_round_ms = now_ms + self._wait_ms() // (HURRY if hurry else 1)
-        # What somebody has is looked at when his claim may have expired, not whenever a round happens to come.
+        # A partition of another owner is looked at when that claim may have expired, not whenever a round comes.
         held = [until for place, until in self._left_alone.items() if place in self._held]
         if held:
             jitter = self._rng.randint(0, self._options.heartbeat_ms // HELD_LOOKS)
@@ -201,7 +204,7 @@ class Claiming:
     # What to ask for --------------------------------------------------------------------------------------------
 
     def _command(self, place: Place, seen: Seen, now_ms: int) -> ClaimPartition | ClaimMessages | None:
-        """The claim to make of what was seen, None if there is nothing to have."""
+        """Return the claim to make of what was seen, None if nothing can be claimed."""
         view = seen.view
         if view.paused:
             return None
@@ -232,7 +235,7 @@ class Claiming:
         )
 
     def _look_again_ms(self, view: View, held: Claim) -> int:
-        """Until when a claim cannot expire there is no use in looking, unless its owner gives it up."""
+        """Return until when a claim cannot expire: there is no use in looking before, unless its owner gives it up."""
         mine = self._options.heartbeat_ms
         left = held.heard_ms + 2 * held.heartbeat_ms - view.log_time_ms
         return max(mine // HELD_LOOKS, min(left, 2 * mine))
@@ -284,12 +287,13 @@ class Claiming:
         is_new = view.last_epoch == 0 and view.floor == 0
         first, upto = view.free_from(start if is_new else 0, self._options.range_messages)
         if upto < seen.earliest:
-            # Retention removed all of it. It is claimed all the same, as far as it goes, to be done with.
+            # Retention removed all of it. It is claimed all the same, as far as it goes, to complete it.
             first, upto = view.free_from(first, min(RANGE_MESSAGES_MAX, seen.earliest - first))
         active, ahead = self._owned.ranges(place)
         if first >= seen.end and active + ahead > self._options.ranges_ahead:
-            # Enough is claimed in advance. What is there already, like the rest of a dead consumer's range, is taken
-            # besides: who only waits for messages to come must not leave those that are there to nobody.
+            # Enough is claimed in advance. Existing messages, like the rest of a dead consumer's range, are
+            # taken besides: a consumer that only waits for future messages must not leave existing ones to
+            # nobody.
             self.leave_alone(place, now_ms + self._options.heartbeat_ms // HELD_LOOKS)
             return None
         self._attempts += 1
@@ -320,7 +324,7 @@ class Claiming:
 
     def _on_answer(self, attempt: _Attempt, answer: Answer | None, now_ms: int) -> None:
         if answer is None and attempt.tries < TRIES_MAX and not self._stopped:
-            # The same attempt again: it is granted once, however many copies arrive.
+            # This is the same attempt again: it is granted once, however many copies arrive.
             again = evolve(attempt, tries=attempt.tries + 1)
             self._send(again, now_ms)
             return
@@ -329,7 +333,7 @@ class Claiming:
             return
         is_race = isinstance(answer, Refused) and answer.reason in (Reason.TAKEN, Reason.MOVED)
         if is_race and self._options.range_messages and self._tries < TRIES_MAX and not self._stopped:
-            # Somebody had the same range in mind; the next one is free.
+            # Another consumer chose the same range; the next one is free.
             self._tries += 1
             self._look(attempt.place, now_ms)
             return
@@ -337,9 +341,9 @@ class Claiming:
 
     def _granted(self, attempt: _Attempt, granted: Granted, now_ms: int) -> None:
         place = attempt.place
-        # The next round begins behind it, so that everything has its turn.
+        # The next round begins behind it, so that every partition has its turn.
         self._start = (self._places.index(place) + 1) % len(self._places)
-        # Counted from when it was first sent: the service may have heard any copy of it.
+        # The time counts from when it was first sent: the service may have heard any copy of it.
         self._on_granted(place, granted, attempt.seen, attempt.sent_ms, now_ms)
         stood_still = place in self._held
         self._held.discard(place)
@@ -348,7 +352,7 @@ class Claiming:
             self._reclaiming or options.greedy_claims or options.claim_entire_topic or options.range_messages
         )
         if not go_on or self._stopped:
-            # Whoever had it has probably left more. One at a time all the same, so that others have their share.
+            # Its former owner has probably left more. Only one is taken at a time, so that others have their share.
             self._end_round(now_ms, hurry=stood_still)
         elif options.claim_entire_topic and place[1] == 0:
             topic = [one for one in self._places if one[0] == place[0]]

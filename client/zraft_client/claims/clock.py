@@ -1,4 +1,4 @@
-"""The clock that leases are counted by."""
+"""The clock by which leases are counted."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def uptime_ms() -> int:
-    """Milliseconds that never go back and go on while the machine sleeps.
+    """Return milliseconds that never go back and continue while the machine sleeps.
 
-    A clock that stands still then would let a laptop that wakes up go on with what others have claimed meanwhile.
+    A clock that stands still then would let a laptop that wakes up process what others have claimed
+    meanwhile.
     """
     return time.clock_gettime_ns(_CLOCK) // 1_000_000

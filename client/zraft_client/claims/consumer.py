@@ -1,6 +1,6 @@
 """A consumer as programs use it: the asyncio shell around `ConsumerCore`.
 
-It owns one task, and one more per request under way; how many there are is bounded by the core (a few per claim).
+It owns one task, and one more per request under way; the core bounds how many there are (a few per claim).
 Everything runs in the loop in which `start` was called.
 """
 
@@ -28,9 +28,9 @@ TERMINATION_S: float = 10.0
 
 
 class Committing:
-    """A commit on its way. Await it to know that it is durable: then nobody is given the message again, whoever dies.
+    """A commit on its way. Await it to know that it is durable: then nobody else gets the message, whoever dies.
 
-    Who does not await it loses nothing but that knowledge; it is told a moment later.
+    A program that does not await it loses only that knowledge; the commit is sent a moment later.
     """
 
     __slots__ = ("_consumer", "_offset", "_under")
@@ -41,10 +41,11 @@ class Committing:
         self._offset = offset
 
     def __await__(self) -> Generator[Any, None, None]:
-        """
+        """Wait until the commit is durable.
+
         Raises:
-            ClaimLostError: the claim ended before: another consumer may be given the message.
-            CommitsScatteredError: there are too many gaps between commits; commit what is older first.
+            ClaimLostError: the claim ended before: another consumer may get the message.
+            CommitsScatteredError: there are too many gaps between commits; commit older messages first.
         """
         return self._consumer.until_durable(self._under, self._offset).__await__()
 
@@ -86,7 +87,7 @@ class Consumer:
         self._line = Line(lambda count, _: self._stock() >= count)
         """Tasks that iterate, and wait for a message."""
         self._commits: dict[Consumption, list[tuple[int, asyncio.Future[None]]]] = {}
-        """Who waits for which offset to be durable."""
+        """The waiters for each offset to be durable."""
         self._failure: BaseException | None = None
         self._closed = False
 
@@ -94,7 +95,7 @@ class Consumer:
         """Begin to claim.
 
         Raises:
-            BadArgumentsError: no topic, or one that does not exist.
+            BadArgumentsError: there is no topic, or one that does not exist.
             PortError: the service cannot be asked.
         """
         assert self._core is None, "a consumer is started once"
@@ -115,11 +116,11 @@ class Consumer:
     # Messages ---------------------------------------------------------------------------------------------------
 
     async def consume(self) -> AsyncIterator[Message]:
-        """`ConsumeChannel`: messages until the consumer is terminated.
+        """`ConsumeChannel`: yield messages until the consumer is terminated.
 
-        `commit` each when it is processed, also at most once: there it decides nothing about who gets it, but makes
-        room in the queue and tells how far one is. Several tasks may iterate; each message goes to the one that has
-        waited longest.
+        `commit` each when it is processed, also at most once: there it decides nothing about who gets it, but
+        makes room in the queue and tells the progress. Several tasks may iterate; each message goes to the
+        one that has waited longest.
         """
         while True:
             message = await self._next()
@@ -128,7 +129,7 @@ class Consumer:
             yield message
 
     async def _next(self) -> Message | None:
-        """The next message, None once the consumer is closed."""
+        """Return the next message, None once the consumer is closed."""
         while not self._closed:
             core = self._running()
             await self._line.turn(1)
@@ -144,7 +145,9 @@ class Consumer:
         return 0 if self._core is None else self._core.stock(self._clock())
 
     def commit(self, message: Message) -> Committing:
-        """`Commit`: the message was processed. In any order; await what is returned to know that it is durable.
+        """`Commit`: note that the message was processed, in any order.
+
+        Await what is returned to know that it is durable.
 
         Raises:
             ClaimLostError: its claim is not ours any more.
@@ -152,7 +155,11 @@ class Consumer:
         return self.commit_by_token(message.token)
 
     def commit_by_token(self, token: CommitToken) -> Committing:
-        """`CommitByToken`: the same, where only the token was passed on."""
+        """`CommitByToken`: commit where only the token was passed on.
+
+        Raises:
+            ClaimLostError: its claim is not ours any more.
+        """
         under = self._running().commit(token, self._clock())
         if under is None:
             raise _lost(token.topic, token.partition, token.epoch, token.offset)
@@ -160,7 +167,12 @@ class Consumer:
         return Committing(self, under, token.offset)
 
     async def until_durable(self, under: Consumption, offset: int) -> None:
-        """Called by `Committing`."""
+        """Wait until the commit is durable; for `Committing`.
+
+        Raises:
+            ClaimLostError: the claim ended before.
+            CommitsScatteredError: there are too many gaps between commits.
+        """
         while not under.is_durable(offset):
             self._running()
             error = self._error_of(under, offset)
@@ -173,7 +185,7 @@ class Consumer:
             await told
 
     def _error_of(self, under: Consumption, offset: int) -> ClientError | None:
-        """Why a commit will not be durable, or not soon."""
+        """Return why a commit will not be durable, or not soon."""
         place = under.topic, under.partition
         if under.ended is not None or self._closed:
             return _lost(*place, under.epoch, offset)
@@ -197,20 +209,20 @@ class Consumer:
                 del self._commits[under]
 
     async def flush(self) -> bool:
-        """`Flush`: tell the service of all commits; False if it did not answer within `TERMINATION_S`.
+        """`Flush`: tell the service of all commits; return False if it did not answer within `TERMINATION_S`.
 
-        What belongs to claims that ended meanwhile is not waited for.
+        Commits of claims that ended meanwhile are not waited for.
         """
         core = self._running()
         targets = core.flush(self._clock())
         return await self._until(lambda: core.is_flushed(targets))
 
     async def terminate(self, release: bool = True) -> bool:
-        """`Terminate`: end. With `release`, others may claim at once; without, a restart of this client id goes on.
+        """`Terminate`: end; return False if the service did not answer in time: then the claims expire.
 
-        Messages that were handed out and not committed are processed again by somebody, at least once; what was
-        claimed at most once and not handed out is lost. False if the service did not answer in time: then the
-        claims expire.
+        With `release`, others may claim at once; without, a restart of this client id continues. At least
+        once, somebody processes messages again that were handed out and not committed. At most once, messages
+        that were claimed and not handed out are lost.
         """
         if self._closed or self._core is None:
             self._closed = True
@@ -230,15 +242,15 @@ class Consumer:
         return self._running().holds((topic, partition))
 
     def current_lag(self) -> int:
-        """`GetCurrentLag`: messages that are there and not committed, over all claims, as last seen."""
+        """`GetCurrentLag`: the number of existing messages that are not committed, over all claims, as last seen."""
         return sum(one.lag for one in self._running().consumptions())
 
     def current_load(self) -> float:
-        """`GetCurrentLoad`: messages that come into the claimed partitions per heartbeat interval."""
+        """`GetCurrentLoad`: the number of messages that come into the claimed partitions per heartbeat interval."""
         return sum(one.health.partition_velocity for one in self._running().consumptions())
 
     def partition_offsets(self, topic: str) -> dict[int, PartitionOffsets]:
-        """`GetPartitionOffsets` of what is claimed, as known here, without asking the service."""
+        """`GetPartitionOffsets`: the offsets of what is claimed, as known here, without asking the service."""
         found = {}
         for one in self._running().consumptions():
             if one.topic == topic:
@@ -246,14 +258,14 @@ class Consumer:
         return found
 
     def current_topic_claims(self) -> frozenset[str]:
-        """`GetCurrentTopicClaims`: topics claimed entirely: those whose partition 0 is ours."""
+        """`GetCurrentTopicClaims`: topics claimed entirely, of which partition 0 is ours."""
         core = self._running()
         if not self.options.claim_entire_topic:
             return frozenset()
         return frozenset(topic for topic in core.topics if core.holds((topic, 0)))
 
     async def topic_claims(self) -> AsyncIterator[frozenset[str]]:
-        """`TopicClaims`: the topics claimed entirely, each time they change."""
+        """`TopicClaims`: yield the topics claimed entirely, each time they change."""
         last: frozenset[str] | None = None
         while True:
             async with self._changed:
@@ -269,13 +281,13 @@ class Consumer:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was terminated, or ended before it began."""
+        """Whether the consumer was terminated, or ended before it began."""
         return self._closed
 
     # The task ---------------------------------------------------------------------------------------------------
 
     def _running(self) -> ConsumerCore:
-        """Raises what went wrong, if anything did."""
+        """Run the consumer. What went wrong, if anything did, is raised."""
         if self._failure is not None:
             raise self._failure
         if self._core is None:
@@ -306,7 +318,7 @@ class Consumer:
     def _performed(self, task: asyncio.Task[None]) -> None:
         self._performing.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # A mistake of the port or of ours: told to whoever iterates, not to a log that nobody reads.
+            # An error of the port or of ours is raised in whatever iterates, not in a log that nobody reads.
             self._failure = task.exception()
             self._line.end()
         self._wake.set()
@@ -330,7 +342,7 @@ class Consumer:
                 return await self._port.fetch(topic, partition, first, count, self.options.message_bytes_max)
 
     async def _until(self, done: Callable[[], bool]) -> bool:
-        """Wait until something came true; False if it did not in `TERMINATION_S`."""
+        """Wait until something is true; return False if it was not within `TERMINATION_S`."""
         self._wake.set()
         try:
             async with asyncio.timeout(TERMINATION_S), self._changed:

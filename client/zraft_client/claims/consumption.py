@@ -1,9 +1,9 @@
 """Consuming under one claim: heartbeats, prefetch, batches claimed ahead, commits, release. Pure.
 
-Nothing is handed out unless the lease holds at that moment. What is committed is told a moment later, or at once if somebody
-waits for it, all of it in one command; heartbeats tell it, too. At most once, a message is handed out only after the batch
-that it is in was accepted; until the answer is known the same command is repeated, which is harmless because only this owner
-can send that epoch.
+Nothing is handed out unless the lease holds at that moment. Commits are sent a moment later, or at once if
+somebody waits for them, all in one command; heartbeats carry them, too. At most once, a message is handed out
+only after the batch that it is in was accepted; until the answer is known the same command is repeated, which
+is harmless because only this owner can send that epoch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zraft_core.claims.progress import Range
 from zraft_core.claims.values import RANGES_MAX, Mode
 
 COMMIT_WAIT_MS: Final = 100
-"""How long a commit that nobody waits for may wait for others to be told along with it."""
+"""How long a commit that nobody waits for may wait for others to be sent along with it."""
 
 
 Told = tuple[int, tuple[Range, ...]]
@@ -39,9 +39,9 @@ class Ended(Enum):
 
     RELEASED = "released"
     COMPLETE = "complete"
-    """All messages of its range are processed."""
+    """All messages of the claim's range are processed."""
     LOST = "lost"
-    """It expired, was taken over by another process of this client, or the service refused its owner otherwise."""
+    """The claim expired, another process of this client took it over, or the service refused its owner otherwise."""
 
 
 class Consumption:
@@ -62,7 +62,7 @@ class Consumption:
         *,
         plain: bool = False,
     ) -> None:
-        """`plain` as in `Seen`."""
+        """Begin with a granted claim; `plain` is as in `Seen`."""
         claim = granted.claim
         self.group = group
         self.topic = topic
@@ -100,7 +100,7 @@ class Consumption:
         self._durable: tuple[Range, ...] = ()
         """Ranges above `committed` that the service knows to be processed."""
         self.is_scattered = False
-        """The service keeps no more ranges: commits above the first gap are not told until it closes."""
+        """Whether the service keeps no more ranges: commits above the first gap are not sent until it closes."""
         self._releasing = False
         self._drain_until_ms: int | None = None
         self._handed_out = 0
@@ -122,30 +122,30 @@ class Consumption:
 
     @property
     def lag(self) -> int:
-        """Messages in the partition, as far as it was read, that are not committed here."""
+        """Return how many messages of the partition, as far as it was read, are not committed here."""
         upto = self.end if self.claim.upto is None else min(self.end, self.claim.upto)
         return max(0, upto - self.current)
 
     @property
     def has_work(self) -> bool:
-        """Whether its next message is there, as far as is known."""
+        """Whether the claim's next message exists, as far as is known."""
         return self.current < self.end
 
     @property
     def is_stocked(self) -> bool:
-        """Whether it has a message at hand, whatever its lease says."""
+        """Whether the claim has a message at hand, whatever its lease says."""
         return bool(self._ready)
 
     @property
     def stock(self) -> int:
-        """How many messages it has at hand."""
+        """Return how many messages it has at hand."""
         return len(self._ready)
 
     def has_ready(self, now_ms: int) -> bool:
         return bool(self._ready) and self.ended is None and self.lease.holds(now_ms)
 
     def next_message(self, now_ms: int) -> Message | None:
-        """The next message to process, or None: there is none, or the claim may be somebody else's by now."""
+        """Return the next message to process, or None: there is none, or the claim may be another consumer's by now."""
         if not self.has_ready(now_ms):
             return None
         record = self._ready.popleft()
@@ -153,7 +153,7 @@ class Consumption:
         return Message(self.topic, self.partition, record.offset, record.value, self.epoch)
 
     def commit(self, offset: int, now_ms: int) -> bool:
-        """The message was processed; False if it was committed before or never given."""
+        """Note that the message was processed; return False if it was committed before or never handed out."""
         if not self._tracking.commit(offset):
             return False
         self._handed_out -= 1
@@ -166,7 +166,7 @@ class Consumption:
         return True
 
     def is_durable(self, offset: int) -> bool:
-        """Whether the service knows that the message was processed: nobody will be given it again."""
+        """Whether the service knows that the message was processed: nobody else gets it then."""
         return self._are_durable(offset, offset + 1)
 
     def _are_durable(self, first: int, upto: int) -> bool:
@@ -174,12 +174,12 @@ class Consumption:
         return first >= upto or any(a <= first and upto <= b for a, b in self._durable)
 
     def flush(self, now_ms: int) -> None:
-        """Tell the service now what was committed, or as soon as what is under way is answered, which says less."""
+        """Tell the service now what was committed, or as soon as the command under way, which says less, is answered."""
         self.due_ms = 0
         self._tell(now_ms)
 
     def told_by_flush(self) -> Told:
-        """What `flush` tells: everything below an offset, and ranges above it."""
+        """Return what `flush` tells: everything below an offset, and ranges above it."""
         return self.current, () if self._plain else self._tracking.committed_ranges(RANGES_MAX)
 
     def knows(self, told: Told) -> bool:
@@ -193,15 +193,15 @@ class Consumption:
         self._next_commit_ms = min(self._next_commit_ms, at_ms)
 
     def _hurry(self, now_ms: int) -> None:
-        """A heartbeat at once, or as soon as the one under way is answered, which says less."""
+        """Send a heartbeat at once, or as soon as the one under way, which says less, is answered."""
         self._urgent = True
         self._next_beat_ms = now_ms
 
     def release(self, now_ms: int, *, drain: bool) -> None:
         """Give the claim up: nothing more is fetched.
 
-        With `drain`, what the program has is waited for, for one interval at most; at most once also what was claimed
-        ahead, which nobody else would get. At least once a successor gets what was not handed out.
+        With `drain`, wait for what the program has, for one interval at most; at most once also for what was
+        claimed ahead, which nobody else would get. At least once a successor gets what was not handed out.
         """
         self.due_ms = 0
         if not self._releasing:
@@ -271,7 +271,7 @@ class Consumption:
         self._urgent = False
         beat, committed = self._beat, self.current
         self._beating = True
-        # Before it is sent, and so before anybody can have heard it.
+        # This happens before it is sent, and so before anybody can have heard it.
         self.lease.on_sent(beat, now_ms)
 
         def then(answer: Answer | None, now_ms: int) -> None:
@@ -302,9 +302,9 @@ class Consumption:
         return max(self.end, self.current)
 
     def _is_owner(self, answer: Answer, now_ms: int) -> bool:
-        """Take note of an answer to a command under this claim; False if the claim is over."""
+        """Note an answer to a command under this claim; return False if the claim is over."""
         if isinstance(answer, Refused):
-            # FENCED says so itself. Whatever else is refused, this owner is mistaken about its claim and must not go on.
+            # FENCED says so itself. Whatever else is refused, this owner is mistaken about its claim and must stop.
             gave_up = self._release_sent and answer.reason is Reason.FENCED
             self._end(Ended.RELEASED if gave_up else Ended.LOST)
             return False
@@ -331,7 +331,7 @@ class Consumption:
     # Commits ----------------------------------------------------------------------------------------------------
 
     def _send_commit(self, now_ms: int) -> None:
-        """All that was committed since, in one command."""
+        """Send all that was committed since, in one command."""
         self._next_commit_ms = NEVER
         committed, ranges = self.told_by_flush()
         if self.is_scattered:
@@ -374,7 +374,7 @@ class Consumption:
 
     def _send_fetch(self, now_ms: int) -> None:
         self._fetching = True
-        # Whoever waits for messages may be kept waiting; nothing depends on when the answer comes.
+        # A waiting fetch may be kept waiting; nothing depends on when the answer comes.
         deadline = now_ms + self._options.request_timeout_ms
         self._requests.fetch(
             self.topic, self.partition, self._fetch_from, self._room, deadline, self._on_fetched
@@ -417,7 +417,7 @@ class Consumption:
             self._ready.append(record)
 
     def _pass_over_skips(self) -> None:
-        """Go on behind what earlier claims have done."""
+        """Continue behind what earlier claims have processed."""
         for a, b in self._skips:
             if a <= self._fetch_from < b:
                 self._fetch_from = b if self.claim.upto is None else min(b, self.claim.upto)
@@ -439,7 +439,7 @@ class Consumption:
         return bool(self._staged) or is_rest
 
     def _send_batch(self, now_ms: int) -> None:
-        """Claim the next batch; one that was not answered is asked for again as it was."""
+        """Claim the next batch; one that was not answered is asked for again unchanged."""
         if self._batch is None:
             count = min(len(self._staged), self._options.batch_messages)
             self._batch = tuple(self._staged.popleft() for _ in range(count))
@@ -470,7 +470,7 @@ class Consumption:
 
     def _go_on_releasing(self, now_ms: int) -> None:
         if now_ms >= self.lease.lapses_ms + self.claim.heartbeat_ms:
-            # Unheard for so long: it has expired, or will without us.
+            # Unheard for so long, it has expired, or will without us.
             self._end(Ended.LOST)
             return
         draining = self._is_draining(now_ms)

@@ -1,7 +1,8 @@
-"""A consumer's decisions: what to ask the service for, what to hand to the program, what to give up. Pure.
+"""A consumer's decisions: what to ask of the service, what to hand to the program, what to give up. Pure.
 
-Answers and time in, effects (`take_effects`) and messages out; the asyncio shell is `zraft_client.claims.consumer`.
-All times are milliseconds of one clock that never goes back and counts the time in which the machine sleeps.
+Answers and time go in, effects (`take_effects`) and messages come out; the asyncio shell is
+`zraft_client.claims.consumer`. All times are milliseconds of one clock that never goes back and counts the
+time in which the machine sleeps.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from zraft_core.claims.commands import Release
 from zraft_core.claims.values import Owner
 
 Key = tuple[str, int, int]
-"""(topic, partition, epoch)"""
+"""(topic, partition, epoch)."""
 
 
 @frozen
 class ConsumerStatistics:
-    """Claims by how they ended, and what is going on now."""
+    """Counts of claims by how they ended, and of what is going on now."""
 
     claims: int
     granted: int
@@ -71,7 +72,10 @@ class ConsumerCore:
     # What claiming asks -----------------------------------------------------------------------------------------
 
     def claims(self) -> int:
-        """Those of ranges that have no messages yet do not count: they must not keep it from what there is to do."""
+        """Return how many claims count.
+
+        Ranges without messages yet do not: they must not keep the consumer from existing work.
+        """
         return sum(one.claim.upto is None or one.has_work for one in self._consumptions.values())
 
     def ranges(self, place: Place) -> tuple[int, int]:
@@ -97,7 +101,7 @@ class ConsumerCore:
         self._step(now_ms)
 
     def on_reply(self, number: int, reply: Reply, effect: Effect, now_ms: int) -> None:
-        """The service's answer to an effect; None if it cannot be had."""
+        """Take the service's answer to an effect; None if it cannot be had."""
         self._now_ms = now_ms
         if (
             not self._requests.answered(number, reply, now_ms)
@@ -109,7 +113,7 @@ class ConsumerCore:
         self._step(now_ms)
 
     def _give_back(self, place: Place, granted: Granted, now_ms: int) -> None:
-        """A claim that was granted after this consumer gave up asking: nobody would use it."""
+        """Give back a claim that was granted after this consumer gave up asking: nobody would use it."""
         claim = granted.claim
         if claim.epoch in self.epochs(place):
             return
@@ -141,7 +145,7 @@ class ConsumerCore:
                 self._release_topic(key[0], now_ms)
 
     def _release_topic(self, topic: str, now_ms: int) -> None:
-        """Whoever gets partition 0 next is to get the others, too."""
+        """Release a topic, so that the next owner of partition 0 gets the others, too."""
         for key, one in self._consumptions.items():
             if key[0] == topic:
                 one.release(now_ms, drain=True)
@@ -174,12 +178,12 @@ class ConsumerCore:
     # Output -----------------------------------------------------------------------------------------------------
 
     def take_effects(self) -> list[Effect]:
-        """What to ask the service for, each once."""
+        """Return what to ask of the service, each effect once."""
         return self._requests.take_effects()
 
     @property
     def next_due_ms(self) -> int | None:
-        """When `on_time` is to be called next, unless a reply comes earlier."""
+        """Return when `on_time` is to be called next, unless a reply comes earlier."""
         due = [one.due_ms for one in self._consumptions.values()]
         due.append(self._requests.next_due_ms)
         if not self._terminating:
@@ -188,7 +192,7 @@ class ConsumerCore:
         return None if soonest == NEVER else soonest
 
     def next_message(self, now_ms: int) -> Message | None:
-        """The next message to process; claims take turns."""
+        """Return the next message to process; claims take turns."""
         self._now_ms = now_ms
         if self._terminating or not any(one.is_stocked for one in self._consumptions.values()):
             return None
@@ -203,13 +207,13 @@ class ConsumerCore:
         return None
 
     def stock(self, now_ms: int) -> int:
-        """How many messages could be handed out now."""
+        """Return how many messages could be handed out now."""
         if self._terminating:
             return 0
         return sum(one.stock for one in self._consumptions.values() if one.has_ready(now_ms))
 
     def commit(self, token: CommitToken, now_ms: int) -> Consumption | None:
-        """The message was processed; under which claim, None if that is not this consumer's any more."""
+        """Note that the message was processed; return its claim, None if that is not this consumer's any more."""
         one = self._consumptions.get((token.topic, token.partition, token.epoch))
         if one is None:
             self._counts["late_commits"] += 1
@@ -220,7 +224,7 @@ class ConsumerCore:
         return one
 
     def flush(self, now_ms: int) -> dict[Key, Told]:
-        """Tell the service of all commits; what it should know by then (`is_flushed`)."""
+        """Tell the service of all commits; return what it should know then (`is_flushed`)."""
         targets = {}
         for key, one in self._consumptions.items():
             told = one.told_by_flush()
@@ -239,7 +243,9 @@ class ConsumerCore:
         return True
 
     def terminate(self, now_ms: int, *, release: bool) -> None:
-        """Hand out nothing more and claim nothing more; `release`: give all claims up, else only tell what was committed.
+        """Hand out and claim nothing more.
+
+        With `release`, give all claims up; otherwise only tell what was committed.
 
         Claims that are kept are for a process of the same client id that starts soon.
         """
@@ -254,7 +260,7 @@ class ConsumerCore:
 
     @property
     def is_released(self) -> bool:
-        """After `terminate(release=True)`: nothing is claimed any more."""
+        """Whether nothing is claimed any more, after `terminate(release=True)`."""
         return self._terminating and not self._consumptions
 
     def consumptions(self) -> Iterator[Consumption]:

@@ -1,4 +1,4 @@
-"""What consuming together can fail with."""
+"""Errors of consuming together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ class PortError(ClientError):
 
 
 class CommitsScatteredError(ClientError):
-    """The partition keeps no more gaps between commits. The message stays committed here, and is told when some close."""
+    """The partition keeps no more gaps between commits.
+
+    The message stays committed here, and is sent when some close.
+    """
 
     retriable = True
 

@@ -6,13 +6,16 @@ from collections import deque
 from typing import Final
 
 BEATS: Final = 10
-"""Heartbeats that a velocity is the mean of."""
+"""The number of heartbeats over which a velocity is the mean."""
 CYCLES_BEHIND_MAX: Final = 3
-"""Heartbeats in a row behind, after which the claim should be released."""
+"""The number of heartbeats in a row behind, after which the claim should be released."""
 
 
 class Health:
-    """Positions of the consumer and of the partition's end, beat by beat. Velocities are messages per heartbeat interval."""
+    """Positions of the consumer and of the partition's end, beat by beat.
+
+    Velocities are messages per heartbeat interval.
+    """
 
     def __init__(self, heartbeat_ms: int) -> None:
         self._heartbeat_ms = heartbeat_ms
@@ -20,7 +23,7 @@ class Health:
         self.cycles_behind = 0
 
     def on_beat(self, now_ms: int, current: int, end: int) -> bool:
-        """Record a beat; True if the consumer has been behind for so long that it should release."""
+        """Record a beat; return True if the consumer has been behind for so long that it should release."""
         self._beats.append((now_ms, current, end))
         if self._is_behind(current, end):
             self.cycles_behind += 1
@@ -31,18 +34,19 @@ class Health:
     def _is_behind(self, current: int, end: int) -> bool:
         if len(self._beats) < 2 or end <= current:
             return False
-        # Lag alone is no fault: a consumer that started far behind, and gains, or is there by the next beat, is healthy.
+        # Lag alone is no fault: a consumer that started far behind, and gains, or catches up by the next
+        # beat, is healthy.
         consumed, produced = self.velocity, self.partition_velocity
         return consumed <= produced and current + consumed < end
 
     @property
     def velocity(self) -> float:
-        """Messages that the consumer commits."""
+        """Return how many messages the consumer commits per interval."""
         return self._mean(1)
 
     @property
     def partition_velocity(self) -> float:
-        """Messages that come into the partition."""
+        """Return how many messages come into the partition per interval."""
         return self._mean(2)
 
     def _mean(self, position: int) -> float:

@@ -1,19 +1,20 @@
-"""How long an owner may go on without hearing from the service: self-fencing, by its own clock. Pure."""
+"""How long an owner may continue without hearing from the service: self-fencing, by its own clock. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
 BEATS_KEPT: Final = 8
-"""Send times of heartbeats whose answer may still come; of older ones it is ignored."""
+"""How many send times of heartbeats are kept; an answer to an older one is ignored."""
 
 
 class Lease:
-    """The right to process that one claim gives, until one heartbeat interval after the *send* time of what was confirmed.
+    """The right to process that one claim gives.
 
-    The service hears a heartbeat after it was sent and lets the claim expire two intervals after that, by its own
-    clock: an owner whose clock runs at more than half that speed has stopped before (M-4).
-    Times are milliseconds of a clock that never goes back and counts the time in which the machine sleeps.
+    It holds until one heartbeat interval after the *send* time of what was confirmed. The service hears a
+    heartbeat after it was sent and lets the claim expire two intervals after that, by its own clock: an owner
+    whose clock runs at more than half that speed has stopped before (M-4). Times are milliseconds of a clock
+    that never goes back and counts the time in which the machine sleeps.
     """
 
     def __init__(self, heartbeat_ms: int, claim_sent_ms: int) -> None:
@@ -27,7 +28,10 @@ class Lease:
             del self._sent[min(self._sent)]
 
     def on_confirmed(self, beat: int) -> None:
-        """A heartbeat is in the log. The answer's own time says nothing: it may have been under way for long."""
+        """Note that a heartbeat is in the log.
+
+        The answer's own time says nothing: it may have been under way for long.
+        """
         self._confirmed_ms = max(self._confirmed_ms, self._sent.get(beat, self._confirmed_ms))
         for older in [one for one in self._sent if one <= beat]:
             del self._sent[older]

@@ -1,4 +1,4 @@
-"""What a program looks at and administers of a group, and where it gets consumers from: Marshal's `Marshaler`."""
+"""What a program sees and administers of a group, and where it gets consumers from: Marshal's `Marshaler`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ class Marshaler:
         self._consumers: list[Consumer] = []
 
     def consumer(self, topics: Iterable[str], options: ConsumerOptions | None = None) -> Consumer:
-        """`NewConsumer`: one that is not started yet. A process has one per topic at most."""
+        """`NewConsumer`: return one that is not started yet. A process has one per topic at most.
+
+        Raises:
+            BadArgumentsError: another consumer of this process has one of the topics.
+        """
         self._consumers = [one for one in self._consumers if not one.is_closed]
         taken = {topic for one in self._consumers for topic in one.topics}
         topics = tuple(topics)
@@ -60,28 +64,28 @@ class Marshaler:
         return await self.partition_claim(topic, partition) is not None
 
     async def partition_claim(self, topic: str, partition: int) -> Claim | None:
-        """`GetPartitionClaim`: the live claim of the whole partition."""
+        """`GetPartitionClaim`: return the live claim of the whole partition."""
         return (await self._look(topic, partition)).view.whole
 
     async def range_claims(self, topic: str, partition: int) -> tuple[Claim, ...]:
-        """The live claims of ranges of the partition, in order of their messages."""
+        """Return the live claims of ranges of the partition, in order of their messages."""
         view = (await self._look(topic, partition)).view
         return tuple(claim for claim in view.claims if claim.upto is not None)
 
     async def last_partition_claim(self, topic: str, partition: int) -> Claim | None:
-        """`GetLastPartitionClaim`: the live claim, or else the one that ended last."""
+        """`GetLastPartitionClaim`: return the live claim, otherwise the one that ended last."""
         view = (await self._look(topic, partition)).view
         return view.whole or view.last
 
     async def partition_offsets(self, topic: str, partition: int) -> PartitionOffsets:
-        """`GetPartitionOffsets`: of the group, whoever consumes."""
+        """`GetPartitionOffsets`: return the group's offsets, whoever consumes."""
         seen = await self._look(topic, partition)
         whole = seen.view.whole
         committed = seen.view.floor if whole is None else max(seen.view.floor, whole.committed)
         return PartitionOffsets(seen.view.start, seen.earliest, seen.end, committed)
 
     async def state_report(self, topics: Iterable[str]) -> str:
-        """`PrintState`: a line per partition, and one per claim."""
+        """`PrintState`: return a line per partition, and one per claim."""
         lines = []
         for topic in topics:
             for partition in range(await self._port.partitions(topic)):
@@ -94,7 +98,9 @@ class Marshaler:
     # Administering ----------------------------------------------------------------------------------------------
 
     async def pause_group(self, topics: Iterable[str], for_ms: int) -> None:
-        """Nobody of the group claims for so long, and owners release what they have. Each partition counts for itself.
+        """Pause the group: nobody claims for so long, and owners release what they have.
+
+        Each partition counts for itself.
 
         Raises:
             FailedError: somebody else paused or resumed at the same time, or the time is out of bounds.
@@ -113,7 +119,7 @@ class Marshaler:
         """Remove the group's offsets; the next consumer begins as in a new group.
 
         Raises:
-            FailedError: somebody of it has a claim.
+            FailedError: a member has a claim.
         """
         for topic, partition, seen in await self._looks(topics):
             if seen.view.last_epoch or seen.view.paused_at:

@@ -1,7 +1,7 @@
 """The service in memory, for tests of programs that consume: real claims, real expiry, no replication.
 
-Positions, log time and expiry are as a partition's group has them; the clock is handed in, and nothing happens between
-calls: expiry is looked after by `tick` and by every call.
+Positions, log time and expiry are as in a partition's group; the clock is handed in, and nothing happens
+between calls: `tick` and every call handle expiry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zraft_core.claims.state import Claims
 from zraft_core.claims.values import HEARTBEAT_MS_DEFAULT
 
 STEP_MS_MAX = 1_000
-"""As a leader: time in which nobody looked ages owners by so much at most."""
+"""Time in which nobody looked ages owners by so much at most, as with a leader."""
 
 
 class MemoryPartition:
@@ -49,7 +49,7 @@ class MemoryPartition:
 
 
 class MemoryService:
-    """A `ClaimsPort` on topics in memory. `fail_next` lets calls fail, before or after they were carried out."""
+    """A `ClaimsPort` on topics in memory. `fail_next` makes calls fail, before or after they were carried out."""
 
     def __init__(
         self, heartbeat_ms: int = HEARTBEAT_MS_DEFAULT, *, clock: Callable[[], int] = uptime_ms
@@ -64,14 +64,14 @@ class MemoryService:
         self._topics[topic] = [MemoryPartition(self._heartbeat_ms, now) for _ in range(partitions)]
 
     def append(self, topic: str, partition: int, value: bytes) -> int:
-        """Add a message; its offset."""
+        """Add a message; return its offset."""
         kept = self._topics[topic][partition]
         offset = kept.end
         kept.records.append(Record(offset, value))
         return offset
 
     def cut(self, topic: str, partition: int, earliest: int) -> None:
-        """Retention: remove the messages below `earliest`."""
+        """Remove the messages below `earliest`, as retention does."""
         kept = self._topics[topic][partition]
         kept.records = kept.records[max(0, earliest - kept.earliest) :]
         kept.earliest = max(kept.earliest, earliest)
@@ -87,7 +87,7 @@ class MemoryService:
                 partition.tick(now)
 
     def fail_next(self, *, carried_out: bool) -> None:
-        """The next command fails with `PortError`, before or after it was carried out."""
+        """Have the next command fail with `PortError`, before or after it was carried out."""
         self._failures.append(carried_out)
 
     # ClaimsPort -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a program is given to process, and what it commits by."""
+"""What a program gets to process, and what it commits by."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from attrs import frozen
 
 @frozen
 class CommitToken:
-    """Which message was processed, under which claim (`CommitToken`). Small enough to pass on instead of the message."""
+    """A processed message and its claim (`CommitToken`). It is small enough to pass on instead of the message."""
 
     topic: str
     partition: int
@@ -36,7 +36,11 @@ class Message:
 
 @frozen
 class PartitionOffsets:
-    """`current`: first message not committed here; `committed`: where a successor would start. Ends are exclusive."""
+    """Offsets of a partition.
+
+    `current`: first message not committed here; `committed`: where a successor would start. Ends are
+    exclusive.
+    """
 
     current: int
     earliest: int

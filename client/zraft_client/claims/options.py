@@ -1,7 +1,7 @@
-"""What a consumer may be told, with Marshal's names. Times in milliseconds.
+"""Options of a consumer, with Marshal's names. Times are in milliseconds.
 
-`BrokerConnectionLimit` belongs to the connection behind the port; `ConsumeRequestTimeout` and `MarshalRequestTimeout`
-are one here, `request_timeout_ms`.
+`BrokerConnectionLimit` belongs to the connection behind the port; `ConsumeRequestTimeout` and
+`MarshalRequestTimeout` are one here, `request_timeout_ms`.
 """
 
 from __future__ import annotations
@@ -23,38 +23,41 @@ class ConsumerOptions:
     """How a consumer claims and consumes.
 
     Raises:
-        ConfigError: a value is out of its bounds; names the option.
+        ConfigError: a value is out of its bounds; the message names the option.
     """
 
     mode: Mode = Mode.AT_LEAST_ONCE
     """At least once, or at most once; all consumers of a group should agree."""
     heartbeat_ms: int = field(default=HEARTBEAT_MS_DEFAULT)
-    """How often to say that one lives: several times in each of these intervals. Who was not heard for one stops processing;
-    who was not heard for two is replaced."""
+    """The heartbeat interval; an owner sends several heartbeats in each.
+
+    An owner that was not heard for one interval stops processing; one that was not heard for two is replaced.
+    """
     fast_reclaim: bool = True
     """`FastReclaim`: take back at once what this client id had claimed before it was restarted."""
     claim_entire_topic: bool = False
-    """`ClaimEntireTopic`: who claims partition 0 gets all the others, who does not gets none."""
+    """`ClaimEntireTopic`: the owner of partition 0 claims all the others; no other consumer gets any."""
     greedy_claims: bool = False
     """`GreedyClaims`: claim all that is free at once instead of one partition at a time."""
     release_claims_if_behind: bool = True
-    """`ReleaseClaimsIfBehind`: release what falls behind for three heartbeats, for somebody faster."""
+    """`ReleaseClaimsIfBehind`: release a claim that falls behind for three heartbeats, for a faster consumer."""
     maximum_claims: int = field(default=0)
-    """`MaximumClaims`: own at most so many claims, ranges without messages not counted; 0 is as many as there are."""
+    """`MaximumClaims`: own at most so many claims, ranges without messages not counted; 0 means no limit."""
     range_messages: int = field(default=0)
     """Above 0: claim ranges of so many messages instead of whole partitions, so that several consumers share one."""
     ranges_ahead: int = field(default=1)
-    """With `range_messages`: how many further ranges to claim in advance, also of messages that are not there yet."""
+    """With `range_messages`: how many further ranges to claim in advance, also of future messages."""
     start_at_latest: bool = False
     """Where a group begins that is new to a partition: at its end instead of at its earliest message."""
     queue_max: int = field(default=1_000)
-    """`MaxMessageQueue`: messages fetched and not yet committed, of one claim."""
+    """`MaxMessageQueue`: the most messages of one claim that are fetched and not yet committed."""
     message_bytes_max: int = field(default=2_000_000)
     """`MaxMessageSize`: bytes asked for at once; a larger single message still comes."""
     batch_messages: int = field(default=100)
-    """At most once: messages claimed at a time. So many at most are lost with a consumer, besides those in its queue."""
+    """At most once: messages claimed at a time. At most so many are lost with a consumer, besides those in its queue.
+    """
     request_timeout_ms: int = field(default=5_000)
-    """`MarshalRequestTimeout`; of what is said under a claim never more than a quarter of its interval."""
+    """`MarshalRequestTimeout`; for a command under a claim never more than a quarter of its interval."""
     request_retry_wait_ms: int = field(default=500)
     """`MarshalRequestRetryWait`."""
     claim_interval_ms: int = field(default=3_000)

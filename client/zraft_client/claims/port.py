@@ -1,7 +1,7 @@
-"""The service as consumers need it: a protocol, so that the native client, a fake and the simulator fit alike.
+"""The service as consumers need it: a protocol that the native client, a fake and the simulator implement.
 
-Every call may raise `PortError`: then a command may have been carried out or not, may be carried out later, and even
-twice. Consumers are written for that.
+Every call may raise `PortError`: then a command may have been carried out or not, may be carried out later,
+and even twice. Consumers are written for that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ class Record:
 
 @frozen
 class Fetched:
-    """Messages at or above the offset asked for, in order. Below `earliest` retention removed them; `end` is exclusive."""
+    """Messages at or above the offset asked for, in order.
+
+    Below `earliest` retention removed them; `end` is exclusive.
+    """
 
     records: tuple[Record, ...]
     earliest: int
@@ -35,7 +38,7 @@ class Fetched:
 class Seen:
     """What a look at a partition shows; it may be old when it arrives.
 
-    `plain`: the servers are of a release that takes no interval of a claim's own and no commits of ranges.
+    `plain`: the servers' release knows neither intervals of single claims nor commits of ranges.
     """
 
     view: View
@@ -45,20 +48,22 @@ class Seen:
 
 
 class ClaimsPort(Protocol):
+    """The service, for consumers."""
+
     async def partitions(self, topic: str) -> int:
-        """How many partitions the topic has, 0 if there is none of that name."""
+        """Return how many partitions the topic has, 0 if there is none of that name."""
         ...
 
     async def look(self, topic: str, partition: int, group: str) -> Seen: ...
 
     async def submit(self, topic: str, partition: int, command: Command) -> Answer:
-        """Have the command carried out by the partition's group."""
+        """Have the partition's group carry out the command."""
         ...
 
     async def fetch(self, topic: str, partition: int, first: int, count: int, bytes_max: int) -> Fetched:
-        """At most `count` committed messages from `first` on; none if there are none yet.
+        """Return at most `count` committed messages from `first` on; none if there are none yet.
 
-        At most `bytes_max` bytes, but a single message whatever its size. It may wait a while for the first one: so one that
-        brings nothing need not be asked again at once.
+        They have at most `bytes_max` bytes, but a single message may have any size. It may wait a while for
+        the first one: so a fetch that brings nothing need not be repeated at once.
         """
         ...

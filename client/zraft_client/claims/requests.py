@@ -1,7 +1,7 @@
-"""What a consumer has asked the service for and not been answered. Pure: effects out, answers in.
+"""What a consumer has asked of the service without an answer yet. Pure: effects out, answers in.
 
-Each request has a number and a deadline. One that is not answered in time comes to None, which says nothing about
-whether it was carried out; an answer that comes later than that finds nobody.
+Each request has a number and a deadline. One that is not answered in time gets None, which says nothing about
+whether it was carried out; a later answer is ignored.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from zraft_core.claims.commands import Command
 
 @frozen
 class Submit:
+    """Have a partition's group carry out a command."""
+
     number: int
     topic: str
     partition: int
@@ -26,6 +28,8 @@ class Submit:
 
 @frozen
 class Look:
+    """Look at a partition's claims."""
+
     number: int
     topic: str
     partition: int
@@ -34,6 +38,8 @@ class Look:
 
 @frozen
 class Fetch:
+    """Fetch messages of a partition."""
+
     number: int
     topic: str
     partition: int
@@ -42,7 +48,7 @@ class Fetch:
 
 
 NEVER: Final = 2**63 - 1
-"""As a time at which something is due."""
+"""A time that never comes."""
 
 Effect = Submit | Look | Fetch
 Reply = Answer | Seen | Fetched | None
@@ -113,7 +119,7 @@ class Requests:
         return self._number
 
     def answered(self, number: int, reply: Reply, now_ms: int) -> bool:
-        """Pass the reply on; False if nobody waits for it any more."""
+        """Pass the reply on; return False if nobody waits for it any more."""
         waiting = self._waiting.pop(number, None)
         if waiting is None:
             return False

@@ -1,4 +1,4 @@
-"""Which messages of a claim are processed, committed in any order: the current offset is the first uncommitted one. Pure."""
+"""Which messages of a claim are processed, in any order: the current offset is the first uncommitted one. Pure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Tracking:
         self._committed: set[int] = set()
 
     def add(self, offset: int) -> None:
-        """The message is to be processed; offsets only rise, and may leave gaps."""
+        """Add a message to process; offsets only rise, and may leave gaps."""
         assert offset >= self._next, f"{offset=} is below {self._next}"
         self._outstanding.append(offset)
         self._next = offset + 1
 
     def skip_to(self, offset: int) -> None:
-        """Everything below that is not outstanding needs no processing."""
+        """Note that everything below which is not outstanding needs no processing."""
         self._next = max(self._next, offset)
 
     def commit(self, offset: int) -> bool:
-        """False if it was committed before, or never added."""
+        """Commit a message; return False if it was committed before, or never added."""
         if offset in self._committed or not self._is_outstanding(offset):
             return False
         self._committed.add(offset)
@@ -40,7 +40,7 @@ class Tracking:
         if not self._outstanding or not self._outstanding[0] <= offset <= self._outstanding[-1]:
             return False
         low, high = 0, len(self._outstanding)
-        # Without gaps the offset is exactly where it counts to be; below that only if there are gaps.
+        # Without gaps the offset is at its own place; with gaps it is below that.
         guess = offset - self._outstanding[0]
         if guess < high and self._outstanding[guess] == offset:
             return True
@@ -54,13 +54,14 @@ class Tracking:
 
     @property
     def current(self) -> int:
-        """The first offset that is not committed."""
+        """Return the first offset that is not committed."""
         return self._outstanding[0] if self._outstanding else self._next
 
     def committed_ranges(self, limit: int) -> tuple[Range, ...]:
-        """The first so many ranges of committed offsets above `current`; what is not outstanding belongs to those around it.
+        """Return the first so many ranges of committed offsets above `current`.
 
-        O(what is outstanding), as long as there is any.
+        What is not outstanding belongs to the ranges around it. This takes O(outstanding), as long as there
+        is any.
         """
         if not self._committed:
             return ()
@@ -81,5 +82,5 @@ class Tracking:
 
     @property
     def outstanding(self) -> int:
-        """Messages added and not yet behind `current`."""
+        """Return how many messages were added and are not yet behind `current`."""
         return len(self._outstanding)

@@ -1,6 +1,6 @@
 """Kafka Lite's client calls on a topic of the cluster (docs/KAFKALITE.md).
 
-`mount_producer` and `mount_consumer_group` are where programs begin.
+Programs begin with `mount_producer` and `mount_consumer_group`.
 """
 
 from zraft_client.kafkalite.consumers import ConsumerGroup, ConsumerRecord, mount_consumer_group

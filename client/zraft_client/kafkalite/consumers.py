@@ -1,4 +1,4 @@
-"""Kafka Lite's consumers (K-4): ranges of partitions from any replica, shared by some consumers; and what is new."""
+"""Kafka Lite's consumers (K-4): ranges of partitions from any replica, shared by some consumers, and new messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ConsumerRecord:
 
 
 class ConsumerGroup(Mounted):
-    """Of `mount_consumer_group`; any number of threads may use it."""
+    """A consumer group, from `mount_consumer_group`; any number of threads may use it."""
 
     def __init__(
         self,
@@ -46,9 +46,10 @@ class ConsumerGroup(Mounted):
         return self
 
     def consume(self, partition_ids: Iterable[int], offset: int, n: int) -> dict[int, list[bytes]]:
-        """`Consume`: of each partition up to `n` committed messages from `offset` on, fewer if there are not as many.
+        """`Consume`: return up to `n` committed messages of each partition from `offset` on.
 
-        The partitions are split evenly among the group's consumers, which read at the same time.
+        There are fewer if the partition ends before. The partitions are split evenly among the group's
+        consumers, which read at the same time.
 
         Raises:
             InvalidPartitionIdError: the topic has no such partition.
@@ -80,7 +81,10 @@ class ConsumerGroup(Mounted):
             return {partition: found[partition] for partition in wanted}
 
     def poll(self, timeout_s: float) -> list[ConsumerRecord]:
-        """`Poll`: what is new in all partitions since the last one, waited for so long; the first begins at offset 0."""
+        """`Poll`: return what is new in all partitions since the last poll, and wait so long for it.
+
+        The first poll begins at offset 0.
+        """
         with translated():
             if self._consumer is None:
                 self._consumer = self.topics.consumer(self.topic)
@@ -95,7 +99,7 @@ class ConsumerGroup(Mounted):
             ]
 
     def seek(self, partition_id: int, offset: int) -> None:
-        """Have the next poll go on elsewhere in a partition."""
+        """Have the next poll continue elsewhere in a partition."""
         with translated():
             if self._consumer is None:
                 self._consumer = self.topics.consumer(self.topic)
@@ -107,7 +111,7 @@ class ConsumerGroup(Mounted):
 
 
 def split_evenly(partitions: Sequence[int], consumers: int) -> list[Sequence[int]]:
-    """Shares that differ by one partition at most; empty ones are left out."""
+    """Return shares that differ by one partition at most; empty ones are left out."""
     shares = [partitions[start::consumers] for start in range(consumers)]
     return [share for share in shares if share]
 
@@ -120,5 +124,5 @@ def mount_consumer_group(
     partitions: int | None = None,
     **options: Any,
 ) -> ConsumerGroup:
-    """`MountConsumerGroup`. Any server will do; the others are learned from it. Arguments as `mount_producer`'s."""
+    """`MountConsumerGroup`: connect to any server; the others are learned from it. Arguments are `mount_producer`'s."""
     return ConsumerGroup(server_addr, num_consumers, topic, partitions, options)

@@ -1,4 +1,4 @@
-"""Kafka Lite's errors (K-5), each also the client library's that it stands for."""
+"""Kafka Lite's errors (K-5). Each is also the client library's error for the same thing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zraft_client.topics.errors import LinkError, NoTopicError, ProducerEndedErr
 
 
 class KafkaLiteError(ClientError):
-    """Root of the three."""
+    """The base class of Kafka Lite's errors."""
 
 
 class InvalidPartitionIdError(KafkaLiteError, ValueError):
@@ -31,7 +31,13 @@ class LeaderNotFoundError(KafkaLiteError, TimeoutError):
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Say what went wrong in Kafka Lite's words; what it has no word for stays what it is."""
+    """Raise Kafka Lite's error for one of the client library; an error that Kafka Lite does not have stays as it is.
+
+    Raises:
+        InvalidPartitionIdError: the topic has no such partition.
+        BrokerDisconnectError: no server can be asked, or the session ended.
+        LeaderNotFoundError: no leader answered in time.
+    """
     try:
         yield
     except NoTopicError as error:

@@ -1,4 +1,4 @@
-"""What a mounted producer or consumer group owns: a client of the cluster, and the one topic that Kafka Lite has."""
+"""What a mounted producer or consumer group owns: a client of the cluster, and Kafka Lite's one topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPIC: Final = "kafka-lite"
 
 
 class Mounted:
-    """A client and the topic; `unmount` ends both. Also a context manager."""
+    """A client and the topic; `unmount` ends both. It is also a context manager."""
 
     def __init__(
         self, server_addr: Hosts, topic: str, partitions: int | None, options: dict[str, Any]
@@ -33,10 +33,10 @@ class Mounted:
                 raise
 
     def _end(self) -> None:
-        """Before the client goes."""
+        """Do what must be done before the client closes."""
 
     def unmount(self) -> None:
-        """`Unmount`: end the connections. Once or more."""
+        """`Unmount`: end the connections. It may be called again."""
         try:
             self._end()
             self.topics.close()

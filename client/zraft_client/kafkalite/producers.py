@@ -11,7 +11,7 @@ from zraft_client.topics.blocking import BlockingSent
 
 
 class LiteProducer(Mounted):
-    """Of `mount_producer`; any number of threads may use it."""
+    """A producer, from `mount_producer`; any number of threads may use it."""
 
     def __init__(
         self, server_addr: Hosts, topic: str, partitions: int | None, options: dict[str, Any]
@@ -24,9 +24,9 @@ class LiteProducer(Mounted):
         return self
 
     def add_message(self, partition_id: int, data: bytes) -> int:
-        """`AddMessage`: append to a partition, and wait until it is committed; its offset.
+        """`AddMessage`: append to a partition, and wait until it is committed; return its offset.
 
-        However often it has to be said again, it is there once. The client's `timeout_s` bounds the wait.
+        However often it is repeated, it is in the partition once. The client's `timeout_s` bounds the wait.
 
         Raises:
             InvalidPartitionIdError: the topic has no such partition.
@@ -36,23 +36,32 @@ class LiteProducer(Mounted):
         return self.add_message_timeout(partition_id, data, self.client.timeout_s)
 
     def add_message_timeout(self, partition_id: int, data: bytes, timeout_s: float) -> int:
-        """`AddMessageTimeout`: the same within another time."""
+        """`AddMessageTimeout`: append as `add_message` does, within another time.
+
+        Raises:
+            InvalidPartitionIdError: the topic has no such partition.
+            LeaderNotFoundError: no leader answered in time; or the message is appended, and no offset was
+                told.
+            BrokerDisconnectError: the session ended; it is appended once or not at all.
+        """
         sent = self._send(partition_id, data)
         with translated():
             receipt = sent.result(timeout_s)
         offset = receipt.offsets.get((self.topic, partition_id))
-        if offset is None:  # its answer was lost, and nobody keeps what is known everywhere
+        if (
+            offset is None
+        ):  # its answer was lost, and servers do not keep the offset of what is known everywhere
             raise LeaderNotFoundError(
                 f"partition {partition_id}: the message is appended, at an offset that nobody told"
             )
         return offset
 
     def add_message_soon(self, partition_id: int, data: bytes) -> BlockingSent:
-        """Without waiting: many at a time is what makes it fast (K-10)."""
+        """Append without waiting: many messages at a time are what makes it fast (K-10)."""
         return self._send(partition_id, data)
 
     def flush(self) -> None:
-        """Until everything that was added is committed."""
+        """Wait until everything that was added is committed."""
         with translated():
             self._producer.flush()
 
@@ -69,11 +78,12 @@ class LiteProducer(Mounted):
 def mount_producer(
     server_addr: Hosts, *, topic: str = TOPIC, partitions: int | None = None, **options: Any
 ) -> LiteProducer:
-    """`MountProducer`. Any server will do; the others are learned from it.
+    """`MountProducer`: connect to any server; the others are learned from it.
 
     Args:
         server_addr: as `Client`'s `hosts`.
-        topic: the one topic; it must be there unless `partitions` says how many to create it with.
+        topic: the one topic; it must exist unless `partitions` says how many to create it with.
+        partitions: how many partitions to create the topic with.
         options: those of `Client`.
     """
     return LiteProducer(server_addr, topic, partitions, options)

@@ -1,7 +1,7 @@
 """Recipes over the asyncio client: lock, election, barrier, counter, queue. One file each, with fencing tokens.
 
-Each is a small loop over a decision: given what is there, do I hold it, and whom do I wait for? Programs without asyncio run
-them through `BlockingClient.run`.
+Each is a small loop over a decision: given the present znodes, do I hold it, and whom do I wait for? Programs
+without asyncio run them through `BlockingClient.run`.
 """
 
 from zraft_client.recipes.barrier import Barrier

@@ -13,7 +13,8 @@ from zraft_client.recipes.contenders import make_directory
 class Barrier:
     """`async with Barrier(client, "/barriers/load", parties=8) as generation:` runs in all parties at once.
 
-    A party that dies inside counts as one that left; one that dies before the barrier opens is waited for anew.
+    A party that dies inside counts as one that left; one that dies before the barrier opens is waited for
+    anew.
     """
 
     def __init__(self, client: Client, path: str, parties: int) -> None:
@@ -25,7 +26,9 @@ class Barrier:
         self._own = f"{self._members}/{uuid.uuid4().hex}"
 
     async def enter(self) -> int:
-        """Until all parties are here. The generation: the czxid of the moment it opened, the same for all, and growing.
+        """Wait until all parties are here; return the generation.
+
+        That is the czxid of the moment in which the barrier opened: the same for all parties, and growing.
 
         Raises:
             LockLostError: the session expired while waiting; enter again.
@@ -56,7 +59,7 @@ class Barrier:
                 raise
 
     async def leave(self) -> None:
-        """Until all parties have left; the last one closes the barrier behind it."""
+        """Wait until all parties have left; the last one closes the barrier behind it."""
         async with self._client.subscribe_path(self._path, recursive=True) as events:
             await self._withdraw()
             while True:

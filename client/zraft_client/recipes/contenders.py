@@ -1,6 +1,7 @@
 """Who is next: contenders in a directory, as ephemeral sequential znodes in the order in which they came.
 
-`standing` is the decision; `Contender` makes the znode, waits its turn and takes care that none is left behind.
+`standing` is the decision; `Contender` makes the znode, waits its turn and makes sure that none is left
+behind.
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ CLEAN_PAUSE_S: Final = 0.1
 
 @frozen
 class Holds:
-    """The first in line."""
+    """The own znode is the first in line."""
 
 
 @frozen
 class WaitsFor:
-    """The one just before: to watch only it wakes one contender, not all."""
+    """Wait for the one just before: to watch only that wakes one contender, not all."""
 
     name: str
 
 
 @frozen
 class Gone:
-    """The own znode is not there."""
+    """The own znode does not exist."""
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Contenders as they came; what is none is left out."""
+    """Return contenders as they came, without names that are none."""
     return sorted((n for n in names if n[-DIGITS:].isdigit() and len(n) > DIGITS), key=lambda n: n[-DIGITS:])
 
 
 def standing(names: Iterable[str], own: str) -> Holds | WaitsFor | Gone:
-    """What `own` has to do, seeing `names`."""
+    """Return what `own` has to do, seeing `names`."""
     line = in_order(names)
     if own not in line:
         return Gone()
@@ -56,7 +57,7 @@ def standing(names: Iterable[str], own: str) -> Holds | WaitsFor | Gone:
 
 
 async def make_directory(client: Client, path: str) -> None:
-    """The directory and what is above it, persistent."""
+    """Make the directory and what is above it, persistent."""
     parts = path.strip("/").split("/")
     for depth in range(1, len(parts) + 1):
         with contextlib.suppress(NodeExistsError):
@@ -64,7 +65,7 @@ async def make_directory(client: Client, path: str) -> None:
 
 
 class Contender:
-    """One place in the line of `directory`, at a time. `data` is what others can read of it."""
+    """One place in the line of `directory`, at a time. Others can read `data`."""
 
     def __init__(self, client: Client, directory: str, data: bytes) -> None:
         self.client = client
@@ -77,7 +78,7 @@ class Contender:
 
     @property
     def token(self) -> int:
-        """The fencing token: it grows with every contender that comes, so with every holder.
+        """Return the fencing token: it grows with every contender that comes, so with every holder.
 
         Raises:
             LockLostError: nothing is held.
@@ -108,7 +109,7 @@ class Contender:
             return await self.client.create(path, self.data, ephemeral=True, sequential=True)
 
     async def wait_turn(self) -> None:
-        """Until the place is the first.
+        """Wait until the place is the first.
 
         Raises:
             LockLostError: the znode went: its session expired, or somebody removed it.
@@ -126,7 +127,7 @@ class Contender:
                     await self._wait_gone(f"{self.directory}/{before}")
 
     async def _wait_gone(self, path: str) -> None:
-        """Until something happens to the one before, or to the session."""
+        """Wait until something happens to the one before, or to the session."""
         events = self.client.subscribe_path(path)
         try:
             await events.started()
@@ -159,13 +160,21 @@ class Contender:
 
     @property
     def path(self) -> str:
-        """Of the own znode. Raises LockLostError, as `token`."""
+        """Return the path of the own znode.
+
+        Raises:
+            LockLostError: nothing is held.
+        """
         if self._created is None:
             raise LockLostError(f"{self.directory}: not held")
         return self._created.path
 
     async def leave(self) -> None:
-        """Give the place up. Raises LockLostError if it was lost before; after any other error it goes in the background."""
+        """Give the place up. After an error other than LockLostError it is given up in the background.
+
+        Raises:
+            LockLostError: it was lost before.
+        """
         created, self._created = self._created, None
         if created is None:
             return
@@ -178,11 +187,11 @@ class Contender:
             raise
 
     def forget(self) -> None:
-        """The session ended, and with it the place."""
+        """Note that the session ended, and with it the place."""
         self._created = None
 
     def give_up(self) -> None:
-        """Leave in the background: whoever waited was cancelled, or does not know what happened."""
+        """Leave in the background: the waiter was cancelled, or does not know what happened."""
         self._created = None
         self._clean(None)
 

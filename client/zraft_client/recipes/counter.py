@@ -1,4 +1,4 @@
-"""A counter that many change: increments happen exactly once, so nobody has to compare and set."""
+"""A counter that many programs change: increments happen exactly once, so nobody has to compare and set."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ class Counter:
         self._dictionary = dictionary
 
     async def increment(self, amount: int = 1) -> Counted:
-        """Add; the value afterwards and the position of this change, which orders it among all. Refused beyond 64 bits."""
+        """Add; return the value afterwards and the position of this change, which orders it among all.
+
+        An increment beyond 64 bits is refused.
+        """
         return await self._client.increment(self._key, amount, dictionary=self._dictionary)
 
     async def value(self) -> int:
-        """Linearizable; 0 before the first increment."""
+        """Return the value, linearizable; 0 before the first increment."""
         found = await self._client.get(self._key, dictionary=self._dictionary)
         return 0 if found is None else int(found.value)
 
     async def next(self) -> int:
-        """A number that nobody else is given, growing: an id."""
+        """Return a number that nobody else gets, growing: an id."""
         return (await self.increment()).value

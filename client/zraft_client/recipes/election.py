@@ -1,4 +1,7 @@
-"""An election: one leader among candidates, the others know who. A leader writes with its token, as a lock's holder does."""
+"""An election: one leader among candidates, and the others know which.
+
+A leader writes with its token, as a lock's holder does.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from zraft_client.recipes.lock import Lock
 
 @frozen
 class Leader:
-    """Who leads: the data it campaigned with, and the zxid at which it came, which grows from leader to leader."""
+    """The leader: the data it campaigned with, and the zxid at which it came, which grows from leader to leader."""
 
     data: bytes
     czxid: int
@@ -26,7 +29,7 @@ class Election(Lock):
         self._path = path.rstrip("/")
 
     async def leader(self) -> Leader | None:
-        """Who leads now, None if nobody stands. Linearizable; it may have changed by the time it is read."""
+        """Return the present leader, None if nobody stands. Linearizable; it may have changed by the time it is read."""
         while True:
             try:
                 line = in_order((await self._client.children(self._path)).names)

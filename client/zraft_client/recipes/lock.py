@@ -1,8 +1,8 @@
 """A lock: at most one holder at a time, in the order in which they came.
 
-What a lock cannot do is stop a holder that was paused until its session expired: it goes on, unaware, while the next one
-holds. So whatever the lock protects must be given the token with each write and refuse lower ones than it has seen. While
-the client is SUSPENDED the lock may be lost at any moment: `lost` tells when it is certain.
+A lock cannot stop a holder that was paused until its session expired: it continues, unaware, while the next
+one holds. So whatever the lock protects must get the token with each write and refuse lower ones than it has
+seen. While the client is SUSPENDED the lock may be lost at any moment: `lost` tells when it is certain.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ class Lock:
     """`async with Lock(client, "/locks/report") as lock: … lock.token`. Not reentrant; one task at a time."""
 
     def __init__(self, client: Client, path: str, data: bytes = b"") -> None:
-        """`path`: a directory for the contenders, made if missing. `data`: who this is, for those who look."""
+        """Use the directory `path` for the contenders, made if missing. `data` says who this is, for people who look."""
         self._client = client
         self._contender = Contender(client, path, data)
         self._lost: asyncio.Event = asyncio.Event()
         self._forget: Callable[[], None] = _nothing
 
     async def acquire(self) -> int:
-        """Wait in line; the fencing token. Cancel it (`asyncio.timeout`) to stop waiting: the place in the line is given up.
+        """Wait in line; return the fencing token.
+
+        Cancel it (`asyncio.timeout`) to stop waiting: the place in the line is given up.
 
         Raises:
             LockLostError: the session expired while waiting; ask again.
@@ -42,18 +44,26 @@ class Lock:
         return self._contender.token
 
     async def release(self) -> None:
-        """Let the next one hold it. Raises LockLostError if it was lost before."""
+        """Let the next one hold it.
+
+        Raises:
+            LockLostError: it was lost before.
+        """
         self._forget()
         await self._contender.leave()
 
     @property
     def token(self) -> int:
-        """The fencing token: higher than that of every holder before. Raises LockLostError if it is not held."""
+        """Return the fencing token: higher than that of every holder before.
+
+        Raises:
+            LockLostError: the lock is not held.
+        """
         return self._contender.token
 
     @property
     def lost(self) -> asyncio.Event:
-        """Set when the session expired: somebody else may hold it now."""
+        """Return an event that is set when the session expired: another one may hold the lock now."""
         return self._lost
 
     def _heard(self, state: ConnectionState) -> None:
@@ -73,4 +83,4 @@ class Lock:
 
 
 def _nothing() -> None:
-    """Before anything is held there is nothing to forget."""
+    """Do nothing: before anything is held there is nothing to forget."""

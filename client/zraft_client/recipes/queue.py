@@ -1,4 +1,7 @@
-"""A queue in the order of arrival: taken exactly once, or claimed and finished, so that a consumer's death loses nothing."""
+"""A queue in the order of arrival.
+
+Items are taken exactly once, or claimed and finished, so a consumer's death loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,11 @@ class Claim:
     token: int
     path: str
     version: int
-    """Of the item: each claim raises it, so that a late `finish` of an earlier claim is refused."""
+    """The item's version: each claim raises it, so that a late `finish` of an earlier claim is refused."""
 
 
 class Queue:
-    """Items are znodes of `path/items`; claims are ephemeral znodes of `path/claims`."""
+    """A queue. Items are znodes of `path/items`; claims are ephemeral znodes of `path/claims`."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client
@@ -43,13 +46,16 @@ class Queue:
         self._made = False
 
     async def put(self, data: bytes) -> int:
-        """Append an item, exactly once; its number in the queue."""
+        """Append an item, exactly once; return its number in the queue."""
         await self._make()
         created: Created = await self._client.create(f"{self._items}/{PREFIX}", data, sequential=True)
         return int(created.path[-10:])
 
     async def take(self) -> bytes:
-        """Remove the first item and return it; waits for one. Nobody else gets it; if this process dies now, nobody does."""
+        """Remove the first item and return it; wait for one.
+
+        Nobody else gets it; if this process dies now, nobody does.
+        """
         while True:
             async with aclosing(self._waiting()) as waiting:
                 async for entry in waiting:
@@ -60,7 +66,7 @@ class Queue:
                     return entry.data
 
     async def claim(self) -> Claim:
-        """Reserve the first item that nobody has claimed; waits for one. `finish` it, or `release` it for others."""
+        """Reserve the first item that nobody has claimed; wait for one. `finish` it, or `release` it for others."""
         while True:
             async with aclosing(self._waiting()) as waiting:
                 async for entry in waiting:
@@ -81,7 +87,11 @@ class Queue:
         return Claim(entry.position, entry.data, item.position, path, item.version)
 
     async def finish(self, claim: Claim) -> None:
-        """Remove a claimed item. Raises LockLostError: the claim was lost, and the item is or was another consumer's."""
+        """Remove a claimed item.
+
+        Raises:
+            LockLostError: the claim was lost, and the item is or was another consumer's.
+        """
         await self._end(claim, requests.remove(self._item(claim.number), claim.version))
 
     async def release(self, claim: Claim) -> None:
@@ -95,7 +105,7 @@ class Queue:
             raise LockLostError(f"{claim.path}: the claim was lost before it was given up") from None
 
     async def size(self) -> int:
-        """Items in the queue, claimed ones included."""
+        """Return the number of items in the queue, claimed ones included."""
         stat = await self._client.exists(self._items)
         return 0 if stat is None else stat.num_children
 
@@ -109,7 +119,7 @@ class Queue:
             self._made = True
 
     async def _waiting(self) -> AsyncGenerator[LogEntry, None]:
-        """The items there are, in order; then, once, waits until there may be another."""
+        """Yield the existing items in order; then, once, wait until there may be another."""
         await self._make()
         first = 0
         async with self._client.subscribe_path(self._claims, recursive=True) as freed:
@@ -123,7 +133,7 @@ class Queue:
             await self._wait_any(first, freed)
 
     async def _wait_any(self, first: int, freed: Subscription[Any]) -> None:
-        """Until an item comes, or a claim goes."""
+        """Wait until an item comes, or a claim goes."""
         tail = self._client.subscribe_log(self._items, PREFIX, first)
         waits: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(tail.__anext__()),

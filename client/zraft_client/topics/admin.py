@@ -1,4 +1,4 @@
-"""Topics of a cluster over one client: what there is, changes of it, and where producers and consumers come from."""
+"""Topics of a cluster over one client: lists and changes them, and makes producers and consumers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POLL_S_MAX: Final = 0.5
 
 
 class Topics:
-    """Use it as an async context manager, or `close` it before the client."""
+    """The topics of a cluster. Use it as an async context manager, or `close` it before the client."""
 
     def __init__(self, client: Client) -> None:
         self.directory = Directory(client)
@@ -36,26 +36,35 @@ class Topics:
         await self.close()
 
     async def close(self) -> None:
-        """End the connections to servers; producers and consumers of it are of no use any more."""
+        """End the connections to servers; its producers and consumers cannot be used any more."""
         await self.directory.close()
 
     # -- what there is
 
     async def list(self) -> tuple[Topic, ...]:
-        """All topics, by name."""
+        """Return all topics, by name."""
         metadata = await self.directory.refresh()
         return tuple(sorted(metadata.topics.values(), key=lambda topic: topic.name))
 
     async def describe(self, name: str) -> Topic:
-        """Raises NoTopicError."""
+        """Return one topic.
+
+        Raises:
+            NoTopicError: there is none of this name.
+        """
         return (await self.directory.refresh()).topic(name)
 
     async def metadata(self) -> Metadata:
-        """Topics, and where the replicas of all partitions are."""
+        """Return topics, and where the replicas of all partitions are."""
         return await self.directory.refresh()
 
     async def bounds(self, name: str, *, timeout_s: float | None = None) -> dict[int, Bounds]:
-        """Where each partition begins and ends. Raises NoTopicError, DeadlineError."""
+        """Return where each partition begins and ends.
+
+        Raises:
+            NoTopicError: there is no such topic.
+            DeadlineError: no replica of a partition answered in time.
+        """
         topic = await self.directory.topic(name)
         timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
         found = await asyncio.gather(
@@ -75,18 +84,18 @@ class Topics:
         wait: bool = True,
         timeout_s: float | None = None,
     ) -> Topic:
-        """Create a topic; by default until all its partitions are there. Without a retention it keeps everything.
+        """Create a topic; by default wait until all its partitions exist. Without a retention it keeps everything.
 
         Raises:
             NodeExistsError: there is one of this name.
-            BadArgumentsError: the name, or the number of partitions.
-            DeadlineError: it is created, and its partitions are not there yet.
+            BadArgumentsError: the name, or the number of partitions, is not allowed.
+            DeadlineError: it is created, and its partitions do not exist yet.
         """
         await self._client.ask(requests.create_topic(name, partitions, retention_bytes, retention_age_ms))
         return await self._until_complete(name, timeout_s) if wait else await self.describe(name)
 
     async def ensure(self, name: str, partitions: int = 1, *, timeout_s: float | None = None) -> Topic:
-        """The topic, created if there is none. One that is there may have another number of partitions."""
+        """Return the topic, created if there is none. An existing one may have another number of partitions."""
         try:
             return await self.create(name, partitions, timeout_s=timeout_s)
         except FailedError as error:
@@ -97,11 +106,11 @@ class Topics:
     async def alter(
         self, name: str, partitions: int, *, wait: bool = True, timeout_s: float | None = None
     ) -> Topic:
-        """More partitions, never fewer; by default until they take messages.
+        """Raise the number of partitions; by default wait until they take messages. It can never fall.
 
         Raises:
             NoNodeError: there is no such topic.
-            BadArgumentsError: fewer partitions than there are.
+            BadArgumentsError: these are fewer partitions than there are.
             FailedError: with RECONFIG_IN_PROGRESS, its last change is not finished.
         """
         await self._client.ask(requests.alter_topic(name, partitions))
@@ -110,14 +119,19 @@ class Topics:
     async def retain(
         self, name: str, *, retention_bytes: int | None = None, retention_age_ms: int | None = None
     ) -> None:
-        """How much of each partition is kept from now on: more than so much, younger than that; None: everything.
+        """Set how much of each partition is kept from now on: more than so much, younger than that; None: everything.
 
-        Raises NoNodeError.
+        Raises:
+            NoNodeError: there is no such topic.
         """
         await self._client.ask(requests.retain_topic(name, retention_bytes, retention_age_ms))
 
     async def delete(self, name: str) -> None:
-        """Delete a topic: it takes nothing any more; what was begun is delivered. Raises NoNodeError."""
+        """Delete a topic: it takes no more messages; those that were begun are delivered.
+
+        Raises:
+            NoNodeError: there is no such topic.
+        """
         await self._client.ask(requests.delete_topic(name))
 
     async def _until_complete(self, name: str, timeout_s: float | None) -> Topic:
@@ -139,17 +153,17 @@ class Topics:
     # -- who uses them
 
     def producer(self, **options: Any) -> Producer:
-        """One that is not open yet; options are those of `Producer`."""
+        """Return a producer that is not open yet; options are those of `Producer`."""
         return Producer(self.directory, **options)
 
     def consumer(self, what: str | Partition | Iterable[str | Partition], **options: Any) -> Consumer:
-        """One that is not open yet; options are those of `Consumer`."""
+        """Return a consumer that is not open yet; options are those of `Consumer`."""
         return Consumer(self.directory, what, **options)
 
     def claims_port(self, **options: Any) -> TopicsPort:
-        """What `zraft_client.claims.Marshaler` needs: consumers that share partitions (docs/CLAIMS.md)."""
+        """Return what `zraft_client.claims.Marshaler` needs: consumers that share partitions (docs/CLAIMS.md)."""
         return TopicsPort(self.directory, **options)
 
     def merged(self, topic: str, **options: Any) -> MergedConsumer:
-        """One order over all partitions of a topic; options are those of `MergedConsumer`."""
+        """Return one order over all partitions of a topic; options are those of `MergedConsumer`."""
         return MergedConsumer(self.directory, topic, **options)

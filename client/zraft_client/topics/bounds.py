@@ -16,7 +16,11 @@ PAUSE_S: Final = 0.05
 
 
 async def bounds_of(directory: Directory, group: GroupId, timeout_s: float) -> Bounds:
-    """Where a partition begins and ends, by any replica. Raises DeadlineError."""
+    """Return where a partition begins and ends, by any replica.
+
+    Raises:
+        DeadlineError: no replica answered in time.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     why = "nobody was asked"

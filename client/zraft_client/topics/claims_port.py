@@ -1,7 +1,7 @@
 """The port of `zraft_client.claims` on real partitions: Marshal's consumers over `Topics`.
 
-Commands and looks go to a partition's leader, messages come from any replica. Every failure is a `PortError`: consumers
-repeat what was not answered, and their commands are made for that.
+Commands and looks go to a partition's leader, messages come from any replica. Every failure is a `PortError`:
+consumers repeat what was not answered, and their commands are made for that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from zraft_core.ids import GroupId
 TIMEOUT_S: Final = 10.0
 """Consumers have deadlines of their own, which are shorter."""
 FETCH_WAIT_MS: Final = 1_000
-"""How long a replica keeps a fetch that finds nothing: below consumers' deadlines, an idle claim asks once a second."""
+"""How long a replica keeps a fetch that finds nothing: shorter than consumers' deadlines, and an idle claim asks
+once a second.
+"""
 
 
 class TopicsPort:
@@ -83,7 +85,7 @@ class TopicsPort:
         records = [
             Record(delivery.offset, record.value)
             for delivery in found.deliveries[:count]
-            # What only changes the topic's partitions is nothing to process; offsets may leave gaps.
+            # A record that only changes the topic's partitions is nothing to process; offsets may leave gaps.
             if (record := record_of(delivery, topic, partition)) is not None
         ]
         return Fetched(tuple(records), found.first, found.end)
@@ -92,7 +94,7 @@ class TopicsPort:
         return (await self._directory.topic(topic)).partitions[partition]
 
     def _elsewhere(self, topic: str, partition: int) -> None:
-        """The next fetch asks another replica."""
+        """Have the next fetch ask another replica."""
         metadata = self._directory.metadata
         group = None if metadata is None else metadata.group(topic, partition)
         server = None if group is None else self._directory.leader(group)

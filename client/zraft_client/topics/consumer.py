@@ -1,7 +1,7 @@
 """A consumer as asyncio programs use it: partitions from any offset, each in its order; offsets kept in the service.
 
-What several partitions of a topic have to do with each other is `MergedConsumer`'s matter, and how consumers share them
-that of `zraft_client.claims`.
+`MergedConsumer` gives one order over several partitions of a topic, and with `zraft_client.claims` consumers
+share them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zraft_core.topics.message import Delivery
 
 BUFFERED_MAX: Final = 4096
 BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Per partition; a fetch under way may overdraw it once."""
+"""Bytes per partition; a fetch under way may exceed it once."""
 
 PARTITIONS_AGE_S: Final = 30.0
 """Partitions that were added to a topic are read after so long at the latest."""
@@ -38,16 +38,16 @@ Partition = tuple[str, int]
 
 
 class Start(Enum):
-    """Where a partition is begun whose offset nobody said."""
+    """Where to begin a partition without a given offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     STORED = "stored"
-    """Where `commit` of the same name left off; else at the beginning."""
+    """Where `commit` of the same name stopped; otherwise at the beginning."""
 
 
 class _Cursor:
-    """One partition."""
+    """The place in one partition."""
 
     def __init__(self, owner: Consumer, topic: str, partition: int, group: GroupId, offset: int) -> None:
         self.topic = topic
@@ -63,7 +63,7 @@ class _Cursor:
         self._group = group
         self._read = offset
         self.position = offset
-        """Of the next record that the program gets."""
+        """The offset of the next record that the program gets."""
 
     @property
     def group(self) -> GroupId:
@@ -119,7 +119,7 @@ class _Cursor:
             self.error = None
 
     def take(self) -> Record | None:
-        """The next record, None if none is here."""
+        """Return the next record, None if none is here."""
         while self.buffer:
             delivery = self.buffer.popleft()
             self.buffered_bytes -= len(delivery.message.payload)
@@ -133,14 +133,16 @@ class _Cursor:
 
 
 class Consumer(Polling):
-    """Some partitions, of `Topics.consumer`. Use it as an async context manager, or `open` and `close`.
+    """Consumes some partitions, from `Topics.consumer`. Use it as an async context manager, or `open` and `close`.
 
     Args:
-        what: topics, of which all partitions are read, those too that are added later, and (topic, partition) pairs.
+        what: topics, of which all partitions are read, those too that are added later, and (topic,
+            partition) pairs.
         name: under which `commit` keeps offsets in the partitions themselves, 1 to 255 bytes.
-        start: where to begin; per partition, `seek` says otherwise. One that is added later begins at its first record, or
-            with STORED where `commit` of the same name left off.
-        skip_gone: go on at the beginning where retention removed what would be next; if not, OffsetGoneError is raised.
+        start: where to begin; `seek` sets another offset for a partition. One that is added later begins
+            at its first record, or with STORED where `commit` of the same name stopped.
+        skip_gone: if retention has removed the next record, continue at the oldest one; if not,
+            OffsetGoneError is raised.
     """
 
     def __init__(
@@ -175,7 +177,7 @@ class Consumer(Polling):
         self._topics: dict[str, int] = {}
         """The ids of the topics that are read as a whole: another one of the same name is not meant."""
         self._told: dict[str, tuple[GroupId, ...]] = {}
-        """The partitions of these that changes of them, which stand in their partitions' logs, named."""
+        """The partitions of these topics that changes in their partitions' logs named."""
         self._grown = asyncio.Event()
         self._joining: asyncio.Task[None] | None = None
 
@@ -187,7 +189,12 @@ class Consumer(Polling):
         await self.close()
 
     async def open(self) -> None:
-        """Find the partitions and begin to read. Raises NoTopicError, DeadlineError."""
+        """Find the partitions and begin to read.
+
+        Raises:
+            NoTopicError: a topic or partition does not exist.
+            DeadlineError: a partition did not tell its offsets in time.
+        """
         partitions: dict[Partition, GroupId] = {}
         if any(isinstance(one, str) for one in self._what):
             await self._directory.refresh_quietly()
@@ -225,13 +232,13 @@ class Consumer(Polling):
     # -- partitions that are added
 
     def on_change(self, topic: str, partitions: tuple[GroupId, ...]) -> None:
-        """Called by cursors: from this place of a partition's log on the topic has these partitions."""
+        """Note a change of a topic: from this place of a partition's log on the topic has these partitions."""
         if len(partitions) > len(self._told.get(topic, ())):
             self._told[topic] = partitions
             self._grown.set()
 
     async def _join_later(self) -> None:
-        """Read partitions that were added: when a change of the topic is read, and whatever is read, once in a while."""
+        """Read partitions that were added: when a change of the topic is read, and once in a while in any case."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PARTITIONS_AGE_S):
@@ -249,7 +256,7 @@ class Consumer(Polling):
                 await asyncio.sleep(JOIN_AGAIN_S)
 
     async def _join(self) -> bool:
-        """Begin to read what is not read yet; False if nobody knows yet where all of it is."""
+        """Begin to read what is not read yet; return False if not all of it can be found yet."""
         metadata = await self._directory.known()
         complete = True
         new: dict[Partition, GroupId] = {}
@@ -273,17 +280,19 @@ class Consumer(Polling):
     # -- records
 
     async def poll(self, timeout_s: float = 0.0, *, limit: int = RECORDS_MAX) -> list[Record]:
-        """Records that are here, at most `limit`; waits so long for the first one. Each partition's are in its order.
+        """Return at most `limit` records that are here; wait so long for the first one.
+
+        Each partition's are in its order.
 
         Raises:
-            OffsetGoneError: retention removed what would be next, and `skip_gone` is off.
+            OffsetGoneError: retention has removed the next record, and `skip_gone` is off.
             NoTopicError: a topic was deleted, and everything of it was read.
-            PayloadError: a compressed value is damaged; it is passed over by the next poll.
+            PayloadError: a compressed value is damaged; the next poll skips it.
         """
         return await self._polled(timeout_s, limit)
 
     def _taken(self, limit: int) -> list[Record]:
-        """A few of each partition in turn, so that a busy one starves nobody."""
+        """Return a few of each partition in turn, so that a busy one starves nobody."""
         cursors = list(self._cursors.values())
         found: list[Record] = []
         for place in range(len(cursors)):
@@ -309,15 +318,20 @@ class Consumer(Polling):
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """What is read; those of a topic that are added to it join."""
+        """Return what is read. Partitions that are added to a topic join."""
         return tuple(self._cursors)
 
     def positions(self) -> dict[Partition, int]:
-        """The offset of the next record of each partition."""
+        """Return the offset of the next record of each partition."""
         return {key: cursor.position for key, cursor in self._cursors.items()}
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at another offset, before or behind. Raises NoTopicError if the partition is not read here."""
+        """Continue at another offset, before or behind.
+
+        Raises:
+            BadArgumentsError: the offset is below 0.
+            NoTopicError: the partition is not read here.
+        """
         if offset < 0:
             raise BadArgumentsError(f"offset: found {offset}, expected 0 or more")
         cursor = self._cursor(topic, partition)
@@ -325,7 +339,7 @@ class Consumer(Polling):
         self._reader.moved(cursor.group)
 
     def pause(self, topic: str, partition: int) -> None:
-        """Read and give nothing of it until `resume`."""
+        """Neither read nor return records of it until `resume`."""
         self._cursor(topic, partition).paused = True
 
     def resume(self, topic: str, partition: int) -> None:
@@ -334,11 +348,13 @@ class Consumer(Polling):
         self._reader.kick()
 
     def lag(self) -> dict[Partition, int]:
-        """Records of each partition that the program has not got, as far as its end was seen."""
+        """Return how many records of each partition the program has not got, as far as its end was seen."""
         return {key: max(0, cursor.end - cursor.position) for key, cursor in self._cursors.items()}
 
     async def commit(self, offsets: Mapping[Partition, int] | None = None) -> None:
-        """Keep offsets under the consumer's name: those given, or where it is. Not conditional: the last one wins.
+        """Keep offsets under the consumer's name: those given, or the present ones.
+
+        It is not conditional: the last one wins.
 
         Raises:
             BadArgumentsError: the consumer has no name, or a partition keeps no more names.
@@ -362,7 +378,12 @@ class Consumer(Polling):
                 )
 
     async def committed(self) -> dict[Partition, int | None]:
-        """The offsets kept under the consumer's name. Raises BadArgumentsError, DeadlineError."""
+        """Return the offsets kept under the consumer's name.
+
+        Raises:
+            BadArgumentsError: the consumer has no name.
+            DeadlineError: a partition did not answer in time.
+        """
         name = self._named()
         timeout_s = self._directory.client.timeout_s
         found = await asyncio.gather(

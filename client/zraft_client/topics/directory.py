@@ -1,6 +1,7 @@
 """Where topics and partitions are, as far as this client knows: the table of group 0, and who seems to lead what.
 
-A leader is a guess: the server that should lead, until somebody names another one. Wrong guesses cost a question each.
+A leader is a guess: the server that should lead, until another one is named. A wrong guess costs one
+question.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from zraft_core.ids import GroupId, ServerId
 T = TypeVar("T")
 
 ATTEMPT_S: Final = 10.0
-"""One server may take so long over one question before another one is asked."""
+"""How long one server may take over a question before another one is asked."""
 REFRESH_S: Final = 2.0
-"""What waits for something else gives group 0 so long to tell where things are."""
+"""How long group 0 may take to tell where things are, for callers that wait for something else."""
 
 
 class Directory:
-    """Shared by all producers and consumers of one client."""
+    """A directory that all producers and consumers of one client share."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -43,15 +44,15 @@ class Directory:
 
     @property
     def metadata(self) -> Metadata | None:
-        """As of the last refresh, None before the first."""
+        """Return the table as of the last refresh, None before the first."""
         return self._metadata
 
     async def known(self) -> Metadata:
-        """What is known, however old; asked for if nothing is."""
+        """Return what is known, however old; ask if nothing is."""
         return self._metadata if self._metadata is not None else await self.refresh()
 
     async def refresh(self) -> Metadata:
-        """As of now. Callers at the same time share one question, unless it was asked before they came."""
+        """Ask for the present table. Concurrent callers share one question, unless it was asked before they came."""
         running = self._refreshing
         if running is not None and not running.done():
             await asyncio.wait(
@@ -71,7 +72,11 @@ class Directory:
         return found
 
     async def topic(self, name: str) -> Topic:
-        """A topic with at least one partition; asked for again before it is said to be missing."""
+        """Return a topic with at least one partition; ask again before it is said to be missing.
+
+        Raises:
+            NoTopicError: there is no such topic, or it has no partition yet.
+        """
         known = await self.known()
         topic = known.topics.get(name)
         if topic is None or not topic.partitions:
@@ -83,7 +88,7 @@ class Directory:
     # -- leaders
 
     def leader(self, group: GroupId) -> ServerId | None:
-        """Who seems to lead; None if nobody can be guessed."""
+        """Return the server that seems to lead; None if nobody can be guessed."""
         found = self._leaders.get(group)
         if found is not None:
             return found
@@ -93,7 +98,7 @@ class Directory:
         return placement.leader or next(iter(placement.servers), None)
 
     def not_there(self, group: GroupId, asked: ServerId, leader: ServerId | None = None) -> None:
-        """`asked` does not lead the group, or cannot be asked; somebody said who leads, or nobody did."""
+        """Note that `asked` does not lead the group, or cannot be asked, and who leads, if somebody said so."""
         if self.leader(group) != asked:
             return  # known already
         if leader is not None and leader != asked:
@@ -107,12 +112,20 @@ class Directory:
             self._leaders[group] = ring[0]
 
     def link_to(self, server: ServerId) -> Link:
-        """Raises LinkError."""
+        """Return a link to a server.
+
+        Raises:
+            LinkError: its address is not known.
+        """
         metadata = self._metadata
         return self.links.to(server, None if metadata is None else metadata.servers.get(server))
 
     def link_of(self, group: GroupId) -> Link:
-        """To who seems to lead. Raises LinkError."""
+        """Return a link to the server that seems to lead.
+
+        Raises:
+            LinkError: nobody knows where the group is.
+        """
         server = self.leader(group)
         if server is None:
             raise LinkError(f"group {group}: nobody knows where it is")
@@ -128,7 +141,7 @@ class Directory:
     # -- asking a leader
 
     async def ask_leader(self, group: GroupId, request: Request[T | Refused], timeout_s: float) -> T:
-        """Ask whoever leads, looking for it as long as it takes. The request may be carried out more than once.
+        """Ask the leader, and search it as long as it takes. The request may be carried out more than once.
 
         Raises:
             DeadlineError: nobody answered in time.
@@ -167,7 +180,7 @@ class Directory:
         raise DeadlineError(f"group {group}: no leader answered within {timeout_s:g} s; the last: {why}")
 
     async def refresh_quietly(self, timeout_s: float | None = None) -> None:
-        """Refresh if group 0 answers in time; partitions may well be there while it does not."""
+        """Refresh if group 0 answers in time; partitions may well be available while it is not."""
         try:
             async with asyncio.timeout(max(0.01, REFRESH_S if timeout_s is None else timeout_s)):
                 await self.refresh()
@@ -184,4 +197,4 @@ class Directory:
 
 def _retrieved(task: asyncio.Task[Metadata]) -> None:
     if not task.cancelled():
-        task.exception()  # told by whoever waits; nobody may be left who does
+        task.exception()  # the waiting caller raises it, if there still is one

@@ -1,7 +1,9 @@
-"""Which messages of a producer go to which groups now, the first time or again: a schedule around its decisions. Pure.
+"""Which messages of a producer go to which groups now, the first time or again: a schedule around its decisions.
 
-Times are seconds of any monotonic clock, handed in. A message is repeated until it is decided; how soon depends on what
-was heard: at once to a group of which another leader was named, soon to one that was busy or asked to wait, at growing
+Pure.
+
+Times are seconds of any monotonic clock, handed in. A message is repeated until it is decided. It is repeated
+at once to a group of which another leader was named, soon to one that was busy or asked to wait, at growing
 intervals to all where nothing was heard, and not while destinations still say that they have it.
 """
 
@@ -23,9 +25,9 @@ REPEAT_S: Final = 1.0
 REPEAT_S_MAX: Final = 8.0
 SOON_S: Final = 0.02
 SOON_S_MAX: Final = 1.0
-"""After BUSY and RETRY, doubling."""
+"""The longest wait after BUSY and RETRY, which doubles."""
 REFUSED_S: Final = 0.05
-"""After a server that does not lead and knows nobody who does."""
+"""The wait after a server that does not lead and knows nobody who does."""
 NEVER: Final = float("inf")
 
 _UNDER_WAY: Final = frozenset((Answer.ACCEPTED, Answer.DELIVERED, Answer.FAILED, Answer.DECIDED))
@@ -40,11 +42,11 @@ class _State:
         self.due = due
         self.interval = interval
         self.repeat = due
-        """When it is due to all its destinations."""
+        """When the message is due to all its destinations."""
         self.sooner: set[GroupId] = set()
-        """Those to which it is due before."""
+        """Destinations to which it is due before."""
         self.heard: float | None = None
-        """When a destination last said that it has it, since it was said last."""
+        """When a destination last said that it has it, since it was last sent."""
         self.waits = 0
         self.message = message
 
@@ -58,7 +60,10 @@ class Batch:
 
 
 class Dispatch:
-    """The undecided messages of one producer, of which nothing was heard said again after `repeat_s`, then ever later."""
+    """The undecided messages of one producer.
+
+    One of which nothing is heard is sent again after `repeat_s`, then ever later.
+    """
 
     def __init__(self, producer: Producer, *, repeat_s: float = REPEAT_S) -> None:
         self.producer = producer
@@ -75,7 +80,7 @@ class Dispatch:
         return len(self._states)
 
     def add(self, message: Message, now: float) -> None:
-        """A message that the producer has just numbered."""
+        """Add a message that the producer has just numbered."""
         self._states[message.mid.seq] = _State(now, message, self._repeat_s)
         self.pending_bytes += len(message.payload)
         if message.after is not None:
@@ -84,7 +89,7 @@ class Dispatch:
 
     @property
     def next_due(self) -> float | None:
-        """When `take` has something next."""
+        """Return when `take` has something next."""
         while self._heap:
             due, seq = self._heap[0]
             state = self._states.get(seq)
@@ -94,7 +99,7 @@ class Dispatch:
         return None
 
     def take(self, now: float) -> list[Batch]:
-        """What is to be said now. What is taken is due again after an interval, each longer than the one before."""
+        """Return what is to be sent now. It is due again after an interval, each longer than the one before."""
         due: set[int] = set()
         while (at := self.next_due) is not None and at <= now:
             seq = heapq.heappop(self._heap)[1]
@@ -102,7 +107,7 @@ class Dispatch:
             if state.heard is None or now < state.repeat:
                 due.add(seq)
             else:
-                # It is under way: said again only if nothing more is heard for as long.
+                # It is under way: it is sent again only if nothing more is heard for as long.
                 state.repeat = max(now, state.heard + state.interval)
                 state.heard = None
                 self._set_due(seq, state, state.repeat)
@@ -128,14 +133,14 @@ class Dispatch:
         return [Batch(group, tuple(batch)) for group, batch in found.items()]
 
     def again(self, group: GroupId, now: float) -> None:
-        """Whoever is asked for this group now may not have heard what was said before."""
+        """Send to a group again, as its present leader may not have heard what was sent before."""
         for seq, state in self._states.items():
             if now < state.due < NEVER and group in state.message.destinations:
                 state.sooner.add(group)
                 self._set_due(seq, state, now)
 
     def on_reply(self, reply: Reply, now: float) -> list[Ended]:
-        """What a group says of a message; what ended by it."""
+        """Take what a group says of a message; return what ended by it."""
         ended = self.producer.on_reply(reply)
         if ended:
             self.ended(ended, now)
@@ -160,7 +165,7 @@ class Dispatch:
         return []
 
     def ended(self, ended: Collection[Ended], now: float) -> None:
-        """The producer says that these are decided; what waits for one of them may go."""
+        """Note that the producer says that these are decided; what waits for one of them may go."""
         for one in ended:
             state = self._states.pop(one.mid.seq, None)
             self._held.discard(one.mid.seq)

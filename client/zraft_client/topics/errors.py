@@ -1,4 +1,4 @@
-"""What topics can fail with, beside what `zraft_client.errors` has."""
+"""Errors of topics, beside those of `zraft_client.errors`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class NeverDeliveredError(FailedError):
 
 
 class ProducerEndedError(FailedError):
-    """The producer was closed, or its session expired. What it had under way is unknown; open another one to go on."""
+    """The producer was closed, or its session expired.
+
+    What it had under way is unknown; open another one to continue.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Code.SESSION_EXPIRED)
@@ -45,6 +48,6 @@ class OffsetGoneError(FailedError):
 
 
 class LinkError(ClientError):
-    """A server could not be asked now: it is down, or has no answer; another one, or the same later, may have."""
+    """A server could not be asked now: it is down, or has no answer. Another one may have, or the same one later."""
 
     retriable = True

@@ -1,7 +1,7 @@
-"""Connections to the servers that have partitions: one each, made when it is needed first, without a session.
+"""Connections to the servers that have partitions: one each, made when it is first needed, without a session.
 
-A server that is down is not waited for: what was asked of it fails with `LinkError` at once, so that another replica can
-be asked.
+A server that is down is not waited for: requests to it fail with `LinkError` at once, so that another replica
+can be asked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 CONNECT_WAIT_S: Final = 2.0
 """How long a request waits for a connection that is just being made."""
 GRACE_S: Final = 0.3
-"""A server that has taken no connection for so long counts as down."""
+"""A server that has accepted no connection for so long counts as down."""
 
 
 class Link:
@@ -50,7 +50,7 @@ class Link:
 
     @property
     def is_late(self) -> bool:
-        """Whether it is down, and not just being made."""
+        """Whether the server is down, and not just being connected."""
         return not self._up.is_set() and asyncio.get_running_loop().time() - self._since > GRACE_S
 
     def _on_state(self, state: ConnectionState) -> None:
@@ -66,10 +66,11 @@ class Link:
         self._changed(self)
 
     async def ask(self, request: Request[T], timeout_s: float) -> T:
-        """The server's answer.
+        """Return the server's answer.
 
         Raises:
-            LinkError: it is down, went down, or did not answer in time; the request may have been carried out.
+            LinkError: it is down, went down, or did not answer in time; the request may have been carried
+                out.
             ClientError: it refused the request itself.
         """
         if not self._up.is_set():
@@ -115,7 +116,7 @@ class Links:
         self._closed = False
 
     def listen(self, listener: Callable[[Link], None]) -> Callable[[], None]:
-        """Call `listener` with every link that came up or went down; gives what ends it."""
+        """Call `listener` with every link that came up or went down; return what ends it."""
         self._listeners.append(listener)
 
         def remove() -> None:
@@ -125,7 +126,11 @@ class Links:
         return remove
 
     def to(self, server: ServerId, address: Address | None) -> Link:
-        """Raises LinkError if nobody knows where the server is, or all was closed."""
+        """Return the link to a server.
+
+        Raises:
+            LinkError: nobody knows where the server is, or all links were closed.
+        """
         link = self._links.get(server)
         if address is None or self._closed:
             raise LinkError(f"server {server}: its address is not known" if not self._closed else "closed")
@@ -137,7 +142,7 @@ class Links:
         return link
 
     def keep(self, servers: frozenset[ServerId]) -> None:
-        """End the links to all others: they are no members any more."""
+        """End the links to all others, which are no members any more."""
         for server in [server for server in self._links if server not in servers]:
             self._end(self._links.pop(server))
 

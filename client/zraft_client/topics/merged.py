@@ -1,7 +1,7 @@
 """All partitions of a topic in one order, the same for every consumer of it, as asyncio programs use it.
 
-Around `zraft_core.topics.merger`: reads every partition, and asks those that are idle to let the others' messages pass. New
-partitions of the topic join at the same place for everybody.
+It wraps `zraft_core.topics.merger`: it reads every partition, and asks idle ones to let the others' messages
+pass. New partitions of the topic join at the same place for everybody.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zraft_core.topics.merger import MergePosition, Merger
 
 BUFFERED_MAX: Final = 4096
 NEED_S: Final = 0.02
-"""Between two questions to idle partitions while a message waits for them."""
+"""Seconds between two questions to idle partitions while a message waits for them."""
 NEED_S_MAX: Final = 0.5
 
 
@@ -70,11 +70,13 @@ class _Cursor:
 
 
 class MergedConsumer(Polling):
-    """One topic in one order, of `Topics.merged`. Use it as an async context manager, or `open` and `close`.
+    """Consumes one topic in one order, from `Topics.merged`.
+
+    Use it as an async context manager, or `open` and `close`.
 
     Args:
         topic: its name.
-        position: where another one left off (`position()`); None begins at the first message.
+        position: where another one stopped (`position()`); None begins at the first message.
     """
 
     def __init__(
@@ -102,7 +104,12 @@ class MergedConsumer(Polling):
         await self.close()
 
     async def open(self) -> None:
-        """Find the partitions and begin to read. Raises NoTopicError."""
+        """Find the partitions and begin to read.
+
+        Raises:
+            BadArgumentsError: `position` is of other partitions than the topic's.
+            NoTopicError: there is no such topic.
+        """
         topic = await self._directory.topic(self.topic)
         begin = self._begin
         if begin is None:
@@ -130,7 +137,7 @@ class MergedConsumer(Polling):
         return self._merger
 
     def _join(self) -> None:
-        """Read what the merger wants to be read."""
+        """Begin to read what the merger wants to be read."""
         merger = self._opened()
         new = [group for group in merger.groups() if group not in self._cursors]
         for group in new:
@@ -140,18 +147,18 @@ class MergedConsumer(Polling):
     # -- records
 
     async def poll(self, timeout_s: float = 0.0, *, limit: int = RECORDS_MAX) -> list[Record]:
-        """The next records of the topic's order, at most `limit`; waits so long for the first.
+        """Return the next records of the topic's order, at most `limit`; wait so long for the first.
 
         A message to several partitions comes once, with one of them.
 
         Raises:
-            OffsetGoneError: retention removed what would be next.
+            OffsetGoneError: retention has removed the next record.
             NoTopicError: the topic was deleted.
         """
         return await self._polled(timeout_s, limit)
 
     def position(self) -> MergePosition:
-        """Where another one goes on behind what was given so far."""
+        """Return where another consumer continues behind what was returned so far."""
         return self._opened().position()
 
     def _taken(self, limit: int) -> list[Record]:
@@ -173,7 +180,7 @@ class MergedConsumer(Polling):
         return found
 
     def _group_of(self, destinations: tuple[GroupId, ...]) -> GroupId:
-        """The first partition of the topic that the message went to."""
+        """Return the first partition of the topic that the message went to."""
         return next(group for group in destinations if group in self._cursors)
 
     def _raise_failure(self) -> None:
@@ -186,7 +193,7 @@ class MergedConsumer(Polling):
     # -- idle partitions
 
     async def _need(self) -> None:
-        """Ask whoever holds the next message up to advance, again and again while it does."""
+        """Ask partitions that hold the next message up to advance, again and again while they do."""
         pause = NEED_S
         last: dict[GroupId, int] = {}
         while not self._closed:
@@ -207,7 +214,7 @@ class MergedConsumer(Polling):
                 try:
                     await self._directory.link_to(server).ask(requests.need(times), 1.0)
                 except LinkError:
-                    continue  # whoever reads there goes elsewhere, too
+                    continue  # other readers there go elsewhere, too
                 except ClosedError:
                     return
             await asyncio.sleep(pause)

@@ -1,4 +1,4 @@
-"""What a program says to a producer: where messages go, when they count as sent, what they promise among each other."""
+"""Options of a producer: where messages go, when they count as sent, and how its messages are ordered."""
 
 from __future__ import annotations
 
@@ -17,34 +17,37 @@ Place = tuple[str, int]
 Destination = str | Place
 """A topic, of which the partitioner chooses the partition, or a partition."""
 Partitioner = Callable[[str, bytes | None, tuple[GroupId, ...]], GroupId]
-"""From a topic's name, a message's key, and the topic's partitions in their order."""
+"""Chooses a partition from a topic's name, a message's key, and the topic's partitions in their order."""
 
 
 class Acknowledge(Enum):
     """When a message counts as sent."""
 
     DELIVERED = "delivered"
-    """At all destinations: whatever is sent from then on comes behind it wherever both go."""
+    """The message is delivered at all destinations: every later message comes behind it wherever both go."""
     ACCEPTED = "accepted"
-    """Begun somewhere: it will be delivered at all destinations, whatever breaks, or fail by its condition."""
+    """The message is begun somewhere: it will be delivered at all destinations, whatever breaks, or fail by its
+    condition.
+    """
 
 
 class Order(Enum):
-    """What one producer's messages promise among each other."""
+    """How one producer's messages are ordered."""
 
     PARTITION = "partition"
     """Messages to one and the same partition alone come in order."""
     FIFO = "fifo"
     """Each message comes behind the one before, wherever both go."""
     CAUSAL = "causal"
-    """And behind every record that the program told `saw` of."""
+    """Each message also comes behind every record that the program passed to `saw`."""
 
 
 @frozen
 class Consumed:
     """A step of a consumer that the message claims: it counts only if `consumer` has come to exactly `expected` (D-9d).
 
-    `topic` and `partition` must be among the destinations. Of all messages that claim one step, one is delivered.
+    `topic` and `partition` must be among the destinations. Of all messages that claim one step, one is
+    delivered.
     """
 
     topic: str
@@ -55,7 +58,7 @@ class Consumed:
 
 
 def default_partitioner() -> Partitioner:
-    """By key; in turn without one."""
+    """Choose by key; without one, partitions take turns."""
     turns = RoundRobin()
 
     def choose(topic: str, key: bytes | None, partitions: tuple[GroupId, ...]) -> GroupId:
@@ -65,6 +68,11 @@ def default_partitioner() -> Partitioner:
 
 
 def destinations_of(to: Destination | Iterable[Destination]) -> list[Destination]:
+    """Return the destinations of a message.
+
+    Raises:
+        NoTopicError: there are none.
+    """
     if isinstance(to, str):
         return [to]
     if isinstance(to, tuple) and len(to) == 2 and isinstance(to[0], str) and isinstance(to[1], int):

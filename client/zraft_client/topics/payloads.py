@@ -1,7 +1,8 @@
 """What a message carries for programs: key, value and headers as bytes, the value compressed or not. Pure.
 
-A payload is the MessagePack array [1, codec, key or nil, value, headers or nil]; headers is a map of strings to bin. Codec 0
-leaves the value as it is, 1 is one zstd frame that tells its size. A payload of anything else is a value without a key.
+A payload is the MessagePack array [1, codec, key or nil, value, headers or nil]; headers is a map of strings
+to bin. Codec 0 leaves the value unchanged, 1 is one zstd frame that tells its size. A payload of anything
+else is a value without a key.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from zraft_core.topics.layouts import PAYLOAD_BYTES_MAX
 
 FORMAT: Final = 1
 COMPRESS_BYTES_MIN: Final = 256
-"""Shorter values are hardly ever worth it."""
+"""Compressing shorter values is hardly ever worth it."""
 LEVEL: Final = 3
 
 _FIELDS: Final = 5
@@ -27,7 +28,7 @@ _NO_HEADERS: Final[Mapping[str, bytes]] = {}
 
 
 class Compression(IntEnum):
-    """How a producer packs values. A value that does not shrink stays as it is."""
+    """How a producer packs values. A value that does not shrink is not compressed."""
 
     NONE = 0
     ZSTD = 1
@@ -35,7 +36,7 @@ class Compression(IntEnum):
 
 @frozen
 class Content:
-    """What a message says to programs."""
+    """A message's content for programs."""
 
     value: bytes = field(repr=lambda value: f"<{len(value)} bytes>")
     key: bytes | None = None
@@ -47,7 +48,7 @@ class PayloadError(EncodingError):
 
 
 def encode_content(content: Content, compression: Compression = Compression.NONE) -> bytes:
-    """The payload.
+    """Encode a payload.
 
     Raises:
         EncodingError: it is larger than a message may be, or key, value or headers are no bytes.
@@ -74,7 +75,7 @@ def encode_content(content: Content, compression: Compression = Compression.NONE
 
 
 def decode_content(payload: bytes) -> Content:
-    """What a payload says.
+    """Decode a payload.
 
     Raises:
         PayloadError: the value is compressed, and the bytes are not what a compressor made, or too many.

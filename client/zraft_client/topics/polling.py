@@ -1,4 +1,4 @@
-"""How programs wait for records: what every consumer does alike, whatever order it gives them in."""
+"""How programs wait for records: what all consumers share, whatever order they return them in."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from zraft_client.errors import ClosedError
 from zraft_client.topics.values import Record
 
 RECORDS_MAX: Final = 500
-"""Of one poll, unless it asks for another number."""
+"""The most records of one poll, unless it asks for another number."""
 
 
 class Polling(ABC):
-    """A consumer, as far as it waits."""
+    """The part of a consumer that waits."""
 
     def __init__(self) -> None:
         self._arrival = asyncio.Event()
@@ -23,14 +23,14 @@ class Polling(ABC):
 
     @abstractmethod
     def _taken(self, limit: int) -> list[Record]:
-        """Records that are here, at most `limit`."""
+        """Return at most `limit` records that are here."""
 
     @abstractmethod
     def _raise_failure(self) -> None:
-        """Raise what keeps it from going on, if anything does."""
+        """Raise what keeps it from continuing, if anything does."""
 
     def on_arrival(self) -> None:
-        """Called by cursors: there is something to look at."""
+        """Note that there is something to look at; cursors call this."""
         self._arrival.set()
 
     async def _polled(self, timeout_s: float, limit: int) -> list[Record]:
@@ -55,7 +55,7 @@ class Polling(ABC):
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[Record]:
-        """Records for ever, until it is closed."""
+        """Yield records for ever, until it is closed."""
         while not self._closed:
             try:
                 found = await self._polled(60.0, 1)

@@ -1,7 +1,7 @@
 """A producer as asyncio programs use it: messages to one or many partitions, delivered once whatever breaks on the way.
 
-The shell around `Dispatch`: it owns the streams to servers, the clock and the futures of callers. It numbers, repeats and
-follows leaders by itself; a program only decides what to do about what it raises.
+It is the shell around `Dispatch`: it owns the streams to servers, the clock and the futures of callers. It
+numbers, repeats and follows leaders by itself; a program only decides what to do about what it raises.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from zraft_core.topics.producer import Producer as ProducerCore
 from zraft_core.topics.stamps import Stamp
 
 WINDOW: Final = 1024
-"""Messages under way; what partitions keep of a producer is bounded by it, so no larger one works."""
+"""Messages under way; it bounds what partitions keep of a producer, so no larger one works."""
 BUFFER_BYTES_MAX: Final = 32 * 1024 * 1024
 POST_BYTES_MAX: Final = 256 * 1024
-"""Of one `produce`, if there is more than one message in it."""
+"""Bytes of one `produce` with more than one message in it."""
 POST_MESSAGES_MAX: Final = 1024
 TABLE_AGE_S: Final = 30.0
 """New partitions are used after so long at the latest."""
@@ -61,10 +61,10 @@ REFRESH_PAUSE_S: Final = 0.1
 
 
 class Producer:
-    """One registered producer, of `Topics.producer`. Use it as an async context manager, or `open` and `close`.
+    """One registered producer, from `Topics.producer`. Use it as an async context manager, or `open` and `close`.
 
-    Not for several threads. When its session expires, everything under way ends as unknown, and further calls raise
-    ProducerEndedError: open another one.
+    It is not for several threads. When its session expires, everything under way ends as unknown, and further
+    calls raise ProducerEndedError: open another one.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Producer:
         self._streams: dict[ServerId, Stream] = {}
         self._sent: dict[int, Sent] = {}
         self._waiting: set[GroupId] = set()
-        """Groups of which everything is said again soon."""
+        """Groups to which everything is sent again soon."""
         self._last: Message | None = None
         self._seen = 0
         self._line = Line(self._has_room)
@@ -104,7 +104,7 @@ class Producer:
         self._lookup = asyncio.Lock()
         """Calls wait for it in their order; it is free when nobody has to look anything up."""
         self._flushing: deque[tuple[int, asyncio.Future[None]]] = deque()
-        """Up to which number everything has to be decided for whom; the numbers ascend."""
+        """Waiters, with the number up to which everything has to be decided; the numbers ascend."""
         self._closing = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -124,7 +124,7 @@ class Producer:
         await self.close(flush=kind is None)
 
     async def open(self) -> None:
-        """Register with the cluster. Raises what `zraft_client.errors` lists."""
+        """Register with the cluster. The errors of `zraft_client.errors` are raised."""
         assert self._core is None, "a producer is opened once"
         client = self._directory.client
         producer, zxid = await client.ask(requests.register_producer())
@@ -176,18 +176,22 @@ class Producer:
             try:
                 await self._directory.client.ask(requests.close_producer(core.producer))
             except FailedError:
-                return  # it goes with its session
+                return  # it ends with its session
 
     @property
     def id(self) -> ProducerId:
-        """The producer's id: its messages carry it."""
+        """Return the producer's id, which its messages carry.
+
+        Raises:
+            ClosedError: the producer was not opened.
+        """
         if self._core is None:
             raise ClosedError("the producer was not opened; use `async with`, or `await producer.open()`")
         return self._core.producer
 
     @property
     def pending(self) -> int:
-        """Messages that are not decided."""
+        """Return how many messages are not decided."""
         return len(self._sent)
 
     # -- sending
@@ -202,7 +206,7 @@ class Producer:
         after: Sent | None = None,
         consumed: Consumed | None = None,
     ) -> Receipt:
-        """Multicast a message and wait for it: as `send_soon`, and then its receipt."""
+        """Multicast a message as `send_soon` does, wait for it, and return its receipt."""
         sent = await self.send_soon(to, value, key=key, headers=headers, after=after, consumed=consumed)
         return await sent
 
@@ -216,18 +220,18 @@ class Producer:
         after: Sent | None = None,
         consumed: Consumed | None = None,
     ) -> Sent:
-        """Multicast a message to all of `to`, atomically; waits only for room.
+        """Multicast a message to all of `to`, atomically; wait only for room.
 
-        Calls have their turn in the order in which they are made. One that is cancelled while it waits sends nothing.
-
-        `after`: an earlier one of this producer, behind which it is to come wherever both go. What the message comes to is
-        told by awaiting what is returned.
+        Calls have their turn in the order in which they are made. One that is cancelled while it waits sends
+        nothing. `after`: an earlier message of this producer; this one is ordered behind it wherever both go.
+        Await what is returned for the outcome.
 
         Raises:
             NoTopicError: a topic or partition does not exist.
             EncodingError: the message is too large, or not bytes.
             BadArgumentsError: it has more destinations than the setting topics_destinations_max allows.
-            ProducerEndedError, ClosedError: nothing can be sent any more.
+            ProducerEndedError: nothing can be sent any more.
+            ClosedError: likewise.
         """
         if self._closing and self._ended is None:
             raise ClosedError("the producer is being closed, and takes no further messages")
@@ -240,16 +244,20 @@ class Producer:
         try:
             return self._multicast(names, key, payload, after, consumed)
         except BaseException:
-            self._line.admit()  # the room that this one does not take is somebody else's
+            self._line.admit()  # another call may take the room that this one does not
             raise
 
     def saw(self, record: Record | Stamp) -> None:
-        """The program has seen this record: in order CAUSAL, what is sent from now on has stamps above it."""
+        """Note that the program has seen this record: in order CAUSAL, later messages have stamps above it."""
         stamp = record.stamp if isinstance(record, Record) else record
         self._seen = max(self._seen, stamp.time)
 
     async def flush(self) -> None:
-        """Until everything is decided that was asked for before, be it that it waits for room. Raises ProducerEndedError."""
+        """Wait until everything is decided that was sent before, also what waits for room.
+
+        Raises:
+            ProducerEndedError: the session expired before.
+        """
         self._opened()
         await self._line.passed()
         core, _ = self._opened()
@@ -267,7 +275,7 @@ class Producer:
         return self._core, self._dispatch
 
     def _has_room(self, count: int, size: int) -> bool:
-        """A single message goes alone if it is larger than the buffer."""
+        """Whether there is room. A single message goes alone if it is larger than the buffer."""
         core, dispatch = self._core, self._dispatch
         if core is None or dispatch is None or core.room < count:
             return False
@@ -281,7 +289,7 @@ class Producer:
         return metadata is None or len(names) > metadata.destinations_max or not has_all(metadata, names)
 
     async def _look_up(self, names: Sequence[Destination]) -> None:
-        """Ask for a table that has all topics and partitions named, behind whoever asks already."""
+        """Ask for a table that has all topics and partitions named, after those who ask already."""
         self._looking_up += 1
         try:
             async with self._lookup:
@@ -321,7 +329,8 @@ class Producer:
         ]
         to = len(set(groups))
         if to > metadata.destinations_max:
-            # Before it has a number: a producer whose message is refused by servers has a gap, and cannot go on.
+            # This comes before it has a number: a producer whose message is refused by servers has a gap, and
+            # cannot continue.
             raise BadArgumentsError(
                 f"destinations: found {to} partitions, expected at most {metadata.destinations_max} "
                 "(setting topics_destinations_max)",
@@ -361,7 +370,7 @@ class Producer:
     # -- the loop
 
     def _pump_soon(self) -> None:
-        """Everything that is sent in one turn of the loop travels together."""
+        """Send everything of one turn of the loop together."""
         if not self._pumping and self._ended is None:
             self._pumping = True
             asyncio.get_running_loop().call_soon(self._pump)
@@ -395,7 +404,7 @@ class Producer:
         self._pump()
 
     def _send_batch(self, batch: Batch) -> None:
-        """To who seems to lead; who has no stream yet gets it as soon as there is one."""
+        """Send to the server that seems to lead; one without a stream gets it as soon as there is one."""
         server = self._directory.leader(batch.group)
         if server is None:
             self._wants_table.set()
@@ -443,7 +452,7 @@ class Producer:
     # -- what servers say
 
     def on_live(self, server: ServerId) -> None:
-        """A server takes messages on a stream: what it should have heard is said (again)."""
+        """Note that a server takes messages on a stream: send what it should have heard (again)."""
         if self._ended is not None or self._dispatch is None:
             return
         now = asyncio.get_running_loop().time()
@@ -456,12 +465,12 @@ class Producer:
         return {group for sent in self._sent.values() for group in sent.message.destinations}
 
     def on_stream_refused(self, server: ServerId, error: ClientError) -> None:
-        """A server takes no messages of this producer."""
+        """Note that a server takes no messages of this producer."""
         self._streams.pop(server, None)
         self._end(ProducerEndedError(f"producer {self.id}: {error}"))
 
     def on_replies(self, server: ServerId, replies: list[Reply], refused: list[Refused]) -> None:
-        """What partitions said by way of a server."""
+        """Take what partitions said by way of a server."""
         core, dispatch = self._core, self._dispatch
         if self._ended is not None or core is None or dispatch is None:
             return
@@ -499,7 +508,7 @@ class Producer:
             self._again(refused.group)
 
     def _again_later(self, group: GroupId) -> None:
-        """What goes to a group is said again soon, once for all messages of it."""
+        """Send what goes to a group again soon, once for all messages of it."""
         if group not in self._waiting and self._ended is None:
             self._waiting.add(group)
             asyncio.get_running_loop().call_later(REFUSED_S, self._again, group)
@@ -511,7 +520,7 @@ class Producer:
             self._pump_soon()
 
     def _fail_too_large(self, refused: Refused) -> None:
-        """Nobody will ever take it, and later messages of this producer would wait for it for ever."""
+        """Fail a message that no server will ever take, as later ones of this producer would wait for it for ever."""
         self._end(
             ProducerEndedError(
                 f"group {refused.group} will never take a message: {refused.detail}; the producer cannot go on, because its "
@@ -529,7 +538,7 @@ class Producer:
             sent.on_end(None if error else Receipt(ended.mid, offsets), error)
 
     def _moved(self) -> None:
-        """Something was decided: there may be room, and those who flush may have waited for it."""
+        """Note that something was decided: there may be room, and flushes may be over."""
         assert self._core is not None
         flushing = self._flushing
         while flushing and flushing[0][0] <= self._core.floor:
@@ -557,7 +566,7 @@ class Producer:
             self._end(ProducerEndedError(f"producer {self.id}: {why}"))
 
     def _on_link(self, link: Link) -> None:
-        """A server went down, and with it what it has not answered."""
+        """Note that a server went down, and with it what it has not answered."""
         if link.is_up or self._ended is not None or self._dispatch is None:
             return
         stream = self._streams.get(link.server)
@@ -588,7 +597,7 @@ class Producer:
                     self._pump_soon()
 
     def _end(self, why: ClientError) -> None:
-        """Nothing is sent any more; what is under way is unknown, unless it is known to be accepted."""
+        """End: nothing is sent any more; what is under way is unknown, unless it is known to be accepted."""
         if self._ended is not None:
             return
         self._ended = why

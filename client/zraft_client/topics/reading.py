@@ -1,7 +1,8 @@
 """Reading partitions from whichever replicas answer: one long poll per server, shared by all cursors that read there.
 
-A cursor is a place in one partition. Its owner takes what was read and says when there is room; the reader keeps
-fetching, changes to another replica when one fails, and tells its owner of what no replica can mend.
+A cursor is a place in one partition. Its owner takes what was read and says when there is room; the reader
+keeps fetching, changes to another replica when one fails, and tells its owner of failures that no replica can
+mend.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ PAUSE_S_MAX: Final = 1.0
 
 
 class Cursor(Protocol):
-    """Who reads one partition."""
+    """Reads one partition."""
 
     @property
     def group(self) -> GroupId: ...
 
     @property
     def offset(self) -> int:
-        """What to read next."""
+        """Return what to read next."""
         ...
 
     @property
@@ -41,16 +42,16 @@ class Cursor(Protocol):
         ...
 
     def on_part(self, asked: int, part: Part) -> None:
-        """What was read from offset `asked` on; of no use if that is not what to read next any more."""
+        """Take what was read from offset `asked` on; ignore it if that is not what to read next any more."""
 
     def on_gone(self, asked: int, first: int) -> None:
-        """Retention removed it; the partition begins at `first`."""
+        """Note that retention removed the offset; the partition begins at `first`."""
 
     def on_removed(self) -> None:
-        """The partition is no more: its topic was deleted."""
+        """Note that the partition is gone: its topic was deleted."""
 
     def on_failure(self) -> None:
-        """Nothing is read any more: `Reader.failure` says why."""
+        """Note that nothing is read any more: `Reader.failure` says why."""
 
 
 class _Reading:
@@ -63,7 +64,7 @@ class _Reading:
         self.server: ServerId | None = None
         self.busy = False
         self.turn = 0
-        """Counts the moves of the cursor: a read that was begun before one says nothing."""
+        """Counts the moves of the cursor: a read that was begun before one is ignored."""
         self.failures = 0
         self.not_before = 0.0
 
@@ -82,7 +83,7 @@ class Reader:
         self._kicking = False
         self._closed = False
         self.failure: ClientError | None = None
-        """What ended all reading, None while it goes on."""
+        """What ended all reading, None while it continues."""
 
     def add(self, cursors: Iterable[Cursor]) -> None:
         for cursor in cursors:
@@ -90,11 +91,11 @@ class Reader:
         self.kick()
 
     def server_of(self, group: GroupId) -> ServerId | None:
-        """The replica that is read now."""
+        """Return the replica that is read now."""
         return self._readings[group].server
 
     def moved(self, group: GroupId) -> None:
-        """The cursor reads elsewhere: do not wait for what is under way."""
+        """Note that the cursor reads elsewhere: do not wait for what is under way."""
         reading = self._readings.get(group)
         if reading is not None:
             reading.turn += 1
@@ -102,13 +103,13 @@ class Reader:
             self.kick()
 
     def kick(self) -> None:
-        """There may be room again."""
+        """Note that there may be room again."""
         if not self._kicking and not self._closed:
             self._kicking = True
             asyncio.get_running_loop().call_soon(self._start)
 
     def _start(self) -> None:
-        """Ask every server for what nobody has asked it for yet."""
+        """Ask every server for what is not asked of it yet."""
         self._kicking = False
         if self._closed:
             return
@@ -183,7 +184,7 @@ class Reader:
             self._failed(reading)
 
     def _failed(self, reading: _Reading) -> None:
-        """Another replica, after a pause if all of them were tried."""
+        """Change to another replica, after a pause if all of them were tried."""
         metadata = self._directory.metadata
         group = reading.cursor.group
         placement = None if metadata is None else metadata.placements.get(group)
@@ -202,7 +203,7 @@ class Reader:
             reading.not_before = asyncio.get_running_loop().time() + pause
 
     async def _look_again(self) -> None:
-        """Where partitions are may have changed, and whether there are any."""
+        """Look again where partitions are, and whether they exist."""
         await self._directory.refresh_quietly()
         metadata = await self._directory.known()
         table = metadata.table

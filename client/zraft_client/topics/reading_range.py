@@ -1,4 +1,4 @@
-"""A range of one partition, read once, of whichever replica answers."""
+"""A range of one partition, read once, from whichever replica answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def read_range(
     *,
     timeout_s: float | None = None,
 ) -> list[Record]:
-    """Up to `count` records from `offset` on; fewer if the partition ends before.
+    """Return up to `count` records from `offset` on; fewer if the partition ends before.
 
     Raises:
         NoTopicError: there is no such partition.

@@ -8,7 +8,7 @@ from zraft_core.topics.message import Delivery
 
 
 def record_of(delivery: Delivery, topic: str, partition: int) -> Record | None:
-    """The record of a delivery; None of one that only changes the topic's partitions.
+    """Return the record of a delivery; None for one that only changes the topic's partitions.
 
     Raises:
         PayloadError: its value is compressed and cannot be read.

@@ -29,12 +29,12 @@ FETCH_BYTES_MAX: Final = 1_048_576
 FEATURES_UNTOLD: Final = 4
 """The feature level of servers that do not tell theirs."""
 BEYOND: Final = 2**62
-"""An offset that no partition reaches: whoever asks for it learns of the bounds."""
+"""An offset that no partition reaches: a request for it gets the bounds."""
 
 
 @frozen
 class Refused:
-    """A partition's replica did not carry something out; docs/PROTOCOL-NATIVE.md has the kinds."""
+    """A partition's replica refused something; docs/PROTOCOL-NATIVE.md has the kinds."""
 
     group: GroupId
     kind: str
@@ -57,6 +57,8 @@ class Part:
 
 @frozen
 class Fetched:
+    """What a fetch brought."""
+
     parts: tuple[Part, ...]
     refused: tuple[Refused, ...]
 
@@ -98,7 +100,7 @@ def delete_topic(name: str) -> Request[None]:
 
 
 def register_producer() -> Request[tuple[ProducerId, int]]:
-    """The producer's id, and a zxid at which it is there."""
+    """Register; the answer has the producer's id, and a zxid at which it exists."""
     return Request(
         {"type": "register_producer"},
         Kind.WRITE,
@@ -111,7 +113,7 @@ def close_producer(producer: ProducerId) -> Request[None]:
 
 
 def topics(known: Metadata | None) -> Request[Metadata]:
-    """All there is; linearizable. What is `known` is not sent again."""
+    """Ask for all topics, linearizable. What is `known` is not sent again."""
 
     def metadata(answer: Answer) -> Metadata:
         servers = {}
@@ -147,7 +149,10 @@ def topics(known: Metadata | None) -> Request[Metadata]:
 def subscribe_producer(
     producer: ProducerId, session: int, password: bytes, floor: int, *, times: bool
 ) -> Request[None]:
-    """`times`: answers are to tell up to which time the partition has delivered; servers know that with rounds."""
+    """Ask for a stream.
+
+    `times`: answers tell up to which time the partition has delivered; servers know that with rounds.
+    """
     fields: dict[str, Any] = {
         "type": "subscribe",
         "producer": producer,
@@ -161,12 +166,12 @@ def subscribe_producer(
 
 
 def kind_of(request: StartRequest) -> tuple[int, int, bool, bool]:
-    """What all messages of one `produce` have in common."""
+    """Return what all messages of one `produce` have in common."""
     return request.floor, request.epoch, request.relayed, request.staged
 
 
 def produce(stream: int, group: GroupId, requests: Sequence[StartRequest]) -> Mapping[str, Any]:
-    """Messages of one kind; has no answer."""
+    """Return messages of one kind, which have no answer."""
     first = requests[0]
     fields: dict[str, Any] = {
         "type": "produce",
@@ -183,7 +188,7 @@ def produce(stream: int, group: GroupId, requests: Sequence[StartRequest]) -> Ma
 
 
 def replies_of(producer: ProducerId, message: Answer) -> tuple[list[Reply], list[Refused]]:
-    """What a push of a stream says."""
+    """Return what a push of a stream says."""
     replies = [
         Reply(
             MessageId(producer, number),
@@ -211,7 +216,7 @@ def refused_of(row: Sequence[Any]) -> Refused:
 
 
 def fetch(parts: Iterable[tuple[GroupId, int, int]], wait_ms: int) -> Request[Fetched]:
-    """`parts`: (group, offset, bytes at most) each."""
+    """Ask for records; `parts`: (group, offset, bytes at most) each."""
     fields = {"type": "fetch", "partitions": [list(part) for part in parts], "wait_ms": wait_ms}
     return Request(fields, Kind.READ, _fetched)
 
@@ -250,7 +255,10 @@ def need(times: Mapping[GroupId, int]) -> Request[None]:
 
 
 def claim(group: GroupId, command: ClaimCommand) -> Request[ClaimAnswer | Refused]:
-    """Asked again it may be carried out again: commands of claims are made for that."""
+    """Ask for a command of claims.
+
+    It may be carried out again if it is repeated: commands of claims are made for that.
+    """
 
     def answered(answer: Answer) -> ClaimAnswer | Refused:
         row = answer["refused"]

@@ -1,4 +1,4 @@
-"""A message on its way, as its sender sees it, and what it came to in words."""
+"""A message on its way, as its sender sees it, and its outcome in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zraft_core.topics.stamps import MessageId
 
 
 class Sent:
-    """A message on its way: await it for its receipt. `id` may be named by a later one (`after`)."""
+    """A message on its way: await it for its receipt. Pass its `id` as `after` to order a later one behind it."""
 
     __slots__ = ("_accepted", "_future", "message")
 
@@ -37,18 +37,21 @@ class Sent:
         return asyncio.shield(self._future).__await__()
 
     async def accepted(self) -> None:
-        """Until it is certain to be delivered, or to fail by its condition. Raises what the message ended in, if it did."""
+        """Wait until it is certain to be delivered, or to fail by its condition.
+
+        What the message failed with is raised.
+        """
         await asyncio.shield(self._accepted)
 
     def on_accepted(self, receipt: Receipt | None) -> None:
-        """Called by the producer; with a receipt if that is what counts."""
+        """Note the acceptance, with a receipt if that is what counts; for the producer."""
         if not self._accepted.done():
             self._accepted.set_result(None)
         if receipt is not None and not self._future.done():
             self._future.set_result(receipt)
 
     def on_end(self, receipt: Receipt | None, error: ClientError | None) -> None:
-        """Called by the producer."""
+        """Note the end; for the producer."""
         for future in (self._future, self._accepted):
             if future.done():
                 continue
@@ -63,7 +66,7 @@ class Sent:
 
 def _retrieved(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
-        future.exception()  # told by whoever awaits it, by flush, or wanted by nobody
+        future.exception()  # the awaiting caller raises it, or flush, or nobody wants it
 
 
 def error_of_end(ended: Ended, *, conditional: bool) -> ClientError | None:

@@ -1,4 +1,4 @@
-"""A producer's stream to one server: asked for on every connection, and what is pushed on it."""
+"""A producer's stream to one server: requested on every connection; handles its pushes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zraft_core.topics.messages import Reply
 
 
 class StreamOwner(Protocol):
-    """Who produces."""
+    """The producer of a stream."""
 
     def on_live(self, server: ServerId) -> None: ...
     def on_stream_refused(self, server: ServerId, error: ClientError) -> None: ...

@@ -19,10 +19,10 @@ FEATURES_OF_ROUNDS: Final = 5
 
 @frozen
 class Topic:
-    """A topic: `partitions` are its groups in their order, `wanted` how many there are to be.
+    """A topic: `partitions` are its groups in their order, `wanted` how many there should be.
 
-    Of each partition what has `retention_bytes` behind it may be removed, and what is older than `retention_age_ms`; None:
-    that is no reason.
+    Data of a partition may be removed once `retention_bytes` are behind it, or if it is older than
+    `retention_age_ms`; None: that is no reason.
     """
 
     id: int
@@ -48,9 +48,9 @@ class Placement:
 
 @frozen
 class Metadata:
-    """All topics and groups, as of a position of group 0's log; `digest` is that of what the server said of them.
+    """All topics and groups, as of a position of group 0's log; `digest` is that of the server's answer.
 
-    `destinations_max`: how many partitions one message may go to. `features`: the feature level that the servers work at.
+    `destinations_max`: how many partitions one message may go to. `features`: the servers' feature level.
     """
 
     table: Table
@@ -73,18 +73,26 @@ class Metadata:
 
     @property
     def knows_rounds(self) -> bool:
-        """Whether the servers take what came with that level: messages in rounds, intervals of claims, commits of ranges."""
+        """Whether the servers know that level: messages in rounds, intervals of claims, commits of ranges."""
         return self.features >= FEATURES_OF_ROUNDS
 
     def topic(self, name: str) -> Topic:
-        """Raises NoTopicError."""
+        """Return a topic.
+
+        Raises:
+            NoTopicError: there is none of this name.
+        """
         found = self.topics.get(name)
         if found is None:
             raise NoTopicError(f"topic {name!r}: found {len(self.topics)} topics, none of this name")
         return found
 
     def group(self, name: str, partition: int) -> GroupId:
-        """Raises NoTopicError."""
+        """Return the group of a partition.
+
+        Raises:
+            NoTopicError: there is no such topic or partition.
+        """
         partitions = self.topic(name).partitions
         if not 0 <= partition < len(partitions):
             raise NoTopicError(
@@ -114,7 +122,7 @@ class Record:
 
 @frozen
 class Receipt:
-    """A message that is delivered at all its destinations, or, with acknowledgement "accepted", certainly will be.
+    """A message that is delivered at all its destinations or, with acknowledgement "accepted", certainly will be.
 
     `offsets` has those of (topic, partition) that destinations told; they may tell none if answers were lost.
     """

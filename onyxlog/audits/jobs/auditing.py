@@ -1,6 +1,7 @@
-"""Runs rules over tables, check by check, and says of each whether it holds, what breaks it, or that there was nothing.
+"""Runs rules over tables, check by check: each check holds, is broken by violations, or had no data.
 
-Who calls hands in frames and is told of progress; nothing here knows where tables come from or how results are shown.
+The caller hands in frames and is told of progress; nothing here knows where tables come from or how results
+are shown.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 VIOLATIONS_MAX: Final = 1_000
-"""Of one check, in a report: a log that is broken in one place may break a promise at every entry after it."""
+"""The most violations of one check in a report: a log that is broken in one place may break a promise at every
+later entry.
+"""
 
 
 class Verdict(StrEnum):
+    """The outcome of a check."""
+
     HOLDS = "holds"
     BROKEN = "broken"
     NO_DATA = "no data"
@@ -33,11 +38,13 @@ class Verdict(StrEnum):
 
 @frozen(kw_only=True)
 class CheckResult:
-    """Attributes:
-    rows: of all tables that the check reads.
-    missing: tables without rows.
-    violations: the first ones, sorted; `more`: there are others.
-    cost: if it was asked for.
+    """The result of one check.
+
+    Attributes:
+        rows: of all tables that the check reads.
+        missing: tables without rows.
+        violations: the first ones, sorted; `more`: there are others.
+        cost: if it was asked for.
     """
 
     rule: str
@@ -52,11 +59,11 @@ class CheckResult:
 
 
 Progress = Callable[[int, int, str], None]
-"""(checks done, checks in all, what is judged now)."""
+"""Called with (checks done, checks in all, what is judged now)."""
 
 
 def no_progress(done: int, of: int, what: str) -> None:
-    """Tells nobody."""
+    """Report no progress."""
 
 
 def audit(
@@ -70,11 +77,17 @@ def audit(
     clock: Callable[[], float] = time.perf_counter,
     meter: Meter | None = None,
 ) -> list[CheckResult]:
-    """Every check of the rules, in order.
+    """Run every check of the rules, in order.
 
     Args:
+        spark: the session.
         frames: all tables by name, registered as views.
         counts: their numbers of rows.
+        rules: the rules to judge.
+        violations_max: how many violations of one check are returned.
+        progress: called before each check.
+        clock: in seconds.
+        meter: measures what each check costs, if wanted.
     """
     checks = [(rule, check) for rule in rules for check in rule.checks]
     results = []

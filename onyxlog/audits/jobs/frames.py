@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def frames_of_rows(spark: SparkSession, tables: Mapping[str, Sequence[Any]]) -> dict[str, DataFrame]:
-    """Frames, and views, of all tables: of these rows, and empty where there are none."""
+    """Return frames, and views, of all tables: of these rows, and empty where there are none."""
     return registered(
         {
             name: spark.createDataFrame(
@@ -26,7 +26,7 @@ def frames_of_rows(spark: SparkSession, tables: Mapping[str, Sequence[Any]]) -> 
 
 
 def registered(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-    """The same frames; each is a view by its name."""
+    """Return the same frames, each as a view by its name."""
     for name, frame in frames.items():
         frame.createOrReplaceTempView(name)
     return dict(frames)

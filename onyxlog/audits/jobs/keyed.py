@@ -1,7 +1,7 @@
 """One check as a Spark job: rows are brought together by key, sorted within partitions, and judged as they stream by.
 
-A key's rows are never collected: the judge takes them from an iterator over Arrow batches, so memory is a batch and
-what the judge keeps. A batch may hold the end of one key and the beginning of the next.
+A key's rows are never collected: the judge takes them from an iterator over Arrow batches, so memory is a
+batch and what the judge keeps. A batch may hold the end of one key and the beginning of the next.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ SPARK_VIOLATIONS: Final = StructType(
     [StructField(name, LongType() if name in _NUMBERS else StringType()) for name in COLUMNS]
 )
 BATCH_ROWS: Final = 1_000
-"""Violations per Arrow batch."""
+"""How many violations are in an Arrow batch."""
 
 
 def violations_of(
     check: Check, spark: SparkSession, frames: Mapping[str, DataFrame], rows: Mapping[str, type[Any]]
 ) -> DataFrame:
-    """The job, not yet run.
+    """Return the job, not yet run.
 
     Args:
+        check: the check.
+        spark: the session.
         frames: tables by name, also registered as views under these names.
         rows: the class of each table's rows, whose fields are its columns.
     """
@@ -66,7 +68,7 @@ def _source(
     classes: list[type[Any]],
     suspects: DataFrame | None,
 ) -> DataFrame:
-    """One input's rows as (k0.., o0.., source, s0.., of which s<number> is the row and the others are null)."""
+    """Return one input's rows as (k0.., o0.., source, s0.., of which s<number> is the row and the others are null)."""
     each = check.inputs[number]
     frame = frames[each.table]
     for name, values in each.where.items():
@@ -108,7 +110,7 @@ def field_names(row: type[Any]) -> tuple[str, ...]:
 def judging(
     judge: Judge, keys: int, classes: tuple[type[Any], ...]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What runs on executors over one sorted partition."""
+    """Return what runs on executors over one sorted partition."""
 
     def judge_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = _found(judge, _keyed_rows(batches, keys, classes))

@@ -1,4 +1,4 @@
-"""Tables of the source, decoded once into Parquet: then every rule reads columns instead of logs."""
+"""Loads tables of the source, decoded once into Parquet: then every rule reads columns instead of logs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_PER_PARTITION: Final = 500_000
-"""Of a shuffle: what one task sorts in a few hundred megabytes."""
+"""Rows of a shuffle's partition: what one task sorts in a few hundred megabytes."""
 LARGE: Final = frozenset({"commands", "multicast", "claims", "deliveries", "replica_digests", "histories"})
-"""Tables that are decoded for rules alone: nothing else that is reported is made of them but latencies."""
+"""Tables that are decoded for rules alone: of everything else in a report, only latencies need them."""
 
 
 @frozen(kw_only=True)
@@ -59,8 +59,15 @@ def load(
     """Read everything below the paths, truncated entries included, into `directory`; of damaged files what is whole.
 
     Args:
+        spark: the session.
+        paths: what to read.
+        measurements: rows of results files, which are tables, too.
+        directory: where decoded tables go.
         wanted: tables that will be read; all if None. Those that are small are there in any case.
-        one_copy: what a committed entry holds is decoded of one server only.
+        one_copy: decode the content of a committed entry from one server only.
+        progress: called before each table.
+        clock: in seconds.
+        meter: measures what each table costs, if wanted.
 
     Raises:
         AuditError: nothing of ours is below the paths.

@@ -11,7 +11,7 @@ from onyxlog.audits.tables.entries import EntryRow
 from onyxlog.audits.tables.table import Table
 
 ENTRY_PAYLOADS: Final = Table("entry_payloads", EntryRow, "entries of group 0 with their payloads")
-"""Read from the logs each time: a second copy of all data would be the largest table of all."""
+"""Tables that are read from the logs each time: a second copy of all data would be the largest table of all."""
 ALL_TABLES: Final[Mapping[str, Table]] = {
     **TABLES,
     **{table.name: table for table in (ENTRY_PAYLOADS, *MEASURED)},

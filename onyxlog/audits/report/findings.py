@@ -1,4 +1,4 @@
-"""All that an audit found, as one value: what every form of a report is made of. Pure."""
+"""All that an audit found, as one value from which every form of a report is made. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from onyxlog.audits.thesis_tables import ThesisTables
 
 @frozen(kw_only=True)
 class RuleResult:
-    """A rule's checks together. Broken if one is; no data only if none had any."""
+    """A rule's checks together. The rule is broken if one is; it has no data only if none had any."""
 
     rule: Rule
     checks: tuple[CheckResult, ...]
@@ -46,10 +46,12 @@ class RuleResult:
 
 @frozen(kw_only=True)
 class Findings:
-    """Attributes:
-    title: what was audited, for people.
-    counts: rows of each table.
-    read: tables that were decoded, in that order.
+    """All that an audit found.
+
+    Attributes:
+        title: what was audited, for people.
+        counts: rows of each table.
+        read: tables that were decoded, in that order.
     """
 
     title: str
@@ -73,12 +75,12 @@ class Findings:
 
     @property
     def judged(self) -> int:
-        """Rules that had something to judge."""
+        """Return the rules that had something to judge."""
         return sum(rule.verdict is not Verdict.NO_DATA for rule in self.rules)
 
 
 def rule_results(rules: Sequence[Rule], checks: Sequence[CheckResult]) -> tuple[RuleResult, ...]:
-    """Results of checks by rule."""
+    """Return results of checks by rule."""
     return tuple(
         RuleResult(rule=rule, checks=tuple(check for check in checks if check.rule == rule.id))
         for rule in rules
@@ -86,7 +88,7 @@ def rule_results(rules: Sequence[Rule], checks: Sequence[CheckResult]) -> tuple[
 
 
 def as_json(findings: Findings) -> dict[str, Any]:
-    """Plain values for programs; keys are those of the classes."""
+    """Return plain values for programs; keys are the names of the classes' fields."""
     return {
         "title": findings.title,
         "began": findings.began,

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing from elsewhere. Pure; everything that comes from data is escaped."""
+"""The report as one self-contained HTML page. Pure; everything that comes from data is escaped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onyxlog.audits.thesis_gossip import PoolRow
 from onyxlog.audits.thesis_tables import ELECTION_CLAIMS, ThesisTables
 
 SHOWN_MAX: Final = 20
-"""Violations of one check on the page; the files have them all."""
+"""The most violations of one check on the page; the files have them all."""
 
 STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; --good: #1a7f37; --bad: #cf222e; --none: #888; }
@@ -40,13 +40,13 @@ _CLASS: Final = {Verdict.HOLDS: "holds", Verdict.BROKEN: "broken", Verdict.NO_DA
 
 
 def page(findings: Findings, plots: Sequence[Plot]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     body = "\n".join(
         (
             *_head(findings),
             *_rules(findings),
             *_violations(findings),
-            *_figures(findings, plots),
+            *_figures(plots),
             *_tables(findings),
         )
     )
@@ -133,7 +133,7 @@ def _witness(one: Violation) -> str:
     )
 
 
-def _figures(findings: Findings, plots: Sequence[Plot]) -> Iterator[str]:
+def _figures(plots: Sequence[Plot]) -> Iterator[str]:
     if plots:
         yield "<h2>What happened</h2>"
     for plot in plots:

@@ -19,18 +19,20 @@ LINES_MAX: Final = 12
 
 @frozen
 class Plot:
+    """A plot as an image."""
+
     title: str
     about: str
     png: bytes
 
 
 def available() -> bool:
-    """Is matplotlib installed? A report without it has tables only."""
+    """Whether matplotlib is installed. A report without it has tables only."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def plots_of(findings: Findings) -> list[Plot]:
-    """Those for which there is something to show."""
+    """Return the plots for which there is something to show."""
     return list(_plots(findings)) if available() else []
 
 
@@ -69,7 +71,7 @@ def _plots(findings: Findings) -> Iterator[Plot]:
 
 
 def draw(title: str, about: str, fill: Callable[[Any], None]) -> Plot:
-    # The figure by itself: pyplot would keep global state, and look for a screen.
+    # The figure is made by itself: pyplot would keep global state, and look for a screen.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

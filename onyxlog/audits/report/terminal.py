@@ -10,12 +10,12 @@ from onyxlog.audits.jobs.auditing import Verdict
 from onyxlog.audits.report.findings import Findings
 
 SHOWN_MAX = 5
-"""Violations of one rule; the files have more."""
+"""The most violations of one rule; the files have more."""
 _STYLES = {Verdict.HOLDS: "green", Verdict.BROKEN: "bold red", Verdict.NO_DATA: "bright_black"}
 
 
 def show(findings: Findings, console: Console) -> None:
-    """A line per rule, then the first violations with their places, then the verdict."""
+    """Show a line per rule, then the first violations with their places, then the verdict."""
     table = Table(box=None, pad_edge=False, header_style="bright_black")
     for name, justify in (
         ("rule", "left"),
@@ -57,7 +57,7 @@ def show(findings: Findings, console: Console) -> None:
 
 
 def _costs(findings: Findings, console: Console) -> None:
-    """What each table and each check cost, if that was measured."""
+    """Show what each table and each check cost, if that was measured."""
     costs = [(f"reading {one.table}", one.rows, one.cost) for one in findings.read] + [
         (f"{check.rule} {check.promise}", check.rows, check.cost)
         for result in findings.rules

@@ -1,9 +1,10 @@
 """S17: all logs together have one order, found from the deliveries alone, without trusting a stamp. Pure.
 
-Only messages that are delivered by several groups can be on a cycle through several logs; an edge leads from each to
-the next one of the same log. A log of all of them is cut into epochs: each log at places of its own, so that every
-message is on the same side of a cut in all of its logs. Then no cycle crosses a cut, and epochs are judged by
-themselves, each in linear time. Stamps only propose where to cut; a cut that some message would cross is not made.
+Only messages that are delivered by several groups can be on a cycle through several logs; an edge leads from
+each to the next one of the same log. A log of all of them is cut into epochs: each log at places of its own,
+so that every message is on the same side of a cut in all of its logs. Then no cycle crosses a cut, and epochs
+are judged separately, each in linear time. Stamps only propose where to cut; a cut that some message would
+cross is not made.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from onyxlog.audits.rules.violation import Violation, violation_at
 RULE: Final = "S17"
 ACYCLIC: Final = "deliveries of all logs have one order"
 EPOCH_ROWS: Final = 50_000
-"""Deliveries that an epoch is meant to have: what one task holds in memory."""
+"""How many deliveries an epoch should have: what one task holds in memory."""
 
 
 @frozen(kw_only=True)
@@ -41,14 +42,14 @@ class CrossingRow:
 
 
 def _acyclic(rows: Iterator[CrossingRow]) -> Iterator[Violation]:
-    """One epoch, log by log in order of offsets."""
+    """Judge one epoch, log by log in order of offsets."""
     orders: list[list[tuple[int, int]]] = []
     evidence: dict[tuple[tuple[int, int], tuple[int, int]], CrossingRow] = {}
     for _, log in groupby(rows, key=lambda row: (row.group, row.server, row.instance)):
         delivered = list(log)
         orders.append(
             [(row.producer, row.number) for row in delivered]
-        )  # twice in a row is no order: S18 sees it
+        )  # one message twice in a row is no order: S18 sees it
         for before, after in pairwise(delivered):
             edge = (before.producer, before.number), (after.producer, after.number)
             evidence.setdefault(edge, after)
@@ -73,7 +74,7 @@ def _acyclic(rows: Iterator[CrossingRow]) -> Iterator[Violation]:
 
 
 def _crossing(tables: Tables) -> list[CrossingRow]:
-    """As the SQL below does it, step by step."""
+    """Do what the SQL below does, step by step."""
     deliveries = tables.get("deliveries", ())
     groups: dict[tuple[int, int], set[int]] = defaultdict(set)
     for row in deliveries:

@@ -52,7 +52,7 @@ _MORE: Final[dict[str, tuple[Check, ...]]] = {
     "S11": (reexecution(NUMBERS, load=state_of, observers=(GrowingNumbers,)),),
     "S22": (MULTICAST_FIGURES, GOSSIP_FIGURES),
 }
-"""Promises that the log shows only when it is carried out again, and figures of other benchmarks."""
+"""Promises that the log shows only when it is executed again, and figures of other benchmarks."""
 
 
 def _with_more(rule: Rule) -> Rule:
@@ -78,7 +78,7 @@ RULES: Final[dict[str, Rule]] = {
 
 
 def rules_named(names: Iterable[str]) -> list[Rule]:
-    """Rules by id, such as "S4", or a range of them, "S1-S7", in the catalogue's order; all if there is no name.
+    """Return rules by id, such as "S4", or a range of them, "S1-S7", in the catalogue's order; all if there is no name.
 
     Raises:
         AuditError: there is no such rule.

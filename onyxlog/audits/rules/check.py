@@ -1,12 +1,13 @@
-"""What a rule is made of: checks, each a judge of the rows that share a key, in order. Pure.
+"""The parts of a rule: checks, each a judge of the rows that share a key, in order. Pure.
 
-A check never sees a table. It names the tables it reads, the columns by which rows belong together and those by which
-they are ordered, and has a judge: rows of one key in, violations out, keeping as much as it needs and no more. So the
-same judge runs over lists in a test and over sorted partitions of any size on a cluster (`onyxlog.audits.jobs`).
+A check never sees a table. It names the tables it reads, the columns by which rows belong together and those
+by which they are ordered, and has a judge: rows of one key in, violations out, keeping as much as it needs
+and no more. So the same judge runs over lists in a test and over sorted partitions of any size on a cluster
+(`onyxlog.audits.jobs`).
 
-Where good data is plenty and bad data rare a check also says, in SQL, which keys can be in question at all
-(`suspects`). It must name every key whose rows the judge would object to, and may name more; tests run each judge with
-and without it.
+Good data is plenty and bad data rare, so a check may also say, in SQL, which keys can be in question at all
+(`suspects`). It must name every key whose rows the judge would object to, and may name more; tests run each
+judge with and without it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Row = Any
 """A frozen attrs class of `onyxlog.audits.tables`."""
 Tables = Mapping[str, Sequence[Row]]
 Judge = Callable[[Iterator[Row]], Iterable[Violation]]
-"""All rows of one key, in order. Called once per key that has rows."""
+"""Judges all rows of one key, in order. It is called once per key that has rows."""
 
 KEEP_ALL: Final[Mapping[str, tuple[Any, ...]]] = {}
 
@@ -34,8 +35,8 @@ class Input:
 
     Attributes:
         key: columns; rows with equal values go to the judge together, across all inputs of a check.
-        order: columns of integers, none of them null, in which a key's rows come; or numbers, to put one input's rows
-            before another's. At equal ones an earlier input's rows come first.
+        order: columns of integers, none of them null, in which a key's rows come; or numbers, to put one
+            input's rows before another's. At equal ones an earlier input's rows come first.
         where: column to the values that count.
         present: columns that must not be null for a row to count.
     """
@@ -60,7 +61,8 @@ class Derived:
         name: of the table; unique among tables and derived ones.
         row: its rows' class.
         needs: tables that it is computed from.
-        sql: statements that make it of views with the tables' names: each (name of a view, SELECT); the last is it.
+        sql: statements that make it of views with the tables' names: each (name of a view, SELECT); the
+            last is it.
         rows: the same in Python, for lists.
     """
 
@@ -99,7 +101,7 @@ class Check:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Source tables that it reads; those that derived ones are computed from among them."""
+        """Return the source tables that the check reads, including those that derived ones are computed from."""
         made = {each.name for each in self.derived}
         read = [each.table for each in self.inputs] + [name for each in self.derived for name in each.needs]
         return tuple(dict.fromkeys(name for name in read if name not in made))
@@ -107,7 +109,7 @@ class Check:
 
 @frozen
 class Rule:
-    """`id` is "S1" to "S22"; `claim` is what holds if nothing is found, in one sentence."""
+    """A rule. `id` is "S1" to "S22"; `claim` is what holds if nothing is found, in one sentence."""
 
     id: str
     title: str
@@ -115,12 +117,12 @@ class Rule:
     checks: tuple[Check, ...] = field()
 
     def judged(self, tables: Tables) -> list[Violation]:
-        """All violations in lists of rows: what a job must find, too."""
+        """Return all violations in lists of rows, as a job must find them, too."""
         return [violation for check in self.checks for violation in judged(check, tables)]
 
 
 def judged(check: Check, tables: Tables) -> list[Violation]:
-    """What one check finds in lists of rows, without `suspects`."""
+    """Return what one check finds in lists of rows, without `suspects`."""
     known: dict[str, Sequence[Row]] = dict(tables)
     for derived in check.derived:
         known[derived.name] = derived.rows(known)
@@ -139,5 +141,5 @@ def judged(check: Check, tables: Tables) -> list[Violation]:
 
 
 def only(violations: Iterable[Violation | None]) -> Iterator[Violation]:
-    """Without what is none: for judges that are one expression."""
+    """Return the violations without None, for judges that are one expression."""
     return (violation for violation in violations if violation is not None)

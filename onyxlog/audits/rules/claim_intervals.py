@@ -1,7 +1,7 @@
-"""S21: a partition has one owner per consumer group at each position of its log, and nobody else's word counts. Pure.
+"""S21: a partition has one owner per consumer group at each position of its log, and only its commands count. Pure.
 
-The log has commands, not answers. What they were answered is worked out by the state machine that servers run; whether
-the answers keep the promises is judged by a fold that shares no rule with it: intervals, positions, silence.
+The log has commands, not answers. The state machine that servers run computes the answers; a fold that shares
+no rule with it judges whether they keep the promises: intervals, positions, silence.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Decide = Callable[[c.Command, int, int, int], Answer]
 
 
 def command_of(row: ClaimRow) -> c.Command | None:
-    """The command of a row, None if the row lacks one of its fields."""
+    """Return the command of a row, None if the row lacks one of its fields."""
     group, mode = row.consumer_group or "", Mode(row.mode or 0)
     epoch, committed = row.epoch or 0, row.committed or 0
     match row.kind:
@@ -112,9 +112,10 @@ class _Interval:
 
 @define
 class Intervals:
-    """All claims of a partition. `done`: by consumer group, where the successor of an owner of the whole must begin.
+    """All claims of a partition.
 
-    `islands`: what was committed above that, while gaps were left.
+    `done`: by consumer group, where the successor of an owner of the whole must begin. `islands`: what was
+    committed above that, while gaps were left.
     """
 
     live: dict[str, list[_Interval]] = field(factory=dict)
@@ -123,7 +124,7 @@ class Intervals:
     log_time_ms: int = 0
 
     def judge(self, row: ClaimRow, answer: Answer) -> Iterator[Violation]:
-        """One command with its answer, in order of positions."""
+        """Judge one command with its answer, in order of positions."""
         self.log_time_ms = max(self.log_time_ms, row.log_time_ms)
         live = self.live.setdefault(row.consumer_group or "", [])
         match answer:
@@ -135,7 +136,7 @@ class Intervals:
     def _granted(self, row: ClaimRow, answer: Granted, live: list[_Interval]) -> Iterator[Violation]:
         claim = answer.claim
         if claim.epoch != row.position:
-            return  # told again what it has
+            return  # the client is told again what it has
         for held in [each for each in live if each.meets(claim.first, claim.upto) or claim.upto is None]:
             if held.claim.owner.client != row.client or held.claim.epoch != row.after:
                 yield _about(
@@ -205,7 +206,7 @@ class Intervals:
 
 
 def intervals(rows: Iterator[ClaimRow], decide: Decide) -> Iterator[Violation]:
-    """Commands of one partition in order; those of several servers' copies count once."""
+    """Judge the commands of one partition in order; those of several servers' copies count once."""
     folded = Intervals()
     position = 0
     for row in rows:

@@ -25,7 +25,11 @@ Checker = Callable[[Sequence[Sequence[Record]]], Sequence[Found]]
 
 
 def record_of(row: HistoryRow) -> Record:
-    """What the client wrote down."""
+    """Return what the client recorded.
+
+    Raises:
+        AssertionError: the row has no record of a known kind.
+    """
     common = {"client": row.client, "session": row.session, "server": row.server}
     match row.record:
         case "operation":
@@ -52,7 +56,7 @@ def record_of(row: HistoryRow) -> Record:
 
 
 def operation_of(row: HistoryRow) -> Operation:
-    """The operation of a row that is one."""
+    """Return the operation of a row that is one."""
     return Operation(
         client=row.client,
         session=row.session,
@@ -82,7 +86,7 @@ def _or(value: int | None, otherwise: int) -> int:
 
 
 def judge_of(rule: str, promise: str, expected: str, *checkers: Checker) -> Judge:
-    """A judge that hands the histories of all clients, in order, to checkers of whole histories.
+    """Return a judge that hands the histories of all clients, in order, to checkers of whole histories.
 
     Rows must come by client, then in the order in which it saw them.
     """
@@ -110,7 +114,10 @@ def judge_of(rule: str, promise: str, expected: str, *checkers: Checker) -> Judg
 
 
 def of_all_clients(rule: str, promise: str, expected: str, *checkers: Checker) -> Check:
-    """One task judges all clients: a run's histories fit one, as their clients' memory held them."""
+    """Return a check in which one task judges all clients.
+
+    A run's histories fit one task, as they fitted their clients' memory.
+    """
     return Check(
         promise,
         (Input("histories", (), ("client", "seq")),),

@@ -1,7 +1,8 @@
 """S5: commit indices only grow, name entries of the log, and leaders commit by entries of their own term. Pure.
 
-A leader may learn of older commits, but what it commits itself is an entry of its own term or follows from one (Raft,
-figure 8). Commits are noted now and then, so only what moves between two notes of one leadership tells that.
+A leader may learn of older commits, but what it commits itself is an entry of its own term or follows from
+one (Raft, figure 8). Commits are noted now and then, so only what moves between two notes of one leadership
+shows that.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _grows(rows: Iterator[EventRow]) -> Iterator[Violation]:
 
 
 def _own_term(rows: Iterator[EventRow]) -> Iterator[Violation]:
-    """What one process noted: leaderships, each with its first entry, and commits."""
+    """Judge what one process noted: leaderships, each with its first entry, and commits."""
     leading: EventRow | None = None
     older: EventRow | None = None
     for row in rows:
@@ -64,7 +65,7 @@ def _own_term(rows: Iterator[EventRow]) -> Iterator[Violation]:
 
 
 def _named(rows: Iterator[Row]) -> Iterator[Violation]:
-    """Commits of one index that a server noted, then the entries that stood in its log there."""
+    """Judge commits of one index that a server noted, then the entries that stood in its log there."""
     commits: list[EventRow] = []
     terms: set[int] = set()
     for row in rows:

@@ -34,7 +34,7 @@ def _follow(rows: Iterator[MembershipRow]) -> Iterator[Violation]:
 
 
 def _objection(before: MembershipRow, row: MembershipRow) -> str | None:
-    """What had to follow `before`, if `row` may not."""
+    """Return what had to follow `before`, if `row` may not."""
     if (before.voters, before.outgoing) == (row.voters, row.outgoing):
         return None
     if before.outgoing:

@@ -9,11 +9,11 @@ from typing import Final, TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
 STARTS_MAX: Final = 200
-"""From how many items of the core a shortest cycle is looked for; one of the shortest is enough of a witness."""
+"""From how many items of the core a shortest cycle is searched; one of the shortest is enough of a witness."""
 
 
 def graph_of(orders: Iterable[Sequence[Item]]) -> dict[Item, set[Item]]:
-    """Item to the others that come next after it in some order."""
+    """Map each item to those that come next after it in some order."""
     graph: dict[Item, set[Item]] = {}
     for order in orders:
         for item in order:
@@ -25,7 +25,10 @@ def graph_of(orders: Iterable[Sequence[Item]]) -> dict[Item, set[Item]]:
 
 
 def cyclic_core(graph: Mapping[Item, set[Item]]) -> dict[Item, set[Item]]:
-    """What is left when all that nothing precedes, and then all that nothing follows, is taken away: empty if acyclic."""
+    """Return what is left when all items that nothing precedes, and then all that nothing follows, are removed.
+
+    Nothing is left of an acyclic graph.
+    """
     before: dict[Item, set[Item]] = {item: set() for item in graph}
     after = {item: set(others) for item, others in graph.items()}
     for item, others in graph.items():
@@ -44,7 +47,7 @@ def cyclic_core(graph: Mapping[Item, set[Item]]) -> dict[Item, set[Item]]:
 
 
 def shortest_cycle(graph: Mapping[Item, set[Item]]) -> list[Item]:
-    """A shortest cycle through some of the graph's items, first item not repeated; [] if there is none."""
+    """Return a shortest cycle through some of the graph's items, first item not repeated; [] if there is none."""
     core = cyclic_core(graph)
     best: list[Item] = []
     for start in list(core)[:STARTS_MAX]:
@@ -57,7 +60,7 @@ def shortest_cycle(graph: Mapping[Item, set[Item]]) -> list[Item]:
 
 
 def _cycle_from(core: Mapping[Item, set[Item]], start: Item, longest: int) -> list[Item]:
-    """The shortest cycle through `start`, breadth first; shorter than `longest` unless that is 0."""
+    """Return the shortest cycle through `start`, breadth first; shorter than `longest` unless that is 0."""
     came_from: dict[Item, Item] = {}
     depth = {start: 0}
     due = deque([start])

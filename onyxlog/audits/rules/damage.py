@@ -1,10 +1,10 @@
-"""What damaged files leave to the other rules: only that from which nothing wrong can follow. Pure.
+"""What the other rules may use of damaged files: only that from which nothing wrong can follow. Pure.
 
-A log, a journal or a recording is read up to its damage. What rules conclude from something that was not written would be
-wrong then: a truncation or a step down may stand behind the damage. So of a server whose log is damaged its notes
-are left out, and of one whose journal is damaged the notes of that boot end there. Histories of clients are judged
-together or not at all: each value that was read is to have been written by somebody. What planning leaves out of
-damaged logs is in `onyxlog.audits.source.plan`.
+A log, a journal or a recording is read up to its damage. Conclusions from something that was not written
+would be wrong then: a truncation or a step down may stand behind the damage. So notes of a server with a
+damaged log are left out, and the notes of a boot end at the damage of its journal. Histories of clients are
+judged together or not at all, as each value that was read must have been written by somebody.
+`onyxlog.audits.source.plan` says what planning leaves out of damaged logs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Damaged:
         )
 
     def conditions(self) -> dict[str, str]:
-        """The same as SQL, of the tables of which something is left out."""
+        """Return the same as SQL, for the tables of which something is left out."""
         found = {"histories": "false"} if self.histories else {}
         left = [
             f"server = {server} AND instance = '{instance}'" for server, instance in sorted(self.logs)
@@ -54,7 +54,7 @@ class Damaged:
 
 
 def damaged(rows: Iterable[FileRow]) -> Damaged:
-    """Of rows of the table `files`."""
+    """Return the damage in rows of the table `files`."""
     bad = [row for row in rows if row.damage is not None]
     return Damaged(
         frozenset((row.server, row.instance) for row in bad if row.kind == LOG),
@@ -64,7 +64,7 @@ def damaged(rows: Iterable[FileRow]) -> Damaged:
 
 
 def _boot(journal: str) -> str:
-    """What the names of a boot's journals begin with: then they are numbered."""
+    """Return what the names of a boot's journals begin with, before their numbers."""
     return f"{journal.rpartition('-')[0]}-"
 
 

@@ -27,7 +27,7 @@ def is_majority(of: Collection[int], votes: Collection[int]) -> bool:
 
 
 def can_decide(configuration: MembershipRow, votes: Collection[int]) -> bool:
-    """A majority of the voters and, of a joint configuration, one of the outgoing voters."""
+    """Whether these are a majority of the voters and, in a joint configuration, of the outgoing voters."""
     outgoing = configuration.outgoing
     return is_majority(configuration.voters, votes) and (not outgoing or is_majority(outgoing, votes))
 
@@ -62,14 +62,14 @@ def _votes(rows: Iterator[HardStateRow]) -> Iterator[Violation]:
 class ElectionRow(EventRow):
     """A leadership, with the disks of the members as the leader's log had them: `instances` in order of `servers`.
 
-    Votes are counted by number of server, but given by a disk: one that was replaced since has given none.
+    Votes are counted by number of server, but given by a disk: a disk that replaced another has given none.
     """
 
     servers: tuple[int, ...] = ()
     instances: tuple[str, ...] = ()
 
     def counts(self, row: HardStateRow) -> bool:
-        """Whether that disk's vote is one that was counted; also if nothing says which disk it was."""
+        """Whether that disk's vote was counted; also if nothing says which disk it was."""
         disk = dict(zip(self.servers, self.instances, strict=False)).get(row.server, "")
         return row.server in self.votes and disk in ("", row.instance)
 
@@ -111,11 +111,11 @@ def _leaders(rows: Iterator[ElectionRow | HardStateRow]) -> Iterator[Violation]:
 
 
 def _majorities(rows: Iterator[Row]) -> Iterator[Violation]:
-    """Rows of one server's log and journal, by index: configurations, and its elections with the end of its log."""
+    """Judge rows of one server's log and journal, by index: configurations, and its elections with the end of its log."""
     in_force: list[MembershipRow] = []
     for row in rows:
         if isinstance(row, MembershipRow):
-            # One that was truncated later may have been in force then, or the one before it.
+            # A configuration that was truncated later may have been in force then, or the one before it.
             in_force = [*in_force[-8:], row] if row.standing == Standing.TRUNCATED else [row]
         elif row.votes and in_force and not any(can_decide(each, row.votes) for each in in_force):
             newest = in_force[-1]

@@ -17,7 +17,7 @@ NUMBERS: Final = "a number names one command"
 LOGGED: Final = "what was acknowledged is in the log, once"
 _COMMITTED: Final = {"standing": (Standing.COMMITTED.value,)}
 _IN_THE_LOG: Final = {"standing": (Standing.COMMITTED.value, Standing.OPEN.value)}
-"""The last entries may not be shown to be committed by anything that was read."""
+"""Open entries count, too: nothing that was read may show that the last ones are committed."""
 _KINDS: Final = ("create", "set", "multi set")
 
 
@@ -48,7 +48,7 @@ def _described(row: CommandRow) -> str:
 
 
 def _logged(rows: Iterator[Row]) -> Iterator[Violation]:
-    """Writes to one znode as clients saw them, then as they stand in the log. Values are written once each."""
+    """Judge writes to one znode as clients saw them, then as they stand in the log. Each value is written once."""
     asked: dict[bytes, HistoryRow] = {}
     logged: dict[bytes, dict[tuple[Any, ...], CommandRow]] = {}
     for row in rows:
@@ -56,7 +56,7 @@ def _logged(rows: Iterator[Row]) -> Iterator[Violation]:
             if row.value is not None:
                 asked[blake2b(row.value.encode(), digest_size=16).digest()] = row
         elif row.data_digest in asked:
-            # A batch may stand in the log twice, and a numbered command: both are carried out once.
+            # A batch may stand in the log twice, and so may a numbered command: each is executed once.
             origin = (row.origin_server, row.origin_instance, row.origin_boot, row.origin_seq)
             by_number = (row.session, row.once_seq)
             logged.setdefault(row.data_digest, {})[origin if row.once_seq is None else by_number] = row
@@ -82,7 +82,7 @@ def _about(row: HistoryRow, expected: str, found: str) -> Violation:
 
 
 def _begins(tables: Tables) -> int:
-    """The zxid after which some server's log has everything; 0 if one begins at the beginning."""
+    """Return the zxid after which some server's log has everything; 0 if one begins at the beginning."""
     firsts: dict[tuple[int, str], int] = {}
     for row in tables.get("entries", ()):
         if row.group == 0:

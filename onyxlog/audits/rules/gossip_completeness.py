@@ -1,4 +1,4 @@
-"""S15: every entry reached every peer by a way that was recorded, and gossip's figures are those of the records. Pure."""
+"""S15: every entry reached every peer in a recorded way, and gossip's figures are those of the records. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _first(rows: Iterator[GossipRow]) -> Iterator[Violation]:
 
 
 def _ways(rows: Iterator[Row]) -> Iterator[Violation]:
-    """What one peer received, then what it read, then what it applied; ranges and positions ascend."""
+    """Judge what one peer received, then what it read, then what it applied; ranges and positions ascend."""
     received: set[int] = set()
     reads: list[tuple[int, int]] = []
     for row in rows:
@@ -70,10 +70,13 @@ def _without(row: OnyxEntryRow, expected: str) -> Violation:
 
 @frozen
 class GossipFigures:
-    """Of one tenancy. Redundancy in both definitions: the mean of peers' own shares, and the share of all receptions.
+    """Figures of one tenancy.
+
+    Redundancy has both definitions: the mean of peers' own shares, and the share of all receptions.
 
     Attributes:
-        receptions, first: how often events were received, and for the first time.
+        receptions: how often events were received.
+        first: how often for the first time.
         redundancy_of_peers, redundancy: superfluous shares, 0 to 1.
         sent_per_event: publications for one event; `copies_per_event`: datagrams.
         hops: mean number of hops of first receptions.
@@ -97,7 +100,7 @@ class GossipFigures:
 
 @frozen
 class PeerCounts:
-    """What one peer group recorded of a tenancy, counted: receptions, first ones and their hops, what it sent and read."""
+    """Counts of what one peer group recorded of a tenancy: receptions, first ones and their hops, what it sent and read."""
 
     peer: str
     receptions: int
@@ -109,7 +112,7 @@ class PeerCounts:
 
 
 def figures(tenancy: str, events: int, peers: Sequence[PeerCounts]) -> GossipFigures:
-    """The figures that the thesis gives of dissemination, from what was recorded of so many events."""
+    """Return the figures that the thesis gives of dissemination, from what was recorded of so many events."""
     receptions, first = sum(peer.receptions for peer in peers), sum(peer.first for peer in peers)
     shares = [1 - peer.first / peer.receptions for peer in peers if peer.receptions]
     read_entries, all_reads = sum(peer.read for peer in peers), len(peers) * events

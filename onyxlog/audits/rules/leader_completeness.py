@@ -1,7 +1,8 @@
 """S3: what was committed is in the log of every later leader. Pure.
 
-Who leads notes what it commits: from its first entry on, that is committed in its own term, so every later leader must have
-it. What others note of commits, or it noted of those before its own, may have been committed later than its entry's term.
+A leader notes what it commits: from its first entry on, that is committed in its own term, so every later
+leader must have it. What others note of commits, or it noted of those before its own, may have been committed
+later than its entry's term.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CONFLICTS: Final = "no later leader has another entry"
 
 
 def _reach(rows: Iterator[EventRow]) -> Iterator[Violation]:
-    """Commits and elections of one group, by term."""
+    """Judge commits and elections of one group, by term."""
     committed: EventRow | None = None
     for _, of_term in groupby(rows, key=lambda row: row.term):
         newest = committed
@@ -54,7 +55,7 @@ class Frontier:
         self._indices: list[int] = []
 
     def add(self, term: int, index: int) -> None:
-        """Terms come in order; what does not go further than before says nothing new."""
+        """Add a commit. Terms come in order; one that does not go further than before says nothing new."""
         if not self._indices or index > self._indices[-1]:
             if self._terms and self._terms[-1] == term:
                 self._indices[-1] = index
@@ -63,13 +64,13 @@ class Frontier:
                 self._indices.append(index)
 
     def term_of(self, index: int) -> int | None:
-        """The first term in which `index` is known to have been committed, None if that is not known."""
+        """Return the first term in which `index` is known to have been committed, None if that is not known."""
         at = bisect_left(self._indices, index)
         return self._terms[at] if at < len(self._terms) else None
 
 
 def _conflicts(rows: Iterator[Row]) -> Iterator[Violation]:
-    """Commits of a group by term, then the entries of indices where terms differ, by index."""
+    """Judge commits of a group by term, then the entries of indices where terms differ, by index."""
     frontier = Frontier()
     for is_entry, some in groupby(rows, key=lambda row: isinstance(row, EntryRow)):
         if not is_entry:

@@ -57,7 +57,7 @@ def _registers(rows: Iterator[HistoryRow]) -> Iterator[Violation]:
     except UndecidedError as error:
         yield _violation(taken[-1], "a history that can be decided", str(error))
         return
-    # Of the states that it may have begun with, the one that explains most.
+    # Of the states that the key may have begun with, the one that explains most.
     broken = max(found, key=lambda each: each.operation.returned_us or 0)
     witness = next(row for row, one in zip(taken, history, strict=True) if one is broken.operation)
     yield _violation(
@@ -66,7 +66,10 @@ def _registers(rows: Iterator[HistoryRow]) -> Iterator[Violation]:
 
 
 def _starts(history: Sequence[Operation]) -> Iterator[State]:
-    """What the key may have held before the clients began, as far as what they saw allows. Nothing recorded says."""
+    """Return what the key may have held before the clients began, as far as what they saw allows.
+
+    Nothing recorded says so.
+    """
     yield Absent()
     written = {one.value for one in history if one.kind is not Kind.SYNC_GET}
     reads = [one for one in history if one.kind is Kind.SYNC_GET and one.outcome is Outcome.OK]

@@ -1,6 +1,6 @@
-"""S6: logs have no gap, nothing committed is taken back, and every file is what was written. Pure.
+"""S6: logs have no gap, nothing committed is truncated, and every file is what was written. Pure.
 
-That a snapshot is the fold of the log before it is judged by re-execution (`onyxlog.audits.rules.reexecution`).
+Re-execution judges that a snapshot is the fold of the log before it (`onyxlog.audits.rules.reexecution`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOG: Final = ("server", "instance", "group")
 
 
 def _contiguous(rows: Iterator[EntryRow | TruncationRow]) -> Iterator[Violation]:
-    """One server's log in the order in which it was written."""
+    """Judge one server's log in the order in which it was written."""
     before: EntryRow | None = None
     shortened: TruncationRow | None = None
     for row in rows:
@@ -62,7 +62,7 @@ def _contiguous(rows: Iterator[EntryRow | TruncationRow]) -> Iterator[Violation]
 
 
 def _kept(rows: Iterator[Row]) -> Iterator[Violation]:
-    """What the server itself committed as a leader, by term; then its terms and truncations as it wrote them."""
+    """Judge what the server itself committed as a leader, by term; then its terms and truncations in order of writing."""
     frontier = Frontier()
     term = 0
     for row in rows:

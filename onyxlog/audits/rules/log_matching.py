@@ -1,8 +1,8 @@
 """S2: logs that agree in one entry agree in all before it. Pure.
 
-An entry names its index and term, and with it stands the term of the entry before it. If equal (index, term) always
-have equal contents and an equal term before them, equal prefixes follow by induction: one comparison per entry takes
-the place of one per pair of prefixes.
+An entry names its index and term, and the term of the entry before it stands with it. If equal (index, term)
+always have equal contents and an equal term before them, equal prefixes follow by induction: one comparison
+per entry replaces one per pair of prefixes.
 """
 
 from __future__ import annotations

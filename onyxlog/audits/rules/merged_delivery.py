@@ -1,7 +1,8 @@
-"""S19: consumers that merge partitions can come to one order only. Pure.
+"""S19: all consumers that merge partitions see one order. Pure.
 
-A merger hands out what has the smallest stamp once no partition can have a smaller one. Logs whose stamps grow (S16)
-merge to the deliveries sorted by stamp, whatever way reads fall, if and only if no two messages share a stamp.
+A merger hands out the message with the smallest stamp once no partition can have a smaller one. Logs whose
+stamps grow (S16) merge to the deliveries sorted by stamp, in whatever order partitions are read, if and only
+if no two messages share a stamp.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""S18: messages are delivered as they were sent, once, where they were sent to, and at all of these or none. Pure."""
+"""S18: messages are delivered unchanged, once, where they were sent to, and at all of these or none. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _agreement(rows: Iterator[MissingRow]) -> Iterator[Violation]:
 
 
 def _integrity(rows: Iterator[Row]) -> Iterator[Violation]:
-    """What groups logged of a message, then its deliveries."""
+    """Judge what groups logged of a message, then its deliveries."""
     sent: MulticastRow | None = None
     for row in rows:
         if isinstance(row, MulticastRow):
@@ -97,7 +97,7 @@ def _integrity(rows: Iterator[Row]) -> Iterator[Violation]:
 
 
 def _genuine(rows: Iterator[MulticastRow]) -> Iterator[Violation]:
-    """All that groups logged of one message."""
+    """Judge all that groups logged of one message."""
     destinations: tuple[int, ...] | None = None
     waiting: list[MulticastRow] = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""S14: what must hold of every replica of the peers' log, and from each to the next. Pure."""
+"""S14: the invariants of every replica of the peers' log, and of each step to the next. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _hold(rows: Iterator[OnyxEntryRow]) -> Iterator[Violation]:
 
 
 def _collected(rows: Iterator[OnyxEntryRow]) -> Iterator[Violation]:
-    """Origins begin at the log's beginning, or where a collection stands; those that were played are known."""
+    """Judge that origins begin at the log's beginning, or where a collection stands; those that were played are known."""
     collections: set[int] = set()
     last = -2
     for row in rows:

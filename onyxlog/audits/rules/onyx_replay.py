@@ -19,11 +19,11 @@ ORIGIN = "origin"
 
 @frozen
 class Played:
-    """One row and what it comes to.
+    """One row and its outcome.
 
     Attributes:
-        before, replica: None where the bytes cannot be played: `problem` says why, and nothing after it is until the next
-            origin.
+        before, replica: None where the bytes cannot be played: `problem` says why, and nothing after it
+            is until the next origin.
         chain: after it, recomputed; None if the recording began in the middle, without an origin.
     """
 
@@ -35,7 +35,7 @@ class Played:
 
 
 def played(rows: Iterator[OnyxEntryRow]) -> Iterator[Played]:
-    """The recording of one peer, in order, from each origin on. What comes before the first origin is left out."""
+    """Yield the recording of one peer, in order, from each origin on. What comes before the first origin is left out."""
     replica: Replica | None = None
     chain = CHAIN_START
     for row in rows:

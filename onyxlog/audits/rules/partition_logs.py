@@ -1,4 +1,4 @@
-"""S20: a partition's log has no gap, comes of its Raft log in order, and keeps each producer's order. Pure."""
+"""S20: a partition's log has no gap, follows its Raft log in order, and keeps each producer's order. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def _dense(rows: Iterator[DeliveryRow]) -> Iterator[Violation]:
 
 
 def _producers(rows: Iterator[DeliveryRow]) -> Iterator[Violation]:
-    """One producer's messages in one log. A round's come behind all earlier ones, and all later ones behind them."""
+    """Judge one producer's messages in one log.
+
+    A round's come behind all earlier ones, and all later ones behind them.
+    """
     single: DeliveryRow | None = None
     ordered: DeliveryRow | None = None
     highest: DeliveryRow | None = None

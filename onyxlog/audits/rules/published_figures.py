@@ -1,4 +1,4 @@
-"""S22: what was published of measurements follows from what was counted. Pure."""
+"""S22: published figures of measurements follow from what was counted. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELECTION_LIMITS_MS: Final = (80.0, 100.0)
 
 
 def longest_us(bucket: int) -> int:
-    """The longest duration that a bucket counts: exact below 128, then 64 buckets per power of two."""
+    """Return the longest duration that a bucket counts: exact below 128, then 64 buckets per power of two."""
     if bucket < _EXACT_BELOW:
         return bucket
     octave, step = divmod(bucket, 1 << _SUB_BITS)
@@ -32,7 +32,7 @@ def longest_us(bucket: int) -> int:
 
 
 def percentile_ms(counted: MeasuredTest | MeasuredSends, percent: float) -> float:
-    """The duration that so many percent of the requests did not exceed."""
+    """Return the duration that so many percent of the requests did not exceed."""
     needed = math.ceil(sum(counted.counts) * percent / 100)
     seen = 0
     for bucket, count in zip(counted.buckets, counted.counts, strict=True):
@@ -43,7 +43,7 @@ def percentile_ms(counted: MeasuredTest | MeasuredSends, percent: float) -> floa
 
 
 def figures_of(test: MeasuredTest) -> Iterator[tuple[str, float, float | None]]:
-    """(figure, recomputed, published)."""
+    """Yield (figure, recomputed, published)."""
     seconds, count = test.elapsed_s, test.acknowledged
     write_share = WRITE_SHARES.get(test.operation, 1.0 - test.read_share)
     yield "requests per second", count / seconds if seconds else 0.0, test.per_second
@@ -111,7 +111,7 @@ def _trial(trial: MeasuredTrial, expected: str, found: str) -> Violation:
 
 @frozen
 class Elections:
-    """Of the trials that succeeded; shares are 0 to 1."""
+    """Figures of the trials that succeeded; shares are 0 to 1."""
 
     trials: int
     failed: int
@@ -120,7 +120,10 @@ class Elections:
 
 
 def elections(trials: list[MeasuredTrial], limits_ms: tuple[float, ...] = ELECTION_LIMITS_MS) -> Elections:
-    """From the first candidacy to a leader, as Zatt's thesis must have measured: the time to notice a loss is not in it."""
+    """Return the figures from the first candidacy to a leader, without the time to notice a loss.
+
+    Zatt's thesis must have measured it this way.
+    """
     good = [t for t in trials if t.state == OK and t.led_ms is not None and t.stood_ms is not None]
     took = [t.led_ms - t.stood_ms for t in good if t.led_ms is not None and t.stood_ms is not None]
     below = tuple((limit, sum(ms < limit for ms in took) / len(took) if took else 0.0) for limit in limits_ms)

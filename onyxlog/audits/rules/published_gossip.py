@@ -1,6 +1,7 @@
 """S22: figures of gossip follow from the pools that were drawn and the receptions that were counted. Pure.
 
-Graphs are measured here by other means than where they were drawn: by matrices of streams, whose powers are paths.
+Graphs are measured here by other means than where they were drawn: by matrices of streams, whose powers are
+paths.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ DRAWN: Final = "figures of gossip follow from draws and receptions"
 _CLOSE: Final = 1e-9
 
 Arcs = dict[tuple[int, int], int]
-"""(publishes on, listens on): peers."""
+"""(publishes on, listens on) to the number of peers."""
 
 
 @frozen
 class Graph:
-    """Of one pool, as tables 8.1 to 8.6 have it; degrees as shares of all peers."""
+    """Figures of one pool, as in tables 8.1 to 8.6; degrees are shares of all peers."""
 
     degree: float
     variance: float
@@ -38,7 +39,7 @@ class Graph:
 
 @frozen
 class PoolMeans:
-    """Of all pools of a row; the last two count pools."""
+    """Means of all pools of a row; the last two count pools."""
 
     pools: int
     degree: float
@@ -59,7 +60,10 @@ def pools_in(drawn: Sequence[int]) -> Iterator[Arcs]:
 
 
 def graph_of(arcs: Arcs) -> Graph:
-    """An event on a stream reaches who listens there, and is then on the streams that these publish on."""
+    """Return the graph of a pool.
+
+    An event on a stream reaches its listeners, and is then on the streams that these publish on.
+    """
     peers = sum(arcs.values())
     publishing: Counter[int] = Counter()
     listening: Counter[int] = Counter()
@@ -97,7 +101,11 @@ def graph_of(arcs: Arcs) -> Graph:
 
 
 def pool_means(row: MeasuredPools) -> PoolMeans:
-    """Raises ValueError: a row without pools."""
+    """Return the means of a row's pools.
+
+    Raises:
+        ValueError: the row has no pools.
+    """
     graphs = [graph_of(arcs) for arcs in pools_in(row.drawn)]
     if not graphs:
         raise ValueError(f"table {row.table}: no pools")
@@ -115,7 +123,7 @@ def pool_means(row: MeasuredPools) -> PoolMeans:
 
 @frozen
 class CopyMeans:
-    """Of all events of a row of tables 8.7 to 8.9."""
+    """Means of all events of a row of tables 8.7 to 8.9."""
 
     events: int
     coverage: float
@@ -125,7 +133,11 @@ class CopyMeans:
 
 
 def copy_means(row: MeasuredCopies) -> CopyMeans:
-    """Raises ValueError: a row without events."""
+    """Return the means of a row's events.
+
+    Raises:
+        ValueError: the row has no events.
+    """
     coverage, redundancy, overall, sends = [], [], [], []
     counted, at = row.counted, 0
     while at < len(counted):
@@ -135,7 +147,7 @@ def copy_means(row: MeasuredCopies) -> CopyMeans:
         others = [(numbers[n], numbers[n + 1]) for n in range(0, 2 * pairs, 2)]
         reached = sum(peers for received, peers in others if received)
         coverage.append((reached + 1) / row.peers)
-        # All that reaches the origin is superfluous, and all but one of what reaches another peer.
+        # All copies that reach the origin are superfluous, and all but one of those that reach another peer.
         shares = [((received - 1) / received, peers) for received, peers in others if received]
         receivers = reached + (origin > 0)
         redundancy.append(

@@ -1,8 +1,10 @@
-"""S22: what is published of multicast and gossip follows from what was counted. Pure, and shares nothing with who counted.
+"""S22: published figures of multicast and gossip follow from what was counted.
 
-Records of the AtomicKafka thesis' optimised algorithm: a message to d topics is written once by its client; from the
-topic it enters by, d - 1 notifications, acknowledgements and decisions, each written and read; d deliveries, each
-written and read.
+Pure; shares nothing with the counting.
+
+Records of the AtomicKafka thesis' optimised algorithm: its client writes a message to d topics once. From the
+topic it enters by there are d - 1 notifications, acknowledgements and decisions, each written and read, and d
+deliveries, each written and read.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ ACCOUNTS: Final = "multicast is accounted for"
 
 
 def records(destinations: int) -> int:
-    """Of one message, written and read: 3 to one topic, 35 to five."""
+    """Return the records of one message, written and read: 3 to one topic, 35 to five."""
     if destinations == 1:
         return 1 + 1 + 1
     client = 1
@@ -29,12 +31,12 @@ def records(destinations: int) -> int:
 
 
 def records_of(sizes: Iterable[tuple[int, int]]) -> int:
-    """Of (destinations, messages): 120,000 + 32 x of 40,000 messages of which x go to five topics."""
+    """Return the records of (destinations, messages): 120,000 + 32 x of 40,000 messages of which x go to five topics."""
     return sum(records(destinations) * messages for destinations, messages in sizes)
 
 
 def _figures(cell: MeasuredCell, sends: list[MeasuredSends]) -> Iterator[tuple[str, float, float]]:
-    """(figure, recomputed, published)."""
+    """Yield (figure, recomputed, published)."""
     sizes = [(one.destinations, sum(one.counts)) for one in sends]
     yield "messages", sum(count for _, count in sizes), cell.messages
     yield "messages to several", sum(count for d, count in sizes if d > 1), cell.multicasts

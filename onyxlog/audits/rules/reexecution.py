@@ -1,8 +1,9 @@
-"""Re-execution: what the log's commands make of the state is what servers had, and each command did what was promised. Pure.
+"""Re-execution: the log's commands give the states that servers had, and each command did what was promised. Pure.
 
-Logs are replayed from the beginning, or from each snapshot on, by the state machine that servers run. That the states
-agree proves that servers applied this log and nothing else (S6). What single commands came to is judged by folds that
-share no rule with the machine: numbered commands once (S8), ephemerals (S10), numbers of sequential znodes (S11).
+Logs are replayed from the beginning, or from each snapshot on, by the state machine that servers run. That
+the states agree proves that servers applied this log and nothing else (S6). Folds that share no rule with the
+machine judge what single commands did: numbered commands once (S8), ephemerals (S10), numbers of sequential
+znodes (S11).
 """
 
 from __future__ import annotations
@@ -47,14 +48,17 @@ _REPLAY: Final = ("server", "instance", "group", "since")
 
 @frozen(kw_only=True)
 class ReplayedEntryRow(EntryRow):
-    """An entry with its payload; `since`: the snapshot that it is replayed upon, by index, 0 for the log's beginning."""
+    """An entry with its payload; `since`: the snapshot on which it is replayed, by index, 0 for the log's beginning."""
 
     since: int = 0
 
 
 @frozen(kw_only=True)
 class StateRow(SnapshotRow):
-    """A state that a server had: of a snapshot, or noted. `begins`: it is what is replayed upon, not compared with."""
+    """A state that a server had: of a snapshot, or noted.
+
+    With `begins`, replay begins from it, and it is not compared.
+    """
 
     since: int = 0
     begins: bool = False
@@ -62,7 +66,7 @@ class StateRow(SnapshotRow):
 
 @frozen
 class Executed:
-    """One command and what it came to."""
+    """One command and its outcome."""
 
     row: ReplayedEntryRow
     position: int
@@ -78,18 +82,18 @@ class Observer(Protocol):
 
 
 LoadState = Callable[[StateRow], Machine | None]
-"""The state of a snapshot's file; None if it cannot be had any more."""
+"""Returns the state of a snapshot's file; None if it cannot be had any more."""
 
 
-def nothing_loaded(row: StateRow) -> Machine | None:
-    """Of lists of rows in a test: there is no file."""
+def nothing_loaded(_row: StateRow) -> Machine | None:
+    """Load nothing: lists of rows in a test have no files."""
     return None
 
 
 def replay(
     rows: Iterator[Row], load: LoadState, observers: tuple[Observer, ...], *, states: bool
 ) -> Iterator[Violation]:
-    """One log from one place on: the state to begin with if any, then entries and states by index.
+    """Replay one log from one place on: the state to begin with if any, then entries and states by index.
 
     With a gap, or without the state to begin with, nothing more is judged: S6 has seen what is missing.
     """
@@ -160,7 +164,7 @@ def _about(one: Executed, rule: str, promise: str, subject: str, expected: str, 
 
 @define
 class OnceOnly:
-    """Numbered commands: the first time executed, afterwards answered as the first time, never below the floor."""
+    """Judges numbered commands: executed the first time, afterwards answered as the first time, never below the floor."""
 
     done: dict[tuple[int, int], Any] = field(factory=dict)
     floors: dict[int, int] = field(factory=dict)
@@ -173,7 +177,7 @@ class OnceOnly:
         _, seq, floor, _ = one.command
         zxid, position, code, _ = one.result
         if code in (int(Code.BAD_ARGUMENTS), int(Code.THROTTLED_OP)) and position == one.position:
-            return  # refused, and nothing was kept
+            return  # the command was refused, and nothing was kept
         key = one.session, seq
         known = self.done.setdefault(key, one.result)
         if known != one.result:
@@ -198,7 +202,7 @@ class OnceOnly:
 
 @define
 class EphemeralLives:
-    """Ephemerals: made by sessions that live, gone when these end."""
+    """Judges ephemerals: only live sessions make them, and they are gone when these end."""
 
     of: dict[int, set[str]] = field(factory=dict)
 
@@ -231,7 +235,7 @@ class EphemeralLives:
 
 @define
 class GrowingNumbers:
-    """Sequential znodes: by parent, each number above all before it, for as long as the parent lives."""
+    """Judges sequential znodes: by parent, each number is above all before it, for as long as the parent lives."""
 
     last: dict[str, int] = field(factory=dict)
 
@@ -253,7 +257,7 @@ def _digest_events(tables: Tables) -> list[EventRow]:
 
 
 def _boundaries(tables: Tables) -> dict[tuple[int, str], list[int]]:
-    """Indices of good snapshots of group 0, by server, ascending."""
+    """Return indices of good snapshots of group 0, by server, ascending."""
     found: dict[tuple[int, str], set[int]] = {}
     for row in tables.get("snapshots", ()):
         if row.group == 0 and row.damage is None:
@@ -262,7 +266,7 @@ def _boundaries(tables: Tables) -> dict[tuple[int, str], list[int]]:
 
 
 def _since(boundaries: dict[tuple[int, str], list[int]], row: Row) -> int:
-    """The last snapshot of its server below a row's index."""
+    """Return the last snapshot of its server below a row's index."""
     return max((at for at in boundaries.get((row.server, row.instance), ()) if at < row.index), default=0)
 
 
@@ -316,7 +320,7 @@ _EVENT_NAMES: Final = ", ".join(
 
 
 def _below(alias: str) -> str:
-    """SQL: the last snapshot of a row's server below its index; boundaries are an array by server."""
+    """Return SQL for the last snapshot of a row's server below its index; boundaries are an array by server."""
     return f"coalesce(array_max(filter(b.at, x -> x < {alias}.`index`)), 0L)"
 
 
@@ -357,7 +361,7 @@ REPLAYED_ONCE: Final = Derived(
     ),
     rows=_of_the_fullest_log,
 )
-"""Of one server: that others' logs and states are the same is for S4 and S6."""
+"""Tables of which one server's rows are replayed: S4 and S6 judge that others' logs and states are the same."""
 KNOWN_STATES: Final = Derived(
     name="known_states",
     row=StateRow,
@@ -380,7 +384,7 @@ KNOWN_STATES: Final = Derived(
 def reexecution(
     promise: str, *, load: LoadState, observers: tuple[Callable[[], Observer], ...] = (), states: bool = False
 ) -> Check:
-    """The check of one promise. `load` reads what lists in a test have not: the files of snapshots."""
+    """Return the check of one promise. `load` reads what lists in a test do not have: the files of snapshots."""
 
     def judge(rows: Iterator[Row]) -> Iterator[Violation]:
         yield from replay(rows, load, tuple(make() for make in observers), states=states)

@@ -1,4 +1,4 @@
-"""S11: sequential znodes are numbered once each, in log order, and lists show exactly those that are there. Pure."""
+"""S11: sequential znodes are numbered once each, in log order, and lists show exactly those that exist. Pure."""
 
 from __future__ import annotations
 

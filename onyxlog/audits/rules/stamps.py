@@ -69,7 +69,7 @@ def _replicas(rows: Iterator[DeliveryRow]) -> Iterator[Violation]:
 
 
 def _largest(rows: Iterator[Row]) -> Iterator[Violation]:
-    """A message's proposals as groups logged them, then its deliveries."""
+    """Judge a message's proposals as groups logged them, then its deliveries."""
     proposals: dict[int, MulticastRow] = {}
     for row in rows:
         if isinstance(row, MulticastRow):
@@ -113,7 +113,10 @@ class _Round:
 
 
 def _rounds(rows: Iterator[Row]) -> Iterator[Violation]:
-    """What is logged and delivered of one producer, by number: a round comes behind the messages that it puts in order."""
+    """Judge what is logged and delivered of one producer, by number.
+
+    A round comes behind the messages that it puts in order.
+    """
     waiting: list[tuple[DeliveryRow, list[_Round]]] = []
     number, current = 0, _Round()
     for row in rows:
@@ -138,14 +141,14 @@ def _rounds(rows: Iterator[Row]) -> Iterator[Violation]:
 def _judged(
     waiting: list[tuple[DeliveryRow, list[_Round]]], done: _Round
 ) -> tuple[list[tuple[DeliveryRow, list[_Round]]], list[Violation]]:
-    """What still waits for its round, and what no round fits: a later one does not go back to it."""
+    """Judge what still waits for its round, and what no round fits: a later one does not go back to it."""
     if not done.first:
         return waiting, []
     left: list[tuple[DeliveryRow, list[_Round]]] = []
     wrong: list[Violation] = []
     for row, tried in waiting:
         if done.covers(row):
-            # A round that nobody begun may be logged, and its messages are then in another one.
+            # A round that nobody began may be logged, and its messages are then in another one.
             if not done.fits(row):
                 left.append((row, [*tried, done]))
         elif row.number > done.upto and done.upto:

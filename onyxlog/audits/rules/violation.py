@@ -1,4 +1,4 @@
-"""A broken promise with its witness: where to look, what had to be there and what was found. Pure."""
+"""A broken promise with its witness: where to look, what was expected and what was found. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import attrs
 from attrs import field, frozen
 
 TEXT_MAX: Final = 2_000
-"""Characters of `expected`, `found` and `subject`: a witness names its evidence and does not copy all of it."""
+"""The most characters of `expected`, `found` and `subject`: a witness names its evidence and does not copy all of it.
+"""
 
 
 def _shortened(text: str) -> str:
@@ -43,7 +44,7 @@ class Violation:
     found: str = field(converter=_shortened)
 
     def line(self) -> str:
-        """For a terminal."""
+        """Return the violation as a line for a terminal."""
         where = [
             *(
                 f"{name} {value}"
@@ -59,9 +60,10 @@ class Violation:
 
 
 def violation_at(row: Any, *, index: int | None = None, **fields: Any) -> Violation:
-    """A violation whose evidence is `row`: takes from it whatever it has of server, group, index and place.
+    """Return a violation whose evidence is `row`: it takes from it whatever it has of server, group, index and place.
 
     Args:
+        row: the evidence.
         index: of the violation, where it is not the row's own.
         fields: of `Violation`.
     """
@@ -80,10 +82,10 @@ COLUMNS: Final = tuple(each.name for each in attrs.fields(Violation))
 
 
 def as_row(violation: Violation) -> tuple[Any, ...]:
-    """Values in the order of COLUMNS."""
+    """Return values in the order of COLUMNS."""
     return tuple(getattr(violation, name) for name in COLUMNS)
 
 
 def order_of(violation: Violation) -> tuple[Any, ...]:
-    """Sorts violations alike wherever they were found; nothing there comes first."""
+    """Return a key that sorts violations the same wherever they were found; None comes first."""
     return tuple((value is not None, value if value is not None else 0) for value in as_row(violation))

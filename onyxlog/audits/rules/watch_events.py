@@ -1,4 +1,4 @@
-"""S12: watches tell of every change once, in order, and before the client can see it otherwise. Pure."""
+"""S12: watches tell every change once, in order, and before the client can see it otherwise. Pure."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def batches(options: Options, rows: Iterable[tuple[Any, ...]]) -> Iterator[pyarrow.RecordBatch]:
-    """At most `batch_rows` rows each; none if there are no rows."""
+    """Yield at most `batch_rows` rows each; none if there are no rows."""
     import pyarrow as pa
 
     full = options.table.arrow_schema()

@@ -30,7 +30,7 @@ _NOTHING: Final[_Said] = (None, None, None, None, None, None)
 def command_values(
     head: tuple[Any, ...], fields: EntryFields, *, standing: str, payloads: bool
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of one COMMANDS entry of group 0; `head`: server, instance, file and offset.
+    """Return the rows of one COMMANDS entry of group 0; `head`: server, instance, file and offset.
 
     Raises:
         ProtocolError: the payload is of a format that this release does not know.
@@ -61,7 +61,7 @@ def command_values(
 
 
 def _parts(command: Any) -> Iterator[tuple[int, _Said]]:
-    """The command, and after a MULTI those inside it."""
+    """Yield the command, and after a MULTI those inside it."""
     opcode = _opcode(command)
     yield opcode, _said(opcode, command)
     if opcode == txn.MULTI and len(command) > 1 and type(command[1]) is tuple:
@@ -71,14 +71,14 @@ def _parts(command: Any) -> Iterator[tuple[int, _Said]]:
 
 
 def _opcode(command: Any) -> int:
-    """0 for what is no command: a faulty leader's batch may hold anything."""
+    """Return the opcode; 0 for what is no command: a faulty leader's batch may hold anything."""
     if type(command) is tuple and command and type(command[0]) is int:
         return int(command[0])
     return 0
 
 
 def _said(opcode: int, command: Any) -> _Said:
-    """What the table shows of a command; nothing of one that is not as it should be."""
+    """Return what the table shows of a command; nothing of a malformed one."""
     try:
         return _fields(opcode, command)
     except (IndexError, TypeError, ValueError):

@@ -1,10 +1,10 @@
 """What is committed, as far as the logs of several servers prove it. Pure.
 
-A server's log does not say how far it is committed; a majority of logs does. The rule is Raft's own (section 5.4.2): an
-entry is committed when a majority of voters had it, or a later one, while they were in its own term. Each server's log
-is a history of what it held in which term, so the proof needs no common moment, and holds for good once it is there: logs
-may be read while they are written. Snapshots are proofs, too (only committed entries get into one), and so is what a server
-noted in its journal.
+A server's log does not say how far it is committed; a majority of logs does. The rule is Raft's own (section
+5.4.2): an entry is committed when a majority of voters had it, or a later one, while they were in its own
+term. Each server's log is a history of what it held in which term. So the proof needs no common moment, and
+holds for good once it exists: logs may be read while they are written. Snapshots are proofs, too (only
+committed entries get into one), and so is what a server noted in its journal.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Committed:
 
 
 def committed(evidence: Sequence[Evidence]) -> Committed:
-    """Of one group, by all servers whose logs are there."""
+    """Return how far one group is committed, by the logs of all available servers."""
     by_term: dict[int, int] = {}
     for term in sorted({term for one in evidence for term in one.proven}):
         index = _committed_in(term, evidence)
@@ -64,7 +64,7 @@ def committed(evidence: Sequence[Evidence]) -> Committed:
 
 
 def _committed_in(term: int, evidence: Sequence[Evidence]) -> int:
-    """The highest index that a majority held in `term`, under the configuration that its leader went by."""
+    """Return the highest index that a majority held in `term`, under the configuration that its leader used."""
     held = {one.server: one.proven.get(term, 0) for one in evidence}
     longest = max(evidence, key=lambda one: one.proven.get(term, 0))
     top = held[longest.server]
@@ -87,14 +87,17 @@ def _up_to(configurations: Iterable[Configuration], index: int, term: int) -> li
 
 
 def _first_of(term: int, evidence: Iterable[Evidence]) -> int:
-    """Where the entries of a term begin, as far as any log tells: nothing below is committed by counting in it."""
+    """Return where the entries of a term begin, as far as any log tells: nothing below is committed by counting in it."""
     return min(
         (first for one in evidence for first, found in one.standpoint.runs if found == term), default=1
     )
 
 
 def _runs(evidence: Sequence[Evidence], top: int, top_term: int) -> Runs:
-    """Runs of the committed log up to `top`: of a log that has that entry, continued downwards by others that match it."""
+    """Return runs of the committed log up to `top`.
+
+    They are of a log that has that entry, continued downwards by others that match it.
+    """
     runs: Runs = ()
     first = top + 1
     anchor, anchor_term = top, top_term

@@ -40,6 +40,11 @@ class ZraftDataSource(DataSource):
         return ZraftReader(options.parse(self.options))
 
     def streamReader(self, schema: StructType) -> ZraftStreamReader:
+        """Return the reader of a table that can be followed.
+
+        Raises:
+            AuditError: the table or an option is not for streams.
+        """
         parsed = options.parse(self.options)
         if not parsed.table.streams:
             following = ", ".join(name for name, table in TABLES.items() if table.streams)
@@ -116,7 +121,7 @@ class ZraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def shared_out(pieces: Sequence[plan.Piece], together: int) -> Iterator[tuple[plan.Piece, ...]]:
-    """So many neighbours at a time, never of two servers: rows of one task are of one log, in its order."""
+    """Group so many neighbours at a time, never of two servers: rows of one task are of one log, in its order."""
     some: list[plan.Piece] = []
     for piece in pieces:
         if some and (len(some) == together or _owner(piece) != _owner(some[-1])):

@@ -1,4 +1,7 @@
-"""What the given paths hold: data directories of servers, recordings of peers, histories of clients. Reads names only."""
+"""What the given paths hold: data directories of servers, recordings of peers, histories of clients.
+
+Reads names only.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ from zraft.storage.filesystem import ReadOnlyFileSystem
 from zraft_core.errors import StorageError
 
 RECORDING_SUFFIX: Final = ".onyx"
-"""Of a file in which a peer group records what it applies and receives."""
+"""The suffix of a file in which a peer group records what it applies and receives."""
 HISTORY_SUFFIX: Final = ".jsonl"
 DEPTH_MAX: Final = 4
-"""How far below a given path data directories are looked for."""
+"""How far below a given path data directories are searched."""
 
 
 @frozen
 class ServerDirectory:
-    """A data directory and whose it is; `instance` in hexadecimal."""
+    """A data directory and its server; `instance` is in hexadecimal."""
 
     path: str
     server: int
@@ -51,13 +54,14 @@ class Found:
 
 
 def find(paths: Iterable[str], *, damaged_too: bool = False) -> Found:
-    """Look at the paths, which may be patterns, and below them.
+    """Search the paths, which may be patterns, and below them.
 
     Args:
-        damaged_too: directories of which nobody can say whose they are become `unreadable`.
+        paths: what to search.
+        damaged_too: directories whose server cannot be told become `unreadable`.
 
     Raises:
-        AuditError: a path is not there, nothing of ours is below any, or a directory cannot be used.
+        AuditError: a path does not exist, nothing of ours is below any, or a directory cannot be used.
     """
     fs = ReadOnlyFileSystem()
     servers: dict[str, ServerDirectory] = {}
@@ -108,7 +112,7 @@ def _expanded(paths: Sequence[str]) -> list[str]:
 
 
 def _walk(top: str, depth: int = 0) -> Iterable[str]:
-    """Data directories and files of ours at or below `top`; not into data directories."""
+    """Yield data directories and files of ours at or below `top`, without entering data directories."""
     if not os.path.isdir(top):
         if top.endswith((RECORDING_SUFFIX, HISTORY_SUFFIX)):
             yield top

@@ -20,7 +20,7 @@ _TIMES_BYTES: Final = 64
 
 
 def entry_digest(kind: int, position: int, count: int, payload: bytes) -> bytes:
-    """What tells entries apart, index and term aside."""
+    """Return what tells entries apart, beside index and term."""
     return blake2b(_HEAD.pack(kind, position, count) + payload, digest_size=DIGEST_BYTES).digest()
 
 
@@ -35,7 +35,7 @@ def entry_values(
     record: int,
     payloads: bool,
 ) -> tuple[Any, ...]:
-    """One row; `head`: server, instance, file and offset."""
+    """Return one row; `head`: server, instance, file and offset."""
     _, group, index, term, kind, position, count, payload = fields
     times = _times(payload) if kind == COMMANDS and group == 0 else (None, None)
     return (
@@ -46,7 +46,7 @@ def entry_values(
 
 
 def _times(payload: bytes) -> tuple[int | None, int | None]:
-    """Log time and wall time, without unpacking the commands; None for what is no such payload."""
+    """Return log time and wall time, without unpacking the commands; None for another payload."""
     unpacker: Any = msgpack.Unpacker()
     unpacker.feed(payload[:_TIMES_BYTES])
     try:

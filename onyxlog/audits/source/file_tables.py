@@ -1,4 +1,4 @@
-"""Tables that are read a file at a time: snapshots, deliveries, and what each file is worth. Rows as tuples."""
+"""Tables that are read a file at a time: snapshots, deliveries, and the state of each file. Rows are tuples."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ Values = tuple[Any, ...]
 
 @frozen
 class FilePiece:
-    """One file of one table; `group` where the file is a group's, `first` and `end` a range of offsets of deliveries.
+    """One file of one table.
 
+    `group` is set where the file is a group's; `first` and `end` are a range of offsets of deliveries.
     `stops`: damage ends the rows, and is no error.
     """
 
@@ -47,7 +48,7 @@ class FilePiece:
 
 
 def snapshot_files(fs: FileSystem, data: str) -> list[tuple[int, str]]:
-    """(group, path) of every finished snapshot."""
+    """Yield (group, path) of every finished snapshot."""
     with reading(data):
         if "groups" not in fs.listdir(data):
             return []
@@ -63,7 +64,7 @@ def snapshot_files(fs: FileSystem, data: str) -> list[tuple[int, str]]:
 
 
 def snapshot_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
-    """One row; none if the file was removed since planning."""
+    """Return one row; none if the file was removed since planning."""
     assert piece.directory is not None
     head = (piece.directory.server, piece.directory.instance, piece.path)
     try:
@@ -88,7 +89,7 @@ def snapshot_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
 
 
 def _named(path: str) -> tuple[int, int]:
-    """Index and term as the file's name says, for one that cannot be read."""
+    """Return index and term from the file's name, for a file that cannot be read."""
     stem = path.rpartition("/")[2].removesuffix(".snap")
     index, _, term = stem.partition("-")
     try:
@@ -98,12 +99,12 @@ def _named(path: str) -> tuple[int, int]:
 
 
 def delivery_groups(fs: FileSystem, data: str) -> list[int]:
-    """Groups whose deliveries are in a data directory."""
+    """Return groups whose deliveries are in a data directory."""
     return [int(group) for group in groups_with_deliveries(fs, data)]
 
 
 def delivery_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
-    """A group's deliveries in the range of the piece, with their digests recomputed.
+    """Yield a group's deliveries in the range of the piece, with their digests recomputed.
 
     Raises:
         CorruptionError: something is damaged.
@@ -135,11 +136,11 @@ def delivery_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
     except StorageError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
-        # The partition was removed since planning, or retention took the segment.
+        # The partition was removed since planning, or retention removed the segment.
 
 
 def journal_files(fs: FileSystem, data: str) -> list[str]:
-    """Paths of the files of a server's journal, in the order in which they were written."""
+    """Return paths of the files of a server's journal, in the order in which they were written."""
     with reading(data):
         if DIRECTORY not in fs.listdir(data):
             return []
@@ -152,7 +153,7 @@ def journal_files(fs: FileSystem, data: str) -> list[str]:
 
 
 def read_notes(fs: FileSystem, path: str) -> tuple[JournalHeader, Iterator[PlacedNote]] | None:
-    """A journal's file; None if it was removed since it was listed, or its header is not written yet.
+    """Read a journal's file; return None if it was removed since it was listed, or its header is not written yet.
 
     Raises:
         CorruptionError: it is damaged; perhaps only while the notes are read.
@@ -172,7 +173,10 @@ def read_notes(fs: FileSystem, path: str) -> tuple[JournalHeader, Iterator[Place
 
 
 def journal_bytes(fs: FileSystem, piece: FilePiece) -> int:
-    """Up to behind the beginning of a journal's last whole note, or of the last one before damage if that `stops` it."""
+    """Return the bytes up to behind the beginning of a journal's last whole note.
+
+    If `stops`, it is the last note before damage.
+    """
     end = 0
     try:
         found = read_notes(fs, piece.path)
@@ -185,7 +189,7 @@ def journal_bytes(fs: FileSystem, piece: FilePiece) -> int:
 
 
 def event_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
-    """The notes of one file of a journal."""
+    """Yield the notes of one file of a journal."""
     found = read_notes(fs, piece.path)
     if found is None:
         return
@@ -204,16 +208,17 @@ def event_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
 
 
 def is_whole(row: Values) -> bool:
-    """Of a row of `files`."""
+    """Whether a row of `files` is of a whole file."""
     return row[-1] is None
 
 
 def read_frames(follower: Follower) -> Iterator[PlacedFrame]:
-    """The frames that a follower comes to, their records decoded.
+    """Yield the frames that a follower reads, their records decoded.
 
     Raises:
         CorruptionError: one is damaged, or holds something else.
-        GoneError, StorageError: as the follower does.
+        GoneError: as the follower does.
+        StorageError: as the follower does.
     """
     reader = RecordReader()
     for placed in follower.frames():
@@ -224,7 +229,7 @@ def read_frames(follower: Follower) -> Iterator[PlacedFrame]:
 
 
 def wal_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
-    """A row of `files` for each segment of the log; read whole."""
+    """Yield a row of `files` for each segment of the log, which is read whole."""
     head = (directory.server, directory.instance)
     good: dict[str, tuple[int, int]] = {}
     damage: CorruptionError | None = None
@@ -269,9 +274,9 @@ class SizedFile:
 
 
 def checked_files(
-    fs: FileSystem, directory: ServerDirectory, wanted: Callable[[SizedFile], bool] = lambda file: True
+    fs: FileSystem, directory: ServerDirectory, wanted: Callable[[SizedFile], bool] = lambda _: True
 ) -> Iterator[Values]:
-    """Rows of `files` for all but the log: snapshots, journals, delivery segments. What is wanted is read whole."""
+    """Yield rows of `files` for all but the log: snapshots, journals, delivery segments. Wanted files are read whole."""
 
     def is_wanted(path: str) -> bool:
         size = size_if_there(fs, path)

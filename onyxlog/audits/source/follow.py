@@ -35,7 +35,7 @@ class Following(Protocol):
 
 
 def follow(options: Options, found: Found, fs: FileSystem | None = None) -> Following:
-    """The one for the table.
+    """Return the way of following that serves the table.
 
     Raises:
         AuditError: there is nothing to follow below the paths.

@@ -1,7 +1,7 @@
-"""Reads the frames of a write-ahead log that may belong to a running server, in order, and goes on where it stopped.
+"""Reads the frames of a write-ahead log that may belong to a running server, in order, and continues where it stopped.
 
-Nothing is locked or changed. What is being written, or was torn by a crash, ends the reading; it is looked at again the
-next time. Damage before that is an error with its place.
+Nothing is locked or changed. A frame that is being written, or was torn by a crash, ends the reading; it is
+read again the next time. Damage before that is an error with its place.
 """
 
 from __future__ import annotations
@@ -23,18 +23,22 @@ from zraft.storage.segments import segment_path
 from zraft_core.errors import StorageError
 
 SETTLED_S: Final = 2.0
-"""A write that is this old is durable, or its server has ended because of it: until then the newest one does not count."""
+"""Seconds.
+
+A write that is this old is durable, or its server has ended because of it; the newest one does not count
+before.
+"""
 
 
 class GoneError(AuditError):
-    """What was to be read next was compacted by its server meanwhile."""
+    """The server compacted what was to be read next."""
 
 
 @frozen
 class Position:
-    """Between two frames: `frame` is the number of the next one, at `offset` of segment `segment`.
+    """A position between two frames: `frame` is the number of the next one, at `offset` of segment `segment`.
 
-    `segment` 0: before everything that there is.
+    `segment` 0: before everything.
     """
 
     segment: int = 0
@@ -53,17 +57,17 @@ class PlacedFrame:
 
     @property
     def before(self) -> Position:
-        """The position in front of it."""
+        """Return the position before the frame."""
         return Position(self.header.segment, self.frame.offset, self.frame.number)
 
     @property
     def is_base(self) -> bool:
-        """It restates what groups stood at when the segment was begun."""
+        """Whether the frame restates the state of groups when the segment was begun."""
         return self.header.begins_with_base and self.frame.number == self.header.first_frame
 
 
 class Follower:
-    """One server's log. `data`: its data directory."""
+    """Reads one server's log. `data`: its data directory."""
 
     def __init__(
         self,
@@ -81,7 +85,7 @@ class Follower:
         self.position = Position() if position is None else position
 
     def frames(self) -> Iterator[PlacedFrame]:
-        """All whole and settled frames from `position` on; that moves along, frame by frame.
+        """Yield all whole and settled frames from `position` on, which moves along, frame by frame.
 
         Raises:
             GoneError: what comes next was compacted.
@@ -148,7 +152,7 @@ class Follower:
                         yield PlacedFrame(path, header, frame, Position(number, frame.end, frame.number + 1))
                 ended = path, reader
                 if not numbers:
-                    # The server may have gone on in another segment.
+                    # The server may have continued in another segment.
                     numbers = [n for n in segment_numbers(self._fs, self._data) if n > number]
                 if not numbers:
                     self._judge_end(file, path, header, reader)
@@ -160,7 +164,7 @@ class Follower:
             return self._fs.size(file)
 
     def _over_the_gap(self, at: Position, oldest: int) -> Position:
-        """A position at the very end of a segment that is gone is as good as the beginning of the next one."""
+        """Return the beginning of the next segment for a position at the very end of one that is gone."""
         path = segment_path(f"{self._data}/wal", oldest)
         with reading(path):
             file = self._fs.open(path)
@@ -189,7 +193,7 @@ class Follower:
             raise CorruptionError(path, 0, f"begins with frame {header.first_frame}, expected {at.frame}")
 
     def _judge_end(self, file: int, path: str, header: SegmentHeader, reader: FrameReader) -> None:
-        """At the end of the log: nothing, a torn tail or a write under way; or damage."""
+        """Judge the end of the log: nothing, a torn tail, a write under way, or damage."""
         if reader.damage is None:
             return
         size = self._size(file, path)
@@ -197,7 +201,7 @@ class Follower:
             rest = inspect_rest(self._fs, file, seed=header.seed, start=reader.end, size=size)
             if rest.frame_offset is None:
                 return
-            # It was being written when we read it, and is whole by now; the next reading goes on with it.
+            # It was being written when we read it, and is whole by now; the next reading continues with it.
             again = FrameReader(
                 self._fs, file, seed=header.seed, start=reader.end, size=size, number=reader.number
             )

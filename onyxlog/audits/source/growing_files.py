@@ -15,8 +15,11 @@ Sizes = dict[str, int]
 
 
 class GrowingFiles:
-    """`pieces_now` lists the files as they are; `size` gives up to where one holds whole records, if it does up to
-    the place that it is given. `bytes_per_batch` does not divide these: they are small beside logs."""
+    """Follows files that only grow.
+
+    `pieces_now` lists the present files. `size` returns up to where a file holds whole records, at most up to
+    the place that it is given. `bytes_per_batch` does not divide these: they are small beside logs.
+    """
 
     def __init__(
         self,
@@ -31,19 +34,19 @@ class GrowingFiles:
         self._frozen: Sizes | None = None
 
     def freeze(self) -> None:
-        """What is there now is all that will be given."""
+        """Give only what exists now."""
         self._frozen = self._sizes()
 
     def initial(self) -> Sizes:
         return {} if self._options.starting == "earliest" else self._sizes()
 
     def latest(self, start: Sizes, bytes_max: int | None) -> Sizes:
-        """As far as the files go."""
+        """Return how far the files go."""
         there = self._sizes() if self._frozen is None else self._frozen
         return {path: max(size, start.get(path, 0)) for path, size in there.items()}
 
     def pieces(self, start: Sizes, end: Sizes) -> Sequence[Piece]:
-        """The files that have grown, with the range of bytes in which records of this batch begin."""
+        """Return the files that have grown, with the range of bytes in which records of this batch begin."""
         return [
             evolve(piece, first=start.get(piece.path, 0), end=end[piece.path])
             for piece in self._pieces_now()
@@ -51,7 +54,7 @@ class GrowingFiles:
         ]
 
     def done(self, end: Sizes) -> None:
-        """Nothing is kept."""
+        """Do nothing, as nothing is kept."""
 
     def _sizes(self) -> Sizes:
         self._known = {

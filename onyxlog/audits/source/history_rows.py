@@ -1,4 +1,4 @@
-"""Rows of `histories`: what clients of real servers wrote down, a file per client, as tuples in column order."""
+"""Rows of `histories`: what clients of real servers recorded, a file per client, as tuples in column order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zraft_core.errors import ProtocolError
 
 
 def history_values(path: str) -> Iterator[tuple[Any, ...]]:
-    """The records of one client's file; a last line that is being written is left out.
+    """Yield the records of one client's file; a last line that is being written is left out.
 
     Raises:
         ProtocolError: it is no history of the schema that this release knows.
@@ -34,7 +34,7 @@ def history_values(path: str) -> Iterator[tuple[Any, ...]]:
 
 
 def history_file(path: str) -> tuple[Any, ...]:
-    """The row of `files` of a history; read whole."""
+    """Return the row of `files` of a history, which is read whole."""
     end = items = 0
     damage: str | None = None
     with open(path, "rb") as lines:
@@ -57,7 +57,7 @@ def history_file(path: str) -> tuple[Any, ...]:
 
 
 def was_history(path: str) -> bool:
-    """Whether the file goes on as a history does, though it does not begin as one."""
+    """Whether the file continues as a history does, though it does not begin as one."""
     with open(path, "rb") as lines:
         lines.readline()
         try:
@@ -89,7 +89,7 @@ def _check_heading(line: str, path: str) -> None:
 
 
 def _values(record: history.Record) -> tuple[Any, ...]:
-    """From `record` on to `heard_us`."""
+    """Return the values from `record` on to `heard_us`."""
     session, server = signed(record.session), record.server
     nothing = (None,) * 16
     match record:

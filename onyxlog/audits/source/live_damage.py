@@ -1,9 +1,9 @@
 """Follows files of running servers and peers for damage: the table `files` as a stream. Knows no Spark.
 
-A file is given once, when two looks after one another find the same of it damaged: a server that removes a group meanwhile
-leaves files without those that belong to them, for moments. What was read and is whole is not read again: a log is
-read on, other files are read again when they have grown. So damage is seen that comes with what is new, as in any stream;
-what goes bad later is for an audit that reads everything.
+A file is given once, when two looks one after the other find the same damage in it: a server that removes a
+group meanwhile leaves files without those that belong to them, for moments. What was read and is whole is not
+read again: a log is read on, other files are read again when they have grown. So it finds damage in what is
+new, as in any stream; an audit that reads everything finds what goes bad later.
 """
 
 from __future__ import annotations
@@ -33,46 +33,46 @@ PATH: Final = 2
 """The column `file`."""
 GROWTH: Final = 1.1
 SMALL_BYTES: Final = 256 << 10
-"""A file that is larger is read again when it has grown by GROWTH: all of it then costs ten times its bytes at most."""
+"""A larger file is read again when it has grown by GROWTH: all of it then costs ten times its bytes at most."""
 
 
 class LiveDamage:
-    """Of several servers and recordings."""
+    """Follows several servers and recordings."""
 
     def __init__(self, found: Found, fs: FileSystem) -> None:
         self._found = found
         self._fs = fs
         self._logs = [_Log(fs, directory) for directory in found.servers]
         self._sizes: dict[str, int] = {}
-        """Of files when they were last read."""
+        """Sizes of files when they were last read."""
         self._damaged: Offsets = {str(row[PATH]): list(row) for row in unreadable_rows(found)}
         self._suspects: set[str] = set()
         """What the last look found damaged for the first time."""
         self._frozen = False
 
     def freeze(self) -> None:
-        """What is there now is all that will be given."""
+        """Give only what exists now."""
         for _ in range(2):
             self._look()
         self._frozen = True
 
     def initial(self) -> Offsets:
-        """Nothing was told: also a stream that begins with what is new tells what is damaged now."""
+        """Return that nothing was told: a stream that begins with what is new also tells what is damaged now."""
         return {}
 
     def latest(self, start: Offsets, bytes_max: int | None) -> Offsets:
-        """With all that is damaged by now; that is little, so `bytes_max` does not divide it."""
+        """Return all that is damaged by now. It is little, so `bytes_max` does not divide it."""
         if not self._frozen:
             self._look()
         return {**self._damaged, **start}
 
     def pieces(self, start: Mapping[str, Any], end: Offsets) -> Sequence[RowsPiece]:
-        """One, with the files that were not told before."""
+        """Return one piece, with the files that were not told before."""
         rows = tuple(tuple(row) for path, row in sorted(end.items()) if path not in start)
         return [RowsPiece(TABLE, rows)] if rows else []
 
     def done(self, end: Offsets) -> None:
-        """Nothing is kept."""
+        """Do nothing, as nothing is kept."""
 
     def _look(self) -> None:
         found = {str(row[PATH]): row for row in self._damaged_now()}
@@ -115,15 +115,15 @@ class _Log:
         self._directory = directory
         self._follower = Follower(fs, directory.path)
         self.damaged_path = ""
-        """Of the segment that was found damaged last."""
+        """The segment that was found damaged last."""
 
     def damaged(self) -> Iterator[Values]:
-        """The row of the segment that is damaged."""
+        """Return the row of the segment that is damaged."""
         try:
             for _ in read_frames(self._follower):
                 pass
         except GoneError:
-            # Compacted before it was read: what is left is read from its beginning.
+            # It was compacted before it was read: what is left is read from its beginning.
             self._follower = Follower(self._fs, self._directory.path)
         except CorruptionError:
             for row in wal_files(self._fs, self._directory):

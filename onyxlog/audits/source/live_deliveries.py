@@ -1,7 +1,7 @@
 """Follows what partitions deliver on running servers. Knows no Spark.
 
-Deliveries come of committed entries only, so whatever is whole may be given; after a power failure a server writes the
-same ones again.
+Deliveries follow from committed entries only, so whatever is whole may be given; after a power failure a
+server writes the same ones again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zraft_core.errors import StorageError
 Offsets = dict[str, dict[str, int]]
 """By data directory and group (as text): the offset of the next delivery."""
 DELIVERY_BYTES: Final = 256
-"""What one takes on a disk, roughly: `bytes_per_batch` counts so."""
+"""What a delivery takes on a disk, roughly, by which `bytes_per_batch` counts."""
 
 
 class LiveDeliveries:
@@ -40,15 +40,18 @@ class LiveDeliveries:
         self._frozen: Offsets | None = None
 
     def freeze(self) -> None:
-        """What is there now is all that will be given."""
+        """Give only what exists now."""
         self._frozen = self._ends()
 
     def initial(self) -> Offsets:
-        """The first delivery that is there, or, if the stream is to begin with what is new, the next one."""
+        """Return the first existing delivery or, if the stream is to begin with what is new, the next one."""
         return {} if self._options.starting == "earliest" else self._ends()
 
     def latest(self, start: Offsets, bytes_max: int | None) -> Offsets:
-        """As far as deliveries go, about `bytes_max` further than `start`; groups that are gone stay where they were."""
+        """Return how far deliveries go, about `bytes_max` further than `start`.
+
+        Groups that are gone stay at their offsets.
+        """
         there = self._ends() if self._frozen is None else self._frozen
         logs = sum(map(len, there.values()))
         most = None if bytes_max is None or not logs else max(1, bytes_max // DELIVERY_BYTES // logs)
@@ -61,7 +64,7 @@ class LiveDeliveries:
         return end
 
     def pieces(self, start: Offsets, end: Offsets) -> Sequence[FilePiece]:
-        """A piece per server and group that has something new.
+        """Return a piece per server and group that has something new.
 
         Raises:
             AuditError: retention removed it before it was read.
@@ -95,7 +98,7 @@ class LiveDeliveries:
         return found
 
     def done(self, end: Offsets) -> None:
-        """Nothing is kept."""
+        """Do nothing, as nothing is kept."""
 
     def _ends(self) -> Offsets:
         wanted = self._options.group
@@ -109,7 +112,7 @@ class LiveDeliveries:
         }
 
     def _manifest(self, path: str, group: int) -> Manifest | None:
-        """None if it is not there yet, or no longer, or is damaged and that is no error."""
+        """Return the manifest; None if it does not exist (yet, or any more), or is damaged and that is no error."""
         try:
             return load_manifest(self._fs, directory_of(path, group), group)
         except StorageError as error:
@@ -124,7 +127,7 @@ class LiveDeliveries:
         return 0 if manifest is None else manifest.base.offset
 
     def _end(self, path: str, group: int) -> int:
-        """Behind the last whole delivery: of an open segment more may count than the manifest says."""
+        """Return where the last whole delivery ends: of an open segment more may count than the manifest says."""
         manifest = self._manifest(path, group)
         if manifest is None:
             return 0
@@ -146,7 +149,10 @@ class LiveDeliveries:
             raise
 
     def _whole_end(self, file: int, seed: int) -> int:
-        """Heads are whole before the records behind them are, so of the newest frame these are checked, too."""
+        """Return where whole frames end.
+
+        Heads are whole before the records behind them are, so the newest frame's are checked, too.
+        """
         end = 0
         newest: tuple[int, FrameHead] | None = None
         for position, head in scan_heads(self._fs, file, seed=seed, limit=self._fs.size(file)):

@@ -1,7 +1,7 @@
 """Follows the logs of running servers: what of them is decided for good by now, batch after batch.
 
-A batch ends, in each log, before the first entry of which nothing proves that it is committed, and that was not taken back
-either. So what a batch gives never changes, and reading it again after a crash gives the same rows. Knows no Spark.
+A batch ends, in each log, before the first entry that is neither proven to be committed nor truncated. So
+what a batch gives never changes, and reading it again after a crash gives the same rows. Knows no Spark.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from zraft.storage.filesystem import FileSystem
 from zraft.storage.records import RecordReader, is_entry
 
 Offsets = dict[str, dict[str, int]]
-"""By data directory: segment, offset and frame of the position behind what was read. Plain, as Spark stores it."""
+"""By data directory: segment, offset and frame of the position behind what was read.
+
+Plain values, as Spark stores them.
+"""
 PLANS_KEPT: Final = 4
 DECIDED: Final = frozenset({Standing.COMMITTED.value, Standing.TRUNCATED.value})
 
 
 @frozen
 class _Plan:
-    """One batch: the pieces, and what they lead to."""
+    """One batch: the pieces, and the positions they lead to."""
 
     start: Offsets
     end: Offsets
@@ -52,17 +55,20 @@ class LiveLogs:
         self._frozen = False
 
     def freeze(self) -> None:
-        """What is there now is all that will be given."""
+        """Give only what exists now."""
         self._look()
         self._frozen = True
 
     def initial(self) -> Offsets:
-        """Before everything, or, if the stream is to begin with what is new, behind what is decided now."""
+        """Return the position before everything.
+
+        If the stream is to begin with what is new, it is the position behind what is decided now.
+        """
         start: Offsets = {head.directory.path: as_offset(Position()) for head in self._heads}
         return start if self._options.starting == "earliest" else self.latest(start, None)
 
     def latest(self, start: Offsets, bytes_max: int | None) -> Offsets:
-        """Where a batch that begins at `start` may end, about `bytes_max` bytes of logs further on.
+        """Return where a batch that begins at `start` may end, about `bytes_max` bytes of logs further on.
 
         Raises:
             AuditError: the checkpoint is of other directories.
@@ -86,13 +92,13 @@ class LiveLogs:
         return end
 
     def pieces(self, start: Offsets, end: Offsets) -> Sequence[Piece]:
-        """What a batch reads; the same every time."""
+        """Return what a batch reads; the same every time."""
         if start == end:
             return ()
         for plan in self._plans:
             if plan.start == start and plan.end == end:
                 return plan.pieces
-        # Begun by a process that is gone: everything up to `end` was decided then, so it is now.
+        # A process that is gone began it: everything up to `end` was decided then, so it is now.
         self._check(start)
         self._look()
         pieces: list[Piece] = []
@@ -104,7 +110,7 @@ class LiveLogs:
         return pieces
 
     def done(self, end: Offsets) -> None:
-        """Batches up to there will not be asked for again."""
+        """Note that batches up to there will not be asked for again."""
         at = next((i for i, plan in enumerate(self._plans) if plan.end == end), -1)
         self._plans = self._plans[at + 1 :]
 
@@ -125,7 +131,7 @@ class LiveLogs:
         self._known = judge(self._fs, self._heads)
 
     def _tail(self, head: ServerLog, position: Position) -> _Tail:
-        """The tail of that log at `position`; made anew if it is elsewhere."""
+        """Return the tail of that log at `position`; a new one if it is elsewhere."""
         path = head.directory.path
         tail = self._tails.get(path)
         if tail is None or tail.position != position:
@@ -164,7 +170,7 @@ class _Tail:
         if not position.segment:
             return
         self.advance_to(position)
-        # Closed segments are passed over when they are gone; the frame is what counts.
+        # Closed segments are skipped when they are gone; the frame is what counts.
         if self.position.frame != position.frame:
             raise AuditError(
                 f"{self._log.directory.path}/wal: the checkpoint is at frame {position.frame}, the log that is left has "
@@ -173,11 +179,11 @@ class _Tail:
         self._follower.position = position
 
     def advance_to(self, end: Position) -> list[Span]:
-        """The spans up to `end`."""
+        """Return the spans up to `end`."""
         return self._advance(lambda placed: placed.frame.number < end.frame)
 
     def advance(self, head: ServerLog, known: Mapping[int, Committed], bytes_max: int | None) -> list[Span]:
-        """The spans up to the first frame in which something is open, or until it is enough."""
+        """Return the spans up to the first frame in which something is open, or until there is enough."""
         left = bytes_max
         cuts = head.survey.cuts
         limit = head.position.frame

@@ -1,4 +1,4 @@
-"""What `spark.read.format("zraft")` may be told, checked at once and together, with what was expected."""
+"""The options of `spark.read.format("zraft")`, checked at once and together, with what was expected."""
 
 from __future__ import annotations
 
@@ -38,15 +38,17 @@ NAMES: Final = (
 
 @frozen
 class Options:
-    """As they are in force.
+    """Options in force.
 
     Attributes:
-        entries: `committed` (the default), `live` (also what may be taken back yet) or `written` (also what was).
+        entries: `committed` (the default), `live` (also what may be truncated yet) or `written` (also
+            what was).
         columns: those that are wanted, in this order; all of the table's if empty.
         segments_per_partition: of a write-ahead log, how many one task reads.
         starting: a stream's: `earliest` or `latest`.
         bytes_per_batch: a stream's: how much of logs one batch takes, about.
-        damage: `fail`, or `stop`: what is damaged is read up to there, and only the table `files` tells of it.
+        damage: `fail`, or `stop`: what is damaged is read up to there, and only the table `files` tells
+            of it.
         copies: `all`, or `one`: what committed entries hold is given of the first server that has them.
     """
 
@@ -69,27 +71,28 @@ class Options:
 
     @property
     def stops(self) -> bool:
-        """Damage ends what can be read of a log or file, and not the reading."""
+        """Whether damage ends what can be read of a log or file, instead of failing the reading."""
         return self.damage == STOP
 
     @property
     def selected(self) -> tuple[int, ...]:
-        """Places of the wanted columns in the table's."""
+        """Return the places of the wanted columns in the table's."""
         names = [column.name for column in self.table.columns]
         return tuple(names.index(name) for name in self.columns) if self.columns else tuple(range(len(names)))
 
     @property
     def ddl(self) -> str:
-        """The schema of what is given."""
+        """Return the schema of what is given."""
         found = [self.table.columns[at] for at in self.selected]
         return ", ".join(f"`{c.name}` {c.ddl}{'' if c.nullable else ' NOT NULL'}" for c in found)
 
 
 def parse(given: Mapping[str, str]) -> Options:
-    """The options of a reader, whose keys Spark compares without case.
+    """Parse the options of a reader, whose keys Spark compares without case.
 
     Raises:
-        AuditError: one is unknown, missing, or has a value that means nothing; names all that are wrong.
+        AuditError: an option is unknown, missing, or has a value that means nothing; the message names
+            all that are wrong.
     """
     found = {name.lower(): value for name, value in given.items()}
     problems = [_unknown(name) for name in sorted(found.keys() - set(NAMES))]

@@ -1,7 +1,7 @@
 """Rows of `multicast` and `claims` from entries of partitions' groups, as tuples in column order. Pure.
 
-An entry of a partition holds a batch of topics' commands and, behind it, commands about claims; its first one is its
-birth.
+An entry of a partition holds a batch of topics' commands and, behind it, commands about claims; its first one
+creates it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HEAD_COLUMNS: Final = 4
 def multicast_values(
     head: tuple[Any, ...], fields: EntryFields, *, standing: str
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of `multicast` of one entry; `head`: server, instance, file and offset."""
+    """Return the rows of `multicast` of one entry; `head`: server, instance, file and offset."""
     _, group, index, term, _, position, _, payload = fields
     entry = decode_entry(payload)
     if isinstance(entry, BirthEntry):
@@ -43,7 +43,7 @@ def multicast_values(
 
 
 def claim_values(head: tuple[Any, ...], fields: EntryFields, *, standing: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of `claims` of one entry; a birth is shown as the `configure` that it amounts to."""
+    """Return the rows of `claims` of one entry; a creation is shown as its equivalent `configure`."""
     _, group, index, term, _, position, _, payload = fields
     entry = decode_entry(payload)
     found: Sequence[claims.Command]

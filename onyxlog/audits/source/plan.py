@@ -1,4 +1,4 @@
-"""Plans the reading of a table: surveys what is there, and divides it into pieces that tasks read on their own."""
+"""Plans the reading of a table: surveys what exists, and divides it into pieces that tasks read independently."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ SURVEYED: frozenset[str] = frozenset({"hard_states", "truncations", "members"})
 """Tables whose rows come out of planning itself: they are few."""
 
 DECODED: frozenset[str] = frozenset({"commands", "multicast", "claims"})
-"""Made of what entries hold; that equal entries hold the same is another table's matter."""
+"""Tables made of what entries hold. Another table checks that equal entries hold the same."""
 PARTITIONS_TABLES: frozenset[str] = frozenset({"multicast", "claims"})
-"""Of groups other than 0."""
+"""Tables of groups other than 0."""
 
 
 @frozen
 class RowsPiece:
-    """Rows that planning has come to."""
+    """Rows that planning has produced."""
 
     table: str
     rows: tuple[Values, ...]
@@ -60,7 +60,11 @@ Piece = WalPiece | RowsPiece | FilePiece
 
 
 def read_piece(piece: Piece, fs: FileSystem | None = None) -> Iterator[Values]:
-    """The rows of a piece, as tuples in column order."""
+    """Return the rows of a piece, as tuples in column order.
+
+    Raises:
+        AssertionError: the piece's table has no reader.
+    """
     fs = ReadOnlyFileSystem() if fs is None else fs
     if isinstance(piece, FilePiece) and piece.stops:
         with suppress(CorruptionError, EntryError, ProtocolError):
@@ -94,10 +98,11 @@ def read_piece(piece: Piece, fs: FileSystem | None = None) -> Iterator[Values]:
 
 
 def plan(options: Options, found: Found, fs: FileSystem | None = None) -> list[Piece]:
-    """The pieces of a whole table as it is now.
+    """Return the pieces of a whole table as it is now.
 
     Raises:
-        CorruptionError, StorageError: what has to be known of all of it cannot be read.
+        CorruptionError: something that has to be known of all of it is damaged.
+        StorageError: it cannot be read.
     """
     fs = ReadOnlyFileSystem() if fs is None else fs
     name = options.table.name
@@ -111,7 +116,7 @@ def plan(options: Options, found: Found, fs: FileSystem | None = None) -> list[P
 
 
 def read_logs(options: Options, found: Found, fs: FileSystem) -> list[ServerLog]:
-    """All servers' logs, read whole, or, if damage is to end them, up to there."""
+    """Return all servers' logs, read whole or, if damage is to end them, up to there."""
     logs = [ServerLog(fs, directory) for directory in found.servers]
     for log in logs:
         if options.stops:
@@ -122,7 +127,7 @@ def read_logs(options: Options, found: Found, fs: FileSystem) -> list[ServerLog]
 
 
 def _published(options: Options, found: Found, fs: FileSystem) -> list[Piece]:
-    """What peers said of their replicas, in the logs of servers, beside what they recorded themselves."""
+    """Return what peers published of their replicas, in the logs of servers, beside their own recordings."""
     if options.table.name != "replica_digests":
         return []
     logs = read_logs(options, found, fs)
@@ -132,7 +137,7 @@ def _published(options: Options, found: Found, fs: FileSystem) -> list[Piece]:
 def judge(
     fs: FileSystem, logs: Sequence[ServerLog], only: Iterable[int] | None = None
 ) -> dict[int, Committed]:
-    """How far each group is committed, by all that the logs and snapshots of the servers show."""
+    """Return how far each group is committed, by all that the logs and snapshots of the servers show."""
     points = {log.directory.path: log.survey.standpoints() for log in logs}
     groups = {group for found in points.values() for group in found} if only is None else set(only)
     noted = {log.directory.path: _known_points(fs, log.directory) for log in logs}
@@ -153,7 +158,7 @@ def judge(
 
 
 def _known_points(fs: FileSystem, directory: ServerDirectory) -> dict[int, list[tuple[int, int]]]:
-    """(index, term) of entries that a server knows to be committed: of its snapshots, and as its journal says."""
+    """Return (index, term) of entries that a server knows to be committed: of its snapshots, and as its journal says."""
     found: dict[int, list[tuple[int, int]]] = {}
     for group, path in snapshot_files(fs, directory.path):
         try:
@@ -161,7 +166,7 @@ def _known_points(fs: FileSystem, directory: ServerDirectory) -> dict[int, list[
                 meta = file.header.meta
         except StorageError as error:
             if isinstance(error, CorruptionError) or isinstance(error.__cause__, FileNotFoundError):
-                continue  # told by the tables `snapshots` and `files`, or purged
+                continue  # the tables `snapshots` and `files` report it, or it was purged
             raise
         found.setdefault(group, []).append((meta.index, meta.term))
     for path in journal_files(fs, directory.path):
@@ -175,7 +180,7 @@ def _known_points(fs: FileSystem, directory: ServerDirectory) -> dict[int, list[
                 if note.kind is Kind.COMMITTED and note.term:
                     newest[note.group] = (note.index, note.term)
         except CorruptionError:
-            pass  # what was read of it holds; the rest is told by the table `files`
+            pass  # what was read of it holds; the table `files` reports the rest
         for group, point in newest.items():
             found.setdefault(group, []).append(point)
     return found
@@ -206,7 +211,7 @@ def _wal_pieces(options: Options, logs: Sequence[ServerLog], known: dict[int, Co
         if options.table.name in PARTITIONS_TABLES and not _has_partitions(log.survey):
             continue
         for span in log.spans():
-            # Behind damage an entry may have been taken back that nothing proves to be committed.
+            # Behind damage an entry may have been truncated that nothing proves to be committed.
             sure = log.damaged and options.entries == LIVE
             piece = wal_piece(options, log, span, known, ENTRIES[COMMITTED] if sure else options.standings)
             yield evolve(piece, elsewhere=tuple(elsewhere))
@@ -215,7 +220,7 @@ def _wal_pieces(options: Options, logs: Sequence[ServerLog], known: dict[int, Co
 
 
 def _held(log: ServerLog, known: dict[int, Committed]) -> Iterator[Held]:
-    """The committed entries that a log has, by term."""
+    """Return the committed entries that a log has, by term."""
     for group, point in log.survey.standpoints().items():
         judged = known.get(group, Committed())
         ends = [start - 1 for start, _ in point.runs[1:]] + [point.last_index]
@@ -232,7 +237,7 @@ def surveyed(
     known: dict[int, Committed],
     frames: tuple[int, int] | None = None,
 ) -> RowsPiece:
-    """Rows of the tables that planning knows; only of `frames`, from the first up to the second, if given."""
+    """Return rows of the tables that planning knows; only of `frames`, from the first up to the second, if given."""
     rows: list[Any] = []
     for log in logs:
         survey = log.survey
@@ -263,12 +268,12 @@ def surveyed(
 
 
 def _has_partitions(survey: Survey) -> bool:
-    """Or had some that are gone."""
+    """Whether a server has partitions, or had some that are gone."""
     return any(survey.standpoints()) or any(cut.group for cut in survey.cuts)
 
 
 def _before_damage(rows: Sequence[HardStateRow]) -> list[HardStateRow]:
-    """Without the last one of each group: a vote in its term may stand behind the damage."""
+    """Return notes without the last one of each group: a vote in its term may stand behind the damage."""
     last = {row.group: at for at, row in enumerate(rows)}
     return [row for at, row in enumerate(rows) if last[row.group] != at]
 
@@ -318,7 +323,7 @@ def file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Piec
 
 
 def unreadable_rows(found: Found) -> tuple[Values, ...]:
-    """Rows of `files` for what nobody can say the owner of."""
+    """Return rows of `files` for files whose server cannot be told."""
     return tuple(
         (0, "", one.path, one.offset, "meta", None, 0, 0, 0, 0, one.found) for one in found.unreadable
     )

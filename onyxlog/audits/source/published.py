@@ -13,16 +13,16 @@ from zraft_core.znodes import txn
 
 PATH: Final = re.compile(r"/onyx/(?P<tenancy>[^/]+)/state/digests/[^/]+")
 PREFIX: Final = b"/onyx/"
-"""Of all paths that matter, as they stand in an entry."""
+"""The beginning of all paths that matter, as they stand in an entry."""
 _WRITES: Final = frozenset({txn.PUT, txn.SET_DATA, txn.CREATE, txn.CREATE2})
 
 
 def published_values(head: tuple[Any, ...], fields: EntryFields) -> Iterator[tuple[Any, ...]]:
-    """The rows of one COMMANDS entry; `head`: server, instance, file and offset.
+    """Yield the rows of one COMMANDS entry; `head`: server, instance, file and offset.
 
-    A repeat of a write that was done before is shown again: it says the same.
+    A repeated write that was done before is shown again: it says the same.
     """
-    # Of millions of entries a handful: a search of bytes is a hundred times as fast as unpacking.
+    # A handful of millions of entries matter: a search of bytes is a hundred times as fast as unpacking.
     if PREFIX not in fields[7]:
         return
     server, instance, path, offset = head
@@ -34,7 +34,7 @@ def published_values(head: tuple[Any, ...], fields: EntryFields) -> Iterator[tup
                     try:
                         found = decode(data, "digest")
                     except EntryError:
-                        continue  # of another release; it is for peers of that to complain
+                        continue  # of another release, whose peers complain about it
                     yield (
                         *(tenancy, found.group, found.position, "published", found.chain, None, wall_time),
                         *(server, instance, path, offset),
@@ -42,7 +42,7 @@ def published_values(head: tuple[Any, ...], fields: EntryFields) -> Iterator[tup
 
 
 def _writes(command: Any) -> Iterator[tuple[str, bytes]]:
-    """(tenancy, data) of what the command writes where digests are published."""
+    """Yield (tenancy, data) of what the command writes where digests are published."""
     match command:
         case (txn.ONCE, _, _, inner):
             yield from _writes(inner)

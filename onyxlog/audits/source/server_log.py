@@ -24,7 +24,7 @@ from zraft.storage.records import (
 
 @frozen
 class Start:
-    """What reading must know to begin at `position`: the number of the record before, and what groups stood at."""
+    """What reading must know to begin at `position`: the number of the record before, and the standpoint of groups."""
 
     position: Position
     order: int
@@ -41,7 +41,7 @@ class Span:
 
 
 class ServerLog:
-    """Read as far as it goes, by `advance`, as often as there may be more."""
+    """A log that `advance` reads as far as it goes, as often as there may be more."""
 
     def __init__(self, fs: FileSystem, directory: ServerDirectory, follower: Follower | None = None) -> None:
         self.directory = directory
@@ -52,55 +52,57 @@ class ServerLog:
         self._closed: list[Span] = []
         self._oldest: int | None = None
         self.damaged = False
-        """What comes next is damaged, and was not read."""
+        """Whether what comes next is damaged, and was not read."""
 
     @property
     def position(self) -> Position:
-        """Behind everything that was read."""
+        """Return the position behind everything that was read."""
         return self._follower.position
 
     def start(self) -> Start:
-        """What reading on from here must know."""
+        """Return what reading on from here must know."""
         return Start(self.position, self.survey.order, tuple(self.survey.standpoints().items()))
 
     def spans(self) -> list[Span]:
-        """What was read, a span per segment, oldest first."""
+        """Return what was read, a span per segment, oldest first."""
         return [*self._closed, *(() if self._open is None else (self._open,))]
 
     def begin_span(self) -> None:
-        """Forget what was read; what is read from now on are spans of their own."""
+        """Forget what was read; what is read from now on forms new spans."""
         self._closed, self._open = [], None
 
     def take_spans(self) -> list[Span]:
-        """What was read since `begin_span`."""
+        """Return what was read since `begin_span`."""
         spans = self.spans()
         self.begin_span()
         return spans
 
     def advance(self) -> None:
-        """Read all that is there and was not read yet.
+        """Read all that exists and was not read yet.
 
         Raises:
-            GoneError, CorruptionError, StorageError: as the follower does.
+            GoneError: as the follower does.
+            CorruptionError: as the follower does.
+            StorageError: as the follower does.
         """
         for placed in self._follower.frames():
             self.take(placed)
 
     def advance_to_damage(self) -> None:
-        """The same; where the log is damaged it ends."""
+        """Read in the same way; where the log is damaged it ends."""
         closed, held = len(self._closed), self._open
         try:
             for placed in self._follower.frames():
                 closed, held = len(self._closed), self._open
                 self.take(placed)
         except CorruptionError:
-            # A frame whose checksums hold and whose records do not is not of what can be read.
+            # A frame whose checksums hold but whose records do not make sense cannot be read.
             self.damaged = True
             del self._closed[closed:]
             self._open = held
 
     def take(self, placed: PlacedFrame) -> None:
-        """The next frame."""
+        """Take the next frame."""
         span = self._open
         if span is None or span.path != placed.path:
             if span is not None:
@@ -121,7 +123,7 @@ class ServerLog:
 
 
 def fields_of(records: RecordReader, placed: PlacedFrame) -> Iterator[Any]:
-    """The records of a frame, unpacked.
+    """Return the records of a frame, unpacked.
 
     Raises:
         CorruptionError: its checksums are right, but it holds something else.
@@ -133,7 +135,7 @@ def fields_of(records: RecordReader, placed: PlacedFrame) -> Iterator[Any]:
 
 
 def record_of(fields: Any, placed: PlacedFrame) -> Record | BaseRecord:
-    """One of them that is no entry.
+    """Return a record that is no entry.
 
     Raises:
         CorruptionError: it is no record.

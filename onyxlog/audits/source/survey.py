@@ -1,7 +1,7 @@
-"""Follows one server's write-ahead log record by record: what each group stood at, at every segment and in every term.
+"""Follows one server's write-ahead log record by record: the standpoint of each group, by segment and term.
 
-Pure: records in, values out. Planning an audit needs this of every server before anything can be said about any entry:
-what was taken back later, what a majority has. It keeps no entries, only runs of equal terms.
+Pure: records in, values out. Planning an audit needs this of every server before anything can be said about
+any entry: what was truncated later, and what a majority has. It keeps no entries, only runs of equal terms.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MEMBERSHIP: Final = int(EntryKind.MEMBERSHIP)
 
 @frozen
 class Configuration:
-    """A configuration and the entry that it stands in; it counts from there on."""
+    """A configuration and the entry in which it stands; it counts from there on."""
 
     index: int
     term: int
@@ -47,7 +47,7 @@ class Configuration:
 
 @frozen
 class Cut:
-    """Entries of `group` from `from_index` on that were written before `order` are no longer in the log.
+    """A truncation: entries of `group` from `from_index` on that were written before `order` are no longer in the log.
 
     `reached`: per term, how far this server had acknowledged to that term's leader before.
     """
@@ -79,12 +79,12 @@ class Standpoint:
     configurations: tuple[Configuration, ...] = ()
 
     def term_at(self, index: int) -> int | None:
-        """Of an entry that it holds, or of the one that it begins after; None if it tells of neither."""
+        """Return the term of an entry that it holds, or of the one that it begins after; None if it knows of neither."""
         return term_in(self.runs, index) if self.first - 1 <= index <= self.last_index else None
 
 
 def term_in(runs: Runs, index: int) -> int | None:
-    """The term of the run that `index` lies in; None before the first."""
+    """Return the term of the run that `index` lies in; None before the first."""
     low, high = 0, len(runs)
     while low < high:
         middle = (low + high) // 2
@@ -121,7 +121,7 @@ class _Group:
         )
 
     def begin_after(self, meta: SnapshotMeta) -> None:
-        """The log is empty, and goes on after a snapshot."""
+        """Note that the log is empty, and continues after a snapshot."""
         self.first, self.last_index, self.last_term = meta.index + 1, meta.index, meta.term
         self.runs = [(meta.index, meta.term)] if meta.index else []
         if meta.membership:
@@ -141,7 +141,7 @@ class _Group:
 
 @frozen
 class Spot:
-    """Where a record stands."""
+    """The place of a record."""
 
     file: str
     file_offset: int
@@ -151,8 +151,8 @@ class Spot:
 class Survey:
     """One server's log as far as it was read.
 
-    `order` is the place of the last record: its frame's number and its own in that, so that it is the same wherever the
-    reading began; 0 before the first.
+    `order` is the place of the last record: its frame's number and its own in that, so that it is the same
+    wherever the reading began; 0 before the first.
     """
 
     def __init__(self, server: int, instance: str) -> None:
@@ -163,16 +163,16 @@ class Survey:
         self.hard_states: list[HardStateRow] = []
         self.truncations: list[tuple[TruncationRow, Cut]] = []
         self.members: list[tuple[MembershipRow, int]] = []
-        """Each with its `order`."""
+        """Configurations, each with its `order`."""
         self._groups: dict[int, _Group] = {}
         self._proven: dict[int, dict[int, int]] = {}
 
     def standpoints(self) -> dict[int, Standpoint]:
-        """Every group as it stands now."""
+        """Return the present standpoint of every group."""
         return {group: state.frozen() for group, state in self._groups.items()}
 
     def resume(self, order: int, standpoints: Mapping[int, Standpoint]) -> None:
-        """Go on from what another one of the same log had come to."""
+        """Continue from the state of another survey of the same log."""
         self.order = order
         for group, point in standpoints.items():
             self._proven[group] = {}
@@ -188,16 +188,19 @@ class Survey:
             )
 
     def before(self, group: int) -> tuple[int, int]:
-        """(term of the last entry, term of the server) in a group."""
+        """Return (term of the last entry, term of the server) in a group."""
         state = self._groups.get(group)
         return (0, 0) if state is None else (state.last_term, state.term)
 
     def proven(self, group: int) -> dict[int, int]:
-        """Per term the highest index that this server ever held while it was in that term, also if it was cut later."""
+        """Return, per term, the highest index that this server ever held while in that term.
+
+        It counts, too, if the entry was truncated later.
+        """
         return self._proven.get(group, {})
 
     def take_entry(self, fields: EntryFields, spot: Spot) -> None:
-        """An ENTRY record as unpacked: by far the most."""
+        """Take an ENTRY record as unpacked; by far the most records are entries."""
         self._count(spot.frame)
         _, group, index, term, kind, _, _, payload = fields
         state = self._group(group)
@@ -217,7 +220,7 @@ class Survey:
             self.members.append((row, self.order))
 
     def take(self, record: Record | BaseRecord, spot: Spot, *, oldest: bool) -> None:
-        """Any other record; `oldest`: it stands in the first segment that is read."""
+        """Take any other record; `oldest`: it stands in the first segment that is read."""
         self._count(spot.frame)
         group = int(record.group)
         match record:
@@ -252,11 +255,11 @@ class Survey:
 
     @property
     def record(self) -> int:
-        """The number of the last record in its frame, from 0."""
+        """Return the number of the last record in its frame, from 0."""
         return self.order & _RECORD_MASK
 
     def order_of(self, frame: int) -> int:
-        """What `order` will be after the first record of the next frame."""
+        """Return what `order` will be after the first record of the next frame."""
         return frame << _FRAME_BITS
 
     def _count(self, frame: int) -> None:
@@ -298,7 +301,7 @@ class Survey:
     def _note_founders(
         self, group: int, state: _Group, roster: Sequence[tuple[ServerId, Instance]], spot: Spot
     ) -> None:
-        """Who founded the group: what counts until the log names a configuration."""
+        """Note who created the group: that counts until the log names a configuration."""
         founders = Membership({server: Member(instance) for server, instance in roster})
         state.configurations.append(Configuration(0, 0, founders))
         self.members.append((self._members_row(group, 0, 0, founders, "founders", spot), self.order))
@@ -322,15 +325,16 @@ class Survey:
 
 
 def is_cut(cuts: Sequence[Cut], group: int, index: int, order: int) -> bool:
-    """Whether the entry `index`, written as record number `order`, was taken back later."""
+    """Whether the entry `index`, written as record number `order`, was truncated later."""
     return any(cut.order > order and cut.group == group and index >= cut.from_index for cut in cuts)
 
 
 def with_committed(row: TruncationRow, cut: Cut, commit_in_term: dict[int, int]) -> TruncationRow:
-    """The row, with how far this server had been part of what is committed: nothing up to there may be taken back.
+    """Return the row with how far this server had been part of what is committed: nothing up to there may be truncated.
 
-    What it held in a term, and was committed in that term, every later leader has; so it can never conflict again. What
-    was committed in another term may have been missing here, or have been taken back before it was committed.
+    What it held in a term, and was committed in that term, every later leader has; so it can never conflict
+    again. What was committed in another term may have been missing here, or have been truncated before it was
+    committed.
     """
     committed = max((min(index, commit_in_term.get(term, 0)) for term, index in cut.reached), default=0)
     return evolve(row, committed_index=committed)

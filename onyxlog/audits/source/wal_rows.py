@@ -25,7 +25,7 @@ from zraft.storage.records import RecordReader, is_entry
 from zraft_core.errors import StorageError
 
 WAL_TABLES: Final = frozenset({"entries", "commands", "multicast", "claims"})
-"""Those that are made where the log is read; others are few and come from planning."""
+"""Tables that are made where the log is read; others are few and come from planning."""
 _COMMITTED: Final = Standing.COMMITTED.value
 _OPEN: Final = Standing.OPEN.value
 _TRUNCATED: Final = Standing.TRUNCATED.value
@@ -37,7 +37,7 @@ Held = tuple[int, int, int, int]
 
 @frozen
 class WalPiece:
-    """A span and what has to be known of the rest of the log, and of others', to say what its entries came to.
+    """A span, and what its rows need of the rest of the log and of other logs.
 
     Attributes:
         standings: which entries are wanted.
@@ -58,8 +58,10 @@ class WalPiece:
 
 
 def read_wal(fs: FileSystem, piece: WalPiece) -> Iterator[tuple[Any, ...]]:
-    """The rows, in the order of the log. Nothing if the segment was compacted since planning: what it held is in
-    snapshots, and the next segments are there.
+    """Yield the rows, in the order of the log.
+
+    There are none if the segment was compacted since planning: what it held is in snapshots, and the next
+    segments exist.
 
     Raises:
         CorruptionError: it does not hold what it held when it was planned.

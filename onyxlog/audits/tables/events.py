@@ -1,4 +1,4 @@
-"""Table `events`: what servers noted of themselves beside their logs: leaderships, commits, digests of their state."""
+"""Table `events`: what servers noted beside their logs: leaderships, commits, digests of their state."""
 
 from __future__ import annotations
 

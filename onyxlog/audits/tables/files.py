@@ -32,4 +32,4 @@ class FileRow(Placed):
 
 
 FILES: Final = Table("files", FileRow, "files, how far each is good, and what is wrong with it")
-"""As a stream: files when something in them is found damaged."""
+"""The table. As a stream it has files when something in them is found damaged."""

@@ -1,4 +1,4 @@
-"""Tables `gossip` and `log_reads`: how entries reached peers: what gossip brought, and what was read from the log."""
+"""Tables `gossip` and `log_reads`: how entries reached peers, by gossip or by reading the log."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ class GossipRow:
 
 @frozen(kw_only=True)
 class LogReadRow:
-    """One time that a peer group had recourse to the log.
+    """One time that a peer group read the log instead of relying on gossip.
 
     Attributes:
-        reason: `gap`, `poll`, `mismatch`, `behind`, `look` (at the log's end) or `tail` (entries that the log pushed).
-        first, count: which entries came of it.
+        reason: `gap`, `poll`, `mismatch`, `behind`, `look` (at the log's end) or `tail` (entries that the
+            log pushed).
+        first, count: which entries it got.
     """
 
     tenancy: str

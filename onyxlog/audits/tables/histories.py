@@ -1,4 +1,4 @@
-"""Table `histories`: what clients of real servers wrote down (docs/TESTING.md, "Recorded histories")."""
+"""Table `histories`: what clients of real servers recorded (docs/TESTING.md, "Recorded histories")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every row of a server's files begins with: whose it is, and where it stands, so that a violation can point at it."""
+"""What every row of a server's files begins with: its server and its place, so that a violation can point at it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Standing(StrEnum):
     COMMITTED = "committed"
     """A majority of voters had it durably in its leader's term, or a durable snapshot holds it, or the server said so."""
     OPEN = "open"
-    """In the log; nothing that is read here shows that it is committed."""
+    """The entry is in the log; nothing that is read here shows that it is committed."""
     TRUNCATED = "truncated"
-    """A later record of the same log took it back."""
+    """A later record of the same log truncated it."""
 
 
 @frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""Table `replica_digests`: what peers' replicas were at positions of the tenancy's log."""
+"""Table `replica_digests`: digests of peers' replicas at positions of the tenancy's log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a table is: a row type, its columns, and their types for Spark (DDL) and for Arrow.
+"""A table: a row type, its columns, and their types for Spark (DDL) and for Arrow.
 
-A row type is a frozen attrs class whose fields are `int`, `float`, `bool`, `str`, `bytes`, lists of them, and any of these
-or None. Field order is column order. Nothing here needs Spark or Arrow until a schema is asked for.
+A row type is a frozen attrs class whose fields are `int`, `float`, `bool`, `str`, `bytes`, lists of them, and
+any of these or None. Field order is column order. Nothing here needs Spark or Arrow until a schema is asked
+for.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ I64_MAX: Final = (1 << 63) - 1
 
 
 def signed(number: int) -> int:
-    """An unsigned 64-bit number (a session, a stamp's largest group) as the BIGINT of the same bits."""
+    """Return an unsigned 64-bit number (a session, a stamp's largest group) as the BIGINT of the same bits."""
     return number if number <= I64_MAX else number - U64
 
 
@@ -43,7 +44,7 @@ class Column:
 
     @property
     def ddl(self) -> str:
-        """Its type as Spark's DDL says it."""
+        """Return the column's type as Spark's DDL says it."""
         plain = _DDL[self.of]
         return f"ARRAY<{plain}>" if self.many else plain
 
@@ -69,13 +70,13 @@ class Table:
 
     @property
     def ddl(self) -> str:
-        """The schema for Spark."""
+        """Return the schema for Spark."""
         return ", ".join(
             f"`{column.name}` {column.ddl}{'' if column.nullable else ' NOT NULL'}" for column in self.columns
         )
 
     def arrow_schema(self) -> pyarrow.Schema:
-        """The schema for Arrow; needs the extra `audits`."""
+        """Return the schema for Arrow; needs the extra `audits`."""
         import pyarrow as pa
 
         plain: Mapping[Any, Any] = {
@@ -97,7 +98,7 @@ class Table:
         )
 
     def batch(self, rows: Iterable[Any]) -> pyarrow.RecordBatch:
-        """Rows as one Arrow batch."""
+        """Return rows as one Arrow batch."""
         import pyarrow as pa
 
         rows = list(rows)
@@ -108,7 +109,7 @@ class Table:
         )
 
     def rows(self, values: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
-        """Rows again from mappings of column to value, as Arrow and Spark give them (`to_pylist`, `Row.asDict`)."""
+        """Return rows from mappings of column to value, as Arrow and Spark give them (`to_pylist`, `Row.asDict`)."""
         lists = tuple(column.name for column in self.columns if column.many)
         for value in values:
             found = dict(value)

@@ -1,4 +1,4 @@
-"""Table `truncations`: what servers took back from their logs, and where logs began anew."""
+"""Table `truncations`: what servers truncated from their logs, and where logs began anew."""
 
 from __future__ import annotations
 

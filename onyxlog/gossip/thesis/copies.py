@@ -34,8 +34,10 @@ HISTORY = frozenset((Reading.VISITED, Reading.VISITED_FIRST))
 
 @frozen
 class CopyFigures:
-    """Of one event. `coverage`: peers that have it. `redundancy`: superfluous receptions, as the mean of each peer's
-    share (of those that received anything), and `overall` as the share of all receptions. `sends`: publications.
+    """Figures of one event.
+
+    `coverage`: peers that have it. `redundancy`: superfluous receptions, as the mean of each peer's share (of
+    those that received anything), and `overall` as the share of all receptions. `sends`: publications.
     """
 
     coverage: float
@@ -66,12 +68,12 @@ class Copies:
 
 
 def spread(pool: Sequence[Arc], ttl: int, reading: Reading, generator: Random) -> CopyFigures:
-    """One event from a random peer over at most `ttl` hops."""
+    """Spread one event from a random peer over at most `ttl` hops."""
     return copies_of(pool, ttl, reading, generator).figures()
 
 
 def copies_of(pool: Sequence[Arc], ttl: int, reading: Reading, generator: Random) -> Copies:
-    """The same, as it was counted."""
+    """Spread one event in the same way, and return it as it was counted."""
     peers = len(pool)
     origin = generator.randrange(peers)
     listeners: dict[Stream, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Listing 6.3, `pick-streams`, and what the thesis measures of the graphs that come of it (tables 8.1 to 8.6)."""
+"""Listing 6.3, `pick-streams`, and what the thesis measures of the resulting graphs (tables 8.1 to 8.6)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from onyxlog.gossip.streams import Arc, drawn_arc
 
 
 class UndefinedDrawError(OnyxlogError, ValueError):
-    """With so few peers the thesis has not two streams to draw from."""
+    """There are fewer than two streams to draw from for so few peers."""
 
 
 def pick_streams(peers: int, generator: Random) -> Arc:
-    """One peer's draw, from floor(ln peers) streams.
+    """Draw one peer's streams, from floor(ln peers) streams.
 
     Raises:
-        UndefinedDrawError: fewer than 8 peers: of one stream, or of none, there is no other to listen on.
+        UndefinedDrawError: there are fewer than 8 peers, so there is at most one stream and no other one
+            to listen on.
     """
     streams = math.floor(math.log(peers)) if peers > 0 else 0
     if streams < 2:
@@ -33,18 +34,18 @@ def pick_streams(peers: int, generator: Random) -> Arc:
 
 
 def draw_pool(peers: int, generator: Random) -> tuple[Arc, ...]:
-    """The draws of that many peers that begin at the same time."""
+    """Return the draws of that many peers that begin at the same time."""
     return tuple(pick_streams(peers, generator) for _ in range(peers))
 
 
 @frozen
 class GraphFigures:
-    """Of one pool. Degrees as shares of all peers.
+    """Figures of one pool. Degrees are shares of all peers.
 
-    `stream_path`: mean shortest path between streams (what the thesis' figures are close to); `peer_path`: between
-    peers, which is how often an event is sent until it arrives. Both over pairs that are connected.
-    `thesis_connected`: as many streams are published on as are listened on, and the same ones, which is what the
-    thesis calls connected; `connected`: whatever one publishes reaches all others.
+    `stream_path`: mean shortest path between streams (which the thesis' figures are close to); `peer_path`:
+    between peers, which is how often an event is sent until it arrives. Both are over connected pairs.
+    `thesis_connected`: the streams published on are those listened on, which is what the thesis calls
+    connected; `connected`: whatever one peer publishes reaches all others.
     """
 
     degree: float
@@ -72,7 +73,7 @@ def figures_of(pool: Sequence[Arc]) -> GraphFigures:
     hops = pairs = 0
     for root, published in publishing.items():
         for stream, distance in between[root].items():
-            # Who publishes on `root` and listens on `stream` is no pair with itself.
+            # A peer that publishes on `root` and listens on `stream` is no pair with itself.
             count = published * listening[stream] - arcs[Arc(stream, root)]
             pairs += count
             hops += count * (distance + 1)
@@ -88,7 +89,7 @@ def figures_of(pool: Sequence[Arc]) -> GraphFigures:
 
 
 def _distances(root: Stream, arcs: set[Arc]) -> dict[Stream, int]:
-    """How often an event that was published on `root` is passed on until it is on each stream."""
+    """Return how often an event that was published on `root` is passed on until it is on each stream."""
     found, queue = {root: 0}, deque([root])
     while queue:
         stream = queue.popleft()
@@ -102,8 +103,8 @@ def _distances(root: Stream, arcs: set[Arc]) -> dict[Stream, int]:
 def cut_off_on_arrival(peers: int, generator: Random) -> bool:
     """Whether the last of `peers`, which came one by one and drew by the number there was then, is cut off.
 
-    It is if nobody listens where it publishes, or nobody publishes where it listens. For those that raise the number
-    of streams the probability is 2/streams.
+    A peer is cut off if nobody listens where it publishes, or nobody publishes where it listens. For peers
+    that raise the number of streams the probability is 2/streams.
     """
     pool = [pick_streams(present, generator) for present in range(8, peers)]
     newcomer = pick_streams(peers, generator)

@@ -1,9 +1,9 @@
 """How probable it is that the thesis' pool is not connected: exactly, as fractions, for any size.
 
-Each peer takes one of the s(s-1) arcs with the same probability. A set of m arcs is exactly the set of those taken in
-surj(n, m) of the s(s-1)^n cases, so that it remains to count sets of arcs: those with equal sets of heads and tails
-by inclusion and exclusion, the strongly connected ones by Wright's recurrence (Liskovets 1969, Wright 1971), kept as
-polynomials in the number of arcs.
+Each peer takes one of the s(s-1) arcs with the same probability. A set of m arcs is exactly the set of those
+taken in surj(n, m) of the s(s-1)^n cases, so that it remains to count sets of arcs. Those with equal sets of
+heads and tails are counted by inclusion and exclusion, the strongly connected ones by Wright's recurrence
+(Liskovets 1969, Wright 1971), kept as polynomials in the number of arcs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from attrs import frozen
 class Disconnection:
     """Probabilities for n peers that draw from s streams.
 
-    `thesis`: published and listened streams differ, the thesis' criterion. `truly`: somebody's events do not reach
-    all others. `publish_only`: a stream has publishers and no listeners. `islands`: the thesis' criterion is met,
-    and yet somebody is not reached.
+    `thesis`: published and listened streams differ, the thesis' criterion. `truly`: somebody's events do not
+    reach all others. `publish_only`: a stream has publishers and no listeners. `islands`: the thesis'
+    criterion is met, and yet somebody is not reached.
     """
 
     thesis: Fraction
@@ -34,7 +34,7 @@ class Disconnection:
 
 
 def disconnection(peers: int, streams: int) -> Disconnection:
-    """Exact, for peers >= 1 and streams >= 2."""
+    """Return the exact probabilities, for peers >= 1 and streams >= 2."""
     cases = (streams * (streams - 1)) ** peers
     same = sum(comb(streams, k) * _heads_are_tails(peers, k) for k in range(2, streams + 1))
     strong = sum(comb(streams, k) * _cases_of(_strongly_connected(k), peers) for k in range(2, streams + 1))
@@ -45,12 +45,12 @@ def disconnection(peers: int, streams: int) -> Disconnection:
 
 
 def surjections(of: int, onto: int) -> int:
-    """Maps of a set of `of` onto one of `onto` elements."""
+    """Return the number of maps of a set of `of` elements onto one of `onto`."""
     return sum((-1) ** (onto - taken) * comb(onto, taken) * taken**of for taken in range(onto + 1))
 
 
 def _heads_are_tails(peers: int, streams: int) -> int:
-    """Cases in which all of these streams, and only these, are listened on, and the same are published on."""
+    """Count the cases in which all of these streams, and only these, are listened on, and the same are published on."""
     total = 0
     for no_tail in range(streams + 1):
         for no_head in range(streams + 1):
@@ -65,7 +65,7 @@ def _heads_are_tails(peers: int, streams: int) -> int:
 
 
 def _heads_within_tails(peers: int, streams: int) -> int:
-    """Cases in which exactly these streams are listened on, and only on these is published."""
+    """Count the cases in which exactly these streams are listened on, and only on these is published."""
     return sum(
         (-1) ** none * comb(streams, none) * ((streams - none) * (streams - 1)) ** peers
         for none in range(streams + 1)
@@ -73,7 +73,7 @@ def _heads_within_tails(peers: int, streams: int) -> int:
 
 
 def _cases_of(sets: Polynomial, peers: int) -> int:
-    """Draws whose arcs are one of the sets; `sets[m]` of them have m arcs."""
+    """Count the draws whose arcs are one of the sets; `sets[m]` of the sets have m arcs."""
     return sum(count * surjections(peers, arcs) for arcs, count in enumerate(sets) if count)
 
 
@@ -82,7 +82,7 @@ Polynomial = list[int]
 
 
 def _strongly_connected(vertices: int) -> Polynomial:
-    """Strongly connected digraphs with labelled vertices, by their number of arcs."""
+    """Count strongly connected digraphs with labelled vertices, by their number of arcs."""
     eta: dict[int, Polynomial] = {}
     strong: dict[int, Polynomial] = {}
     for n in range(1, vertices + 1):
@@ -94,7 +94,7 @@ def _strongly_connected(vertices: int) -> Polynomial:
 
 
 def _any(rows: int, columns: int) -> Polynomial:
-    """Each of rows x columns arcs may be there or not: (1 + y)^(rows columns)."""
+    """Return (1 + y)^(rows columns): each of rows x columns arcs may exist or not."""
     return [comb(rows * columns, m) for m in range(rows * columns + 1)]
 
 

@@ -9,7 +9,10 @@ from attrs import frozen
 
 @frozen
 class GraphRow:
-    """Tables 8.1 to 8.6. `variance`: of in-degrees; `path`: average shortest path. All were said to be connected."""
+    """A row of tables 8.1 to 8.6.
+
+    `variance`: of in-degrees; `path`: average shortest path. All were reported connected.
+    """
 
     table: str
     peers: int
@@ -22,7 +25,7 @@ class GraphRow:
 
 @frozen
 class SpreadRow:
-    """Tables 8.7 to 8.9: (coverage, redundancy) for 1, 2, 3 and 4 hops, each of 20 runs."""
+    """A row of tables 8.7 to 8.9: (coverage, redundancy) for 1, 2, 3 and 4 hops, each of 20 runs."""
 
     table: str
     peers: int

@@ -1,4 +1,4 @@
-"""What carries gossip's datagrams: a UDP socket for each group, or something else that a test puts in its place."""
+"""What carries gossip's datagrams: a UDP socket for each group, or a test's replacement."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from zraft_core.address import Address
 from zraft_core.errors import ConfigError
 
 LOOK_UP_AGAIN_S: Final = 15.0
-"""A name may get another address while we run: containers restart."""
+"""Seconds. A name may get another address while we run, as containers restart."""
 TARGETS_MAX: Final = 65_536
-"""Addresses that are remembered; all are forgotten then. There is one for each group."""
+"""How many addresses are remembered; beyond, all are forgotten. There is one for each group."""
 _NEVER_SEEN: Final = (None, 0.0)
 
 Received = Callable[[bytes, Address], None]
 
 
 class Link(Protocol):
-    """Datagrams to and from addresses; they may be lost, doubled, late, and come in any order."""
+    """Carries datagrams to and from addresses. They may be lost, doubled, late, and come in any order."""
 
     @property
     def address(self) -> Address:
-        """Where others reach this end."""
+        """Return where others reach this end."""
         ...
 
     def send(self, to: Address, datagram: bytes) -> None:
-        """Never waits."""
+        """Send a datagram. This never waits."""
         ...
 
     def close(self) -> None: ...
 
 
 OpenLink = Callable[[Received], Awaitable[Link]]
-"""Opens an end of one's own; what arrives is handed to the function, on the event loop."""
+"""Opens an end of its own. What arrives is handed to the function, on the event loop."""
 
 
 class UdpLink:
-    """`open_udp` makes it.
+    """A UDP socket; `open_udp` makes it.
 
-    What is sent to a name before it was looked up is lost, as anything on this way may be.
+    What is sent to a name before it was looked up is lost, as any datagram may be.
     """
 
     def __init__(self, received: Received) -> None:
@@ -56,7 +56,7 @@ class UdpLink:
         self._lookups: set[asyncio.Task[None]] = set()
 
     async def open(self, address: Address, advertise: Address | None) -> None:
-        """Listen; `advertise` as for `open_udp`."""
+        """Listen; `advertise` is as for `open_udp`."""
         self._endpoint = await UdpEndpoint.open(address.host, address.port, self._on_datagrams)
         told = advertise or address
         self._told = Address(told.host, told.port or self._endpoint.address[1])
@@ -83,11 +83,11 @@ class UdpLink:
 
     def _on_datagrams(self, datagrams: list[tuple[bytes, SocketAddress]]) -> None:
         for datagram, source in datagrams:
-            # An IPv4 address in the form of IPv6, at a socket for both, is told as what it is.
+            # An IPv4 address in the form of IPv6, at a socket for both, is reported as IPv4.
             self._received(datagram, Address(source[0].removeprefix(MAPPED), source[1]))
 
     def _find(self, endpoint: UdpEndpoint, to: Address, before: SocketAddress | None) -> SocketAddress | None:
-        """A name goes where it was `before` until it is looked up."""
+        """Look a name up. Until then its datagrams go where it was `before`."""
         if len(self._targets) >= TARGETS_MAX:
             self._targets.clear()
         numeric = endpoint.numeric(to.host, to.port)
@@ -104,12 +104,15 @@ class UdpLink:
         try:
             found = await endpoint.resolve(to.host, to.port)
         except AddressError:
-            return  # it may get an address later; what it misses it asks for
+            return  # the name may get an address later; the group asks for what it misses
         self._targets[to] = found, self._loop.time() + LOOK_UP_AGAIN_S
 
 
 def open_udp(address: Address, advertise: Address | None = None) -> OpenLink:
-    """Sockets at `address`; port 0 takes a free one for each. `advertise`: what others are told, port 0 for the socket's."""
+    """Return what opens sockets at `address`; port 0 takes a free one for each.
+
+    `advertise`: what others are told, port 0 for the socket's.
+    """
 
     async def opened(received: Received) -> Link:
         link = UdpLink(received)

@@ -1,12 +1,13 @@
 """Seals the datagrams of gossip: AES-256-GCM with a key of each run of each group, the same for all who receive it.
 
-As an event goes to many at once it is sealed once. A run draws a salt; from it and the cluster key comes its key, and the
-nonce counts up from 0, so that a key which was used once is never used again (D-6). The salt is in every datagram: there
-is nothing to agree upon first. A recording that is played to a later run of a receiver opens, unlike between servers:
-what it says is old, and gossip does nothing with what is old. Without a key a checksum is in the place of the tag.
+As an event goes to many groups it is sealed once. A run draws a salt; its key is derived from the salt and
+the cluster key, and the nonce counts up from 0, so that a key which was used once is never used again (D-6).
+The salt is in every datagram, so nothing is agreed upon first. A recording that is played to a later run of a
+receiver opens, unlike between servers: what it says is old, and gossip does nothing with what is old. Without
+a key a checksum takes the place of the tag.
 
-Layout, big-endian: u8 magic, u8 format, 4 bytes key id, 16 bytes salt, u64 counter, sealed body. Body: u8 length of the
-sender's id, the id, the message.
+Layout, big-endian: u8 magic, u8 format, 4 bytes key id, 16 bytes salt, u64 counter, sealed body. Body: u8
+length of the sender's id, the id, the message.
 """
 
 from __future__ import annotations
@@ -29,14 +30,17 @@ MAGIC: Final = 0x6F
 FORMAT: Final = 1
 SALT_BYTES: Final = 16
 SENDERS_MAX: Final = 8192
-"""Runs whose keys and windows are kept; the one that was heard of least recently goes first."""
+"""How many runs' keys and windows are kept; the one that was heard of least recently is dropped first."""
 
 _HEADER: Final = struct.Struct(f">BB4s{SALT_BYTES}sQ")
 _NONCE: Final = struct.Struct(">4xQ")
 
 
 class Sealer:
-    """Of one run of a group. `salt`: SALT_BYTES from the system's generator, drawn for this run. `keys` None: no secrecy."""
+    """Seals for one run of a group.
+
+    `salt`: SALT_BYTES from the system's generator, drawn for this run. `keys` None: no secrecy.
+    """
 
     def __init__(self, keys: Sequence[ClusterKey] | None, tenancy: str, me: GroupId, salt: bytes) -> None:
         self._ring = key_ring(keys, insecure=keys is None)
@@ -54,10 +58,10 @@ class Sealer:
         return header + self._cipher.encrypt(_NONCE.pack(counter), self._me + message, header)
 
     def open(self, datagram: bytes) -> tuple[GroupId, bytes]:
-        """Who sent it, and the message.
+        """Return the sender and the message.
 
         Raises:
-            DatagramError: it was not sealed with a key of ours, or came before.
+            DatagramError: the datagram was not sealed with a key of ours, or came before.
         """
         if len(datagram) < _HEADER.size:
             raise DatagramError(f"datagram of {len(datagram)} bytes: expected at least {_HEADER.size}")
@@ -75,7 +79,7 @@ class Sealer:
             body = cipher.decrypt(_NONCE.pack(counter), datagram[_HEADER.size :], header)
         except InvalidTag:
             raise DatagramError("datagram whose seal is broken") from None
-        # Only now: nobody without the key is to push others out of the memory.
+        # Not earlier: nobody without the key may push others out of the memory.
         window.mark(counter)
         self._senders[key_id, salt] = (cipher, window)
         self._senders.move_to_end((key_id, salt))

@@ -1,8 +1,8 @@
 """Gossip as a group's source of entries: the core (`onyxlog.gossip`) over datagrams and the group's own log port.
 
-The core decides; this sends and receives for it, reads the log when it asks, and wakes it when it is due. Where groups
-are reached stands in names of znodes, `state/gossip/GROUP@HOST:PORT`: one read shows all of them, and who joins says so
-to everybody by a heartbeat, whose sender's address is learned.
+The core decides. This module sends and receives for it, reads the log when it asks, and wakes it when it is
+due. Addresses of groups stand in names of znodes, `state/gossip/GROUP@HOST:PORT`: one read shows all of them.
+A group that joins tells everybody by a heartbeat, whose sender's address is learned.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from zraft_core.errors import ConfigError, ZraftError
 
 DIRECTORY: Final = "gossip"
 LOOK_AGAIN_S: Final = 5.0
-"""Between looks for addresses that are not known; a group whose own datagrams arrive needs none."""
+"""Seconds between looks for addresses that are not known; a group whose own datagrams arrive needs none."""
 TAIL_AGAIN_S: Final = 1.0
 
 log = structlog.get_logger()
 
 
 class DivergedError(OnyxlogError):
-    """This group's replica is not that of the others: it begins again, from the origin and under a new id."""
+    """This group's replica differs from the others'. It begins again, from the origin and under a new id."""
 
 
 class GossipSource:
-    """One per incarnation of a group; belongs to its event loop. `gossip_sources` makes it."""
+    """The source of one incarnation of a group; it belongs to its event loop. `gossip_sources` makes it."""
 
     def __init__(
         self,
@@ -88,14 +88,14 @@ class GossipSource:
         self._tasks: set[asyncio.Task[None]] = set()
         self._name = ""
         self.refused = 0
-        """Datagrams that were not of this tenancy's groups, or came twice."""
+        """How many datagrams were not of this tenancy's groups, or came twice."""
 
     @property
     def counters(self) -> Counters:
         return Counters() if self._messenger is None else self._messenger.counters
 
     async def begin(self, open_link: OpenLink) -> None:
-        """Listen, and be found; before the group joins. Nothing stays open if that fails."""
+        """Listen, and publish the address, before the group joins. Nothing stays open if that fails."""
         self._link = await open_link(self._datagram)
         try:
             self._name = f"{DIRECTORY}/{self._group}@{self._link.address}"
@@ -173,7 +173,7 @@ class GossipSource:
             view = self._view = view_of(replica.streams, replica.arcs, None if before is None else self._view)
         messenger = self._messenger
         if messenger is None or replica.version != messenger.position + 1:
-            return  # it went on from an origin: `entries` is called again
+            return  # it continued from an origin: `entries` is called again
         messenger.applied(chain, view, self._now())
         if self._group in replica.groups and (before is None or self._group not in before.groups):
             messenger.greet(self._now())
@@ -233,7 +233,7 @@ class GossipSource:
             log.info("addresses of groups cannot be read for now", error=str(error))
 
     async def _look(self) -> None:
-        """Learn all addresses; forget those of groups that left and did not clear up after themselves."""
+        """Learn all addresses; forget those of groups that left without removing theirs."""
         self._looked_at = self._loop.time()
         left = () if self._replica is None else self._replica.left
         groups = () if self._replica is None else self._replica.groups
@@ -280,7 +280,7 @@ class GossipSource:
         self._changed()
 
     async def _follow(self, first: Position) -> None:
-        """Be pushed the log's entries, as a sentinel or until the group has joined."""
+        """Have the log push its entries, as a sentinel or until the group has joined."""
         assert self._messenger is not None
         while True:
             try:
@@ -318,7 +318,7 @@ class GossipSource:
         self._news.set()
 
     def _pump(self) -> None:
-        """Do what the core asks for, and see to it that it is called when it is due."""
+        """Do what the core asks for, and have it called when it is due."""
         messenger = self._messenger
         if messenger is None:
             return
@@ -327,7 +327,7 @@ class GossipSource:
                 self._do(output)
         due = messenger.deadline() / 1000
         if self._timer is not None:
-            # Asked of nobody else: uvloop's handle of a moment that is over does not tell it.
+            # Nothing else tells: uvloop's handle of a moment that is over does not.
             if self._due == due:
                 return
             self._timer.cancel()
@@ -388,7 +388,7 @@ def gossip_sources(
     new_dice: Callable[[], random.Random] = random.Random,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> MakeSource:
-    """The MakeSource of groups that gossip; all groups of a tenancy do, with the same keys and the same mode."""
+    """Return the MakeSource of groups that gossip. All groups of a tenancy do, with the same keys and the same mode."""
 
     async def make(port: LogPort, group: GroupId) -> EntrySource:
         sealer = Sealer(keys, tenancy, group, entropy(SALT_BYTES))

@@ -11,7 +11,7 @@ from onyxlog.ids import Position
 from zraft_client.errors import ClosedError, NotSentError
 
 BATCH_BYTES_MAX: Final = 512 * 1024
-"""Of records that go together; a larger one goes alone, and the servers say what their limit is."""
+"""The most bytes of records that go together. A larger record goes alone; the servers have their own limit."""
 BATCH_ENTRIES_MAX: Final = 256
 WAITING_MAX: Final = 10_000
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -20,7 +20,7 @@ Send = Callable[[Sequence[bytes]], Awaitable[Sequence[Position]]]
 
 
 class Appender:
-    """One batch is under way at a time: a refused one that is sent again must not be overtaken by the next."""
+    """Appends batches, one at a time: the next must not overtake a refused one that is sent again."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -29,7 +29,11 @@ class Appender:
         self._task: asyncio.Task[None] | None = None
 
     async def append(self, data: bytes) -> Position:
-        """Raises NotSentError if too many wait already, and what `send` raises."""
+        """Append a record; return its position. What `send` raises is raised.
+
+        Raises:
+            NotSentError: too many records wait already.
+        """
         if len(self._waiting) >= WAITING_MAX or self._waiting_bytes > WAITING_BYTES_MAX:
             raise NotSentError(
                 f"{len(self._waiting)} appends of {self._waiting_bytes} bytes wait already; try again later"
@@ -52,7 +56,7 @@ class Appender:
                     _fail(batch, ClosedError("the port was closed while the record was under way"))
                     raise
                 except Exception as error:
-                    # also a mistake of ours: whoever waits has to hear of it
+                    # an error of ours as well: the waiting caller has to hear of it
                     _fail(batch, error)
                     continue
                 for (_, future), position in zip(batch, positions, strict=True):
@@ -73,7 +77,7 @@ class Appender:
         return batch
 
     async def close(self) -> None:
-        """Those that were not sent are refused; one under way ends as its connection does."""
+        """Refuse the records that were not sent. A batch under way ends as its connection does."""
         batch = list(self._waiting)
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -88,4 +92,4 @@ def _fail(batch: Sequence[tuple[bytes, asyncio.Future[Position]]], error: Except
     for _, future in batch:
         if not future.done():
             future.set_exception(error)
-            future.exception()  # whoever was to await it may be gone
+            future.exception()  # the caller may be gone

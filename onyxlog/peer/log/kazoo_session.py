@@ -1,6 +1,7 @@
 """A kazoo client for one event loop and one session: its answers as awaitables, its errors as `zraft_client`'s.
 
-kazoo works in threads of its own, and begins a new session when one has expired; here the first one's end is the end.
+kazoo works in threads of its own, and begins a new session when one has expired; here the first one's end is
+the end.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ _LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.OperationTimeoutError)
 
 
 class KazooSession:
-    """Owns `client`. All but what is said to be called by kazoo's threads is for the loop that `connect` was called in.
+    """Owns `client`. All methods are for the loop that `connect` was called in, unless kazoo's threads call them.
 
     Args:
+        client: a client of kazoo's that is not started.
         timeout_s: how long a call may take, reconnects included.
     """
 
@@ -43,16 +45,24 @@ class KazooSession:
 
     @property
     def id(self) -> int:
-        """Of the session; known once connected."""
+        """The session's id, known once connected."""
         return self._id
 
     def check(self) -> None:
-        """Raises what the session ended with."""
+        """Check that the session goes on. What it ended with is raised.
+
+        Raises:
+            ClientError: what the session ended with.
+        """
         if self._ended is not None:
             raise self._ended
 
     async def connect(self) -> None:
-        """Raises NotSentError."""
+        """Connect, and begin the session.
+
+        Raises:
+            NotSentError: no server took this client in time.
+        """
         self._loop = asyncio.get_running_loop()
         self._client.add_listener(self._listen)
         self._client.start_async()
@@ -65,9 +75,9 @@ class KazooSession:
             ) from None
 
     def _listen(self, state: str) -> None:
-        """Called by kazoo's threads."""
+        """Note a state. kazoo's threads call this."""
         if state == KazooState.LOST and self._ended is None:
-            # At once, not in the loop: kazoo begins its next session meanwhile, which is nobody's.
+            # At once, not in the loop: kazoo begins its next session meanwhile, which nobody uses.
             self._ended = errors.SessionExpiredError(
                 "the session expired: open another port", Code.SESSION_EXPIRED
             )
@@ -85,7 +95,7 @@ class KazooSession:
             self._connected.set()
 
     def soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Have the loop call it; for kazoo's threads."""
+        """Have the loop call a function; for kazoo's threads."""
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
@@ -93,14 +103,22 @@ class KazooSession:
             pass  # the loop is closed: nobody waits any more
 
     async def read(self, begin: Callable[[], Any]) -> Any:
-        """The answer to a read, asked again on every connection. Raises DeadlineError."""
+        """Return the answer to a read, which is sent again on every new connection.
+
+        Raises:
+            DeadlineError: no answer came in time.
+        """
         try:
             return await self._repeat(begin)
         except TimeoutError:
             raise errors.DeadlineError(f"a read was not answered within {self._timeout_s:g} s") from None
 
     async def write(self, begin: Callable[[], Any]) -> Any:
-        """The answer to a write that may happen twice: it is asked again when a connection is lost."""
+        """Return the answer to a write that may happen twice: it is sent again when a connection is lost.
+
+        Raises:
+            UnknownOutcomeError: no answer came in time.
+        """
         try:
             return await self._repeat(begin)
         except TimeoutError:
@@ -109,7 +127,12 @@ class KazooSession:
             ) from None
 
     async def once(self, begin: Callable[[], Any]) -> Any:
-        """The answer to a write that is not asked again. Raises UnknownOutcomeError: the connection was lost."""
+        """Return the answer to a write that is not sent again.
+
+        Raises:
+            UnknownOutcomeError: the connection was lost.
+            ClientError: the server refused the write.
+        """
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._ready()
@@ -126,7 +149,7 @@ class KazooSession:
                 try:
                     return await self._result(begin())
                 except _LOST:
-                    # The state is told by another thread than the error, maybe later: this is no busy loop.
+                    # Another thread than the error's tells the state, maybe later: this is no busy loop.
                     await asyncio.sleep(0.01)
                 except kazoo_errors.KazooException as error:
                     raise self._translated(error) from error
@@ -152,13 +175,13 @@ class KazooSession:
         return await future
 
     def _translated(self, error: Exception) -> errors.ClientError:
-        # A closed connection is a SessionExpiredError to kazoo; `_ended` knows what it was.
+        # kazoo raises SessionExpiredError for a closed connection; `_ended` knows what it was.
         if isinstance(error, kazoo_errors.SessionExpiredError) and self._ended is not None:
             return self._ended
         return translated(error)
 
     async def wait(self, event: asyncio.Event, timeout_s: float) -> None:
-        """Until it is set, or for so long. Raises what the session ended with, as soon as it did."""
+        """Wait until the event is set, or for so long. What the session ended with is raised as soon as it did."""
         waiting = [
             asyncio.ensure_future(event.wait()),
             asyncio.ensure_future(self._changed.wait()),
@@ -171,7 +194,7 @@ class KazooSession:
         self.check()
 
     async def close(self) -> None:
-        """End the session. Blocks a thread of the loop's executor while kazoo ends its own."""
+        """End the session. This blocks a thread of the loop's executor while kazoo ends its own."""
         if self._ended is None:
             self._ended = errors.ClosedError("the port was closed")
         self._changed.set()
@@ -188,7 +211,7 @@ class KazooSession:
 
 
 def translated(error: Exception) -> errors.ClientError:
-    """What a server's refusal is to users of `zraft_client`."""
+    """Return the error of `zraft_client` for a server's refusal."""
     code = getattr(error, "code", None)
     if code not in _KNOWN:
         return errors.FailedError(f"{type(error).__name__}: {error}", Code.SYSTEM_ERROR)

@@ -1,4 +1,4 @@
-"""Znodes of any size over those of limited size: what is read is always the whole of one version. Sizes: `parts`."""
+"""Znodes of any size on znodes of limited size: a read always gives the whole of one version. `parts` has the sizes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from zraft_client.errors import BadVersionError, NodeExistsError, NoNodeError, N
 from zraft_client.values import Stat, Znode
 
 AT_ONCE: Final = 8
-"""Parts under way at a time: 4 MiB."""
+"""How many parts are under way at a time: 4 MiB."""
 ATTEMPTS_MAX: Final = 100
-"""Times in a row that somebody else was quicker with the same znode."""
+"""How many times in a row another writer may be quicker with the same znode."""
 
 
 class Znodes(Protocol):
-    """Plain znodes; raises what `zraft_client` raises. A write may be done twice by one that cannot tell."""
+    """Plain znodes; raises what `zraft_client` raises. An implementation that cannot tell may do a write twice."""
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None: ...
 
@@ -42,14 +42,16 @@ class Znodes(Protocol):
     async def remove(self, path: str) -> None: ...
 
     async def children(self, path: str) -> tuple[str, ...]:
-        """Sorted; none if there is no such znode."""
+        """Return the names of the children, sorted; none if there is no such znode."""
         ...
 
 
 class LargeZnodes:
-    """Each call may be interrupted at any point and leaves no half version; what it leaves of refuse, a later one removes.
+    """Large znodes.
 
-    A znode without data is one that was begun and has no version yet.
+    Each call may be interrupted at any point and leaves no half version; a later call removes its remains.
+
+    A znode without data was begun and has no version yet.
     """
 
     def __init__(self, znodes: Znodes, part_bytes: int = PART_BYTES) -> None:
@@ -57,7 +59,11 @@ class LargeZnodes:
         self._part_bytes = part_bytes
 
     async def read(self, path: str) -> bytes | None:
-        """The newest version. Raises EntryError: it is damaged."""
+        """Return the newest version.
+
+        Raises:
+            EntryError: it is damaged.
+        """
         before = None
         while True:
             znode = await self._znodes.read(path)
@@ -86,12 +92,16 @@ class LargeZnodes:
         return found
 
     async def head(self, path: str) -> Head | None:
-        """What the newest version's head says, without its parts."""
+        """Return what the newest version's head says, without its parts."""
         znode = await self._znodes.read(path)
         return None if znode is None or not znode.data else decode_head(znode.data, path)
 
     async def write(self, path: str, data: bytes) -> None:
-        """Replace whatever version there is; parents are made. Of writers at the same time the last one wins."""
+        """Replace whatever version there is; parents are made. Of concurrent writers the last one wins.
+
+        Raises:
+            EntryError: others have written it many times in between.
+        """
         for _ in range(ATTEMPTS_MAX):
             znode = await self._znodes.read(path)
             if znode is None:
@@ -107,7 +117,7 @@ class LargeZnodes:
         )
 
     async def _begin(self, path: str, head: Head) -> bool:
-        """Make the znode, with its first version if that is small: then True, unless somebody else made it."""
+        """Make the znode, with its first version if that is small: then return True, unless somebody else made it."""
         data = b"" if head.data is None else encode_head(head)
         try:
             made = await self._make(path, data)
@@ -125,7 +135,11 @@ class LargeZnodes:
         return True
 
     async def write_once(self, path: str, data: bytes) -> bool:
-        """Write the first version; False if another is there. The same again does nothing."""
+        """Write the first version; return False if another one exists. Repeating the call does nothing.
+
+        Raises:
+            EntryError: the znode was removed many times while it was written.
+        """
         for _ in range(ATTEMPTS_MAX):
             znode = await self._znodes.read(path)
             if znode is None:
@@ -133,12 +147,12 @@ class LargeZnodes:
             elif znode.data:
                 return await self.read(path) == data
             else:
-                # begun by a writer that may be gone: whoever switches it first has written it
+                # a writer that may be gone began it: the first to switch it has written it
                 await self._switch(path, data, znode.stat.version)
         raise EntryError(f"{path}: removed {ATTEMPTS_MAX} times while it was written")
 
     async def _switch(self, path: str, data: bytes, version: int) -> Head | None:
-        """Make `data` the next version of a znode of this `version`; None if somebody else was quicker."""
+        """Make `data` the next version of a znode of this `version`; return None if somebody else was quicker."""
         try:
             head = await self.prepare(path, version + 1, data)
             await self._znodes.set(path, encode_head(head), version)
@@ -147,7 +161,7 @@ class LargeZnodes:
         return head
 
     async def prepare(self, path: str, order: int, data: bytes) -> Head:
-        """Make the parts, if there are to be any, and the head that names them.
+        """Make the parts, if any are needed, and return the head that names them.
 
         Raises:
             NoNodeError: a newer version's writer takes them away already, or the znode is gone.
@@ -167,17 +181,21 @@ class LargeZnodes:
         return head
 
     async def clean(self, path: str, head: Head) -> None:
-        """Remove the parts of versions before the one of `head`, and of those that were to be it and came too late."""
+        """Remove the parts of versions before the one of `head`, and of rivals that came too late."""
         for name in await self._znodes.children(path):
             if is_parts(name) and order_of(name) <= head.order and name != head.directory:
                 await self.remove(f"{path}/{name}")
 
     async def names(self, path: str) -> tuple[str, ...]:
-        """Of the znodes directly below."""
+        """Return the names of the znodes directly below."""
         return tuple(name for name in await self._znodes.children(path) if not is_parts(name))
 
     async def remove(self, path: str) -> None:
-        """With all below it; nothing happens if there is none."""
+        """Remove the znode with all below it; nothing happens if there is none.
+
+        Raises:
+            EntryError: somebody keeps writing below it.
+        """
         for _ in range(ATTEMPTS_MAX):
             for name in await self._znodes.children(path):
                 await self.remove(f"{path}/{name}")

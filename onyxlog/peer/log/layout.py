@@ -21,7 +21,11 @@ NAME_CHARACTERS_MAX: Final = 200
 
 
 def checked_name(name: str, what: str) -> str:
-    """A name that can be a znode's. Raises ConfigError."""
+    """Return a name that can be a znode's.
+
+    Raises:
+        ConfigError: it cannot.
+    """
     if (
         not name
         or "/" in name
@@ -55,7 +59,7 @@ class Layout:
 
     @property
     def entry_stem(self) -> str:
-        """Of the znode that is created sequentially."""
+        """The path of the znode that is created sequentially."""
         return f"{self.log}/{ENTRY_PREFIX}"
 
     @property
@@ -68,7 +72,7 @@ class Layout:
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """In the order in which they can be made."""
+        """The directories in the order in which they can be made."""
         below = ("log", "origin", "pulse", "jobs", "state", "writers")
         return (TOP, self.root, *(f"{self.root}/{name}" for name in below))
 
@@ -76,7 +80,7 @@ class Layout:
         return f"{self.entry_stem}{position:0{DIGITS}d}"
 
     def position(self, path: str) -> Position:
-        """Of an entry, from its path or name."""
+        """Return an entry's position, from its path or name."""
         return int(path[-DIGITS:])
 
     @property
@@ -90,11 +94,11 @@ class Layout:
         return f"{self.root}/jobs/{checked_name(job, 'job')}"
 
     def writer(self, session: int) -> str:
-        """What counts the appends of a session over ZooKeeper's protocol."""
+        """Return the znode that counts the appends of a session over ZooKeeper's protocol."""
         return f"{self.root}/writers/{session:016x}"
 
     def state(self, path: str) -> str:
-        """`path` "" is the directory itself."""
+        """Return a path below `state/`; `path` "" is the directory itself."""
         if not path:
             return f"{self.root}/state"
         for name in path.split("/"):
@@ -103,19 +107,24 @@ class Layout:
 
 
 def parents(path: str) -> list[str]:
-    """The znodes above, outermost first, without the root."""
+    """Return the znodes above, outermost first, without the root."""
     names = path.split("/")[1:-1]
     return ["/" + "/".join(names[: count + 1]) for count in range(len(names))]
 
 
 def encode_parameters(parameters: Parameters) -> bytes:
-    """JSON, for people who look at the znode."""
+    """Return the parameters as JSON, for people who look at the znode."""
     found = {name: getattr(parameters, name) for name in fields_dict(Parameters)}
     return json.dumps(found, sort_keys=True).encode()
 
 
 def decode_parameters(data: bytes, where: str) -> Parameters:
-    """Raises ParametersError, EntryError."""
+    """Decode a log's parameters.
+
+    Raises:
+        EntryError: the bytes are no parameters.
+        ParametersError: the log was begun by another version.
+    """
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:  # nested too deeply

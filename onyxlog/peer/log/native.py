@@ -38,9 +38,9 @@ SESSION_TIMEOUT_S: Final = 10.0
 PAGE_ENTRIES: Final = 1_000
 RETRY_S: Final = 0.2
 LEADER_TIMEOUT_S: Final = 2.0
-"""To ask the leader itself, whose address may mean nothing from here."""
+"""The time to ask the leader itself, whose address may not be reachable from here."""
 _NOT_TOLD: Final = (Code.NO_NODE, Code.BAD_ARGUMENTS, Code.MARSHALLING_ERROR)
-"""There are no pulses, more than a server looks at for this, or its release does not know the request."""
+"""There are no pulses, or more than a server looks at for this, or its release does not know the request."""
 
 
 class NativeLog(StoredLog):
@@ -59,13 +59,13 @@ class NativeLog(StoredLog):
 
     def _entered(self, state: ConnectionState) -> None:
         if state is ConnectionState.EXPIRED:
-            # The client would wait for a new session; to whom this one belongs it is over.
+            # The client would wait for a new session; for the owner of this one it is over.
             for subscription in self._subscriptions:
                 subscription.refused(_expired())
 
     @contextmanager
     def _kept(self, subscription: S) -> Iterator[S]:
-        """As long as it is used it is told of the session's end."""
+        """Keep something while it is used, so that it is told of the session's end."""
         self._subscriptions.add(subscription)
         try:
             if self._client.state is ConnectionState.EXPIRED:
@@ -157,7 +157,7 @@ class NativeLog(StoredLog):
         return {name: Silence(one.silent_s, one.timeout_s) for name, one in found.by_name.items()}
 
     async def _told_by_leader(self, path: str) -> Owners | None:
-        """None if there is no leader, or none that can be reached from here."""
+        """Return what the leader says; None if there is no leader, or none that can be reached from here."""
         leader = next((member for member in await self._client.members() if member.leader), None)
         if leader is None:
             return None
@@ -217,7 +217,7 @@ class NativeLog(StoredLog):
         gone()
 
     async def _is_absent(self, path: str) -> bool:
-        """Asked until there is an answer: a watch outlives any time without servers."""
+        """Ask whether a znode is absent until there is an answer: a watch outlives any time without servers."""
         while True:
             try:
                 return await self._znodes.exists(path) is None
@@ -295,13 +295,13 @@ def native_ports(
     timeout_s: float = 30.0,
     access: Access = NOBODY,
 ) -> OpenPort:
-    """Opens ports to a cluster; times are those of `zraft_client.Client`. A port is connected when it is given.
+    """Return what opens ports to a cluster; times are those of `zraft_client.Client`. An open port is connected.
 
     Raises:
-        ConfigError: the tenancy's name, or what `access` names.
+        ConfigError: the tenancy's name, or a file that `access` names, cannot be used.
     """
     tls = access.context()
-    layout = Layout(tenancy)  # a wrong name is told before there is a connection
+    layout = Layout(tenancy)  # a wrong name is reported before there is a connection
 
     async def opened() -> NativeLog:
         client = Client(

@@ -14,10 +14,12 @@ SESSION_TIMEOUT_S: Final = 10.0
 
 
 class Service(StrEnum):
+    """What holds the log."""
+
     ZRAFT = "zraft"
     """Tail subscription, exactly-once appends, wills."""
     ZOOKEEPER = "zookeeper"
-    """Any ZooKeeper: watches and plain creates; slower, and only with joins by the ring."""
+    """Any ZooKeeper: watches and plain creates. It is slower, and groups join only by the ring."""
 
 
 def opener(
@@ -28,11 +30,11 @@ def opener(
     session_timeout_s: float = SESSION_TIMEOUT_S,
     access: Access = NOBODY,
 ) -> OpenPort:
-    """What opens a port with a session of its own, each time it is called.
+    """Return what opens a port with a session of its own, each time it is called.
 
     Raises:
-        ConfigError: the tenancy cannot be a znode's name, what the service needs is not installed, or `access`
-            names what cannot be used.
+        ConfigError: the tenancy cannot be a znode's name, what the service needs is not installed, or a
+            file that `access` names cannot be used.
     """
     text = ",".join(map(str, hosts))
     if service is Service.ZRAFT:

@@ -1,8 +1,9 @@
 """Data of any size in znodes of limited size: a head, and parts that it names. Pure.
 
-Small data is in the head itself. Large data is in znodes `parts-ORDER-DIGEST/NNNN` below the head's, made before the
-head names them and removed after it names others, so that who reads the head finds the whole of one version. ORDER grows
-with each version: what has a lower one than the head is refuse, whoever left it.
+Small data is in the head itself. Large data is in znodes `parts-ORDER-DIGEST/NNNN` below the head's, made
+before the head names them and removed after it names others, so that a reader of the head finds the whole of
+one version. ORDER grows with each version: parts with a lower one than the head are garbage, whoever left
+them.
 
 Head: MessagePack [1, order, data], or [1, order, nil, count, length, digest].
 """
@@ -29,7 +30,7 @@ DIGEST_BYTES: Final = 16
 
 @frozen
 class Head:
-    """`data` None: it is in `count` parts."""
+    """A head. `data` None: the data is in `count` parts."""
 
     order: int
     data: bytes | None
@@ -50,7 +51,7 @@ def head_of(order: int, data: bytes, part_bytes: int = PART_BYTES) -> Head:
 
 
 def split(data: bytes, part_bytes: int = PART_BYTES) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the parts."""
+    """Return names and contents of the parts."""
     for number, start in enumerate(range(0, len(data), part_bytes)):
         yield part_name(number), data[start : start + part_bytes]
 
@@ -60,7 +61,11 @@ def part_name(number: int) -> str:
 
 
 def join(head: Head, parts: Sequence[bytes], where: str) -> bytes:
-    """Raises EntryError: they are not what the head says."""
+    """Join the parts.
+
+    Raises:
+        EntryError: they are not what the head says.
+    """
     data = b"".join(parts)
     if len(data) != head.length or _digest(data) != head.digest:
         raise EntryError(
@@ -76,7 +81,7 @@ def is_parts(name: str) -> bool:
 
 
 def order_of(name: str) -> int:
-    """Of a directory of parts."""
+    """Return the order in the name of a directory of parts."""
     number = name[len(PREFIX) :].partition("-")[0]
     return int(number) if number.isdecimal() else -1
 
@@ -90,7 +95,11 @@ def encode_head(head: Head) -> bytes:
 
 
 def decode_head(data: bytes, where: str) -> Head:
-    """Raises EntryError."""
+    """Decode a head.
+
+    Raises:
+        EntryError: the bytes are no head of this version.
+    """
     try:
         found = unpack(data, lists=True)
     except ProtocolError as error:

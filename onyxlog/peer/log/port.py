@@ -1,8 +1,8 @@
-"""What a peer needs of the log; the znodes it stands on are in docs/ONYXLOG.md.
+"""What a peer needs of the log; docs/ONYXLOG.md describes the znodes below it.
 
-Three implementations: over zraft's own protocol (tail subscription, exactly-once append, truncation with the origin in
-one step, wills); over any ZooKeeper's protocol (a watch on the next entry), which is slower and weaker where it says so; and
-in memory, for tests (`tests.onyxlog.simulation.memory_log`).
+There are three implementations: over zraft's own protocol (tail subscription, exactly-once append, truncation
+with the origin in one step, wills); over any ZooKeeper's protocol (a watch on the next entry), which is
+slower, and weaker where it says so; and in memory, for tests (`tests.onyxlog.simulation.memory_log`).
 """
 
 from __future__ import annotations
@@ -29,12 +29,16 @@ class Origin:
 
 
 def first_origin(parameters: Parameters) -> Origin:
-    """What a log is begun with."""
+    """Return the origin with which a log is begun."""
     return Origin(BEFORE_ALL, Replica(parameters=parameters), CHAIN_START)
 
 
 def check_parameters(found: Parameters, expected: Parameters) -> None:
-    """Raises ParametersError unless they are the same."""
+    """Check that the log has these parameters.
+
+    Raises:
+        ParametersError: it has others.
+    """
     wrong = [
         f"{name} {getattr(found, name)}, not {getattr(expected, name)}"
         for name in fields_dict(Parameters)
@@ -48,7 +52,7 @@ def check_parameters(found: Parameters, expected: Parameters) -> None:
 
 @frozen
 class LogBounds:
-    """The entries that there are: `first` <= position < `end`."""
+    """The existing entries: `first` <= position < `end`."""
 
     first: Position
     end: Position
@@ -65,7 +69,7 @@ class Silence:
 
 @frozen
 class LogStatistics:
-    """Counted since the port was opened: what the log's servers had to do for this peer (O-12, O-26)."""
+    """Counts since the port was opened: what the log's servers had to do for this peer (O-12, O-26)."""
 
     appends: int
     reads: int
@@ -77,15 +81,15 @@ class LogStatistics:
 
 
 class LogPort(Protocol):
-    """One per group: it holds the session whose end is the group's end. Not for use by several event loops.
+    """A group's log; it holds the session whose end is the group's end. It is for one event loop.
 
-    All methods may raise what `zraft_client` raises; after the session's end, SessionExpiredError from each of them, and
-    from `tail` also while it waits. A port does not come back from that: open another. While no server is connected,
-    calls wait up to their deadline, and `tail` as long as it takes.
+    All methods may raise what `zraft_client` raises; after the session's end each of them raises
+    SessionExpiredError, and `tail` does also while it waits. A port does not recover from that: open another.
+    While no server is connected, calls wait up to their deadline, and `tail` as long as it takes.
     """
 
     async def begin(self, parameters: Parameters) -> Origin:
-        """Make the znodes of the tenancy unless they stand; the newest origin.
+        """Make the znodes of the tenancy unless they exist; return the newest origin.
 
         Raises:
             ParametersError: the log was begun with other parameters.
@@ -95,15 +99,18 @@ class LogPort(Protocol):
     async def origin(self) -> Origin: ...
 
     async def bounds(self) -> LogBounds:
-        """Where the log begins and ends now: everything that was acknowledged before is in it."""
+        """Return where the log begins and ends now. Everything that was acknowledged before is in it."""
         ...
 
     async def append(self, record: Record) -> Position:
-        """Exactly once, also across reconnects; the position it got. Appends of one port keep their order."""
+        """Append a record exactly once, also across reconnects; return its position.
+
+        Appends of one port keep their order.
+        """
         ...
 
     def tail(self, first: Position) -> AsyncIterator[tuple[Entry, ...]]:
-        """Entries from `first` on, each once, in order, in batches, for ever.
+        """Yield entries from `first` on, each once, in order, in batches, for ever.
 
         Raises:
             OvertakenError: entries that were still to come are truncated.
@@ -112,15 +119,16 @@ class LogPort(Protocol):
         ...
 
     async def read(self, first: Position, end: Position) -> tuple[Entry, ...]:
-        """Entries `first` <= position < `end`, as far as there are any: what gossip did not bring.
+        """Return entries `first` <= position < `end`, as far as they exist: what gossip did not bring.
 
         Raises:
-            OvertakenError, EntryError: as `tail`.
+            OvertakenError: as `tail`.
+            EntryError: as `tail`.
         """
         ...
 
     async def store_origin(self, origin: Origin) -> bool:
-        """Replace the origin and forget all entries up to it, in one step; False if there is one as new already."""
+        """Replace the origin and forget all entries up to it, in one step; return False if an equal or newer one exists."""
         ...
 
     async def show_pulse(self, group: GroupId) -> None:
@@ -130,43 +138,58 @@ class LogPort(Protocol):
     async def is_alive(self, group: GroupId) -> bool: ...
 
     async def silences(self) -> Mapping[GroupId, Silence]:
-        """Of each group that shows a pulse; none where the service does not tell."""
+        """Return the silence of each group that shows a pulse; nothing where the service does not tell."""
         ...
 
     async def watch_pulse(self, group: GroupId, gone: Callable[[], None]) -> Callable[[], None]:
-        """Call `gone` once when the pulse is gone, soon if it is already; returns what ends the watch.
+        """Call `gone` once when the pulse is gone, soon if it is already; return what ends the watch.
 
         After this port's own session has ended it is not called any more.
+
+        Raises:
+            DeadlineError: no server took the watch in time.
         """
         ...
 
     async def set_will(self, record: Record | None) -> None:
-        """Have the record appended by the service when this session ends, however it ends."""
+        """Have the service append the record when this session ends, however it ends.
+
+        Raises:
+            UnsupportedError: the service has no wills.
+        """
         ...
 
     async def put_job(self, job: JobId, parts: bytes) -> None:
-        """Store a job's specification, once; the same again does nothing, another is an EntryError."""
+        """Store a job's specification, once; repeating the call does nothing.
+
+        Raises:
+            EntryError: another job is stored under this id.
+        """
         ...
 
     async def job(self, job: JobId) -> bytes:
-        """Raises NoNodeError."""
+        """Return a job's specification.
+
+        Raises:
+            NoNodeError: there is no such job.
+        """
         ...
 
     async def forget_job(self, job: JobId) -> None:
-        """Nothing happens if there is none."""
+        """Remove a job's specification; nothing happens if there is none."""
         ...
 
     async def put_state(self, path: str, data: bytes) -> None:
         """Write a znode below the tenancy's `state/`, made with its parents if absent: checkpoints, positions of inputs.
 
-        `path`: names joined by "/", without one in front. Of any size.
+        `path`: names joined by "/", without one in front. The data may be of any size.
         """
         ...
 
     async def state(self, path: str) -> bytes | None: ...
 
     async def states(self, path: str) -> tuple[str, ...]:
-        """The names directly below a znode of `state/`, sorted; none if there is no such znode."""
+        """Return the names directly below a znode of `state/`, sorted; none if there is no such znode."""
         ...
 
     async def remove_state(self, path: str) -> None:
@@ -176,7 +199,7 @@ class LogPort(Protocol):
     def statistics(self) -> LogStatistics: ...
 
     async def close(self) -> None:
-        """End the session: the pulse goes, the will is done."""
+        """End the session: the pulse goes, and the will is carried out."""
         ...
 
 

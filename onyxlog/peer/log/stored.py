@@ -1,4 +1,4 @@
-"""What the ports over servers share: everything of a tenancy but the log itself, from plain znodes."""
+"""What the ports over servers share: everything of a tenancy except the log itself, as plain znodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zraft_core.errors import Code
 
 @define
 class Counters:
-    """Of what was asked of the servers; see `LogStatistics`."""
+    """Counts of what was asked of the servers; see `LogStatistics`."""
 
     appends: int = 0
     reads: int = 0
@@ -51,11 +51,11 @@ class StoredLog(ABC):
 
     @abstractmethod
     async def _switch_origin(self, position: Position, head: Head) -> bool:
-        """Replace the origin's head and remove entries up to `position`; False if there is a newer one."""
+        """Replace the origin's head and remove entries up to `position`; return False if there is a newer one."""
 
     @abstractmethod
     async def _owns(self, path: str) -> bool:
-        """Whether this session's ephemeral znode is there."""
+        """Whether this session's ephemeral znode exists."""
 
     # -- the tenancy
 
@@ -65,7 +65,7 @@ class StoredLog(ABC):
         if found is None:
             for directory in layout.directories:
                 await self._make(directory)
-            # Whoever is first decides; the origin follows what stands there, not what this peer wanted.
+            # The first peer decides; the origin follows what is stored, not what this peer wanted.
             await self._make(layout.parameters, encode_parameters(parameters))
             found = await self._znodes.read(layout.parameters)
         if found is None:
@@ -96,7 +96,7 @@ class StoredLog(ABC):
         return Origin(replica.version, replica, chain)
 
     async def _first(self) -> Position:
-        """Where the log begins, as the origin says."""
+        """Return where the log begins, as the origin says."""
         head = await self._large.head(self.layout.origin)
         if head is None:
             raise not_begun(self.layout)
@@ -125,9 +125,10 @@ class StoredLog(ABC):
     async def _entries_of(
         self, rows: Iterable[tuple[Position, bytes]], first: Position, following: Position
     ) -> tuple[Entry, ...]:
-        """As `entries_of`; what is missing because of a truncation meanwhile is an OvertakenError.
+        """Decode entries as `entries_of` does.
 
-        Truncating over ZooKeeper's protocol removes entries one by one, which readers on either kind of port may see half
+        One that is missing because of a truncation meanwhile is an OvertakenError. Truncating over
+        ZooKeeper's protocol removes entries one by one, which readers on either kind of port may see half
         done.
         """
         try:

@@ -42,9 +42,10 @@ from zraft_core.errors import Code
 POLL_S: Final = 15.0
 RETRY_S: Final = 0.2
 PAGE_ENTRIES: Final = 256
-"""Reads under way at a time."""
+"""How many reads are under way at a time."""
 RECORD_BYTES_MAX: Final = 1_000_000
-"""ZooKeeper closes the connection on what is longer than its jute.maxbuffer, and that would be asked again for ever."""
+"""ZooKeeper closes the connection on a record that is longer than its jute.maxbuffer; it would be sent again for ever.
+"""
 
 
 class ZookeeperLog(StoredLog):
@@ -74,7 +75,7 @@ class ZookeeperLog(StoredLog):
             try:
                 return await self._commit(writer, records, self._written)
             except (BadVersionError, UnknownOutcomeError):
-                # A copy of it may have been carried out, or, if not, may yet be: then the next one is refused.
+                # A copy of it may have been carried out, or may yet be: then the next one is refused.
                 stat = await self._fresh_stat(writer)
                 if stat.version != self._written:
                     self._written = stat.version
@@ -116,7 +117,7 @@ class ZookeeperLog(StoredLog):
         return [self.layout.position(path) for path in results[: len(records)]]
 
     async def _positions(self, zxid: int, count: int) -> list[Position]:
-        """Where the transaction of this zxid put its entries: looked for from the end of the log on backwards."""
+        """Find where the transaction of this zxid put its entries, from the end of the log backwards."""
         end = await self._end()
         while end > 0:
             first = max(0, end - PAGE_ENTRIES)
@@ -138,9 +139,9 @@ class ZookeeperLog(StoredLog):
     # -- reading
 
     async def _end(self) -> Position:
-        """The number that the next entry gets: how often a child of the directory was created.
+        """Return the number that the next entry gets: how often a child of the directory was created.
 
-        ZooKeeper counts that, and shows it as twice the number less the children that there are.
+        ZooKeeper counts that, and shows it as twice the number less the existing children.
         """
         self._counters.reads += 1
         stat = await self._session.read(lambda: self._session.client.exists_async(self.layout.log))
@@ -180,12 +181,15 @@ class ZookeeperLog(StoredLog):
                 await self._wait_entry(first)
 
     async def _wait_entry(self, position: Position) -> None:
-        """Until it may be there."""
+        """Wait until the entry may exist."""
         created = asyncio.Event()
         await self._watched(self.layout.entry(position), created, until_there=True)
 
     async def _watched(self, path: str, changed: asyncio.Event, *, until_there: bool) -> None:
-        """Until the znode is there, or gone. What kazoo calls is one function for all looks: it keeps a set of them."""
+        """Wait until the znode exists, or is gone.
+
+        kazoo keeps a set of functions to call, so all looks pass the same one.
+        """
         session = self._session
 
         def told(_: object) -> None:
@@ -242,7 +246,7 @@ class ZookeeperLog(StoredLog):
         stat = await self._znodes.exists(self.layout.log)
         assert stat is not None
         if stat.num_children > (stat.cversion + stat.num_children) // 2 - end:
-            # What a truncation left that was not finished.
+            # What an unfinished truncation left.
             names = [n for n in await self._znodes.children(self.layout.log) if self.layout.position(n) < end]
             for start in range(0, len(names), PAGE_ENTRIES):
                 await self._remove(f"{self.layout.log}/{n}" for n in names[start : start + PAGE_ENTRIES])
@@ -303,7 +307,7 @@ class ZookeeperLog(StoredLog):
 
 
 class KazooZnodes:
-    """`Znodes` by kazoo. What decides something is read after a `sync`: a server may be behind otherwise."""
+    """`Znodes` by kazoo. A read that decides something follows a `sync`, as a server may be behind otherwise."""
 
     def __init__(self, session: KazooSession, counters: Counters) -> None:
         self._session = session
@@ -362,11 +366,7 @@ def zookeeper_ports(
     poll_s: float = POLL_S,
     access: Access = NOBODY,
 ) -> OpenPort:
-    """Opens ports to whatever speaks ZooKeeper's protocol.
-
-    Raises:
-        ConfigError: the tenancy's name, or what `access` names.
-    """
+    """Return what opens ports to any service that speaks ZooKeeper's protocol."""
     options = access.kazoo_options()
     if access.acl is not None:
         options["default_acl"] = _kazoo_acl(access.acl)

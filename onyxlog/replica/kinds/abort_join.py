@@ -17,6 +17,8 @@ from onyxlog.replica.replica import JoinMode, Replica
 
 @frozen
 class Aborted:
+    """A join that was given up."""
+
     joiner: GroupId
 
 
@@ -24,7 +26,8 @@ def apply(replica: Replica, entry: Entry, command: AbortJoin) -> Replica:
     joiner = command.joiner
     if replica.parameters.join is not JoinMode.RING:
         return replica
-    # One that is in already stays in. (Onyx looks for it among the workers instead of the groups, and never finds it.)
+    # A group that is in already stays in. (Onyx looks for it among the workers instead of the groups, and
+    # never finds it.)
     if joiner in replica.groups or joiner in replica.left:
         return replica
     # A helper's abort of an attempt that is over says nothing; the joiner's own always does.

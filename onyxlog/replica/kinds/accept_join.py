@@ -1,4 +1,4 @@
-"""accept-join: the joiner watches its neighbour to be, and is put into the ring before it."""
+"""accept-join: the joiner watches its future neighbour, and is put into the ring before it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from onyxlog.replica.replica import Replica
 
 @frozen
 class Accepted:
+    """A joiner that is in."""
+
     watcher: GroupId
     joiner: GroupId
     subject: GroupId
@@ -25,7 +27,7 @@ class Accepted:
 def apply(replica: Replica, entry: Entry, command: AcceptJoin) -> Replica:
     if replica.accepted.get(command.watcher) != command.joiner:
         return replica
-    # The neighbour is who it is now: the one that was named may have left since, and the ring have closed.
+    # The neighbour is the present one: the one that was named may have left since, and the ring have closed.
     stitched = evolve(
         replica,
         accepted=replica.accepted.without(command.watcher),

@@ -16,6 +16,8 @@ from onyxlog.replica.rescheduling import rescheduled
 
 @frozen
 class Added:
+    """A worker that offers itself."""
+
     peer: PeerId
     orphan: bool
 

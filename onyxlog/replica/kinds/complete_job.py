@@ -1,4 +1,4 @@
-"""complete-job: a job is done, says its coordinator."""
+"""complete-job: a job's coordinator says that it is done."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from onyxlog.replica.rescheduling import rescheduled
 
 @frozen
 class Completed:
+    """A job that completed."""
+
     job: JobId
 
 

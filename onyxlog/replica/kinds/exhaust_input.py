@@ -16,7 +16,7 @@ from onyxlog.replica.replica import Replica
 
 @frozen
 class Exhausted:
-    """`all`: no input of the job has anything more, so its outputs may be sealed."""
+    """An exhausted input. `all`: no input of the job has anything more, so its outputs may be sealed."""
 
     job: JobId
     task: TaskName

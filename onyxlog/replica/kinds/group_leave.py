@@ -17,7 +17,10 @@ from onyxlog.replica.replica import Replica
 
 @frozen
 class Died:
-    """`watcher` watches `subject` from now on, if there is a ring left; `stranded` must try to join again."""
+    """A group that is gone.
+
+    `watcher` watches `subject` from now on, if there is a ring left; `stranded` must try to join again.
+    """
 
     group: GroupId
     workers: tuple[PeerId, ...]
@@ -27,7 +30,7 @@ class Died:
 
 
 def apply(replica: Replica, entry: Entry, command: GroupLeave) -> Replica:
-    # Of a group that nothing is known of, nothing can follow either: the entry ends what it is about. To remember
+    # Nothing can follow of a group about which nothing is known: the entry ends what it is about. To remember
     # it would let repeated leaves fill the replica.
     return departed(replica, command.group, entry.position) if is_known(replica, command.group) else replica
 

@@ -16,6 +16,8 @@ from onyxlog.replica.replica import JoinMode, Replica
 
 @frozen
 class Joined:
+    """A group that joined."""
+
     group: GroupId
 
 

@@ -18,6 +18,8 @@ from onyxlog.replica.rescheduling import rescheduled
 
 @frozen
 class Killed:
+    """A job that was killed."""
+
     job: JobId
     reason: str
 

@@ -1,4 +1,4 @@
-"""leave: one worker goes, its group stays."""
+"""leave: one worker leaves, its group stays."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from onyxlog.replica.replica import Replica
 
 @frozen
 class Died:
+    """A worker that is gone."""
+
     peer: PeerId
 
 

@@ -16,6 +16,8 @@ from onyxlog.replica.replica import Replica
 
 @frozen
 class Notified:
+    """A joiner whose watcher watches it."""
+
     watcher: GroupId
     joiner: GroupId
     subject: GroupId
@@ -40,7 +42,7 @@ def diff(old: Replica, new: Replica, command: NotifyJoin) -> Notified | None:
 def reactions(
     old: Replica, new: Replica, entry: Entry, diff: Notified | None, viewer: Viewer
 ) -> tuple[Command, ...]:
-    # A notification that comes to nothing needs no answer: whatever ended the attempt made the joiner try again.
+    # A notification without effect needs no answer: whatever ended the attempt made the joiner try again.
     if diff is None or diff.joiner != viewer.group:
         return ()
     return (AcceptJoin(diff.joiner, diff.watcher, diff.subject),)

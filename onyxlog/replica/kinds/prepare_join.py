@@ -1,4 +1,4 @@
-"""prepare-join: a group asks to be taken into the ring; alone, it is in at once."""
+"""prepare-join: a group asks to join the ring; alone, it is in at once."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from onyxlog.replica.replica import JoinMode, Replica
 
 @frozen
 class Joined:
-    """The first of all is in without help."""
+    """The first of all groups is in without help."""
 
     group: GroupId
 
 
 @frozen
 class Prepared:
+    """A joiner and the member that is to help it."""
+
     watcher: GroupId
     joiner: GroupId
 
 
 @frozen
 class Refused:
-    """All members are busy with others."""
+    """All members are busy with other joins."""
 
     joiner: GroupId
 
@@ -52,7 +54,7 @@ def apply(replica: Replica, entry: Entry, command: PrepareJoin) -> Replica:
     free = ring.candidates(replica)
     if not free:
         return evolve(replica, aborted=replica.aborted.set(joiner, entry.position))
-    # the position stands in for dice: all peers throw the same
+    # The position replaces dice: it is the same for all peers.
     watcher = free[entry.position % len(free)]
     return evolve(
         replica, prepared=replica.prepared.set(watcher, joiner), aborted=replica.aborted.without(joiner)

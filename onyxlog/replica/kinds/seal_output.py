@@ -1,4 +1,4 @@
-"""seal-output: an output task wrote its last; with the last of them the job is complete."""
+"""seal-output: an output task wrote its last segment; with the last of them the job is complete."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from onyxlog.replica.rescheduling import rescheduled
 
 @frozen
 class Sealed:
+    """An output that is sealed."""
+
     job: JobId
     task: TaskName
     completed: bool
@@ -32,7 +34,7 @@ def apply(replica: Replica, entry: Entry, command: SealOutput) -> Replica:
     sealed = evolve(replica, sealed=replica.sealed.set(key, entry.position))
     if not all_sealed(sealed, command.job):
         return sealed
-    # Here and not by a reaction of the coordinator: that could die before it wrote it.
+    # This is not a reaction of the coordinator, as that could die before it wrote it.
     return rescheduled(completed(sealed, command.job, entry.position), entry.position)
 
 

@@ -18,7 +18,7 @@ def apply(replica: Replica, entry: Entry, command: SignalReady) -> Replica:
     peer = command.peer
     if replica.peer_states.get(peer) is not PeerState.WARMING_UP:
         return replica
-    # It may speak of a task that was taken from it since.
+    # The entry may speak of a task that the worker has lost since.
     if assignments(replica, (peer,))[peer].version != command.allocation_version:
         return replica
     return evolve(replica, peer_states=replica.peer_states.set(peer, PeerState.ACTIVE))

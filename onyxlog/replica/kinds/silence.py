@@ -1,4 +1,4 @@
-"""For kinds that nobody reacts to, or that need nothing done beside what follows from the replica for every kind."""
+"""Functions for kinds without reactions, or without effects beside what follows from the replica for every kind."""
 
 from __future__ import annotations
 

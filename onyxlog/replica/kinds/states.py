@@ -10,6 +10,8 @@ from onyxlog.replica.replica import PeerState, Replica
 
 @frozen
 class StateChange:
+    """A worker whose state changed."""
+
     peer: PeerId
     before: PeerState
     after: PeerState

@@ -17,6 +17,8 @@ from onyxlog.replica.rescheduling import rescheduled
 
 @frozen
 class Submitted:
+    """A job that was submitted."""
+
     job: JobId
 
 

@@ -1,4 +1,4 @@
-"""All jobs have equally many workers, but for what they cannot use; the first ones have the odd ones."""
+"""All jobs have equally many workers, except for what they cannot use; the first ones have the odd ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first job has all the workers that it can use; the next ones what it leaves."""
+"""The first job has all the workers that it can use; the next ones have what it leaves."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Each job has its percentage of the workers, whatever there are; a job that would go beyond 100 % waits.
+"""Each job has its percentage of all workers; a job that would exceed 100 % waits.
 
-The greatest percentages come first, and among equal ones the job that was submitted first. A job that would go beyond is
-left out, and smaller ones after it may still fit. (Onyx' loop ends at the first one, unlike its documentation.) What is
-left goes to who is furthest below its share, so no worker idles because percentages sum to less than 100.
+The greatest percentages come first, and among equal ones the job that was submitted first. A job that would
+exceed 100 % is left out, and smaller ones after it may still fit. (Onyx' loop ends at the first one, unlike
+its documentation.) What is left goes to the job that is furthest below its share, so no worker idles because
+percentages sum to less than 100.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def _percentage(demand: JobDemand) -> int:
 
 
 def _accepted(jobs: Sequence[JobDemand]) -> list[int]:
-    """By percentage, descending."""
+    """Return the accepted jobs by percentage, descending."""
     accepted, total = [], 0
     for index in sorted(range(len(jobs)), key=lambda index: (-_percentage(jobs[index]), index)):
         if total + _percentage(jobs[index]) <= 100:

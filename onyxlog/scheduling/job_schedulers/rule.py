@@ -15,12 +15,11 @@ Rank = tuple[int, int]
 class JobRule:
     """The decisions in which job schedulers differ. Jobs are in the order in which they were submitted.
 
-    `offers(workers, jobs)`: how many workers each job is offered; they sum to at most `workers`.
-    `rank(index, count, offer)`: a job that runs gets spare workers before others with a greater rank, and gives some up
-    after them. It grows with `count`.
-    `waiting(jobs)`: those that get nothing at all now, however many workers are spare.
-    `spare_in_order`: spare workers go to jobs by their order alone, running or not; else jobs that do not run and could
-    come first, those with the least requirement before others.
+    `offers(workers, jobs)`: how many workers each job is offered; they sum to at most `workers`. `rank(index,
+    count, offer)`: a job that runs gets spare workers before others with a greater rank, and gives some up
+    after them. It grows with `count`. `waiting(jobs)`: those that get nothing at all now, however many
+    workers are spare. `spare_in_order`: spare workers go to jobs by their order alone, running or not;
+    otherwise jobs that do not run and could come first, those with the least requirement before others.
     """
 
     offers: Callable[[int, Sequence[JobDemand]], list[int]]

@@ -1,4 +1,4 @@
-"""All tasks have equally many workers, but for their bounds; the first ones have the odd ones."""
+"""All tasks have equally many workers, except for their bounds; the first ones have the odd ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onyxlog.scheduling.task_schedulers.rule import TaskRule
 
 
 def split(workers: int, tasks: Sequence[TaskDemand]) -> list[int]:
-    """Everybody's minimum, then in turn one more to whoever has the fewest."""
+    """Give each task its minimum, then in turn one more to the task that has the fewest."""
     counts = [task.least for task in tasks]
     spare = workers - sum(counts)
     assert spare >= 0, f"{workers} workers do not cover {counts}"

@@ -1,7 +1,8 @@
 """A job's tasks side by side: workers come in chunks, each of one worker for every task, all on one site.
 
-Sites with fewer workers than the job has tasks are not used, nor is what remains of a site beyond whole chunks; other
-jobs may have those workers. Segments then need not leave the site. Which sites chunks lie on is in `chunks`.
+Sites with fewer workers than the job has tasks are not used, nor is what remains of a site beyond whole
+chunks; other jobs may have those workers. Segments then need not leave the site. `chunks` decides on which
+sites chunks are.
 """
 
 from __future__ import annotations

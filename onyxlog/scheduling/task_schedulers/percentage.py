@@ -15,10 +15,10 @@ from onyxlog.scheduling.task_schedulers.rule import TaskRule
 
 
 def split(workers: int, tasks: Sequence[TaskDemand]) -> list[int]:
-    """Shares by the largest remainder; tasks out of their bounds are set to these, and the others share anew.
+    """Apportion by the largest remainder. Tasks out of their bounds are set to these, and the others share anew.
 
-    Those on the side that weighs more are set first (all that are too low, or all that are too high), as the others
-    may come within their bounds by it.
+    Those on the side that weighs more are set first (all that are too low, or all that are too high), as the
+    others may come within their bounds by it.
     """
     counts = [task.least for task in tasks]
     sharing = [index for index, task in enumerate(tasks) if task.weight and task.least < task.most]
@@ -34,7 +34,7 @@ def split(workers: int, tasks: Sequence[TaskDemand]) -> list[int]:
             counts[index] = bound
             left -= bound
         sharing = [index for index in sharing if index not in set_now]
-    # What is left when all with a percentage are at their bounds: to those without one.
+    # What is left when all with a percentage are at their bounds goes to those without one.
     return _level(counts, workers - sum(counts), tasks)
 
 

@@ -12,9 +12,10 @@ from onyxlog.scheduling.demand import TaskDemand
 
 @frozen
 class TaskRule:
-    """`split(workers, tasks)`: so many workers to each task, within its bounds; `workers` is within their sums.
+    """The decisions in which task schedulers differ.
 
-    `rank(index, count, task)`: a task gets a worker that is spare before others with a greater rank.
+    `split(workers, tasks)`: how many workers each task has, within its bounds; `workers` is within their
+    sums. `rank(index, count, task)`: a task gets a worker that is spare before others with a greater rank.
     """
 
     split: Callable[[int, Sequence[TaskDemand]], list[int]]

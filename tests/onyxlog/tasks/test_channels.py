@@ -13,7 +13,7 @@ from onyxlog.tasks.channels import Inlet, Outlet
 from onyxlog.tasks.items import (
     Acks,
     Ask,
-    Barrier,
+    BarrierItem,
     Batch,
     ChannelError,
     Close,
@@ -59,7 +59,7 @@ def test_every_item_arrives_once_and_in_order_though_connections_break(
     for _ in range(400):
         action = rng.randrange(6 if breaks else 5)
         if action == 0 and put < 60 and outlet.has_credit:
-            outlet.put(Barrier(put))
+            outlet.put(BarrierItem(put))
             put += 1
         elif action == 1:
             items += [
@@ -71,7 +71,7 @@ def test_every_item_arrives_once_and_in_order_though_connections_break(
             outlet.on_grant(*grants.pop(0))
         elif action == 4 and len(inlet):
             item = inlet.take()
-            assert isinstance(item, Barrier)
+            assert isinstance(item, BarrierItem)
             taken.append(item.epoch)
         elif action == 5 and rng.random() < 0.2:
             items.clear()
@@ -90,7 +90,7 @@ def test_every_item_arrives_once_and_in_order_though_connections_break(
             inlet.on_item(*items.pop(0))
         if len(inlet):
             item = inlet.take()
-            assert isinstance(item, Barrier)
+            assert isinstance(item, BarrierItem)
             taken.append(item.epoch)
     assert taken == list(range(put))
 
@@ -135,7 +135,7 @@ MESSAGES: list[Message] = [
             (
                 Batch([{"a": [1, None, b"x", 1.5]}]),
                 Batch([{}, {}], [1, 2**64 - 1], [3, 4]),
-                Barrier(5),
+                BarrierItem(5),
                 End(),
                 Acks({2**63: 5}),
                 Retry([1, 2]),

@@ -11,7 +11,7 @@ import pytest
 
 from onyxlog.peer.gossip.link import open_udp
 from onyxlog.tasks.channels import Inlet
-from onyxlog.tasks.items import Barrier, Batch, ChannelError, Item, Purpose, Worker
+from onyxlog.tasks.items import BarrierItem, Batch, ChannelError, Item, Purpose, Worker
 from onyxlog.tasks.plane import BATCH_BYTES_MAX, Channel, DataPlane
 from zraft.transport.bulk import ANY_SERVER, BulkConnection
 from zraft.transport.keys import ClusterKey, key_ring
@@ -105,8 +105,8 @@ async def test_a_handshake_may_be_over_before_whoever_dialed_runs_on(monkeypatch
         end = End()
         a.register(HERE, End())
         b.register(THERE, end)
-        connect(a, b).send(Barrier(1))
-        await end.until(lambda: end.items == [Barrier(1)])
+        connect(a, b).send(BarrierItem(1))
+        await end.until(lambda: end.items == [BarrierItem(1)])
 
 
 @pytest.mark.parametrize("other", [None, [OTHER_KEY]])
@@ -115,7 +115,7 @@ async def test_without_the_key_nothing_is_taken(other: Any) -> None:
         end = End()
         a.register(HERE, End())
         b.register(THERE, end)
-        connect(a, b).send(Barrier(1))
+        connect(a, b).send(BarrierItem(1))
         await until(lambda: b.statistics().rejected > 0)
         assert not end.items
 
@@ -140,7 +140,7 @@ async def test_a_group_of_another_tenancy_is_refused() -> None:
         end = End()
         a.register(HERE, End())
         b.register(THERE, end)
-        connect(a, b).send(Barrier(1))
+        connect(a, b).send(BarrierItem(1))
         await until(lambda: b.statistics().rejected > 0)
         assert not end.items
 
@@ -153,12 +153,12 @@ async def test_what_is_opened_early_waits_for_the_attempt(local: bool) -> None:
         a.register(HERE, sender)
         b.register(Worker("job", 2, "b.1"), End())
         channel = connect(a, b)
-        channel.send(Barrier(1))
+        channel.send(BarrierItem(1))
         await asyncio.sleep(0.05)
         assert not channel.has_credit
         b.unregister(Worker("job", 2, "b.1"))
         b.register(THERE, end)
-        await end.until(lambda: end.items == [Barrier(1)])
+        await end.until(lambda: end.items == [BarrierItem(1)])
         await sender.until(lambda: channel.has_credit)
 
 
@@ -170,7 +170,7 @@ async def test_what_is_opened_for_an_attempt_that_is_over_is_refused(local: bool
         a.register(HERE, sender)
         b.register(Worker("job", 4, "b.1"), end)
         channel = connect(a, b)
-        channel.send(Barrier(1))
+        channel.send(BarrierItem(1))
         await sender.until(lambda: channel.outlet.refused)
         assert not end.items
 
@@ -211,7 +211,7 @@ async def test_a_sender_waits_while_its_receiver_takes_nothing() -> None:
         await sender.until(lambda: channel.has_credit)
         sent = 0
         while channel.has_credit:
-            channel.send(Barrier(sent))
+            channel.send(BarrierItem(sent))
             sent += 1
         assert sent == 8
         await end.until(lambda: bool(inlets) and len(inlets[0]) == 8)

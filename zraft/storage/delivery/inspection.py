@@ -65,12 +65,10 @@ def groups_with_deliveries(fs: FileSystem, data: str) -> list[GroupId]:
         StorageError: the directory cannot be read.
     """
     names = [name for name in _names_below(fs, data, "groups") if name.isdecimal()]
-    found = []
-    for group in sorted(map(int, names)):
-        # Nothing in it: a partition that was removed, or is being removed.
-        if names_if_there(fs, directory_of(data, group)):
-            found.append(GroupId(group))
-    return found
+    # An empty directory is of a partition that was removed, or is being removed.
+    return [
+        GroupId(group) for group in sorted(map(int, names)) if names_if_there(fs, directory_of(data, group))
+    ]
 
 
 def _names_below(fs: FileSystem, data: str, name: str) -> list[str]:
@@ -84,8 +82,8 @@ def verify_deliveries(
     data: str,
     group: GroupId,
     *,
-    on_bytes: Callable[[int], None] = lambda bytes: None,
-    wanted: Callable[[str, int], bool] = lambda path, size: True,
+    on_bytes: Callable[[int], None] = lambda _: None,
+    wanted: Callable[[str, int], bool] = lambda *_: True,
 ) -> Iterator[DeliveryFinding]:
     """Every segment of a group, read whole: checksums, digests, and whether the files are the ones that the manifest
     lists.
