@@ -38,7 +38,7 @@ Pack = Callable[[Any], Any]
 
 def found(value: object) -> str:
     """What was found, short enough for a log line however large the value is."""
-    if isinstance(value, bytes | str | tuple | list | dict):
+    if isinstance(value, bytes | tuple | list | dict):
         return f"{type(value).__name__} of length {len(value)}"
     return f"{type(value).__name__} {shown(value)}"
 
@@ -304,8 +304,9 @@ class Record(Generic[T]):
         return Form(self.unpack_map, self.pack_map)
 
 
-def row(**forms: Form) -> Form:
-    """A tuple, whose places have names for errors."""
+def row(*numbered: Form, **named: Form) -> Form:
+    """A tuple, whose places have names for errors, or their numbers."""
+    forms = {**{f"{at}": form for at, form in enumerate(numbered)}, **named}
     names, checks = tuple(forms), tuple(form.unpack for form in forms.values())
     packs = tuple((at, form.pack) for at, form in enumerate(forms.values()) if form.pack is not None)
     same = all(form.same for form in forms.values())
@@ -441,7 +442,7 @@ class Kinds(Generic[T]):
         quick: Mapping[int, Callable[[tuple[Any, ...]], Any]] | None = None,
     ) -> None:
         quick = quick or {}
-        self._what = what
+        self.what: Final = what
         self.records: Final = records
         self._of: dict[type[Any], list[tuple[Any, Record[Any]]]] = {}
         for kind, record in records.items():
@@ -474,7 +475,7 @@ class Kinds(Generic[T]):
 
     def _unknown(self, kind: Any) -> ProtocolError:
         known = ", ".join(map(str, self.records))
-        return wrong(self._what, f"one of the kinds [{known}]; a newer release may know it", kind)
+        return wrong(self.what, f"one of the kinds [{known}]; a newer release may know it", kind)
 
     def pack(self, value: T) -> list[Any]:
         """The array `[kind, field, ...]`."""
@@ -491,7 +492,7 @@ class Kinds(Generic[T]):
             ProtocolError: the kind is unknown, or a field is missing, of another type or out of range.
         """
         if type(value) is not tuple or not value:
-            raise wrong(self._what, "an array that starts with its kind", value)
+            raise wrong(self.what, "an array that starts with its kind", value)
         kind = value[0]
         reader = self._readers.get(kind) if type(kind) is int else None
         if reader is None:
