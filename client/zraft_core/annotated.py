@@ -87,4 +87,4 @@ class Annotated:
             return self.record(of).form
         if hasattr(of, "__supertype__"):
             return self.form(of.__supertype__)
-        raise TypeError(f"{of!r} has no form")
+        raise TypeError(f"{of!r} has no canonical form")

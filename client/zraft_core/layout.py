@@ -384,7 +384,9 @@ def _array_reader(record: Record[Any], least: int | None) -> Unpack:
     most = len(checks)
     least = most if least is None else least
     size = f"{most}" if least == most else f"{least} to {most}"
-    expected = f"an array of {size} fields: {', '.join(names)}" if names else "an array of 0"
+    expected = (
+        f"an array of {size} fields of {record.called}: {', '.join(names)}" if names else "an array of 0"
+    )
 
     def unpack(value: Any, name: str) -> Any:
         if type(value) is not tuple or not least <= len(value) <= most:

@@ -116,7 +116,11 @@ def from_bytes_or_text(value: Any) -> Any:
             r"^it\.to: expected an integer .* found NoneType None$",
         ),
         (layout.row(a=number, b=number, c=number), (1, 2, True), r"^it\.c: expected an integer"),
-        (INNER.form, (b"a",), r"^it: expected an array of 2 fields: name, pairs, found tuple of length 1$"),
+        (
+            INNER.form,
+            (b"a",),
+            r"^it: expected an array of 2 fields of Inner: name, pairs, found tuple of length 1$",
+        ),
         (INNER.form, (b"a", ((1, None),)), r"^it\.pairs\[0\]\.right: expected an integer"),
     ],
 )
@@ -176,7 +180,9 @@ def test_an_array_of_no_kind_is_refused(array: Any, complaint: str) -> None:
 def test_fields_at_the_end_may_be_absent_where_that_is_declared() -> None:
     record = Record(Outer, *FIELDS, layout.optional(number), number, least=3)
     assert record.form.unpack((1, (b"a", ()), bytes(4)), "it") == Outer(Colour.RED, Inner("a"), 0)
-    with pytest.raises(ProtocolError, match=r"^it: expected an array of 3 to 5 fields: colour, inner,"):
+    with pytest.raises(
+        ProtocolError, match=r"^it: expected an array of 3 to 5 fields of Outer: colour, inner,"
+    ):
         record.form.unpack((1, (b"a", ())), "it")
 
 
