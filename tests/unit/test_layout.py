@@ -9,8 +9,10 @@ import pytest
 from attrs import frozen
 
 from zraft_core import layout
+from zraft_core.annotated import Annotated
 from zraft_core.errors import ProtocolError
 from zraft_core.layout import Form, Kinds, Record, from_bytes, number, to_bytes
+from zraft_core.messagepack import unpack
 
 
 class Colour(IntEnum):
@@ -198,6 +200,43 @@ def test_a_record_may_stand_as_a_map_with_the_names_of_its_fields() -> None:
         OLD.unpack_map(found, "it")
     with pytest.raises(ProtocolError, match=r"^it\.colour: expected one of 1, 2"):
         OLD.unpack_map({**found, "colour": 9}, "it")
+
+
+@frozen
+class Told:
+    word: Word
+    outer: tuple[Outer | None, ...]
+    pair: tuple[int, str]
+    since: int = 4
+
+
+FORMS = Annotated({int: number, str: layout.string(0, 5), Pair: PAIR.form}, items_max=2)
+
+
+def test_a_record_follows_from_the_annotations_of_its_class() -> None:
+    record = FORMS.record(Told)
+    assert FORMS.record(Told) is record
+    value = Told(Word.NO, (None, Outer(Colour.RED, Inner("a"), 5)), (1, "x"))
+    stands = ("no", (None, (1, ("a", ()), 5, None, 7)), (1, "x"), 4)
+    assert unpack(to_bytes(record.pack(value))) == stands
+    assert record.form.unpack(stands, "it") == value
+    assert FORMS.record(Told, unsaid=1).form.unpack(stands[:3], "it") == value
+    for wrong, complaint in (
+        (
+            ("no", (None, (9, ("a", ()), 5, None, 7)), (1, "x"), 4),
+            r"^it\.outer\[1\]\.colour: expected one of 1, 2, ",
+        ),
+        (("no", (None,) * 3, (1, "x"), 4), r"^it\.outer: expected 0 to 2 items, found tuple of length 3$"),
+        (("no", (), (1, 2), 4), r"^it\.pair\.1: expected a text of 0 to 5 characters, found int 2$"),
+        (stands[:3], r"^it: expected an array of 4 fields of Told: word, outer, pair, since, found tuple"),
+    ):
+        with pytest.raises(ProtocolError, match=complaint):
+            record.form.unpack(wrong, "it")
+
+
+def test_a_type_without_a_form_is_a_mistake_of_ours() -> None:
+    with pytest.raises(TypeError, match=r"float.* has no canonical form"):
+        FORMS.form(tuple[float, ...])
 
 
 def test_text_maps_and_extensions_are_no_record_between_servers() -> None:
