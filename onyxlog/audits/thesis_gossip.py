@@ -1,6 +1,6 @@
 """The gossip thesis' tables 8.1 to 8.9 beside what comes of raw results, and beside what its draw makes probable. Pure.
 
-S. Basma, Message Dissemination with Epidemic Algorithms in Onyx, 2017: n peers draw two of s = floor(ln n) streams, one to
+As the thesis has it, n peers draw two of s = floor(ln n) streams, one to
 publish on and one to listen on.
 """
 
@@ -12,7 +12,7 @@ from attrs import frozen
 
 from onyxlog.audits.measured_gossip import MeasuredCopies, MeasuredPools
 from onyxlog.audits.rules.published_gossip import CopyMeans, PoolMeans, copy_means, pool_means
-from onyxlog.gossip.thesis.tables import GRAPHS, SPREADS, GraphRow
+from onyxlog.theses.gossip import GRAPHS, SPREADS, GraphRow
 
 
 @frozen

@@ -1,48 +1,21 @@
 """The headline tables of the theses, recomputed from what was measured (rule S22's other half). Pure.
 
-Zatt's published figures stand beside what comes of our raw results, cell by cell; where a cell was not measured, nothing
-does. Its figures: Accascina, 2017, tables 3.1 and 3.2, and section 3.2 on elections. The other theses' are in modules of
-their own.
+Published figures (`onyxlog.theses`) stand beside what comes of our raw results, cell by cell; where a cell was not
+measured, nothing does. Zatt's are compared here, those of the other theses in modules of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from attrs import frozen
 
 from onyxlog.audits.measurements import OK, MeasuredTest, Measurements
 from onyxlog.audits.rules.published_figures import Elections, elections
 from onyxlog.audits.thesis_gossip import CopyRow, PoolRow, copy_rows, pool_rows
-from onyxlog.audits.thesis_multicast import Mix, PublishedMix, mixes, published_mixes
-
-ELECTION_CLAIMS: Final = ((80.0, 0.87), (100.0, 0.98))
-"""(milliseconds, share of 1,000 elections of five servers that took less)."""
-
-_BEST: Final[dict[tuple[int, int, int], int]] = {
-    # (workers per client, entries, bytes): the most requests per second of all its platforms
-    (10, 100, 100): 153,
-    (10, 100, 1000): 97,
-    (10, 1000, 100): 487,
-    (10, 1000, 1000): 483,
-    (100, 1000, 100): 1097,
-    (100, 1000, 1000): 498,
-    (256, 1000, 100): 135,
-    (256, 1000, 1000): 118,
-    (10, 5000, 100): 792,
-    (10, 5000, 1000): 712,
-    (100, 5000, 100): 1597,
-    (100, 5000, 1000): 483,
-    (256, 5000, 100): 699,
-    (256, 5000, 1000): 149,
-    (10, 10000, 100): 818,
-    (10, 10000, 1000): 657,
-    (100, 10000, 100): 1442,
-    (100, 10000, 1000): 451,
-    (256, 10000, 100): 1101,
-    (256, 10000, 1000): 707,
-}
+from onyxlog.audits.thesis_multicast import Mix, mixes
+from onyxlog.theses import zatt
+from onyxlog.theses.atomic_kafka import SCENARIOS, Scenario
 
 
 @frozen
@@ -91,7 +64,7 @@ def _cell(key: tuple[str, int, int, int, int], tests: Sequence[MeasuredTest]) ->
         per_second=count / seconds if seconds else 0.0,
         kb_per_second=count * size / 1000 / seconds if seconds else 0.0,
         stable=all(test.state == OK for test in tests),
-        published_best=_BEST.get((workers, entries, size)),
+        published_best=zatt.best_of(workers, entries, size),
     )
 
 
@@ -100,7 +73,7 @@ class ThesisTables:
     cells: tuple[Cell, ...]
     elections: Elections | None
     """Of runs that measured elections; None if no run did."""
-    published_mixes: tuple[PublishedMix, ...] = ()
+    published_mixes: tuple[Scenario, ...] = ()
     mixes: tuple[Mix, ...] = ()
     pools: tuple[PoolRow, ...] = ()
     copies: tuple[CopyRow, ...] = ()
@@ -109,11 +82,11 @@ class ThesisTables:
 def thesis_tables(measured: Measurements) -> ThesisTables:
     """All that can be recomputed: of raw results, and of the theses' own figures."""
     of_elections = [trial for trial in measured.trials if trial.kind == "election"]
-    limits = tuple(limit for limit, _ in ELECTION_CLAIMS)
+    limits = tuple(limit for limit, _ in zatt.ELECTION_SHARES)
     return ThesisTables(
         tuple(cells(measured.tests)),
         elections(of_elections, limits) if of_elections else None,
-        published_mixes(),
+        SCENARIOS,
         tuple(mixes(measured.cells, measured.sends)),
         tuple(pool_rows(measured.pools)),
         tuple(copy_rows(measured.copies)),

@@ -68,10 +68,10 @@ def encode_record(record: Record) -> bytes:
 def decode_record(data: bytes, where: str) -> Record:
     """`where`: the znode, for the message. Raises EntryError."""
     found = _unpack(data, where)
-    if type(found) is not list or len(found) != 6:
-        raise wrong(where, found, "an entry: [format, kind, fields, author, cause, at_ms]")
-    kind_fields = found.pop(2)
-    envelope = read(_Envelope, found, where)
+    if type(found) is not tuple or len(found) != 6:
+        raise wrong(where, "an entry: [format, kind, fields, author, cause, at_ms]", found)
+    form, name, kind_fields, *others = found
+    envelope = read(_Envelope, (form, name, *others), where)
     _check_format(envelope.format, where)
     kind = NAMES.get(envelope.kind)
     if kind is None:
@@ -95,8 +95,8 @@ def decode_origin(data: bytes, where: str) -> tuple[Replica, bytes]:
             writer had.
     """
     found = _unpack(data, where)
-    if type(found) is not list or len(found) != 4:
-        raise wrong(where, found, "an origin: [format, replica, chain, digest]")
+    if type(found) is not tuple or len(found) != 4:
+        raise wrong(where, "an origin: [format, replica, chain, digest]", found)
     _check_format(found[0], where)
     replica = read(Replica, found[1], f"{where}: replica")
     if replica.parameters.version != VERSION:
@@ -106,7 +106,7 @@ def decode_origin(data: bytes, where: str) -> tuple[Replica, bytes]:
         )
     chain, written = read(bytes, found[2], f"{where}: chain"), read(bytes, found[3], f"{where}: digest")
     if len(chain) != CHAIN_BYTES:
-        raise wrong(f"{where}: chain", chain, f"{CHAIN_BYTES} bytes")
+        raise wrong(f"{where}: chain", f"{CHAIN_BYTES} bytes", chain)
     if written != digest(replica):
         raise EntryError(
             f"{where}: found a replica of digest {digest(replica).hex()}, expected {written.hex()} as its writer had; "
@@ -117,7 +117,7 @@ def decode_origin(data: bytes, where: str) -> tuple[Replica, bytes]:
 
 def _unpack(data: bytes, where: str) -> Any:
     try:
-        return unpack(data, lists=True)
+        return unpack(data)
     except ValueError as error:
         raise EntryError(f"{where}: found {len(data)} bytes that are no MessagePack ({error})") from error
 

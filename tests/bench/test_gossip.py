@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from onyxlog.gossip.measures import Scenario, measure
 from onyxlog.gossip.spreading import Mode
-from onyxlog.gossip.thesis.tables import GRAPHS, SPREADS
+from onyxlog.theses.gossip import GRAPHS, SPREADS
 from zraft_bench.gossip import tables as gossip_tables
 from zraft_bench.main import main
 from zraft_bench.result_files import load_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from zraft_bench.multicast import thesis
+from onyxlog.theses import atomic_kafka
 from zraft_bench.multicast.plan import (
     HEADER,
     PERIOD,
@@ -23,39 +23,39 @@ from zraft_bench.multicast.plan import (
 
 def test_a_message_to_one_topic_takes_3_records_and_one_to_five_takes_35() -> None:
     """A-18: 1 + 4*2 notifications + 4*2 acknowledgements + 4*2 decisions + 5*2 deliveries."""
-    assert thesis.multicast_records(1) == 3
-    assert thesis.multicast_records(5) == 35
+    assert atomic_kafka.multicast_records(1) == 3
+    assert atomic_kafka.multicast_records(5) == 35
 
 
 def test_the_accounting_explains_the_published_totals() -> None:
     """A-18: the implied shares, and a baseline of 100,000 messages, which five producers sent."""
-    assert [round(one.implied_share, 3) for one in thesis.SCENARIOS[1:]] == [
+    assert [round(one.implied_share, 3) for one in atomic_kafka.SCENARIOS[1:]] == [
         0.110,
         0.189,
         0.309,
         0.410,
         0.509,
     ]
-    assert thesis.SCENARIOS[0].implied_share == 0
+    assert atomic_kafka.SCENARIOS[0].implied_share == 0
     for several in (0, 4000, 20_000):
-        assert thesis.total_records([(1, 40_000 - several), (5, several)]) == 120_000 + 32 * several
+        assert atomic_kafka.total_records([(1, 40_000 - several), (5, several)]) == 120_000 + 32 * several
 
 
 def test_the_tables_means_are_not_the_headline() -> None:
     """A-17."""
     means = [
         round(one.mean_delivered, 1)
-        for one in (thesis.SCENARIOS[0], thesis.SCENARIOS[1], thesis.SCENARIOS[5])
+        for one in (atomic_kafka.SCENARIOS[0], atomic_kafka.SCENARIOS[1], atomic_kafka.SCENARIOS[5])
     ]
     assert means == [88.9, 9.4, 6.3]
-    assert [len(one.nodes) for one in thesis.SCENARIOS] == [5] * 6
+    assert [len(one.nodes) for one in atomic_kafka.SCENARIOS] == [5] * 6
 
 
 def test_the_baseline_was_published_for_five_producers_and_the_mixes_for_two() -> None:
-    assert thesis.published(0.0, five_producers=True) is thesis.SCENARIOS[0]
-    assert thesis.published(0.0, five_producers=False) is None
-    assert thesis.published(0.3, five_producers=False) is thesis.SCENARIOS[3]
-    assert thesis.published(0.35, five_producers=False) is None
+    assert atomic_kafka.published(0.0, five_producers=True) is atomic_kafka.SCENARIOS[0]
+    assert atomic_kafka.published(0.0, five_producers=False) is None
+    assert atomic_kafka.published(0.3, five_producers=False) is atomic_kafka.SCENARIOS[3]
+    assert atomic_kafka.published(0.35, five_producers=False) is None
 
 
 @pytest.mark.parametrize("share", [*SHARES, 1.0])

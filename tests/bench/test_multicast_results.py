@@ -1,4 +1,4 @@
-"""Counts, logs and tables of multicast: what is judged, what is shown, what stands beside the thesis."""
+"""Counts, logs and tables of multicast: what is judged, what is shown, what stands beside the atomic_kafka."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from attrs import evolve
 from click.testing import CliRunner
 
+from onyxlog.theses import atomic_kafka
 from tests.bench.test_multicast_load import CELL, run
 from tests.bench.test_results import a_run
 from zraft_bench.main import main
 from zraft_bench.multicast import command as multicast_command
 from zraft_bench.multicast import genuine as multicast_genuine
 from zraft_bench.multicast import tables as multicast_tables
-from zraft_bench.multicast import thesis
 from zraft_bench.multicast.counts import counts_between
 from zraft_bench.multicast.logs import Footprint, GroupLog, footprint, logs_of, longest
 from zraft_bench.multicast.plan import Cell, latency_cells, order_cells, stream_cells, thesis_cells
@@ -223,7 +223,14 @@ def test_each_topic_stands_beside_its_published_rate() -> None:
         "five topics and a mean for each of the six tables; 0 % of two producers was not published"
     )
     assert rows[0] == ("baseline, five producers", "5.1", "1", "90.9", "1,000.0", "11x")
-    assert rows[11] == ("10%", "5.2", "mean", f"{thesis.SCENARIOS[1].mean_delivered:.1f}", "333.3", "35x")
+    assert rows[11] == (
+        "10%",
+        "5.2",
+        "mean",
+        f"{atomic_kafka.SCENARIOS[1].mean_delivered:.1f}",
+        "333.3",
+        "35x",
+    )
 
 
 def test_what_several_destinations_cost_is_beside_0_percent_of_the_same_producers() -> None:

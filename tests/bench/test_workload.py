@@ -9,7 +9,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zraft_bench import thesis
+from onyxlog.theses import zatt
 from zraft_bench.load.pacing import due_times
 from zraft_bench.load.schedule import PRESETS, schedule
 from zraft_bench.load.workload import Operation, Share, Values, Workload, process_shares, shares
@@ -62,7 +62,7 @@ def test_the_matrix_is_zatts_z27() -> None:
     assert all(cell.entries > cell.workers for cell in cells)
     assert {cell.seconds_min for cell in cells} == {3.0}
     # every cell that was published is one of these, and the other way round
-    assert {(row.workers, row.entries, row.value_bytes) for row in thesis.ROWS} == set(shown)
+    assert {(row.workers, row.entries, row.value_bytes) for row in zatt.ROWS} == set(shown)
 
 
 def test_presets_keep_what_they_do_not_vary() -> None:
@@ -81,14 +81,14 @@ def test_an_unknown_preset_is_refused_by_name() -> None:
 
 def test_the_published_figures_are_whole() -> None:
     """Z-30, Z-32: 55 rows of which 5 have no result, and their mean."""
-    rates = [row.per_second for row in thesis.ROWS if row.per_second is not None]
-    assert len(thesis.ROWS) == 55
+    rates = [row.per_second for row in zatt.ROWS if row.per_second is not None]
+    assert len(zatt.ROWS) == 55
     assert len(rates) == 50
-    assert round(sum(rates) / len(rates)) == thesis.MEAN_PER_SECOND
+    assert round(sum(rates) / len(rates)) == zatt.MEAN_PER_SECOND
     assert max(rates) == 1597
     # a row without a result is marked; one that is marked may have a result all the same
-    assert all(row.unstable for row in thesis.ROWS if row.per_second is None)
-    for row in thesis.ROWS:
+    assert all(row.unstable for row in zatt.ROWS if row.per_second is None)
+    for row in zatt.ROWS:
         if row.time_s is not None and row.per_second is not None:
             assert abs(row.entries / row.time_s - row.per_second) < 1.0 + 0.01 * row.per_second
 

@@ -56,6 +56,7 @@ from zraft.transport.sealing import (
 )
 from zraft_core.errors import ProtocolError, ZraftError
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft_core.layout import from_bytes
 from zraft_core.znodes import txn
 
 ME: Final = ServerId(1)
@@ -398,7 +399,7 @@ class DatagramFuzz:
             bodies = [mutate_bytes(b, rng) if rng.random() < 0.2 else b for b in voice.bodies(large)]
             sealed = [voice.seal(body) for body in bodies if rng.random() < 0.9]
         elif chance < 0.8:
-            array = mutate_value(codec.unpack(message), rng)
+            array = mutate_value(from_bytes(message), rng)
             sealed = [voice.seal(body) for body in voice.bodies(msgpack.packb(array))]
         else:
             sealed = [voice.seal(body) for body in voice.bodies(message)]

@@ -264,6 +264,8 @@ def test_a_planted_crowd_is_found() -> None:
         ("zraft_core.errors", "zraft.raft.messages"),
         ("zraft_core.wire.jute", "zraft.storage.frames"),
         ("zraft_core.messagepack", "zraft_core.wire.jute"),
+        ("zraft_core.messagepack", "zraft_core.layout"),
+        ("zraft_core.layout", "zraft_core.topics.forms"),
         ("zraft_core.topics.message", "zraft_core.znodes.stat"),
         ("zraft_client.client", "zraft.server.process.node"),
         ("zraft_client.client", "zraft.tree.machine"),

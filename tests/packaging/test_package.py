@@ -82,6 +82,17 @@ def test_type_information_and_the_licence_are_shipped() -> None:
         assert (folder / "LICENSE").read_bytes() == (REPOSITORY / "LICENSE").read_bytes()
 
 
+def test_every_file_that_is_no_module_is_shipped() -> None:
+    for distribution in DISTRIBUTIONS:
+        shipped = setup_cfg(distribution)["options.package_data"]
+        for name in packages_of(distribution):
+            files = {
+                path.name for path in folder_of(name).iterdir() if path.is_file() and path.suffix != ".py"
+            }
+            declared = shipped[name].split() if name in shipped else []
+            assert files == set(declared), name
+
+
 @pytest.mark.parametrize(
     ("command", "module"),
     [("zraft", "zraft.cli.main"), ("zraft-bench", "zraft_bench.main"), ("onyxlog", "onyxlog.main")],

@@ -15,18 +15,63 @@ from zraft.topics.partition import Partition
 from zraft.topics.pending import Entry
 from zraft.topics.rows import Row
 from zraft_core.errors import ProtocolError
-from zraft_core.ids import GroupId
-from zraft_core.topics import layouts
-from zraft_core.topics.layouts import array, formatted, from_bytes, number, pack_view, to_bytes, wrong
+from zraft_core.layout import (
+    NUMBER_MAX,
+    Record,
+    array,
+    boolean,
+    formatted,
+    from_bytes,
+    from_one,
+    integer,
+    listed,
+    number,
+    optional,
+    row,
+    to_bytes,
+    wrong,
+)
+from zraft_core.topics import forms
 from zraft_core.topics.message import DIGEST_BYTES, as_fields
 from zraft_core.topics.registry_values import PartitionSettings
-from zraft_core.topics.view import View
 
 FORMAT: Final = 1
 ITEMS_PER_PIECE: Final = 256
 _HEAD, _PENDING, _SETTLED, _ROWS, _FLOORS, _OFFSETS, _END = range(1, 8)
-_HEAD_FIELDS: Final = 12
-_SIGNED: Final = layouts.integer(-1, layouts.NUMBER_MAX)
+_KIND: Final = integer(_HEAD, _END)
+_HEAD_FORM: Final = row(
+    group=forms.group,
+    settings=Record(PartitionSettings, from_one, number).form,
+    view=forms.whole_view,
+    born=boolean,
+    clock=number,
+    floor=forms.final_time,
+    sub=number,
+    next_offset=number,
+    chain=forms.digest,
+    conflicts=number,
+    log_time_ms=number,
+    pending=number,
+)
+_ENTRY: Final = row(
+    message=forms.message,
+    digest=forms.digest,
+    time=from_one,
+    proposals=listed(row(group=forms.group, time=from_one), forms.DESTINATIONS_MAX),
+    void=optional(boolean),
+    final=optional(forms.final_time),
+    waiting=forms.groups,
+    began_ms=number,
+)
+_ROW: Final = row(
+    producer=forms.producer,
+    floor=number,
+    last=number,
+    outcomes=listed(row(seq=from_one, offset=integer(-1, NUMBER_MAX)), forms.LISTED_MAX),
+)
+_STAGED: Final = listed(row(message=forms.staged, digest=forms.digest, began_ms=number), forms.LISTED_MAX)
+_FLOOR: Final = row(group=forms.group, floor=forms.final_time)
+_OFFSET: Final = row(consumer=forms.consumer, offset=number)
 
 
 def partition_image(partition: Partition) -> Iterator[bytes]:
@@ -39,7 +84,7 @@ def partition_image(partition: Partition) -> Iterator[bytes]:
             (
                 partition.group,
                 (settings.window, settings.consumers_max),
-                pack_view(partition.view.whole()),
+                forms.pack_view(partition.view.whole()),
                 partition.born,
                 partition.clock,
                 partition.floor,
@@ -135,33 +180,22 @@ def read_image(pieces: Iterable[bytes]) -> Partition:
 
 def _piece(piece: bytes) -> tuple[int, tuple[Any, ...]]:
     _, kind, items = formatted(from_bytes(piece), "piece of a group's snapshot", FORMAT, 3)
-    found: int = layouts.integer(_HEAD, _END).unpack(kind, "kind of a piece")
+    found: int = _KIND.unpack(kind, "kind of a piece")
     return found, array(items, "piece of a group's snapshot")
 
 
 def _read_head(items: tuple[Any, ...]) -> tuple[Partition, int]:
-    head = array(items, "head of a snapshot", _HEAD_FIELDS)
+    head = _HEAD_FORM.unpack(items, "head of a snapshot")
     group, settings, view, born, clock, floor, sub, next_offset, chain, conflicts, log_time_ms, count = head
-    window, consumers_max = array(settings, "settings of a group", 2)
-    whole = layouts.view.unpack(view, "view of a group")
-    if not isinstance(whole, View):
-        raise wrong("view of a group", "a whole one", view)
-    partition = Partition(
-        GroupId(layouts.group.unpack(group, "group")),
-        whole,
-        born=layouts.boolean.unpack(born, "born"),
-        settings=PartitionSettings(
-            layouts.from_one.unpack(window, "window"), number.unpack(consumers_max, "consumers_max")
-        ),
-    )
-    partition.clock = number.unpack(clock, "clock")
-    partition.floor = layouts.final_time.unpack(floor, "floor")
-    partition.sub = number.unpack(sub, "sub")
-    partition.next_offset = number.unpack(next_offset, "next offset")
-    partition.chain = layouts.digest.unpack(chain, "chain of digests")
-    partition.conflicts = number.unpack(conflicts, "conflicts")
-    partition.restore_log_time(number.unpack(log_time_ms, "log time"))
-    return partition, number.unpack(count, "number of pending messages")
+    partition = Partition(group, view, born=born, settings=settings)
+    partition.clock = clock
+    partition.floor = floor
+    partition.sub = sub
+    partition.next_offset = next_offset
+    partition.chain = chain
+    partition.conflicts = conflicts
+    partition.restore_log_time(log_time_ms)
+    return partition, count
 
 
 def _read_items(partition: Partition, kind: int, items: tuple[Any, ...]) -> None:
@@ -174,35 +208,26 @@ def _read_items(partition: Partition, kind: int, items: tuple[Any, ...]) -> None
             case 4:
                 _read_row(partition, item)
             case 5:
-                group, floor = array(item, "floor of a group", 2)
-                at = layouts.final_time.unpack(floor, "floor of a group")
-                partition.floors[GroupId(layouts.group.unpack(group, "group"))] = at
+                group, floor = _FLOOR.unpack(item, "floor of a group")
+                partition.floors[group] = floor
             case 6:
-                consumer, offset = array(item, "offset of a consumer", 2)
-                partition.offsets[layouts.consumer.unpack(consumer, "consumer")] = number.unpack(
-                    offset, "offset of a consumer"
-                )
+                consumer, offset = _OFFSET.unpack(item, "offset of a consumer")
+                partition.offsets[consumer] = offset
             case _:
                 raise wrong("snapshot of a group", "nothing in its last piece", item)
 
 
 def _read_entry(item: Any) -> Entry:
-    packed, digest, time, proposals, void, final, waiting, began_ms = array(item, "message of a snapshot", 8)
-    message = layouts.message.unpack(packed, "message of a snapshot")
-    entry = Entry(
-        message,
-        layouts.digest.unpack(digest, "digest of a message"),
-        layouts.from_one.unpack(time, "proposal"),
-        layouts.optional(layouts.boolean).unpack(void, "void"),
-        number.unpack(began_ms, "log time of a message"),
+    message, digest, time, proposals, void, final, waiting, began_ms = _ENTRY.unpack(
+        item, "message of a snapshot"
     )
-    for proposal in array(proposals, "proposals of a message"):
-        group, proposed = array(proposal, "proposal", 2)
+    entry = Entry(message, digest, time, void, began_ms)
+    for group, proposed in proposals:
         if group not in message.destinations:
             raise wrong("proposal", "one of a destination", group)
-        entry.proposals[group] = layouts.from_one.unpack(proposed, "proposal")
-    entry.final = layouts.optional(layouts.final_time).unpack(final, "final time")
-    entry.waiting = set(layouts.groups.unpack(waiting, "destinations that are waited for"))
+        entry.proposals[group] = proposed
+    entry.final = final
+    entry.waiting = set(waiting)
     return entry
 
 
@@ -210,19 +235,12 @@ def _read_row(partition: Partition, item: Any) -> None:
     fields = array(item, "row of a producer")
     if len(fields) not in (4, 5):
         raise wrong("row of a producer", "an array of 4 or 5", item)
-    producer, floor, last, outcomes = fields[:4]
-    row = partition.restore_row(layouts.producer.unpack(producer, "producer"))
-    row.floor = number.unpack(floor, "floor of a producer")
-    row.last = number.unpack(last, "last number of a producer")
-    for pair in array(outcomes, "outcomes of a producer"):
-        seq, offset = array(pair, "outcome", 2)
-        row.outcomes[layouts.from_one.unpack(seq, "number")] = _SIGNED.unpack(offset, "outcome")
-    for staged in array(fields[4], "staged messages of a producer") if len(fields) > 4 else ():
-        packed, digest, began_ms = array(staged, "staged message", 3)
-        message = layouts.staged.unpack(packed, "staged message")
+    producer, floor, last, outcomes = _ROW.unpack(fields[:4], "row of a producer")
+    row = partition.restore_row(producer)
+    row.floor = floor
+    row.last = last
+    row.outcomes.update(outcomes)
+    for message, digest, began_ms in _STAGED.unpack(fields[4], "staged messages") if len(fields) > 4 else ():
         if message.mid.producer != producer:
-            raise wrong("staged message", f"one of producer {producer}", packed)
-        its_digest = layouts.digest.unpack(digest, "digest of a message")
-        partition.restore_staged(
-            Entry(message, its_digest, 0, False, number.unpack(began_ms, "log time of a message"))
-        )
+            raise wrong("staged message", f"one of producer {producer}", message.mid)
+        partition.restore_staged(Entry(message, digest, 0, False, began_ms))

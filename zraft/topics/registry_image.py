@@ -11,19 +11,19 @@ from itertools import islice
 from typing import Any, Final
 
 from zraft.topics.registry import Registry
-from zraft.topics.registry_items import TABLES, Part, head, items_of
+from zraft.topics.registry_items import CHANGE, GROUP, TABLES, TOPIC, Part, head, items_of
 from zraft_core.errors import ProtocolError
-from zraft_core.ids import GroupId
-from zraft_core.topics import layouts
-from zraft_core.topics.layouts import array, formatted, from_bytes, number, to_bytes, wrong
-from zraft_core.topics.registry_values import Change, GroupRecord, PartitionSettings, RegistrySettings, Topic
+from zraft_core.layout import array, formatted, from_bytes, integer, number, row, to_bytes, wrong
+from zraft_core.topics import forms
+from zraft_core.topics.registry_values import RegistrySettings
 
 FORMAT: Final = 1
 ITEMS_PER_PIECE: Final = 256
-_SESSION: Final = layouts.integer(-(2**63), 2**64 - 1)
-_NAME: Final = layouts.text(1024)
-_OPTIONAL_NUMBER: Final = layouts.optional(number)
-_ORDERED_GROUPS: Final = layouts.listed(layouts.group, layouts.LISTED_MAX)
+_KIND: Final = integer(Part.HEAD, Part.END)
+_HEAD: Final = row(settings=forms.partition_settings, position=number, epoch=number, last_change=number)
+_PRODUCER: Final = row(producer=forms.producer, owner=forms.session)
+_CLOSED: Final = row(producer=forms.producer, heard=forms.groups)
+_DELETING: Final = row(group=forms.group, heard=forms.groups)
 
 
 def registry_image(registry: Registry) -> Iterator[bytes]:
@@ -65,7 +65,7 @@ class RegistryReader:
             ProtocolError: it is no piece, or not one that can follow the last one.
         """
         _, kind, items = formatted(from_bytes(piece), "piece of the registry", FORMAT, 3)
-        part = Part(layouts.integer(Part.HEAD, Part.END).unpack(kind, "kind of a piece"))
+        part = Part(_KIND.unpack(kind, "kind of a piece"))
         array(items, "piece of the registry")
         once = part in (Part.HEAD, Part.END)
         if part < self._last or (part == self._last and once) or (self._last == 0) != (part is Part.HEAD):
@@ -90,73 +90,26 @@ class RegistryReader:
 
     def _take_head(self, items: tuple[Any, ...]) -> None:
         registry = self._registry
-        groups, position, epoch, last_change = array(items, "head of the registry", 4)
-        registry.group_settings = PartitionSettings(
-            *[number.unpack(x, "setting") for x in array(groups, "settings of groups", 2)]
+        registry.group_settings, registry.position, registry.epoch, registry.last_change = _HEAD.unpack(
+            items, "head of the registry"
         )
-        registry.position = number.unpack(position, "position")
-        registry.epoch = number.unpack(epoch, "epoch")
-        registry.last_change = number.unpack(last_change, "number of the last change")
 
     def _take_item(self, part: Part, item: Any) -> None:
         registry = self._registry
         match part:
             case Part.PRODUCERS:
-                producer, owner = array(item, "producer", 2)
-                registry.restore_producer(
-                    layouts.producer.unpack(producer, "producer"), _SESSION.unpack(owner, "owner")
-                )
+                registry.restore_producer(*_PRODUCER.unpack(item, "producer"))
             case Part.CLOSED:
-                producer, heard = array(item, "closed producer", 2)
-                registry.restore_closed(
-                    layouts.producer.unpack(producer, "producer"), set(layouts.groups.unpack(heard, "groups"))
-                )
+                producer, heard = _CLOSED.unpack(item, "closed producer")
+                registry.restore_closed(producer, set(heard))
             case Part.TOPICS:
-                registry.restore_topic(_topic(item))
+                registry.restore_topic(TOPIC.form.unpack(item, "topic"))
             case Part.GROUPS:
-                registry.restore_group(_group(item))
+                registry.restore_group(GROUP.form.unpack(item, "group"))
             case Part.DELETING:
-                group, heard = array(item, "deleted group", 2)
-                registry.restore_deleting(
-                    GroupId(layouts.group.unpack(group, "group")), set(layouts.groups.unpack(heard, "groups"))
-                )
+                group, heard = _DELETING.unpack(item, "deleted group")
+                registry.restore_deleting(group, set(heard))
             case Part.CHANGES:
-                registry.restore_change(_change(item))
+                registry.restore_change(CHANGE.form.unpack(item, "change"))
             case _:
                 raise wrong("snapshot of the registry", "nothing in its last piece", item)
-
-
-def _topic(item: Any) -> Topic:
-    topic, name, wanted, partitions, adding, change, retention = array(item, "topic", 7)
-    return Topic(
-        number.unpack(topic, "topic"),
-        _NAME.unpack(name, "name"),
-        number.unpack(wanted, "wanted"),
-        _ORDERED_GROUPS.unpack(partitions, "partitions"),
-        _ORDERED_GROUPS.unpack(adding, "adding"),
-        _OPTIONAL_NUMBER.unpack(change, "change"),
-        layouts.retention.unpack(retention, "retention"),
-    )
-
-
-def _group(item: Any) -> GroupRecord:
-    group, topic, founders, preferred, wanted, born, former = array(item, "group", 7)
-    return GroupRecord(
-        GroupId(layouts.group.unpack(group, "group")),
-        number.unpack(topic, "topic"),
-        layouts.disks.unpack(founders, "founders"),
-        layouts.optional(layouts.server).unpack(preferred, "preferred leader"),
-        layouts.disks.unpack(wanted, "wanted"),
-        layouts.boolean.unpack(born, "born"),
-        layouts.former.unpack(former, "former"),
-    )
-
-
-def _change(item: Any) -> Change:
-    seq, topic, partitions, epoch = array(item, "change", 4)
-    return Change(
-        layouts.from_one.unpack(seq, "change"),
-        number.unpack(topic, "topic"),
-        _ORDERED_GROUPS.unpack(partitions, "partitions"),
-        number.unpack(epoch, "epoch"),
-    )

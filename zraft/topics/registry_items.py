@@ -11,7 +11,8 @@ from hashlib import blake2b
 from typing import Any, Final, Protocol
 
 from zraft_core.ids import GroupId, ProducerId
-from zraft_core.topics.layouts import to_bytes
+from zraft_core.layout import Record, boolean, from_one, number, optional, to_bytes
+from zraft_core.topics import forms
 from zraft_core.topics.message import COORDINATOR
 from zraft_core.topics.registry_values import Change, GroupRecord, PartitionSettings, Topic
 
@@ -49,11 +50,23 @@ class Part(IntEnum):
 TABLES: Final = (Part.PRODUCERS, Part.CLOSED, Part.TOPICS, Part.GROUPS, Part.DELETING, Part.CHANGES)
 
 
+TOPIC: Final = Record(
+    Topic,
+    *(number, forms.topic_name, number, forms.ordered_groups, forms.ordered_groups),
+    *(optional(number), forms.retention),
+)
+GROUP: Final = Record(
+    GroupRecord,
+    *(forms.group, number, forms.disks, optional(forms.server), forms.disks, boolean, forms.former),
+)
+CHANGE: Final = Record(Change, from_one, number, forms.ordered_groups, number)
+
+
 def head(registry: RegistryState) -> tuple[Any, ...]:
     """What is no table."""
-    groups = registry.group_settings
+    settings = registry.group_settings
     return (
-        (groups.window, groups.consumers_max),
+        (settings.window, settings.consumers_max),
         registry.position,
         registry.epoch,
         registry.last_change,
@@ -72,16 +85,13 @@ def _closed(registry: RegistryState, which: Any) -> Any:
 
 
 def _topic(registry: RegistryState, which: Any) -> Any:
-    t = registry.topics.get(which)
-    if t is None:
-        return None
-    retention = (t.retention.bytes_min, t.retention.age_ms_max)
-    return t.topic, t.name.encode(), t.wanted, t.partitions, t.adding, t.change, retention
+    topic = registry.topics.get(which)
+    return topic and TOPIC.pack(topic)
 
 
 def _group(registry: RegistryState, which: Any) -> Any:
-    g = registry.groups.get(which)
-    return g and (g.group, g.topic, g.founders, g.preferred, g.wanted, g.born, g.former)
+    group = registry.groups.get(which)
+    return group and GROUP.pack(group)
 
 
 def _deleting(registry: RegistryState, which: Any) -> Any:
@@ -90,8 +100,8 @@ def _deleting(registry: RegistryState, which: Any) -> Any:
 
 
 def _change(registry: RegistryState, which: Any) -> Any:
-    c = registry.changes.get(which)
-    return c and (c.seq, c.topic, c.partitions, c.epoch)
+    change = registry.changes.get(which)
+    return change and CHANGE.pack(change)
 
 
 _ITEMS: Final[dict[Part, Callable[[RegistryState, int], Any]]] = {

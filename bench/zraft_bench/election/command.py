@@ -14,7 +14,7 @@ import click
 from attrs import evolve
 from rich.console import Console
 
-from zraft_bench import thesis
+from onyxlog.theses import zatt
 from zraft_bench.cluster import LocalCluster
 from zraft_bench.election.times import DEFINITIONS, distribution, series
 from zraft_bench.election.trials import HOWS, failover_trial, run_elections
@@ -172,9 +172,9 @@ def _conclude(console: Console, trials: Sequence[ElectionTrial], file: ResultFil
         for name, _ in found:
             console.print(f"{name}: {DEFINITIONS[name]}", highlight=False)
     if file.run.kind == "election":
-        claims = ", ".join(f"{share:.0%} < {ms:.0f} ms" for ms, share in thesis.ELECTION_SHARES)
+        claims = ", ".join(f"{share:.0%} < {ms:.0f} ms" for ms, share in zatt.ELECTION_SHARES)
         console.print(
-            f"Zatt's thesis: {claims} of {thesis.ELECTION_TRIALS} elections of {thesis.ELECTION_SERVERS} servers, "
+            f"Zatt's thesis: {claims} of {zatt.ELECTION_TRIALS} elections of {zatt.ELECTION_SERVERS} servers, "
             "from candidacy",
             highlight=False,
         )

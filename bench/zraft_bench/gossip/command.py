@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from attrs import evolve
 
-from onyxlog.gossip.thesis.tables import SIZES
+from onyxlog.theses.gossip import SIZES
 from zraft_bench import drawing
 from zraft_bench.gossip import tables as gossip_tables
 from zraft_bench.report.command import WITHOUT_PLOTS

@@ -14,7 +14,7 @@ from onyxlog.gossip.spreading import Mode
 from onyxlog.gossip.thesis.copies import Reading, copies_of
 from onyxlog.gossip.thesis.drawing import cut_off_on_arrival, draw_pool, figures_of
 from onyxlog.gossip.thesis.exact import Disconnection, disconnection
-from onyxlog.gossip.thesis.tables import GRAPHS, RUNS, SPREADS, GraphRow, SpreadRow
+from onyxlog.theses.gossip import GRAPHS, RUNS, SPREADS, GraphRow, SpreadRow
 from zraft_bench.gossip.results import CopiesResult, GossipResults, PoolsResult, counted, drawn
 
 LOSSES: Final = (0.0, 0.01, 0.05)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from onyxlog.theses import atomic_kafka
 from zraft_bench.drawing import Plot, draw
-from zraft_bench.multicast import thesis
 from zraft_bench.multicast.results import CellResult, MulticastResults, StreamResult
 
 
@@ -39,9 +39,9 @@ def _rates(axes: Any, cells: Sequence[CellResult]) -> None:
             if topic < one.cell.topics and (rate := one.per_topic()[topic]) > 0
         ]
         axes.plot(*zip(*points, strict=True) if points else ([], []), "o-", label=f"topic {topic + 1}")
-    for topic in range(len(thesis.SCENARIOS[0].nodes)):
-        shares = [one.share for one in thesis.SCENARIOS]
-        rates = [one.nodes[topic].delivered for one in thesis.SCENARIOS]
+    for topic in range(len(atomic_kafka.SCENARIOS[0].nodes)):
+        shares = [one.share for one in atomic_kafka.SCENARIOS]
+        rates = [one.nodes[topic].delivered for one in atomic_kafka.SCENARIOS]
         axes.plot(shares, rates, "kx:", linewidth=0.6, label="thesis, its five nodes" if not topic else None)
     axes.set_yscale("log")
     axes.set_xlabel("share of the messages that go to several topics")

@@ -7,8 +7,8 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
+from onyxlog.theses import atomic_kafka
 from zraft_bench.load.histogram import Histogram, Summary
-from zraft_bench.multicast import thesis
 from zraft_bench.multicast.plan import Cell, Deck
 
 GENERATOR_BUSY: Final = 0.85
@@ -263,7 +263,7 @@ def combine(
         arrival={name: one.summary() for name, one in arrival.items()},
         histograms=latency,
         counts=counts or Counts(),
-        thesis_records=thesis.total_records(sizes),
+        thesis_records=atomic_kafka.total_records(sizes),
         pairs=pairs,
         failures=failures,
         generator_share=max(busy, default=0.0) / elapsed if elapsed else 0.0,

@@ -8,8 +8,8 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from onyxlog.theses import atomic_kafka
 from zraft_bench.load.histogram import Summary
-from zraft_bench.multicast import thesis
 from zraft_bench.multicast.plan import Cell, Singles
 from zraft_bench.multicast.results import CellResult, GenuineResult, MulticastResults, StreamResult
 from zraft_client.topics.options import Order
@@ -93,7 +93,7 @@ def beside_thesis(cells: Sequence[CellResult]) -> Table:
     """Return each topic's rate beside the published one."""
     rows = []
     for one in cells:
-        theirs = thesis.published(one.cell.share, five_producers=not _mixes(one))
+        theirs = atomic_kafka.published(one.cell.share, five_producers=not _mixes(one))
         if (
             theirs is None
             or not one.ok
@@ -116,10 +116,10 @@ def beside_thesis(cells: Sequence[CellResult]) -> Table:
         "The thesis slept 5 ms after each message and ran on twelve machines, without replicated decisions; its baseline "
         "had five producers, the mixes two. "
         "Its text names "
-        + ", ".join(f"{rate}/s ({name})" for name, rate in thesis.HEADLINE.items())
+        + ", ".join(f"{rate}/s ({name})" for name, rate in atomic_kafka.HEADLINE.items())
         + ", which do not "
         "follow from its tables. Shares implied by its record counts: "
-        + ", ".join(f"{one.implied_share:.1%}" for one in thesis.SCENARIOS[1:])
+        + ", ".join(f"{one.implied_share:.1%}" for one in atomic_kafka.SCENARIOS[1:])
         + ".",
     )
     head = ("cell", "table", "topic", "thesis, deliveries/s", "here", "ratio")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final
 
-from zraft_bench import thesis
+from onyxlog.theses import zatt
 from zraft_bench.election.times import DEFINITIONS, distribution, series
 from zraft_bench.load.workload import Operation
 from zraft_bench.multicast.results import MulticastResults
@@ -151,7 +151,7 @@ def _beside_thesis(tests: Sequence[TestResult]) -> Iterable[str]:
         load = one.workload
         if one.superseded or load.operation is not Operation.WRITE or load.rate is not None:
             continue
-        theirs = thesis.rows_of(load.workers, load.entries, load.value_bytes)
+        theirs = zatt.rows_of(load.workers, load.entries, load.value_bytes)
         if not theirs:
             continue
         rates = [row.per_second for row in theirs if row.per_second is not None]
@@ -165,12 +165,9 @@ def _beside_thesis(tests: Sequence[TestResult]) -> Iterable[str]:
                     f"{load.value_bytes:,}",
                     escape(one.target),
                     f"{one.per_second:,.0f}",
-                    *(
-                        _published(theirs, platform)
-                        for platform in (thesis.LAPTOP, thesis.AWS_4, thesis.AWS_2)
-                    ),
+                    *(_published(theirs, platform) for platform in (zatt.LAPTOP, zatt.AWS_4, zatt.AWS_2)),
                     "-" if best is None else f"{one.per_second / best:,.1f}x",
-                    f"{one.per_second / thesis.MEAN_PER_SECOND:,.1f}x",
+                    f"{one.per_second / zatt.MEAN_PER_SECOND:,.1f}x",
                 ),
             )
         )
@@ -180,7 +177,7 @@ def _beside_thesis(tests: Sequence[TestResult]) -> Iterable[str]:
     yield (
         "<p class=note>Requests per second. The thesis' machines were others, its servers did not fsync, and a test of it "
         "was a single round; rows that it lists twice show both figures. Its mean over all its cells is "
-        f"{thesis.MEAN_PER_SECOND}/s.</p>"
+        f"{zatt.MEAN_PER_SECOND}/s.</p>"
     )
     head = (
         "workers per client",
@@ -188,14 +185,14 @@ def _beside_thesis(tests: Sequence[TestResult]) -> Iterable[str]:
         "bytes",
         "target",
         "here",
-        thesis.LAPTOP,
-        thesis.AWS_4,
-        thesis.AWS_2,
+        zatt.LAPTOP,
+        zatt.AWS_4,
+        zatt.AWS_2,
     )
     yield _table((*head, "to its best", "to its mean"), rows, texts=(3,))
 
 
-def _published(rows: Sequence[thesis.ThesisRow], platform: str) -> str:
+def _published(rows: Sequence[zatt.ThesisRow], platform: str) -> str:
     found = [
         ("no result" if row.per_second is None else f"{row.per_second:,}")
         + (" (unstable)" if row.unstable else "")
@@ -234,10 +231,10 @@ def _trials(run: Run) -> Iterable[str]:
     if campaigns:
         yield f"<p class=note>Candidacies per election: {statistics.fmean(campaigns):.2f} on average.</p>"
     if run.kind == "election":
-        claims = ", ".join(f"{share:.0%} below {ms:.0f} ms" for ms, share in thesis.ELECTION_SHARES)
+        claims = ", ".join(f"{share:.0%} below {ms:.0f} ms" for ms, share in zatt.ELECTION_SHARES)
         yield (
-            f"<p class=note>Zatt's thesis: {claims} in {thesis.ELECTION_TRIALS} elections of "
-            f"{thesis.ELECTION_SERVERS} servers. It does not say from when; its shortest election timeout was 100 ms, so "
+            f"<p class=note>Zatt's thesis: {claims} in {zatt.ELECTION_TRIALS} elections of "
+            f"{zatt.ELECTION_SERVERS} servers. It does not say from when; its shortest election timeout was 100 ms, so "
             "the time to notice the loss cannot be in it.</p>"
         )
 

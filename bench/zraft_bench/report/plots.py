@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from zraft_bench import thesis
+from onyxlog.theses import zatt
 from zraft_bench.drawing import Plot, draw
 from zraft_bench.election.times import series
 from zraft_bench.multicast import plots as multicast_plots
@@ -65,7 +65,7 @@ def _throughput(axes: Any, results: Sequence[TestResult]) -> None:
     marked = False
     for place, one in zip(places, shown, strict=True):
         load = one.workload
-        for row in thesis.rows_of(load.workers, load.entries, load.value_bytes):
+        for row in zatt.rows_of(load.workers, load.entries, load.value_bytes):
             if row.per_second is not None and load.operation.value == "write":
                 label = None if marked else "Zatt's thesis"
                 axes.plot(row.per_second, place, "k|", markersize=9, label=label)
@@ -94,7 +94,7 @@ def _elections(axes: Any, times: dict[str, list[float]]) -> None:
         ordered = sorted(values)
         axes.step(ordered, [(n + 1) / len(ordered) for n in range(len(ordered))], where="post", label=name)
     if any("leader" in name for name in times):
-        for ms, share in thesis.ELECTION_SHARES:
+        for ms, share in zatt.ELECTION_SHARES:
             axes.plot(ms, share, "kx", label=f"Zatt's thesis: {share:.0%} below {ms:.0f} ms")
     axes.set_xlabel("ms")
     axes.set_ylabel("share of the trials")

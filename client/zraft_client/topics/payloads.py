@@ -16,7 +16,7 @@ import zstandard
 from attrs import field, frozen
 
 from zraft_client.errors import EncodingError
-from zraft_core.topics.layouts import PAYLOAD_BYTES_MAX
+from zraft_core.topics.forms import PAYLOAD_BYTES_MAX
 
 FORMAT: Final = 1
 COMPRESS_BYTES_MIN: Final = 256

@@ -5,51 +5,54 @@ Layout and kinds: docs/CLAIMS.md, "Bytes". Whatever the bytes are, decoding give
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import msgpack
-from attrs import fields, frozen
+from typing import Any, Final, TypeVar
 
 from zraft_core.claims import answers as a
 from zraft_core.claims import commands as c
-from zraft_core.claims.layout import built, plain_fields
+from zraft_core.claims.layout import FORMS
 from zraft_core.errors import ProtocolError
+from zraft_core.layout import Kinds, to_bytes, wrong
 from zraft_core.messagepack import shown, unpack
+
+T = TypeVar("T")
 
 FORMAT: Final = 1
 BYTES_MAX: Final = 1 << 20
 """More than a view with all its ranges."""
 
 
-@frozen
-class _Form:
-    """A class and how many of its last fields are left out, which then have their defaults."""
-
-    of: type[Any]
-    left_out: int = 0
-
-
-_COMMANDS: Final = tuple(
-    map(
-        _Form,
-        (
-            *(c.ClaimPartition, c.ClaimMessages, c.Heartbeat, c.Commit, c.CommitBatch, c.Release, c.Expire),
-            *(c.Pause, c.Forget, c.Configure, c.CommitRanges, c.ClaimPartition, c.ClaimMessages),
-        ),
+_COMMANDS: Final = Kinds[c.Command](
+    "a command of claims",
+    {
         # The first forms of claims, from before owners chose an interval.
-        (1, 1, *(0,) * 11),
-    )
+        0: FORMS.record(c.ClaimPartition, unsaid=1),
+        1: FORMS.record(c.ClaimMessages, unsaid=1),
+        2: FORMS.record(c.Heartbeat),
+        3: FORMS.record(c.Commit),
+        4: FORMS.record(c.CommitBatch),
+        5: FORMS.record(c.Release),
+        6: FORMS.record(c.Expire),
+        7: FORMS.record(c.Pause),
+        8: FORMS.record(c.Forget),
+        9: FORMS.record(c.Configure),
+        10: FORMS.record(c.CommitRanges),
+        11: FORMS.record(c.ClaimPartition),
+        12: FORMS.record(c.ClaimMessages),
+    },
 )
 _NEWER: Final = 10
 """Kinds from here on are logged from feature level 5 on."""
-_ANSWERS: Final = tuple(map(_Form, (a.Granted, a.Accepted, a.Refused)))
-_VIEWS: Final = (_Form(a.View),)
-"""The position in each is the kind: only ever add at the end."""
+_ANSWERS: Final = Kinds[a.Answer](
+    "an answer about claims",
+    {0: FORMS.record(a.Granted), 1: FORMS.record(a.Accepted), 2: FORMS.record(a.Refused)},
+)
+_VIEWS: Final = Kinds[a.View]("a view of claims", {0: FORMS.record(a.View)})
 
 
 def is_newer(command: c.Command) -> bool:
     """Whether it is of a kind that releases do not know which know no feature level above 4."""
-    return _kind(_COMMANDS, command) >= _NEWER
+    kind, _ = _COMMANDS.of(command)
+    return bool(kind >= _NEWER)
 
 
 def encode_command(command: c.Command) -> bytes:
@@ -58,26 +61,28 @@ def encode_command(command: c.Command) -> bytes:
 
 
 def decode_command(data: bytes) -> c.Command:
-    found: c.Command = _decoded(_COMMANDS, data, "a command of claims")
-    return found
+    """Raises ProtocolError."""
+    return _decoded(_COMMANDS, data)
 
 
 def encode_answer(answer: a.Answer) -> bytes:
+    """The bytes of an answer."""
     return _encoded(_ANSWERS, answer)
 
 
 def decode_answer(data: bytes) -> a.Answer:
-    found: a.Answer = _decoded(_ANSWERS, data, "an answer about claims")
-    return found
+    """Raises ProtocolError."""
+    return _decoded(_ANSWERS, data)
 
 
 def encode_view(view: a.View) -> bytes:
+    """The bytes of a view."""
     return _encoded(_VIEWS, view)
 
 
 def decode_view(data: bytes) -> a.View:
-    found: a.View = _decoded(_VIEWS, data, "a view of claims")
-    return found
+    """Raises ProtocolError."""
+    return _decoded(_VIEWS, data)
 
 
 def unpacked(data: bytes, what: str) -> tuple[Any, ...]:
@@ -103,35 +108,15 @@ def unpacked_unbounded(data: bytes, what: str) -> tuple[Any, ...]:
     return values
 
 
-def _by_class(kinds: tuple[_Form, ...]) -> dict[type[Any], tuple[int, ...]]:
-    return {form.of: tuple(k for k, one in enumerate(kinds) if one.of is form.of) for form in kinds}
+def _encoded(kinds: Kinds[T], value: T) -> bytes:
+    kind, record = kinds.of(value)
+    return to_bytes((FORMAT, kind, record.pack(value)))
 
 
-_KINDS: Final = {id(kinds): _by_class(kinds) for kinds in (_COMMANDS, _ANSWERS, _VIEWS)}
-
-
-def _kind(kinds: tuple[_Form, ...], value: Any) -> int:
-    """That of the oldest form whose fields say it all."""
-    *older, newest = _KINDS[id(kinds)][type(value)]
-    for kind in older:
-        left_out = fields(type(value))[-kinds[kind].left_out :]
-        if all(getattr(value, field.name) == field.default for field in left_out):
-            return kind
-    return newest
-
-
-def _encoded(kinds: tuple[_Form, ...], value: Any) -> bytes:
-    kind = _kind(kinds, value)
-    said = plain_fields(value)
-    packed: bytes = msgpack.packb((FORMAT, kind, said[: len(said) - kinds[kind].left_out]))
-    return packed
-
-
-def _decoded(kinds: tuple[_Form, ...], data: bytes, what: str) -> Any:
-    values = unpacked(data, what)
-    if len(values) != 3 or type(values[1]) is not int or not 0 <= values[1] < len(kinds):
-        raise ProtocolError(
-            f"{what}: expected [format, kind below {len(kinds)}, fields], found {shown(values)}"
-        )
-    form = kinds[values[1]]
-    return built(form.of, values[2], form.left_out)
+def _decoded(kinds: Kinds[T], data: bytes) -> T:
+    values = unpacked(data, kinds.what)
+    if len(values) != 3:
+        raise wrong(kinds.what, "[format, kind, fields]", values)
+    record = kinds.record(values[1])
+    read: T = record.form.unpack(values[2], record.called)
+    return read

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgpack
 
 from zraft_core.claims.group import Group
-from zraft_core.claims.layout import plain_group
+from zraft_core.claims.layout import GROUP
 
 _MODULUS: Final = 2**128
 
@@ -39,7 +39,7 @@ class Digest:
             group = self._groups.get(name)
             self._total -= self._shares.pop(name, 0)
             if group is not None:
-                share = self._shares[name] = item_hash("group", *plain_group(group))
+                share = self._shares[name] = item_hash("group", *GROUP.pack(group))
                 self._total += share
         self._marked.clear()
         return (self._total + item_hash("counters", *counters)) % _MODULUS

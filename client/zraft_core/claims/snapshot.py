@@ -5,25 +5,31 @@ Layout: MessagePack [FORMAT, position, log_time_ms, heartbeat_ms, digest, [group
 
 from __future__ import annotations
 
-import msgpack
+from typing import Final
 
 from zraft_core.claims.codec import FORMAT, unpacked_unbounded
-from zraft_core.claims.group import Group
-from zraft_core.claims.layout import built, plain_group
+from zraft_core.claims.layout import GROUP
 from zraft_core.claims.state import Claims
 from zraft_core.errors import ProtocolError
-from zraft_core.messagepack import shown
+from zraft_core.layout import NUMBER_MAX, big_integer, listed, number, row, to_bytes
+
+_DIGEST_BYTES: Final = 16
+_FIELDS: Final = row(
+    format=number,
+    position=number,
+    log_time_ms=number,
+    heartbeat_ms=number,
+    digest=big_integer(_DIGEST_BYTES),
+    groups=listed(GROUP.form, NUMBER_MAX),
+)
 
 
 def encode_snapshot(claims: Claims) -> bytes:
+    """The bytes of the whole state."""
     groups = sorted(claims.groups(), key=lambda group: group.name)
-    fields = (
-        *(FORMAT, claims.position, claims.log_time_ms, claims.heartbeat_ms),
-        claims.digest().to_bytes(16, "big"),
-        tuple(map(plain_group, groups)),
-    )
-    packed: bytes = msgpack.packb(fields)
-    return packed
+    numbers = (claims.position, claims.log_time_ms, claims.heartbeat_ms)
+    packed = [GROUP.pack(group) for group in groups]
+    return to_bytes((FORMAT, *numbers, claims.digest().to_bytes(_DIGEST_BYTES), packed))
 
 
 def decode_snapshot(data: bytes) -> Claims:
@@ -33,16 +39,9 @@ def decode_snapshot(data: bytes) -> Claims:
         ProtocolError: the bytes are no snapshot of this format, or its digest is another than what it says.
     """
     values = unpacked_unbounded(data, "a snapshot of claims")
-    if len(values) != 6 or not isinstance(values[5], tuple):
-        raise ProtocolError(
-            f"a snapshot of claims: expected 6 fields, the last an array, found {shown(values)}"
-        )
-    _, position, log_time_ms, heartbeat_ms, digest, plain = values
-    if not all(type(number) is int and number >= 0 for number in (position, log_time_ms, heartbeat_ms)):
-        raise ProtocolError(f"a snapshot of claims: numbers expected, found {shown(values[1:4])}")
-    groups = [built(Group, fields) for fields in plain]
+    _, position, log_time_ms, heartbeat_ms, digest, groups = _FIELDS.unpack(values, "a snapshot of claims")
     claims = Claims(heartbeat_ms, position=position, log_time_ms=log_time_ms, groups=groups)
-    if claims.digest().to_bytes(16, "big") != digest:
+    if claims.digest() != digest:
         raise ProtocolError(
             f"a snapshot of claims at position {position}: the digest of what it holds is not the one in it"
         )

@@ -1,6 +1,6 @@
 """Bytes of what groups log and of what leaders say to each other. Pure.
 
-The forms of fields are in `zraft_core.topics.layouts`. docs/TOPICS.md, "Formats". A batch is one entry's payload; a
+The forms of fields are in `zraft_core.topics.forms`. docs/TOPICS.md, "Formats". A batch is one entry's payload; a
 bundle is what goes to one group in one turn.
 """
 
@@ -13,11 +13,27 @@ from attrs import frozen
 
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId
-from zraft_core.topics import commands, layouts, messages
+from zraft_core.layout import (
+    NUMBER_MAX,
+    Form,
+    Kinds,
+    Record,
+    array,
+    binary,
+    boolean,
+    formatted,
+    from_bytes,
+    from_one,
+    integer,
+    number,
+    optional,
+    to_bytes,
+    wrong,
+)
+from zraft_core.topics import commands, forms, messages
 from zraft_core.topics import registry_commands as registry
 from zraft_core.topics.commands import Batch, Command
-from zraft_core.topics.layouts import Form, Layouts, formatted, from_bytes, number, to_bytes
-from zraft_core.topics.message import Message
+from zraft_core.topics.message import Message, as_fields
 from zraft_core.topics.messages import Answer, GroupMessage, Reply, Report, StartRequest
 from zraft_core.topics.registry_commands import RegistryCommand
 
@@ -26,82 +42,71 @@ BUNDLE_BYTES_MAX: Final = 1024 * 1024
 """A bundle is begun anew above this; one large message may exceed it alone."""
 
 _ANSWERS: Final = tuple(Answer)
-_VOID: Final = layouts.optional(layouts.boolean)
-_MAYBE_MESSAGE: Final = layouts.optional(layouts.message)
-
-
-def _unpack_answer(value: Any, name: str) -> Answer:
-    return _ANSWERS[layouts.integer(0, len(_ANSWERS) - 1).unpack(value, name)]
-
-
-_ANSWER: Final = Form(_unpack_answer, _ANSWERS.index)
-_PROPOSAL: Final = (
-    *(layouts.message_id, layouts.group, layouts.from_one, _VOID, number, layouts.digest),
-    _MAYBE_MESSAGE,
+_answer_number: Final = integer(0, len(_ANSWERS) - 1)
+_answer: Final = Form(lambda value, name: _ANSWERS[_answer_number.unpack(value, name)], _ANSWERS.index)
+_proposal: Final = (
+    *(forms.message_id, forms.group, from_one, optional(boolean), number, forms.digest),
+    optional(forms.message),
 )
-_TOPIC_NAME: Final = layouts.text(1024)
+_topic_name: Final = forms.topic_name
+_leader: Final = optional(forms.server)
 
-_COMMANDS: Final = Layouts[Command](
+_COMMANDS: Final = Kinds[Command](
     "command",
     {
-        1: (commands.Start, (layouts.message, number, number)),
-        2: (commands.Remote, _PROPOSAL),
-        3: (commands.Advance, (layouts.asked_time,)),
-        4: (commands.Settled, (layouts.group, layouts.final_time)),
-        5: (commands.ViewChanged, (layouts.view,)),
-        6: (commands.Seek, (layouts.consumer, layouts.optional(number))),
-        7: (commands.Stage, (layouts.staged, number, number)),
+        1: Record(commands.Start, forms.message, number, number),
+        2: Record(commands.Remote, *_proposal),
+        3: Record(commands.Advance, forms.asked_time),
+        4: Record(commands.Settled, forms.group, forms.final_time),
+        5: Record(commands.ViewChanged, forms.view),
+        6: Record(commands.Seek, forms.consumer, optional(number)),
+        7: Record(commands.Stage, forms.staged, number, number),
     },
     quick={
-        1: layouts.plain_start(commands.Start),
-        2: layouts.plain_proposal(commands.Remote),
-        7: layouts.plain_start(commands.Stage),
+        1: forms.plain_start(commands.Start),
+        2: forms.plain_proposal(commands.Remote),
+        7: forms.plain_start(commands.Stage),
     },
 )
-_MESSAGES: Final = Layouts[GroupMessage](
+_MESSAGES: Final = Kinds[GroupMessage](
     "message between groups",
     {
-        1: (messages.Propose, _PROPOSAL),
-        2: (messages.NeedPayload, (layouts.message_id, layouts.group)),
-        3: (messages.Query, (layouts.message_id, layouts.group)),
-        4: (messages.Told, (layouts.message_id, layouts.group)),
-        5: (messages.FloorReport, (layouts.group, layouts.final_time, layouts.boolean)),
-        6: (messages.Need, (layouts.asked_time,)),
-        7: (messages.ViewUpdate, (layouts.view,)),
+        1: Record(messages.Propose, *_proposal),
+        2: Record(messages.NeedPayload, forms.message_id, forms.group),
+        3: Record(messages.Query, forms.message_id, forms.group),
+        4: Record(messages.Told, forms.message_id, forms.group),
+        5: Record(messages.FloorReport, forms.group, forms.final_time, boolean),
+        6: Record(messages.Need, forms.asked_time),
+        7: Record(messages.ViewUpdate, forms.view),
     },
-    quick={1: layouts.plain_proposal(messages.Propose)},
+    quick={1: forms.plain_proposal(messages.Propose)},
 )
-_EDGE: Final = Layouts[Report | StartRequest | Reply](
+_EDGE: Final = Kinds[Report | StartRequest | Reply](
     "message of a group to group 0 or to a producer",
     {
-        1: (Report, (layouts.group, number, layouts.producers, layouts.groups)),
-        2: (StartRequest, (layouts.message, number, number, layouts.boolean)),
-        3: (
-            Reply,
-            (
-                *(layouts.message_id, layouts.group, _ANSWER, layouts.boolean, layouts.optional(number)),
-                *(number, number),
-            ),
-        ),
+        1: Record(Report, forms.group, number, forms.producers, forms.groups),
+        2: Record(StartRequest, forms.message, number, number, boolean),
+        3: Record(Reply, forms.message_id, forms.group, _answer, boolean, optional(number), number, number),
     },
 )
-_REGISTRY: Final = Layouts[RegistryCommand](
+_REGISTRY: Final = Kinds[RegistryCommand](
     "registry command",
     {
-        1: (registry.RegisterProducer, (layouts.integer(-(2**63), 2**64 - 1),)),
-        2: (registry.CloseProducer, (layouts.producer,)),
-        3: (registry.EndOwner, (layouts.integer(-(2**63), 2**64 - 1),)),
-        4: (registry.CreateTopic, (_TOPIC_NAME, number, layouts.retention)),
-        5: (registry.AlterTopic, (_TOPIC_NAME, number)),
-        6: (registry.CreateGroup, (number, layouts.disks, layouts.optional(layouts.server))),
-        7: (registry.TopicChanged, (number,)),
-        8: (registry.DeleteTopic, (_TOPIC_NAME,)),
-        9: (registry.Cleared, (layouts.group, layouts.producers, layouts.groups)),
-        10: (registry.RetainTopic, (_TOPIC_NAME, layouts.retention)),
-        11: (registry.PlaceGroup, (layouts.group, layouts.disks, layouts.optional(layouts.server))),
-        12: (registry.Placed, (layouts.group, layouts.disks)),
+        1: Record(registry.RegisterProducer, forms.session),
+        2: Record(registry.CloseProducer, forms.producer),
+        3: Record(registry.EndOwner, forms.session),
+        4: Record(registry.CreateTopic, _topic_name, number, forms.retention),
+        5: Record(registry.AlterTopic, _topic_name, number),
+        6: Record(registry.CreateGroup, number, forms.disks, _leader),
+        7: Record(registry.TopicChanged, number),
+        8: Record(registry.DeleteTopic, _topic_name),
+        9: Record(registry.Cleared, forms.group, forms.producers, forms.groups),
+        10: Record(registry.RetainTopic, _topic_name, forms.retention),
+        11: Record(registry.PlaceGroup, forms.group, forms.disks, _leader),
+        12: Record(registry.Placed, forms.group, forms.disks),
     },
 )
+_packed_message: Final = binary(0, NUMBER_MAX)
 
 
 def encode_batch(batch: Batch) -> bytes:
@@ -165,10 +170,10 @@ def decode_bundle(buffer: bytes | memoryview) -> tuple[Bundle, list[ProtocolErro
     errors: list[ProtocolError] = []
     for one in _few(packed, "bundle's messages"):
         try:
-            found.append(_MESSAGES.unpack(from_bytes(_bytes(one, "bundle's message"))))
+            found.append(_MESSAGES.unpack(from_bytes(_packed_message.unpack(one, "bundle's message"))))
         except ProtocolError as error:
             errors.append(error)
-    return Bundle(GroupId(layouts.group.unpack(to, "bundle's destination")), tuple(found)), errors
+    return Bundle(GroupId(forms.group.unpack(to, "bundle's destination")), tuple(found)), errors
 
 
 def encode_edge(message: Report | StartRequest | Reply) -> bytes:
@@ -203,7 +208,7 @@ def decode_registry(buffer: bytes | memoryview) -> RegistryCommand:
 
 def encode_message(message: Message) -> bytes:
     """What a producer said: the contents of a delivery record."""
-    return to_bytes(layouts.message.pack(message) if layouts.message.pack else message)
+    return to_bytes(as_fields(message))
 
 
 def decode_message(buffer: bytes | memoryview) -> Message:
@@ -212,18 +217,12 @@ def decode_message(buffer: bytes | memoryview) -> Message:
     Raises:
         ProtocolError: they are not one well-formed message.
     """
-    message: Message = layouts.message.unpack(from_bytes(buffer), "message")
+    message: Message = forms.message.unpack(from_bytes(buffer), "message")
     return message
 
 
 def _few(value: Any, name: str) -> tuple[Any, ...]:
-    items = layouts.array(value, name)
-    if len(items) > layouts.VALUES_MAX:
-        raise layouts.wrong(name, f"at most {layouts.VALUES_MAX}", value)
+    items = array(value, name)
+    if len(items) > forms.VALUES_MAX:
+        raise wrong(name, f"at most {forms.VALUES_MAX} items", value)
     return items
-
-
-def _bytes(value: Any, name: str) -> bytes:
-    if type(value) is not bytes:
-        raise layouts.wrong(name, "bytes", value)
-    return value

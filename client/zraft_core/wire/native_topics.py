@@ -19,7 +19,7 @@ from zraft_core.claims.values import NAME_BYTES_MAX
 from zraft_core.errors import MarshallingError, ProtocolError
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.messagepack import shown
-from zraft_core.topics import layouts
+from zraft_core.topics import forms
 from zraft_core.topics.codec import encode_registry
 from zraft_core.topics.message import Message as Multicast
 from zraft_core.topics.messages import StartRequest
@@ -263,7 +263,7 @@ def _produce(message: Message) -> Produce:
     relayed = boolean(message, "relayed", False)
     staged = boolean(message, "staged", False)
     packed = _array(message, "messages", MESSAGES_MAX)
-    unpack = (layouts.staged if staged else layouts.message).unpack
+    unpack = (forms.staged if staged else forms.message).unpack
     found: list[StartRequest] = []
     try:
         for one in packed:
@@ -341,8 +341,8 @@ def _claims(message: Message) -> LookAtClaims:
 
 def _consumer(message: Message) -> bytes:
     name = binary(message, "consumer")
-    if not 1 <= len(name) <= layouts.CONSUMER_BYTES_MAX:
-        raise wrong(message, "consumer", f"1 to {layouts.CONSUMER_BYTES_MAX} bytes")
+    if not 1 <= len(name) <= forms.CONSUMER_BYTES_MAX:
+        raise wrong(message, "consumer", f"1 to {forms.CONSUMER_BYTES_MAX} bytes")
     return name
 
 

@@ -12,7 +12,8 @@ from onyxlog.audits.report.findings import Findings, RuleResult
 from onyxlog.audits.report.plots import Plot
 from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.thesis_gossip import PoolRow
-from onyxlog.audits.thesis_tables import ELECTION_CLAIMS, ThesisTables
+from onyxlog.audits.thesis_tables import ThesisTables
+from onyxlog.theses import zatt
 
 SHOWN_MAX: Final = 20
 """The most violations of one check on the page; the files have them all."""
@@ -234,7 +235,7 @@ def _thesis(tables: ThesisTables) -> Iterator[str]:
             ("took less than", "here", "Zatt's thesis"),
             [
                 (f"{limit:.0f} ms", f"{share:.1%}", f"{claim:.0%}")
-                for (limit, share), (_, claim) in zip(found.below, ELECTION_CLAIMS, strict=True)
+                for (limit, share), (_, claim) in zip(found.below, zatt.ELECTION_SHARES, strict=True)
             ],
         )
     yield from _mixes(tables)
@@ -262,7 +263,7 @@ def _mixes(tables: ThesisTables) -> Iterator[str]:
                     f"{mix.messages:,}",
                     f"{mix.several:,.1f}",
                 ),
-                *(f"{mix.implied_share:.1%}", f"{mix.of_rates:,.0f}", f"{mix.node_mean:.1f}"),
+                *(f"{mix.implied_share:.1%}", f"{mix.of_rates:,.0f}", f"{mix.mean_delivered:.1f}"),
                 "-" if mix.headline is None else f"{mix.headline}",
             )
             for mix in tables.published_mixes

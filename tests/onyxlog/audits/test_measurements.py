@@ -12,8 +12,9 @@ from onyxlog.audits.measurements import read_measurements
 from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.published_figures import longest_us
 from onyxlog.audits.thesis_gossip import copy_rows, expected_pools, pool_rows
-from onyxlog.audits.thesis_multicast import mixes, published_mixes
-from onyxlog.gossip.thesis.tables import GRAPHS
+from onyxlog.audits.thesis_multicast import mixes
+from onyxlog.theses.atomic_kafka import SCENARIOS
+from onyxlog.theses.gossip import GRAPHS
 from tests.onyxlog.audits.sound import sound
 from zraft_bench.gossip import tables as gossip_tables
 from zraft_bench.load.histogram import highest_of
@@ -108,13 +109,13 @@ def test_what_the_benchmark_of_gossip_wrote_breaks_no_rule_and_gives_its_tables(
 
 def test_the_records_of_the_thesis_say_how_many_messages_went_to_all_topics() -> None:
     """A-18: 120,000 + 32 x; what its text calls 10 to 50 % were 11.0 to 50.9 %, and its baseline had 100,000 messages."""
-    found = {mix.table: mix for mix in published_mixes()}
+    found = {mix.table: mix for mix in SCENARIOS}
     assert (found["5.1"].messages, found["5.1"].several) == (100_000, 0.0)
     shares = [round(100 * mix.implied_share, 1) for table, mix in found.items() if table != "5.1"]
     assert shares == [11.0, 18.9, 30.9, 41.0, 50.9]
     assert all(mix.records == 120_000 + 32 * mix.several for table, mix in found.items() if table != "5.1")
     # Neither its rates nor its headline follow from the same runs.
-    assert [round(found[table].node_mean, 1) for table in ("5.1", "5.2", "5.6")] == [88.9, 9.4, 6.3]
+    assert [round(found[table].mean_delivered, 1) for table in ("5.1", "5.2", "5.6")] == [88.9, 9.4, 6.3]
     assert abs(found["5.1"].of_rates / found["5.1"].records - 1) > 0.2
 
 

@@ -20,7 +20,7 @@ from onyxlog.gossip.thesis.drawing import (
     pick_streams,
 )
 from onyxlog.gossip.thesis.exact import Disconnection, disconnection, surjections
-from onyxlog.gossip.thesis.tables import GRAPHS, SPREADS, GraphRow, SpreadRow
+from onyxlog.theses.gossip import GRAPHS, SPREADS, GraphRow, SpreadRow
 
 
 @pytest.mark.parametrize("peers", range(8))

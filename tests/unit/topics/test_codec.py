@@ -18,7 +18,7 @@ from zraft.topics.registry import Registry
 from zraft.topics.registry_image import read_registry, registry_image
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, Instance, ProducerId, ServerId
-from zraft_core.topics import codec, layouts
+from zraft_core.topics import codec, forms
 from zraft_core.topics.codec import (
     Bundle,
     decode_batch,
@@ -33,7 +33,7 @@ from zraft_core.topics.codec import (
     encode_registry,
 )
 from zraft_core.topics.commands import Advance, Batch, Command, Remote, Seek, Settled, Start, ViewChanged
-from zraft_core.topics.message import COORDINATOR, After, Condition
+from zraft_core.topics.message import COORDINATOR, After, Condition, as_fields
 from zraft_core.topics.messages import (
     Answer,
     FloorReport,
@@ -276,7 +276,7 @@ def test_any_bytes_are_a_value_or_a_declared_error(data: bytes) -> None:
 def test_a_message_with_nothing_special_is_checked_as_strictly_as_any_other() -> None:
     """There is a short way for these; what it does not take goes the long one, which says what is wrong."""
     fields: list[Any] = [(3, 1), (5,), b"x", 1, None, None, 0, None]
-    assert layouts.message.unpack(tuple(fields), "m").destinations == (5,)
+    assert forms.message.unpack(tuple(fields), "m").destinations == (5,)
     for at, wrong in (
         *((0, (3, 0)), (0, (-1, 1)), (0, (True, 1)), (0, (3,)), (1, ()), (1, (0,)), (1, (5, 5))),
         *((1, (7, 5)), (1, (5, 6)), (1, (b"5",)), (2, "x"), (3, 0), (3, -1), (3, True), (6, -1)),
@@ -285,14 +285,14 @@ def test_a_message_with_nothing_special_is_checked_as_strictly_as_any_other() ->
         changed = [*fields]
         changed[at] = wrong
         with pytest.raises(ProtocolError):
-            layouts.message.unpack(tuple(changed), "m")
+            forms.message.unpack(tuple(changed), "m")
 
 
 def test_a_proposal_is_checked_as_strictly_on_the_short_way() -> None:
     """What is not well-formed in the usual way goes by the forms of its fields, which say what is wrong."""
     plain = message(4, A, B)
     usual: list[Any] = [2, (3, 1), 5, 9, None, 0, bytes(16), None]
-    quick = layouts.plain_proposal(Remote)
+    quick = forms.plain_proposal(Remote)
     assert quick(tuple(usual)) == Remote(MessageId(ProducerId(3), 1), GroupId(5), 9, None, 0, bytes(16))
     for one in (remote(plain, B, 5, void=True), remote(plain, B, 5, whole=False)):
         batch = Batch(1, (one,))
@@ -308,5 +308,5 @@ def test_a_proposal_is_checked_as_strictly_on_the_short_way() -> None:
     assert quick(tuple(usual[:-1])) is None
     assert quick((*usual, None)) is None
     special = [*usual]
-    special[7] = tuple(layouts.as_fields(FULL))
+    special[7] = tuple(as_fields(FULL))
     assert quick(tuple(special)) is None, "what has conditions goes the long way"

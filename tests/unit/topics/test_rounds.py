@@ -10,9 +10,9 @@ from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import LeaderSettings
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId
+from zraft_core.layout import from_bytes
 from zraft_core.topics.codec import decode_batch, encode_batch, encode_message
 from zraft_core.topics.commands import Batch, Stage
-from zraft_core.topics.layouts import from_bytes
 from zraft_core.topics.message import After, Message, Round
 from zraft_core.topics.messages import Answer, Reply, StartRequest
 from zraft_core.topics.producer import Ending, Producer

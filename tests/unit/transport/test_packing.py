@@ -22,6 +22,7 @@ from zraft.transport.packing import (
 )
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import ServerId
+from zraft_core.layout import from_bytes, to_bytes
 
 PEER, OTHER = ServerId(2), ServerId(3)
 
@@ -43,7 +44,7 @@ def reassembly(
 
 def binary(size: int, seed: int = 0) -> bytes:
     """An encoded value of about this size; packing does not care that it is no message."""
-    body: bytes = codec.msgpack.packb(random.Random(seed).randbytes(size))
+    body: bytes = to_bytes(random.Random(seed).randbytes(size))
     return body
 
 
@@ -53,7 +54,7 @@ def unpack(bodies: list[bytes], table: Reassembly | None = None) -> list[bytes]:
     out = []
     for body in bodies:
         if body[0] == WHOLE:
-            out += [codec.msgpack.packb(value) for value in codec.unpack(body[1:])]
+            out += [to_bytes(value) for value in from_bytes(body[1:])]
         elif (whole := table.add(PEER, unpack_fragment(body), 0)) is not None:
             out.append(whole)
     return out

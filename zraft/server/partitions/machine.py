@@ -21,14 +21,15 @@ from zraft_core.claims.snapshot import decode_snapshot, encode_snapshot
 from zraft_core.claims.state import Claims
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId
-from zraft_core.topics import layouts
+from zraft_core.layout import binary, formatted, from_bytes, listed, number, optional, row, to_bytes
+from zraft_core.topics import forms
 from zraft_core.topics.codec import encode_message
-from zraft_core.topics.layouts import array, formatted, from_bytes, number, to_bytes
 
 FORMAT: Final = 1
 _IMAGE_FIELDS: Final = 5
-_BLOB: Final = layouts.binary(1, 1 << 30)
-_PIECES: Final = layouts.listed(_BLOB, 1 << 30, 1)
+_BLOB: Final = binary(1, 1 << 30)
+_PLACE: Final = row(next_offset=number, last_stamp=optional(forms.stamp), chain=forms.digest)
+_PIECES: Final = listed(_BLOB, 1 << 30, 1)
 
 
 @frozen
@@ -183,12 +184,6 @@ def _unpacked(image: bytes, group: GroupId) -> tuple[Mark | None, bytes, tuple[b
         raise ProtocolError(f"{what}: it is one of group {found}")
     if place is None:
         return None, b"", ()
-    offset, stamp, chain = array(place, f"{what}: place", 3)
-    last = layouts.optional(layouts.stamp).unpack(stamp, f"{what}: last stamp")
-    mark = Mark(
-        number.unpack(offset, f"{what}: next offset"),
-        None if last is None else tuple(last),
-        layouts.digest.unpack(chain, f"{what}: chain"),
-        0,
-    )
+    offset, last, chain = _PLACE.unpack(place, f"{what}: place")
+    mark = Mark(offset, None if last is None else tuple(last), chain, 0)
     return mark, _BLOB.unpack(claims, f"{what}: claims"), _PIECES.unpack(pieces, f"{what}: pieces")

@@ -21,8 +21,8 @@ from zraft_core.claims.commands import ClaimPartition, Configure
 from zraft_core.claims.values import Mode
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId
+from zraft_core.layout import to_bytes
 from zraft_core.topics.commands import Advance, Batch, Command, Remote, Seek, Start, ViewChanged
-from zraft_core.topics.layouts import to_bytes
 from zraft_core.topics.message import Message
 from zraft_core.topics.registry_values import PartitionSettings
 from zraft_core.topics.stamps import MessageId
@@ -81,10 +81,19 @@ def test_an_entry_survives_its_bytes(entry: PartitionEntry) -> None:
         (to_bytes((2, 1, 5, b"x", ())), "upgrade this server"),
         (to_bytes((1, 3, 5)), "a newer release may know it"),
         (to_bytes((1, 1, 5, b"x")), "an array of 5"),
-        (to_bytes((1, 1, -5, b"x", ())), "wall time"),
+        (
+            to_bytes((1, 1, -5, b"x", ())),
+            r"entry of a partition's log\.wall_ms: expected an integer from 0 to \d+, found int -5",
+        ),
         (to_bytes((1, 1, 5, to_bytes((1, 1, ())), (b"\xff",))), "a command of claims"),
-        (to_bytes((1, 2, 5, 5, [1, 2], (1, 1), True, 100)), "birth's view"),
-        (to_bytes((1, 2, 5, 5, [0, 1, 0, *[()] * 6], (1, 1), True, 100)), "a whole view"),
+        (
+            to_bytes((1, 2, 5, 5, [1, 2], (1, 1), True, 100)),
+            r"birth of a partition\.view: expected an array of 6 fields of View",
+        ),
+        (
+            to_bytes((1, 2, 5, 5, [0, 1, 0, *[()] * 6], (1, 1), True, 100)),
+            r"birth of a partition\.view: expected an array of 6 fields of View: .*, found tuple of length 9",
+        ),
     ],
 )
 def test_bytes_that_are_no_entry_are_refused_by_what_was_found(payload: bytes, complaint: str) -> None:

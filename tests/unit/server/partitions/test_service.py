@@ -25,8 +25,8 @@ from zraft_core.claims.commands import (
 from zraft_core.claims.values import Mode
 from zraft_core.errors import ConfigError
 from zraft_core.ids import GroupId, ServerId
+from zraft_core.layout import to_bytes
 from zraft_core.topics.codec import decode_message
-from zraft_core.topics.layouts import to_bytes
 from zraft_core.topics.message import Round
 from zraft_core.topics.messages import Answer, StartRequest
 from zraft_core.topics.producer import Reach

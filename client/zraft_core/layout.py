@@ -1,0 +1,571 @@
+"""Layouts of records in MessagePack: each is declared once, and packing, checking and errors come from that. Pure.
+
+A `Form` says how one value stands in MessagePack, a `Record` which forms the fields of a class have, and `Kinds` which
+records may stand in one place, each with its number. Whatever the bytes are, the answer is a well-typed value or a
+`ProtocolError` that names the field, what was expected there and what was found; whether the value makes sense is for
+who asked. docs/decisions/0009-layouts-of-records-are-declared.md says why no library does this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from functools import partial
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any, Final, Generic, TypeVar
+
+import msgpack
+from attrs import NOTHING, fields, frozen
+
+from zraft_core.errors import ProtocolError
+from zraft_core.messagepack import shown
+
+T = TypeVar("T")
+
+NUMBER_MAX: Final = 2**63 - 1
+"""Largest number of anything that is counted: what fits a signed 64-bit field everywhere."""
+
+Unpack = Callable[[Any, str], Any]
+"""Checks one decoded value and gives the typed one. The second argument is what to call it in an error."""
+
+Pack = Callable[[Any], Any]
+"""The value that MessagePack is given for a typed one."""
+
+
+# -- errors
+
+
+def found(value: object) -> str:
+    """What was found, short enough for a log line however large the value is."""
+    if isinstance(value, bytes | tuple | list | dict):
+        return f"{type(value).__name__} of length {len(value)}"
+    return f"{type(value).__name__} {shown(value)}"
+
+
+def wrong(name: str, expected: str, value: object) -> ProtocolError:
+    """The error for a value that is not what it should be."""
+    return ProtocolError(f"{name}: expected {expected}, found {found(value)}")
+
+
+# -- single values
+
+
+@frozen
+class Form:
+    """How a value stands in MessagePack.
+
+    Attributes:
+        unpack: see `Unpack`; raises `ProtocolError`.
+        pack: None if the value is packed as it is.
+        same: `unpack` gives the very value that it was given.
+        bounds: the least and the largest, if it is an integer.
+    """
+
+    unpack: Unpack
+    pack: Pack | None = None
+    same: bool = False
+    bounds: tuple[int, int] | None = None
+
+
+def integer(low: int, high: int) -> Form:
+    """An integer in a range; true and false are none."""
+
+    def unpack(value: Any, name: str) -> int:
+        if type(value) is int and low <= value <= high:
+            return value
+        raise wrong(name, f"an integer from {low} to {high}", value)
+
+    return Form(unpack, same=True, bounds=(low, high))
+
+
+def binary(low: int, high: int) -> Form:
+    """Bytes of a bounded length."""
+
+    def unpack(value: Any, name: str) -> bytes:
+        if type(value) is bytes and low <= len(value) <= high:
+            return value
+        raise wrong(name, f"{low} to {high} bytes", value)
+
+    return Form(unpack, same=True)
+
+
+def string(low: int, high: int) -> Form:
+    """A MessagePack string of a bounded number of characters."""
+
+    def unpack(value: Any, name: str) -> str:
+        if type(value) is str and low <= len(value) <= high:
+            return value
+        raise wrong(name, f"a text of {low} to {high} characters", value)
+
+    return Form(unpack, same=True)
+
+
+def text(bytes_max: int) -> Form:
+    """A text that travels as bytes in UTF-8, for records that have no MessagePack strings."""
+    inner = binary(0, bytes_max).unpack
+
+    def unpack(value: Any, name: str) -> str:
+        raw: bytes = inner(value, name)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            raise wrong(name, "UTF-8", value) from error
+
+    return Form(unpack, str.encode)
+
+
+def big_integer(length: int) -> Form:
+    """A large integer without a sign that travels as this many bytes."""
+    inner = binary(length, length).unpack
+    return Form(lambda value, name: int.from_bytes(inner(value, name)), lambda value: value.to_bytes(length))
+
+
+def _boolean(value: Any, name: str) -> bool:
+    if type(value) is bool:
+        return value
+    raise wrong(name, "true or false", value)
+
+
+boolean: Final = Form(_boolean, same=True)
+number: Final = integer(0, NUMBER_MAX)
+from_one: Final = integer(1, NUMBER_MAX)
+
+
+def member(of: type[Enum]) -> Form:
+    """A member of an enumeration, which travels as its value."""
+    members = {(type(each.value), each.value): each for each in of}
+    expected = f"one of {', '.join(str(each.value) for each in of)}"
+
+    def unpack(value: Any, name: str) -> Enum:
+        try:
+            made = members.get((type(value), value))
+        except TypeError:  # a map or a list, which have no hash
+            made = None
+        if made is None:
+            raise wrong(name, expected, value)
+        return made
+
+    return Form(unpack, attrgetter("value"))
+
+
+def ruled(form: Form, holds: Callable[[Any], bool], expected: str) -> Form:
+    """A value of this form for which a rule holds; `expected` says the rule."""
+    inner = form.unpack
+
+    def unpack(value: Any, name: str) -> Any:
+        made = inner(value, name)
+        if not holds(made):
+            raise wrong(name, expected, value)
+        return made
+
+    return Form(unpack, form.pack, form.same)
+
+
+def optional(form: Form) -> Form:
+    """A value of this form, or nil."""
+    inner, pack = form.unpack, form.pack
+
+    def unpack(value: Any, name: str) -> Any:
+        return None if value is None else inner(value, name)
+
+    return Form(unpack, pack and (lambda value: None if value is None else pack(value)), form.same)
+
+
+# -- arrays
+
+
+def array(value: Any, name: str, length: int | None = None) -> tuple[Any, ...]:
+    """An array, of this length if one is given.
+
+    Raises:
+        ProtocolError: it is none.
+    """
+    if type(value) is tuple and (length is None or len(value) == length):
+        return value
+    raise wrong(name, "an array" if length is None else f"an array of {length}", value)
+
+
+def listed(item: Form, most: int, least: int = 0) -> Form:
+    """An array of values of one form."""
+    check, pack, same = item.unpack, item.pack, item.same
+
+    def unpack(value: Any, name: str) -> tuple[Any, ...]:
+        if type(value) is not tuple:
+            raise wrong(name, "an array", value)
+        if not least <= len(value) <= most:
+            raise wrong(name, f"{least} to {most} items", value)
+        try:
+            if not same:
+                return tuple([check(one, name) for one in value])
+            for one in value:
+                check(one, name)
+        except ProtocolError:
+            # Only now is it worth while to name each item.
+            for at, one in enumerate(value):
+                check(one, f"{name}[{at}]")
+            raise
+        return value
+
+    return Form(unpack, pack and (lambda items: [pack(one) for one in items]), same)
+
+
+def ascending(item: Form, most: int, least: int = 0) -> Form:
+    """Each value once, in order: so a set has one form only, which digests rely on."""
+    inner = listed(item, most, least)
+
+    def unpack(value: Any, name: str) -> tuple[Any, ...]:
+        items: tuple[Any, ...] = inner.unpack(value, name)
+        if any(a >= b for a, b in pairwise(items)):
+            raise wrong(name, "ascending items", value)
+        return items
+
+    return Form(unpack, sorted, inner.same)
+
+
+def as_set(items: Form) -> Form:
+    """What stands as an array is a frozen set."""
+    return Form(lambda value, name: frozenset(items.unpack(value, name)), items.pack)
+
+
+# -- records
+
+
+class Record(Generic[T]):
+    """A class and the forms of its fields, which stand in an array in their order, or in a map by their names.
+
+    Args:
+        of: a class of attrs or a named tuple.
+        forms: one for each field in order. Further fields are not said.
+        made: makes a value of the fields that are said, if not the class; may raise `ProtocolError`.
+        least: as many fields stand in an array at least; of those after them that are absent the defaults hold.
+        **unsaid: what fields hold that are not said, if not their defaults.
+    """
+
+    def __init__(
+        self,
+        of: type[T],
+        *forms: Form,
+        made: Callable[..., T] | None = None,
+        least: int | None = None,
+        **unsaid: Any,
+    ) -> None:
+        names = _names(of)
+        assert len(names) >= len(forms), f"{of.__name__} has fields {names}, {len(forms)} forms"
+        self.of: Final = of
+        self.called: Final = of.__name__
+        self.names: Final = names[: len(forms)]
+        self.forms: Final = forms
+        self.labels: Final = tuple(f"{self.called}.{name}" for name in self.names)
+        self.checks: Final = tuple(form.unpack for form in forms)
+        self.packs: Final = tuple((at, form.pack) for at, form in enumerate(forms) if form.pack is not None)
+        self.values: Final = _getter(self.names)
+        self._unsaid = {name: unsaid.get(name, _default(of, name)) for name in names[len(forms) :]}
+        self.made: Final[Callable[..., T]] = made or (partial(of, **unsaid) if unsaid else of)
+        itself = not self.packs and hasattr(of, "_fields")
+        self.form: Final = Form(_array_reader(self, least), None if itself else self.pack)
+
+    def pack(self, value: T) -> list[Any]:
+        """The fields of a value, as they are packed."""
+        packed = list(self.values(value))
+        for at, pack in self.packs:
+            packed[at] = pack(packed[at])
+        return packed
+
+    def says_all(self, value: T) -> bool:
+        """Whether the fields that are not said have the values that a reader gives them."""
+        return all(getattr(value, name) == held for name, held in self._unsaid.items())
+
+    def pack_map(self, value: T) -> dict[str, Any]:
+        """The fields of a value by their names, as they are packed."""
+        return dict(zip(self.names, self.pack(value), strict=True))
+
+    def unpack_map(self, value: Any, name: str) -> T:
+        """The value whose fields a map has by their names. Of absent ones the defaults hold; others are ignored.
+
+        Raises:
+            ProtocolError: it is no map, a field without a default is missing, or a field is wrong.
+        """
+        if type(value) is not dict:
+            raise wrong(name, "a map", value)
+        made = []
+        for field, form in zip(self.names, self.forms, strict=True):
+            if field in value:
+                made.append(form.unpack(value[field], f"{name}.{field}"))
+            elif (default := _default(self.of, field)) is not NOTHING:
+                made.append(default)
+            else:
+                raise ProtocolError(f"{name}: expected a field {field!r}, found none")
+        return self.made(*made)
+
+    @property
+    def map_form(self) -> Form:
+        """The form of a value that stands as a map."""
+        return Form(self.unpack_map, self.pack_map)
+
+
+def row(*numbered: Form, **named: Form) -> Form:
+    """A tuple, whose places have names for errors, or their numbers."""
+    forms = {**{f"{at}": form for at, form in enumerate(numbered)}, **named}
+    names, checks = tuple(forms), tuple(form.unpack for form in forms.values())
+    packs = tuple((at, form.pack) for at, form in enumerate(forms.values()) if form.pack is not None)
+    same = all(form.same for form in forms.values())
+    length = len(forms)
+
+    def unpack(value: Any, name: str) -> tuple[Any, ...]:
+        if type(value) is not tuple or len(value) != length:
+            raise wrong(name, f"an array of {length}", value)
+        try:
+            if not same:
+                return tuple([check(one, name) for check, one in zip(checks, value, strict=True)])
+            for check, one in zip(checks, value):  # noqa: B905 (they are equally long, and it takes time to ask)
+                check(one, name)
+        except ProtocolError:
+            # Only now is it worth while to name each place.
+            for check, one, place in zip(checks, value, names, strict=True):
+                check(one, f"{name}.{place}")
+            raise
+        return value
+
+    def pack(value: tuple[Any, ...]) -> list[Any]:
+        packed = list(value)
+        for at, pack_one in packs:
+            packed[at] = pack_one(packed[at])
+        return packed
+
+    read: Unpack = unpack
+    match [form.bounds for form in forms.values()]:
+        case [(int(), int()) as one, (int(), int()) as two]:
+            read = _pairs(one, two, unpack)
+        case [(int(), int()) as one, (int(), int()) as two, (int(), int()) as three]:
+            read = _triples(one, two, three, unpack)
+    return Form(read, pack if packs else None, same)
+
+
+Bounds = tuple[int, int]
+
+
+def _pairs(one: Bounds, two: Bounds, unpack: Unpack) -> Unpack:
+    """Reads rows of two integers, of which some messages have many; `unpack` says what is wrong with one."""
+    (low, high), (low_2, high_2) = one, two
+
+    def unpack_pair(value: Any, name: str) -> Any:
+        if type(value) is tuple and len(value) == 2:
+            a, b = value
+            if type(a) is int and type(b) is int and low <= a <= high and low_2 <= b <= high_2:
+                return value
+        return unpack(value, name)
+
+    return unpack_pair
+
+
+def _triples(one: Bounds, two: Bounds, three: Bounds, unpack: Unpack) -> Unpack:
+    (low, high), (low_2, high_2), (low_3, high_3) = one, two, three
+
+    def unpack_triple(value: Any, name: str) -> Any:
+        if type(value) is tuple and len(value) == 3:
+            a, b, c = value
+            if (
+                type(a) is int
+                and type(b) is int
+                and type(c) is int
+                and low <= a <= high
+                and low_2 <= b <= high_2
+                and low_3 <= c <= high_3
+            ):
+                return value
+        return unpack(value, name)
+
+    return unpack_triple
+
+
+def _array_reader(record: Record[Any], least: int | None) -> Unpack:
+    checks, labels, names, made = record.checks, record.labels, record.names, record.made
+    most = len(checks)
+    least = most if least is None else least
+    size = f"{most}" if least == most else f"{least} to {most}"
+    expected = (
+        f"an array of {size} fields of {record.called}: {', '.join(names)}" if names else "an array of 0"
+    )
+
+    def unpack(value: Any, name: str) -> Any:
+        if type(value) is not tuple or not least <= len(value) <= most:
+            raise wrong(name, expected, value)
+        try:
+            values = [check(one, label) for check, one, label in zip(checks, value, labels, strict=False)]
+        except ProtocolError:
+            # Only now is it worth while to say where in the whole this stands.
+            for check, one, field in zip(checks, value, names, strict=False):
+                check(one, f"{name}.{field}")
+            raise
+        return made(*values)
+
+    return unpack
+
+
+def _names(of: type[Any]) -> tuple[str, ...]:
+    named: tuple[str, ...] | None = getattr(of, "_fields", None)
+    return tuple(field.name for field in fields(of)) if named is None else named
+
+
+def _default(of: type[Any], name: str) -> Any:
+    return NOTHING if hasattr(of, "_fields") else getattr(fields(of), name).default
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    match names:
+        case ():
+            return lambda value: ()
+        case (name,):
+            return lambda value: (getattr(value, name),)
+    return attrgetter(*names)
+
+
+# -- kinds of records
+
+
+class Kinds(Generic[T]):
+    """Records of which each may stand in one place; a number or a name says which it is.
+
+    Numbers and names are never used again: a record that changes its meaning takes a new one. If several records are of
+    one class, a value is packed as the first one that says all of it, or else as the last one.
+
+    Args:
+        what: what errors call a value of any of them.
+        records: by number or name.
+        quick: reads most arrays of a kind faster than its forms, by kind. Gives None for an array that it does not
+            accept: then the forms read it, or say what is wrong. It must accept nothing that they refuse.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        records: Mapping[Any, Record[Any]],
+        quick: Mapping[int, Callable[[tuple[Any, ...]], Any]] | None = None,
+    ) -> None:
+        quick = quick or {}
+        self.what: Final = what
+        self.records: Final = records
+        self._of: dict[type[Any], list[tuple[Any, Record[Any]]]] = {}
+        for kind, record in records.items():
+            self._of.setdefault(record.of, []).append((kind, record))
+        self._only = {of: known[0] for of, known in self._of.items() if len(known) == 1}
+        self._quick = quick
+        self._readers = {
+            kind: (quick.get(kind), record.made, record.checks, record.labels)
+            for kind, record in records.items()
+        }
+
+    def of(self, value: T) -> tuple[Any, Record[Any]]:
+        """The kind and the record that a value is packed as."""
+        *older, newest = self._of[type(value)]
+        for each in older:
+            if each[1].says_all(value):
+                return each
+        return newest
+
+    def record(self, kind: Any) -> Record[Any]:
+        """The record of a kind.
+
+        Raises:
+            ProtocolError: this release knows none.
+        """
+        record = self.records.get(kind) if type(kind) in (int, str) else None
+        if record is None:
+            raise self._unknown(kind)
+        return record
+
+    def _unknown(self, kind: Any) -> ProtocolError:
+        known = ", ".join(map(str, self.records))
+        return wrong(self.what, f"one of the kinds [{known}]; a newer release may know it", kind)
+
+    def pack(self, value: T) -> list[Any]:
+        """The array `[kind, field, ...]`."""
+        kind, record = self._only.get(type(value)) or self.of(value)
+        packed = [kind, *record.values(value)]
+        for at, pack in record.packs:
+            packed[at + 1] = pack(packed[at + 1])
+        return packed
+
+    def unpack(self, value: Any) -> T:
+        """The value of an array `[kind, field, ...]`.
+
+        Raises:
+            ProtocolError: the kind is unknown, or a field is missing, of another type or out of range.
+        """
+        if type(value) is not tuple or not value:
+            raise wrong(self.what, "an array that starts with its kind", value)
+        kind = value[0]
+        reader = self._readers.get(kind) if type(kind) is int else None
+        if reader is None:
+            raise self._unknown(kind)
+        quick, make, checks, labels = reader
+        if quick is not None:
+            read: T | None = quick(value)
+            if read is not None:
+                return read
+        if len(value) != len(checks) + 1:
+            raise ProtocolError(
+                f"{self.records[kind].called}: expected {len(checks)} fields after the kind, found {len(value) - 1}"
+            )
+        made: T = make(
+            *[check(one, label) for check, one, label in zip(checks, value[1:], labels, strict=True)]
+        )
+        return made
+
+    def unpack_all(self, values: Iterable[Any]) -> list[T]:
+        """The values of unpacked arrays: as `unpack` of each, with less around those that are read quickly.
+
+        Raises:
+            ProtocolError: see there.
+        """
+        readers, made = self._quick, []
+        for value in values:
+            read: T | None = None
+            if type(value) is tuple and value and type(value[0]) is int:
+                quick = readers.get(value[0])
+                if quick is not None:
+                    read = quick(value)
+            made.append(self.unpack(value) if read is None else read)
+        return made
+
+
+# -- bytes
+
+
+def to_bytes(value: Any) -> bytes:
+    """The bytes of a packed value."""
+    return _Packer().pack(value)  # type: ignore[no-any-return]
+
+
+_Packer: Final = msgpack.Packer
+
+
+def from_bytes(buffer: bytes | memoryview) -> Any:
+    """The MessagePack value of exactly these bytes, with arrays as tuples.
+
+    Raises:
+        ProtocolError: not one MessagePack value, or one with text, maps or extensions, which records between servers and
+            on their disks do not have.
+    """
+    try:
+        return msgpack.unpackb(buffer, use_list=False, max_str_len=0, max_map_len=0, max_ext_len=0)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ProtocolError(
+            f"expected MessagePack integers, booleans, nil, binaries and arrays; found {len(buffer)} other bytes: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def formatted(value: Any, what: str, version: int, length: int) -> tuple[Any, ...]:
+    """An array whose first item is the version of its format, which is checked before anything else.
+
+    Raises:
+        ProtocolError: it is none, or of another version.
+    """
+    items = array(value, what)
+    if not items or type(items[0]) is not int:
+        raise wrong(what, "an array that begins with the version of its format", value)
+    if items[0] != version:
+        raise ProtocolError(f"{what}: format {items[0]}, this release knows {version}: upgrade this server")
+    return array(items, what, length)
