@@ -4,29 +4,42 @@ No clock, socket, disk or asyncio: an owner feeds messages and finished writes a
 `GroupEffects`. A turn looks at the groups that something happened to, or that have something due, and at no other:
 hundreds that are idle cost what one costs. Source: rules D-7, D-13 and D-18, and docs/GROUPS.md.
 
-One class in layers, each a module of its own and knowing only those before it: `hosting`, `sharing`, `keeping`,
-`placing`. Here is what ties them together.
+The host schedules; what it decides is in parts that share one `HostState`: `Covers` (shared heartbeats), `Keeping`
+(the length of the log) and `Placing` (leaders and members).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final
 
+from zraft.groups.covers.sharing import Covers
 from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupEffects, GroupMessage
-from zraft.groups.frame import Durable
+from zraft.groups.frame import Durable, LogFrame
+from zraft.groups.hosting import HostState
+from zraft.groups.keeping import Keeping
 from zraft.groups.machine import StateMachine
 from zraft.groups.placing import Placing
 from zraft.groups.replica import Replica, StoredGroup
+from zraft.groups.retention import Retention
+from zraft.groups.settings import GroupSettings
 from zraft.groups.statistics import GroupsStatistics
+from zraft.groups.timers import NEVER, Timers
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 
+MISTAKES_KEPT_MAX: Final = 16
+"""Messages that no correct peer sends, remembered for the log; all are counted."""
 
-class GroupHost(Placing):
+
+class GroupHost:
     """The groups of one server. Not thread-safe: one owner calls it.
 
     Args:
@@ -39,9 +52,43 @@ class GroupHost(Placing):
         ConfigError: the settings contradict each other.
 
     Attributes:
+        server, instance, boot: as given.
+        settings: every bound.
+        groups, peers: the replicas of this server, and the other servers as they are seen from here.
         frame: what waits for the log: the owner takes it after a turn, and tells `persisted` when it is durable.
-        now: ticks of 1 ms that the turns were told, in which this process ran.
+        mistakes: (sender, problem) of the newest messages that no correct peer sends.
     """
+
+    def __init__(
+        self,
+        *,
+        server: ServerId,
+        instance: Instance,
+        boot: int,
+        settings: GroupSettings,
+        rng: random.Random,
+        retention: Retention | None = None,
+        frame: LogFrame | None = None,
+    ) -> None:
+        settings.validate()
+        self._state = state = HostState(server, instance, boot, settings)
+        self.server = server
+        self.instance = instance
+        self.boot = boot
+        self.settings = settings
+        self.groups = state.groups
+        self.peers = state.peers
+        self.frame = frame if frame is not None else LogFrame()
+        self.mistakes: deque[tuple[ServerId, str]] = deque(maxlen=MISTAKES_KEPT_MAX)
+        self._rng = rng
+        self._vouched: dict[ServerId, Instance] = {}
+        self._timers = Timers()
+        self._covers = Covers(state)
+        self._keeping = Keeping(state, retention if retention is not None else Retention(settings))
+        self._placing = Placing(state)
+        self._held = False
+        self._turns = self._touches = self._mistakes = self._strangers = 0
+        self._entries = self._commands = 0
 
     # -- which groups there are
 
@@ -69,31 +116,28 @@ class GroupHost(Placing):
         )
         for server, instance in {**description.founders, **self._vouched}.items():
             raft.vouch(server, instance)
-        replica = Replica(group, raft, machine, self.now, self.settings.digest_interval)
+        replica = Replica(group, raft, machine, self._state.now, self.settings.digest_interval)
         replica.preferred = description.preferred
         if stored.snapshot is not None:
             meta, image = stored.snapshot
             replaced = raft.restore(meta)
             assert not replaced, f"group {group}: its log does not reach its newest snapshot"
             replica.restored(meta, image)
-        self._retention.recovered(group, stored.log.bytes_in_memory, stored.held_bytes)
+        self._keeping.retention.recovered(group, stored.log.bytes_in_memory, stored.held_bytes)
         self.groups[group] = replica
         if description.preferred == self.server and stored.log.last_index == 0 and raft.is_voter:
             # Nobody leads a group that was founded this moment: who should need not wait to find that out.
             raft.hasten_election()
-        self._touch(replica)
+        self._state.touch(replica)
 
     def remove(self, group: GroupId) -> None:
         """The group is gone for good (D-18): its log is forgotten with the next frame, here or not."""
         self.groups.pop(group, None)
-        for peer in self.peers.values():
-            peer.led.pop(group, None)
-            peer.given.withdraw(group)
-            peer.taken.lose(group)
-        self._touched.pop(group, None)
+        self._covers.forget(group)
+        self._state.touched.pop(group, None)
         self._timers.clear(group)
-        self._moves.discard(group)
-        self._retention.removed(group)
+        self._placing.moves.discard(group)
+        self._keeping.retention.removed(group)
         self.frame.forget(group)
 
     def vouch(self, server: ServerId, instance: Instance) -> None:
@@ -102,29 +146,54 @@ class GroupHost(Placing):
         for replica in self.groups.values():
             replica.raft.vouch(server, instance)
 
+    # -- what is wanted of them
+
+    def prefer(self, group: GroupId, server: ServerId | None) -> None:
+        """That server should lead the group; None if it does not matter."""
+        self._placing.prefer(group, server)
+
+    def want_members(self, group: GroupId, wanted: Mapping[ServerId, Instance]) -> None:
+        """These disks should be the group's voters."""
+        self._placing.want_members(group, wanted)
+
+    def retire(self, group: GroupId) -> None:
+        """The group has left this server: see `Placing.retire`."""
+        self._placing.retire(group)
+
+    def transfer(self, group: GroupId, target: ServerId) -> bool:
+        """Hand the group over to `target`; False if that cannot be begun."""
+        return self._placing.transfer(group, target)
+
+    def snapshotted(self, group: GroupId, meta: SnapshotMeta, *, durable: bool) -> None:
+        """A `SnapshotTask` ended: it is durable, or could not be made so."""
+        self._keeping.snapshotted(group, meta, durable=durable)
+
+    def install(self, group: GroupId, meta: SnapshotMeta, image: bytes) -> bool:
+        """Another server's snapshot is durable here: become it, if that is ahead; False if it is not needed.
+
+        Raises:
+            ProtocolError: the image or the membership in it cannot be read.
+        """
+        return self._keeping.install(group, meta, image)
+
     # -- what happened
 
     def receive(self, sender: Sender, messages: Sequence[GroupMessage]) -> None:
         """Messages of one authenticated peer, in the order they came."""
-        peer = self._peer(sender.server)
-        if peer.is_late(sender.instance, sender.boot):
+        peer = self._state.peer(sender.server)
+        if peer.run != (sender.instance, sender.boot) and not self._covers.meet(peer, sender):
             return
-        if peer.begins_anew(sender.instance, sender.boot):
-            self._touch_all(peer.led)
-            self._touch_all(peer.taken.groups)
-            peer.restart()
-        peer.run = (sender.instance, sender.boot)
         for message in messages:
             if isinstance(message, SharedHeartbeat):
-                self._on_heartbeat(peer, message)
+                self._covers.on_heartbeat(peer, message)
             elif isinstance(message, SharedHeartbeatReply):
-                self._on_reply(peer, message)
+                self._covers.on_reply(peer, message)
             else:
                 replica = self.groups.get(message.group)
                 if replica is None:
                     self._strangers += 1
                     continue
-                self._touch(replica)
+                self._state.touch(replica)
                 try:
                     replica.raft.step(sender.server, sender.instance, message)
                 except ProtocolError as error:
@@ -134,11 +203,11 @@ class GroupHost(Placing):
 
     def persisted(self, durable: Durable) -> None:
         """A frame is durable; what is of groups that are not hosted here is for others."""
-        self._effects.forgotten += durable.forgotten
+        self._state.effects.forgotten += durable.forgotten
         for group, number in durable.numbers.items():
             replica = self.groups.get(group)
             if replica is not None:
-                self._touch(replica)
+                self._state.touch(replica)
                 replica.raft.persisted(number)
 
     def propose(self, group: GroupId, payload: bytes, count: int) -> tuple[int, int] | None:
@@ -146,7 +215,7 @@ class GroupHost(Placing):
         replica = self.groups.get(group)
         if replica is None or replica.raft.role is not Role.LEADER or self._held:
             return None
-        self._touch(replica)
+        self._state.touch(replica)
         index = replica.raft.propose(payload, count)
         if index is None:
             return None
@@ -158,7 +227,7 @@ class GroupHost(Placing):
         """Ask for a linearizable read: see `Raft.read_index`. It takes a round of that group, no shared heartbeat."""
         replica = self.groups.get(group)
         if replica is not None:
-            self._touch(replica)
+            self._state.touch(replica)
             replica.raft.read_index(context)
 
     def hold(self, held: bool) -> None:
@@ -167,7 +236,9 @@ class GroupHost(Placing):
             return
         self._held = held
         if not held:
-            self._touch_all([group for group, replica in self.groups.items() if replica.has_more_to_apply])
+            self._state.touch_all(
+                [group for group, replica in self.groups.items() if replica.has_more_to_apply]
+            )
 
     @property
     def wants_turn(self) -> bool:
@@ -177,47 +248,47 @@ class GroupHost(Placing):
     @property
     def stirred(self) -> bool:
         """The same, but for what only waits for the disk."""
-        return (
-            bool(self._touched)
-            or bool(self._effects.forgotten)
-            or any(peer.taken.answer_due for peer in self.peers.values())
-        )
+        state = self._state
+        return bool(state.touched or state.effects.forgotten or self._covers.answers_due)
 
     # -- one turn
 
     def turn(self, elapsed: int) -> GroupEffects:
         """Everything that follows from what arrived, and from `elapsed` more ticks in which this process ran."""
         assert elapsed >= 0
-        self.now += elapsed
+        state, timers, covers, moves = self._state, self._timers, self._covers, self._placing.moves
+        now = state.now = state.now + elapsed
         self._turns += 1
-        for group in self._timers.take_due(self.now):
-            self._touch(self.groups[group])
-        for peer in self.peers.values():
-            self._watch(peer)
-        self._moves.begin(self.now, self._begin_move)
-        if self._retention.is_due:
-            self._keep_log_short()
-        touched, self._touched = self._touched, {}
-        self._touches += len(touched)
-        for replica in touched.values():
-            self._settle(replica)
-        for peer in self.peers.values():
-            self._speak(peer)
-        effects, self._effects = self._effects, GroupEffects()
+        if timers.next_at <= now:
+            for group in timers.take_due(now):
+                state.touch(self.groups[group])
+        if covers.stirred or covers.due_at <= now:
+            covers.watch()
+        moves.begin(now, self._placing.begin_move)
+        if self._keeping.retention.due_at <= self._keeping.retention.written:
+            self._keeping.keep_log_short()
+        touched, state.touched = state.touched, {}
+        for group in touched:
+            self._touches += 1
+            self._settle(touched[group])
+        if covers.stirred or covers.due_at <= now:
+            covers.speak()
+        effects, state.effects = state.effects, GroupEffects()
         effects.touched = list(touched)
         effects.wake_in = self._wake_in()
         return effects
 
     def _wake_in(self) -> int | None:
-        if self._touched:
+        if self._state.touched:
             return 0
-        due: list[float] = [tick for peer in self.peers.values() if (tick := peer.due_at()) is not None]
-        for alarm in (self._timers.next_due(), self._moves.next_due()):
-            if alarm is not None:
-                due.append(alarm)
-        if not due:
+        due, covers_due, move_due = self._timers.next_at, self._covers.due_at, self._placing.moves.next_due()
+        if covers_due < due:
+            due = covers_due
+        if move_due is not None and move_due < due:
+            due = move_due
+        if due == NEVER:
             return None
-        left = min(due) - self.now
+        left = due - self._state.now
         return 0 if left <= 0 else int(left) + (left > int(left))
 
     # -- what became of a group in this turn
@@ -226,36 +297,39 @@ class GroupHost(Placing):
         raft, group = replica.raft, replica.group
         ready = raft.ready()
         for to, message in ready.messages:
-            self._send(to, message)
+            self._state.send(to, message)
         if ready.write is not None:
             size = self.frame.add(group, ready.write)
             if ready.write.entries:
-                self._retention.wrote(group, size)
+                self._keeping.retention.wrote(group, size)
         if ready.read_states:
             replica.reads += ready.read_states
         if not self._held and replica.apply(self.settings.apply_bytes_max):
-            self._effects.applied.append(group)
+            self._state.effects.applied.append(group)
         if replica.reads:
-            self._effects.reads += [(group, context) for context in replica.take_reads()]
+            self._state.effects.reads += [(group, context) for context in replica.take_reads()]
         if raft.log.bytes_in_memory > self.settings.log_bytes_max:
             raft.log.evict_to(replica.applied_index)
-        self._show(replica)
+        if self._covers.show(replica):
+            replica.placed = False
+            if raft.role is not Role.LEADER:
+                self._placing.moves.discard(group)
         if replica.has_more_to_apply and not self._held:
-            self._touched[group] = replica
+            self._state.touched[group] = replica
         if raft.role is Role.LEADER:
             self._rest_leading(replica)
         else:
             self._rest_following(replica)
 
     def _rest_leading(self, replica: Replica) -> None:
-        raft, group, now = replica.raft, replica.group, self.now
+        raft, group, now = replica.raft, replica.group, self._state.now
         needing = raft.followers_needing_snapshot
         if needing:
-            self._effects.needs_snapshot += [(group, server) for server in needing]
+            self._state.effects.needs_snapshot += [(group, server) for server in needing]
         if replica.wanted is not None and not replica.placed and raft.may_change_membership:
-            self._change_members(replica)
-        rests = raft.settled and self._all_agree(replica)
-        self._place(replica, settled=raft.settled)
+            self._placing.change_members(replica)
+        rests = raft.settled and self._covers.all_agree(replica)
+        self._placing.place(replica, settled=raft.settled)
         replica.asleep = rests
         if rests:
             self._timers.clear(group)
@@ -278,7 +352,7 @@ class GroupHost(Placing):
             if raft.log.bytes_in_memory > self.settings.asleep_log_bytes_max:
                 raft.log.evict_to(replica.applied_index)
         else:
-            self._timers.set(group, max(self.now + 1, replica.born + raft.due_at))
+            self._timers.set(group, max(self._state.now + 1, replica.born + raft.due_at))
 
     # -- what others see
 
@@ -301,16 +375,16 @@ class GroupHost(Placing):
             learning=learning,
             leaderless=leaderless,
             asleep=asleep,
-            misplaced=len(self._moves),
+            misplaced=len(self._placing.moves),
             silent_servers=sum(peer.silent for peer in self.peers.values() if peer.led),
-            log_needed_bytes=self._retention.needed_bytes,
-            log_oldest_group=self._retention.oldest or COORDINATION_GROUP,
+            log_needed_bytes=self._keeping.retention.needed_bytes,
+            log_oldest_group=self._keeping.retention.oldest or COORDINATION_GROUP,
             turns_total=self._turns,
             touched_total=self._touches,
             mistakes_total=self._mistakes,
             strangers_total=self._strangers,
-            moves_total=self._moves.begun,
-            snapshots_total=self._snapshots,
+            moves_total=self._placing.moves.begun,
+            snapshots_total=self._keeping.snapshots,
             entries_total=self._entries,
             commands_total=self._commands,
         )

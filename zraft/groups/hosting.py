@@ -1,80 +1,62 @@
-"""What the layers of a host of groups share: its groups, the other servers, and what a turn has touched so far. Pure.
+"""What the parts of a host of groups share: its groups, the other servers, and what a turn has touched so far. Pure.
 
 Not for use of its own: see `zraft.groups.host`.
 """
 
 from __future__ import annotations
 
-import random
-from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable
 
 from zraft.groups.covers.peer import Peer
 from zraft.groups.effects import GroupEffects, GroupMessage
-from zraft.groups.frame import LogFrame
-from zraft.groups.leadership import Moves
 from zraft.groups.replica import Replica
-from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
-from zraft.groups.timers import Timers
 from zraft.raft.membership.quorum import majority
 from zraft.raft.role import Role
 from zraft_core.ids import GroupId, Instance, ServerId
 
-MISTAKES_KEPT_MAX: Final = 16
-"""Messages that no correct peer sends, remembered for the log; all are counted."""
-
 
 class HostState:
-    """See `zraft.groups.host.GroupHost` for arguments, errors and public attributes."""
+    """The state of one `GroupHost` that more than one of its parts reads or changes.
 
-    def __init__(
-        self,
-        *,
-        server: ServerId,
-        instance: Instance,
-        boot: int,
-        settings: GroupSettings,
-        rng: random.Random,
-        retention: Retention | None = None,
-        frame: LogFrame | None = None,
-    ) -> None:
-        settings.validate()
+    Attributes:
+        server, instance, boot: who this is (D-1).
+        settings: every bound.
+        now: ticks of 1 ms that the turns were told, in which this process ran.
+        groups, peers: the replicas of this server, and the other servers.
+        touched: groups that the next turn, or the rest of this one, looks at.
+        effects: what the next turn, or this one, asks the owner to do.
+    """
+
+    __slots__ = ("boot", "effects", "groups", "instance", "now", "peers", "server", "settings", "touched")
+
+    def __init__(self, server: ServerId, instance: Instance, boot: int, settings: GroupSettings) -> None:
         self.server = server
         self.instance = instance
         self.boot = boot
         self.settings = settings
         self.now = 0
         self.groups: dict[GroupId, Replica] = {}
-        self.mistakes: deque[tuple[ServerId, str]] = deque(maxlen=MISTAKES_KEPT_MAX)
         self.peers: dict[ServerId, Peer] = {}
-        self._rng = rng
-        self._vouched: dict[ServerId, Instance] = {}
-        self._touched: dict[GroupId, Replica] = {}
-        self._timers = Timers()
-        self.frame = frame if frame is not None else LogFrame()
-        self._retention = retention if retention is not None else Retention(settings)
-        self._moves = Moves(settings)
-        self._effects = GroupEffects()
-        self._held = False
-        self._turns = self._touches = self._mistakes = self._strangers = self._snapshots = 0
-        self._entries = self._commands = 0
+        self.touched: dict[GroupId, Replica] = {}
+        self.effects = GroupEffects()
 
-    def _peer(self, server: ServerId) -> Peer:
+    def peer(self, server: ServerId) -> Peer:
+        """Another server, which may not have spoken yet."""
         peer = self.peers.get(server)
         if peer is None:
             peer = self.peers[server] = Peer(server, self.boot, self.settings)
         return peer
 
-    def _send(self, to: ServerId, message: GroupMessage) -> None:
-        self._effects.sends.setdefault(to, []).append(message)
+    def send(self, to: ServerId, message: GroupMessage) -> None:
+        """Send it with everything else that this turn has for that server."""
+        self.effects.sends.setdefault(to, []).append(message)
 
     # -- bringing a group up to date
 
-    def _touch(self, replica: Replica) -> None:
+    def touch(self, replica: Replica) -> None:
         """Something happens to it: its clock stands at the present tick, and what others vouched for it counts."""
-        self._touched[replica.group] = replica
+        self.touched[replica.group] = replica
         raft = replica.raft
         now = self.now - replica.born
         if raft.now == now:
@@ -87,11 +69,12 @@ class HostState:
                 raft.note_leader_heard(peer.taken.heard_at - replica.born)
         raft.tick(now - raft.now)
 
-    def _touch_all(self, groups: Sequence[GroupId] | Mapping[GroupId, Replica]) -> None:
+    def touch_all(self, groups: Iterable[GroupId]) -> None:
+        """The same for each of these that is here."""
         for group in tuple(groups):
             replica = self.groups.get(group)
             if replica is not None:
-                self._touch(replica)
+                self.touch(replica)
 
     def _credit_leader(self, replica: Replica, now: int) -> None:
         raft, contacts, reached, everybody = replica.raft, dict[ServerId, int](), 1, True

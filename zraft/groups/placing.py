@@ -4,31 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zraft.groups.keeping import Keeping
+from zraft.groups.hosting import HostState
+from zraft.groups.leadership import Moves
 from zraft.groups.members import Await, next_step, target_of
 from zraft.groups.replica import Replica
 from zraft.raft.role import Role
 from zraft_core.ids import GroupId, Instance, ServerId
 
 
-class Placing(Keeping):
-    """Leaders and members. Part of `zraft.groups.host.GroupHost`."""
+class Placing:
+    """Leaders and members of the groups of one server.
+
+    Attributes:
+        moves: leaderships that are to move to other servers.
+    """
+
+    def __init__(self, state: HostState) -> None:
+        self._state = state
+        self.moves = Moves(state.settings)
 
     def prefer(self, group: GroupId, server: ServerId | None) -> None:
         """That server should lead the group; None if it does not matter."""
-        replica = self.groups[group]
+        replica = self._state.groups[group]
         replica.preferred = server
-        self._touch(replica)
+        self._state.touch(replica)
 
     def want_members(self, group: GroupId, wanted: Mapping[ServerId, Instance]) -> None:
         """These disks should be the group's voters: while this server leads it, it makes one safe step after the other."""
-        replica = self.groups[group]
+        replica = self._state.groups[group]
         if replica.wanted != wanted:
             replica.wanted = dict(wanted)
             replica.placed = False
-        if replica.retired and wanted.get(self.server) == self.instance:
+        if replica.retired and wanted.get(self._state.server) == self._state.instance:
             replica.retired = replica.raft.holds_back = False
-        self._touch(replica)
+        self._state.touch(replica)
 
     def retire(self, group: GroupId) -> None:
         """The group has left this server for good or for now: its voters are others, which is committed.
@@ -36,36 +45,42 @@ class Placing(Keeping):
         Its vote and its log are kept, for a disk that forgot them must never vote in that group again (D-1); but it
         stands for no election, and costs nothing.
         """
-        replica = self.groups[group]
+        replica = self._state.groups[group]
         replica.retired = replica.raft.holds_back = True
-        self._touch(replica)
+        self._state.touch(replica)
 
     def transfer(self, group: GroupId, target: ServerId) -> bool:
         """Hand the group over to `target`; False if that cannot be begun."""
-        replica = self.groups.get(group)
+        replica = self._state.groups.get(group)
         if replica is None:
             return False
-        self._touch(replica)
+        self._state.touch(replica)
         return replica.raft.transfer_leadership(target)
 
-    def _place(self, replica: Replica, *, settled: bool) -> None:
+    def place(self, replica: Replica, *, settled: bool) -> None:
+        """Note whether a group that is led here should be led elsewhere."""
         preferred = replica.preferred
-        if preferred is None or preferred == self.server or preferred not in replica.raft.membership.voters:
-            self._moves.discard(replica.group)
-        elif settled and not self._peer(preferred).silent:
-            self._moves.add(replica.group, self.now)
+        if (
+            preferred is None
+            or preferred == self._state.server
+            or preferred not in replica.raft.membership.voters
+        ):
+            self.moves.discard(replica.group)
+        elif settled and not self._state.peer(preferred).silent:
+            self.moves.add(replica.group, self._state.now)
 
-    def _begin_move(self, group: GroupId) -> bool:
-        replica = self.groups[group]
+    def begin_move(self, group: GroupId) -> bool:
+        """Hand a group over to who should lead it; False if that one is not ready for it."""
+        replica = self._state.groups[group]
         target = replica.preferred
         raft = replica.raft
         if target is None or raft.role is not Role.LEADER:
             return False
-        peer = self._peer(target)
-        steady = self.now - peer.steady_since >= self.settings.raft.election_timeout_ticks
+        peer = self._state.peer(target)
+        steady = self._state.now - peer.steady_since >= self._state.settings.raft.election_timeout_ticks
         if peer.silent or not steady or raft.matches.get(target) != raft.log.last_index:
             return False
-        self._touch(replica)
+        self._state.touch(replica)
         return raft.transfer_leadership(target)
 
     def _note_placed(self, replica: Replica) -> None:
@@ -77,9 +92,10 @@ class Placing(Keeping):
         voters = {server: membership.members[server].instance for server in membership.voters}
         if voters == replica.wanted:
             replica.placed = True
-            self._effects.placed.append(replica.group)
+            self._state.effects.placed.append(replica.group)
 
-    def _change_members(self, replica: Replica) -> None:
+    def change_members(self, replica: Replica) -> None:
+        """Make the next safe step to the members that are wanted, if there is one."""
         raft = replica.raft
         assert replica.wanted is not None
         step = next_step(raft.membership, replica.wanted, raft.matches, raft.commit_index)
@@ -88,4 +104,4 @@ class Placing(Keeping):
         if step is None or isinstance(step, Await):
             return
         if raft.change_membership(target_of(step, raft.membership)) is not None:
-            self._touched[replica.group] = replica
+            self._state.touched[replica.group] = replica

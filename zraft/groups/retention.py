@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from math import inf
 
 from zraft.groups.settings import GroupSettings
 from zraft_core.ids import COORDINATION_GROUP, GroupId
@@ -25,6 +26,7 @@ class Retention:
     Attributes:
         written: the present position.
         coordination: the coordination group's part of it. Whoever applies its entries adds their bytes to both.
+        due_at: before this position `due` gives nothing.
     """
 
     __slots__ = (
@@ -36,6 +38,7 @@ class Retention:
         "_since_snapshot",
         "_under_way",
         "coordination",
+        "due_at",
         "written",
     )
 
@@ -52,14 +55,20 @@ class Retention:
         self._since_snapshot: dict[GroupId, int] = {}
         self._large: dict[GroupId, None] = {}
         self._under_way: dict[GroupId, tuple[int, int]] = {}
+        self.due_at: float = inf
 
     def wrote(self, group: GroupId, size: int) -> None:
         """Entries of so many bytes went to the log."""
-        self._held_from.setdefault(group, self.written)
+        known = group in self._held_from
+        if not known:
+            self._held_from[group] = self.written
         since = self._since_snapshot[group] = self._since_snapshot.get(group, 0) + size
-        if since > self._settings.snapshot_bytes:
+        large = since > self._settings.snapshot_bytes
+        if large:
             self._large[group] = None
         self.written += size
+        if large or not known:
+            self.reckon()
 
     def recovered(self, group: GroupId, size: int, held: int) -> None:
         """A start found that the group needs entries of about `size` bytes: the last `held` bytes of the log."""
@@ -71,6 +80,7 @@ class Retention:
         """The group needs the log from that position on, and nothing before it."""
         self._held_from[group] = position
         self._held_from = OrderedDict(sorted(self._held_from.items(), key=lambda item: item[1]))
+        self.reckon()
 
     @property
     def others(self) -> int:
@@ -80,16 +90,19 @@ class Retention:
     def covered(self, others: int) -> None:
         """The coordination group's newest image was begun when other groups had written so much."""
         self._covered = others
+        self.reckon()
 
     def allow(self, size: int) -> None:
         """So much more of the log may the coordination group hold back: about what its image comes to."""
         self._allowance = size
+        self.reckon()
 
     def removed(self, group: GroupId) -> None:
         self._held_from.pop(group, None)
         self._since_snapshot.pop(group, None)
         self._large.pop(group, None)
         self._under_way.pop(group, None)
+        self.reckon()
 
     def size_of(self, group: GroupId) -> int:
         """What it wrote since its last durable snapshot."""
@@ -134,10 +147,23 @@ class Retention:
                 room -= 1
                 yield group
 
-    @property
-    def is_due(self) -> bool:
-        """Would `due` give anything?"""
-        return next(self.due(), None) is not None
+    def reckon(self) -> None:
+        """Work out `due_at`, after a change or when it was reached for nothing."""
+        settings = self._settings
+        self.due_at = inf
+        if len(self._under_way) >= settings.snapshots_at_once:
+            return
+        if any(group not in self._under_way for group in self._large):
+            self.due_at = self.written
+            return
+        if self._covered is not None and COORDINATION_GROUP not in self._under_way:
+            # Others write half of what is missing at the earliest when the log is longer by that.
+            missing = settings.wal_bytes_max + self._allowance - 2 * (self.others - self._covered)
+            self.due_at = self.written + max(0, missing // 2 + 1)
+        for group, held_from in self._held_from.items():
+            if group not in self._under_way and group != COORDINATION_GROUP:
+                self.due_at = min(self.due_at, held_from + settings.wal_bytes_max + 1)
+                return
 
     def put_off(self, group: GroupId) -> None:
         """Nothing of it is committed yet: it is looked at again when as much was written once more."""
@@ -145,10 +171,12 @@ class Retention:
             self.holds(group, self.written)
         self._since_snapshot[group] = 0
         self._large.pop(group, None)
+        self.reckon()
 
     def begun(self, group: GroupId) -> None:
         """Its state is being written as it is now."""
         self._under_way[group] = (self.written, self._since_snapshot.get(group, 0))
+        self.reckon()
 
     def ended(self, group: GroupId, *, durable: bool, needs_more: bool, let_go: bool = True) -> None:
         """The snapshot is durable, or failed.
@@ -158,8 +186,11 @@ class Retention:
             let_go: what the snapshot covers is no longer needed; else the group goes on holding back what it held.
         """
         written, size = self._under_way.pop(group, (self.written, 0))
-        if not durable:
-            return
+        if durable:
+            self._let_go(group, written, size, needs_more=needs_more, let_go=let_go)
+        self.reckon()
+
+    def _let_go(self, group: GroupId, written: int, size: int, *, needs_more: bool, let_go: bool) -> None:
         left = self._since_snapshot.pop(group, 0) - size
         if left <= self._settings.snapshot_bytes:
             self._large.pop(group, None)

@@ -4,42 +4,75 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from math import inf
+from typing import Final
 
 from zraft_core.ids import GroupId
 
+NEVER: Final = inf
+"""Later than every tick."""
+
 
 class Timers:
-    """One alarm per group at most. Setting it later costs nothing until the earlier one is looked at."""
+    """One alarm per group at most. Setting it later costs nothing until the earlier one is looked at.
 
-    __slots__ = ("_due", "_heap")
+    Attributes:
+        due: the tick of each alarm; for reading.
+        next_at: the first of them; `NEVER` if there is none.
+    """
+
+    __slots__ = ("_heap", "due", "next_at")
 
     def __init__(self) -> None:
-        self._due: dict[GroupId, float] = {}
+        self.due: dict[GroupId, float] = {}
+        self.next_at: float = NEVER
         self._heap: list[tuple[float, GroupId]] = []
 
     def __len__(self) -> int:
-        return len(self._due)
+        return len(self.due)
 
     def __contains__(self, group: GroupId) -> bool:
-        return group in self._due
+        return group in self.due
 
     def set(self, group: GroupId, due: float) -> None:
         """Let it be due at tick `due`, instead of whenever it was before."""
-        before = self._due.get(group)
+        before = self.due.get(group)
         if before == due:
             return
-        self._due[group] = due
+        self.due[group] = due
         if before is None or due < before:
             heapq.heappush(self._heap, (due, group))
             self._tidy()
+        self._follow(before, due)
 
     def clear(self, group: GroupId) -> None:
         """It is not due any more."""
-        self._due.pop(group, None)
+        before = self.due.pop(group, None)
+        if before is not None:
+            self._follow(before, NEVER)
 
     def next_due(self) -> float | None:
         """When the next one is due; None if none is."""
-        heap, due = self._heap, self._due
+        return None if self.next_at == NEVER else self.next_at
+
+    def take_due(self, now: int) -> Iterator[GroupId]:
+        """Those that are due at tick `now`; they are not any more."""
+        while self.next_at <= now:
+            _, group = heapq.heappop(self._heap)
+            del self.due[group]
+            self.next_at = self._first()
+            yield group
+
+    def _follow(self, before: float | None, due: float) -> None:
+        """An alarm was moved: is another one the first now?"""
+        if due < self.next_at:
+            self.next_at = due
+        elif before == self.next_at:
+            self.next_at = self._first()
+
+    def _first(self) -> float:
+        """The first alarm, which is then at the top of the heap."""
+        heap, due = self._heap, self.due
         while heap:
             tick, group = heap[0]
             now_due = due.get(group)
@@ -48,17 +81,10 @@ class Timers:
             heapq.heappop(heap)
             if now_due is not None and now_due > tick:
                 heapq.heappush(heap, (now_due, group))
-        return None
-
-    def take_due(self, now: int) -> Iterator[GroupId]:
-        """Those that are due at tick `now`; they are not any more."""
-        while (tick := self.next_due()) is not None and tick <= now:
-            _, group = heapq.heappop(self._heap)
-            del self._due[group]
-            yield group
+        return NEVER
 
     def _tidy(self) -> None:
         """Alarms that were taken back must not gather."""
-        if len(self._heap) > 64 + 4 * len(self._due):
-            self._heap = [(due, group) for group, due in self._due.items()]
+        if len(self._heap) > 64 + 4 * len(self.due):
+            self._heap = [(due, group) for group, due in self.due.items()]
             heapq.heapify(self._heap)

@@ -8,9 +8,11 @@ from typing import Any, Final
 from tests.simulation.planted_registry import Patch, Plants
 from zraft.groups.covers.cover import Answer, GivenCover, TakenCover
 from zraft.groups.covers.peer import Peer
+from zraft.groups.covers.sharing import Covers
 from zraft.groups.description import GroupDescription
 from zraft.groups.frame import Durable, LogFrame
 from zraft.groups.host import GroupHost
+from zraft.groups.keeping import Keeping
 from zraft.groups.replica import Replica
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
@@ -53,13 +55,13 @@ def not_lost() -> Sequence[Patch]:
 
 @plant("cover", "a follower agrees to whatever leads, or does not lead, its group")
 def agrees_blindly() -> Sequence[Patch]:
-    def agrees(self: GroupHost, peer: Peer, group: GroupId, term: int, index: int) -> bool:
-        replica = self.groups.get(group)
+    def agrees(self: Covers, peer: Peer, group: GroupId, term: int, index: int) -> bool:
+        replica = self._state.groups.get(group)
         if replica is not None:
             replica.taken_from = peer.server
         return replica is not None
 
-    return [(GroupHost, "_agrees", agrees)]
+    return [(Covers, "_agrees", agrees)]
 
 
 @plant("cover", "what a server agreed to is believed of the process that it starts as next")
@@ -87,15 +89,15 @@ def late_answer() -> Sequence[Patch]:
 
 @plant("D-7", "a group is offered with the leader's commit, whatever the follower matches")
 def commit_above_match() -> Sequence[Patch]:
-    original = GroupHost._all_agree
+    original = Covers.all_agree
 
-    def all_agree(self: GroupHost, replica: Replica) -> bool:
+    def all_agree(self: Covers, replica: Replica) -> bool:
         raft = replica.raft
         for server in raft.matches:
-            self._peer(server).given.offer(replica.group, raft.term, raft.commit_index)
+            self._state.peer(server).given.offer(replica.group, raft.term, raft.commit_index)
         return original(self, replica)
 
-    return [(GroupHost, "_all_agree", all_agree)]
+    return [(Covers, "all_agree", all_agree)]
 
 
 @plant("D-7", "an answered shared heartbeat counts as an acknowledgement of all entries")
@@ -160,17 +162,18 @@ def any_disk_founds() -> Sequence[Patch]:
 
 @plant("D-13", "the log is let go of before the snapshot that covers it is durable")
 def compacts_early() -> Sequence[Patch]:
-    original = GroupHost._keep_log_short
+    original = Keeping.keep_log_short
 
-    def keep_log_short(self: GroupHost) -> None:
+    def keep_log_short(self: Keeping) -> None:
         original(self)
-        for task in self._effects.snapshots:
-            replica = self.groups[task.group]
-            self._touch(replica)
+        state = self._state
+        for task in state.effects.snapshots:
+            replica = state.groups[task.group]
+            state.touch(replica)
             replica.raft.compact(task.meta.index)
-            self._effects.compactions.append((task.group, task.meta.index))
+            state.effects.compactions.append((task.group, task.meta.index))
 
-    return [(GroupHost, "_keep_log_short", keep_log_short)]
+    return [(Keeping, "keep_log_short", keep_log_short)]
 
 
 @plant("cost", "groups that rest are looked at all the same")
@@ -180,14 +183,14 @@ def never_asleep() -> Sequence[Patch]:
     def settle(self: GroupHost, replica: Replica) -> None:
         original(self, replica)
         if replica.asleep:
-            self._timers.set(replica.group, self.now + self.settings.raft.heartbeat_ticks)
+            self._timers.set(replica.group, self._state.now + self.settings.raft.heartbeat_ticks)
 
     return [(GroupHost, "_settle", settle)]
 
 
 @plant("cost", "leaders beat for each group although shared heartbeats do")
 def own_heartbeats_too() -> Sequence[Patch]:
-    def all_agree(self: GroupHost, replica: Replica) -> bool:
+    def all_agree(self: Covers, replica: Replica) -> bool:
         original(self, replica)
         return False
 
@@ -196,5 +199,5 @@ def own_heartbeats_too() -> Sequence[Patch]:
     def note_contacts(self: Raft, contacts: Mapping[ServerId, int], now: int, *, everybody: bool) -> None:
         original_note(self, contacts, now, everybody=False)
 
-    original = GroupHost._all_agree
-    return [(GroupHost, "_all_agree", all_agree), (Raft, "note_contacts", note_contacts)]
+    original = Covers.all_agree
+    return [(Covers, "all_agree", all_agree), (Raft, "note_contacts", note_contacts)]

@@ -8,8 +8,8 @@ from tests.unit.groups.calls import EventDriven
 from tests.unit.groups.hosts import DISKS, Hosts
 
 WRITES = 50
-LEADER_CALLS_MAX = 400
-FOLLOWER_CALLS_MAX = 285
+LEADER_CALLS_MAX = 190
+FOLLOWER_CALLS_MAX = 130
 
 
 @pytest.mark.parametrize("groups", [1, 30])

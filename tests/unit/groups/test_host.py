@@ -128,7 +128,7 @@ def test_a_resting_follower_refuses_its_vote_while_its_leader_lives() -> None:
     leader = hosts.leader(group)
     third = next(server for server in DISKS if server != leader)
     term = hosts.replica(leader, group).raft.term
-    hosts.hosts[third]._touch(hosts.replica(third, group))
+    hosts.hosts[third]._state.touch(hosts.replica(third, group))
     hosts.replica(third, group).raft._pre_campaign()
     hosts.run(10)
     assert hosts.leader(group) == leader

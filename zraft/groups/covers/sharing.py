@@ -9,35 +9,68 @@ from __future__ import annotations
 from zraft.groups.covers.peer import Peer
 from zraft.groups.hosting import HostState
 from zraft.groups.replica import Replica
+from zraft.groups.timers import NEVER
 from zraft.raft.membership.quorum import majority
 from zraft.raft.role import Role
-from zraft.transport.messages import SharedHeartbeat, SharedHeartbeatReply
+from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.ids import GroupId
 
 
-class Sharing(HostState):
-    """Shared heartbeats. Part of `zraft.groups.host.GroupHost`."""
+class Covers:
+    """The shared heartbeats between this server and all others.
+
+    Nothing is looked at in a turn in which nothing was said or heard and nothing is due. Whatever changes when
+    something is due sets `stirred`, and the turn that follows works it out anew.
+
+    Attributes:
+        stirred: something happened since `speak`, so that `due_at` does not hold.
+        answers_due: a shared heartbeat is to be answered.
+        due_at: tick at which the next one is to be sent, or the silence of a server counts.
+    """
+
+    __slots__ = ("_state", "answers_due", "due_at", "stirred")
+
+    def __init__(self, state: HostState) -> None:
+        self._state = state
+        self.stirred = False
+        self.answers_due = False
+        self.due_at: float = NEVER
 
     # -- what other servers say
 
-    def _on_heartbeat(self, peer: Peer, message: SharedHeartbeat) -> None:
+    def meet(self, peer: Peer, sender: Sender) -> bool:
+        """Another process speaks than the one known; False if it is an earlier one, which counts for nothing."""
+        if peer.is_late(sender.instance, sender.boot):
+            return False
+        if peer.begins_anew(sender.instance, sender.boot):
+            self.stirred = True
+            self._state.touch_all(peer.led)
+            self._state.touch_all(peer.taken.groups)
+            peer.restart()
+        peer.run = (sender.instance, sender.boot)
+        return True
+
+    def on_heartbeat(self, peer: Peer, message: SharedHeartbeat) -> None:
+        """Take one: what it says of groups, and that it will be answered."""
         if peer.taken.is_late(message):
             return
+        state = self._state
+        self.stirred = self.answers_due = True
         # Who leaves the cover by this message was led until the one before.
         if message.epoch != peer.taken.epoch:
-            self._touch_all(peer.taken.groups)
-        self._touch_all([group for group, _, _ in message.items])
+            state.touch_all(peer.taken.groups)
+        state.touch_all([group for group, _, _ in message.items])
 
         def agrees(group: GroupId, term: int, index: int) -> bool:
             return self._agrees(peer, group, term, index)
 
-        peer.taken.on_heartbeat(message, self.now, agrees)
+        peer.taken.on_heartbeat(message, state.now, agrees)
         if peer.unheard and len(peer.taken):
             peer.unheard = False
-            self._touch_all(peer.taken.groups)
+            state.touch_all(peer.taken.groups)
 
     def _agrees(self, peer: Peer, group: GroupId, term: int, index: int) -> bool:
-        replica = self.groups.get(group)
+        replica = self._state.groups.get(group)
         if replica is None:
             return False
         raft = replica.raft
@@ -51,87 +84,112 @@ class Sharing(HostState):
     def _lose(self, replica: Replica) -> None:
         """It follows whom it followed no more: that server has to know before it counts on it again."""
         if replica.taken_from is not None:
-            self._peer(replica.taken_from).taken.lose(replica.group)
+            self._state.peer(replica.taken_from).taken.lose(replica.group)
             replica.taken_from = None
 
-    def _on_reply(self, peer: Peer, reply: SharedHeartbeatReply) -> None:
+    def on_reply(self, peer: Peer, reply: SharedHeartbeatReply) -> None:
+        """Take an answer: which groups it counts for from now on, and which it ends to count for."""
+        state = self._state
         # What counted until now is credited before it ends to count.
-        self._touch_all(reply.lost if reply.epoch else peer.led)
+        state.touch_all(reply.lost if reply.epoch else peer.led)
         answer = peer.given.on_reply(reply)
         if answer is None:
             return
-        self._touch_all(answer.agreed)
+        self.stirred = True
+        state.touch_all(answer.agreed)
         if peer.silent and not answer.began_anew:
             peer.silent = False
-            peer.steady_since = self.now
+            peer.steady_since = state.now
             for group, replica in peer.led.items():
                 raft = replica.raft
                 if not peer.given.agrees(group, raft.term, raft.log.last_index):
-                    self._touch(replica)
+                    state.touch(replica)
 
-    def _watch(self, peer: Peer) -> None:
+    def watch(self) -> None:
         """Silence of a server concerns all groups that counted on it, once."""
-        if not peer.silent and self.now >= peer.silent_at:
-            peer.silent = True
-            self._touch_all(peer.led)
-        if not peer.unheard and self.now >= peer.unheard_at:
-            peer.unheard = True
-            self._touch_all(peer.taken.groups)
+        state = self._state
+        for peer in state.peers.values():
+            if not peer.silent and state.now >= peer.silent_at:
+                peer.silent = True
+                state.touch_all(peer.led)
+            if not peer.unheard and state.now >= peer.unheard_at:
+                peer.unheard = True
+                state.touch_all(peer.taken.groups)
 
     # -- what is said to them
 
-    def _speak(self, peer: Peer) -> None:
-        """What is said for all groups at once: the answer to a shared heartbeat, and the next one."""
+    def speak(self) -> None:
+        """What is said for all groups at once: answers to shared heartbeats, and the next ones."""
+        self.stirred = self.answers_due = False
+        self.due_at = NEVER
+        for peer in self._state.peers.values():
+            self._speak_to(peer)
+            due = peer.due_at()
+            if due is not None and due < self.due_at:
+                self.due_at = due
+
+    def _speak_to(self, peer: Peer) -> None:
+        state = self._state
         if peer.taken.answer_due:
             if peer.taken.overflows:
-                self._touch_all(peer.taken.groups)
+                state.touch_all(peer.taken.groups)
                 peer.taken.give_up()
-            self._send(peer.server, peer.taken.answer())
-        if peer.has_to_beat and self.now >= peer.beat_at:
-            peer.beat_at = self.now + self.settings.raft.heartbeat_ticks
+            state.send(peer.server, peer.taken.answer())
+        if peer.has_to_beat and state.now >= peer.beat_at:
+            peer.beat_at = state.now + state.settings.raft.heartbeat_ticks
             if peer.given.overflows:
-                self._touch_all(peer.led)
+                state.touch_all(peer.led)
                 peer.given.begin_anew()
-            self._send(peer.server, peer.given.heartbeat(self.now))
+            state.send(peer.server, peer.given.heartbeat(state.now))
 
-    def _show(self, replica: Replica) -> None:
-        """Bring the covers in line with what the group has become, before anything is said of them."""
-        raft, group = replica.raft, replica.group
+    def show(self, replica: Replica) -> bool:
+        """Bring the covers in line with what the group has become, before anything is said of them.
+
+        True if who leads it, or whom that concerns, has changed.
+        """
+        raft, group, state = replica.raft, replica.group, self._state
         if replica.taken_from is not None and not self._still_follows(replica):
             self._lose(replica)
         leads = raft.role is Role.LEADER
         followers = raft.matches if leads else {}
         shown = (raft.term if leads else 0, raft.members_changed_index, len(followers))
         if shown == replica.shown:
-            return
+            return False
+        self.stirred = True
         same_term = shown[0] == replica.shown[0]
         replica.shown = shown
-        replica.placed = False
         for server in followers:
-            self._peer(server)
-        for server, peer in self.peers.items():
+            state.peer(server)
+        for server, peer in state.peers.items():
             if not same_term or server not in followers:
                 peer.given.withdraw(group)
             if server in followers:
                 peer.led[group] = replica
             else:
                 peer.led.pop(group, None)
-        if not leads:
-            self._moves.discard(group)
+        return True
+
+    def forget(self, group: GroupId) -> None:
+        """The group is gone from this server."""
+        self.stirred = True
+        for peer in self._state.peers.values():
+            peer.led.pop(group, None)
+            peer.given.withdraw(group)
+            peer.taken.lose(group)
 
     def _still_follows(self, replica: Replica) -> bool:
         server = replica.taken_from
         assert server is not None
-        term = self._peer(server).taken.term_of(replica.group)
+        term = self._state.peer(server).taken.term_of(replica.group)
         return term is not None and replica.raft.follows(server, term)
 
-    def _all_agree(self, replica: Replica) -> bool:
+    def all_agree(self, replica: Replica) -> bool:
         """Offer the group to every follower that has caught up; True if all in reach have agreed, and a majority."""
         raft, group = replica.raft, replica.group
         term, index, voters = raft.term, raft.log.last_index, raft.membership.voters
         agreed, complete = 1, True
         for server, match in raft.matches.items():
-            peer = self._peer(server)
+            peer = self._state.peer(server)
             if match == index and raft.membership.has(server, peer.instance):
                 if peer.given.agrees(group, term, index):
                     agreed += server in voters and not peer.silent
