@@ -34,9 +34,13 @@ class Durable:
 
 
 class LogFrame:
-    """What waits for the log's disk, of all groups of a server, and what is in the frame under way."""
+    """What waits for the log's disk, of all groups of a server, and what is in the frame under way.
 
-    __slots__ = ("_forgotten", "_numbers", "_pending", "_waiting_bytes", "_writing")
+    Attributes:
+        due: a frame could be written now.
+    """
+
+    __slots__ = ("_forgotten", "_numbers", "_pending", "_waiting_bytes", "_writing", "due")
 
     def __init__(self) -> None:
         self._pending: list[Record] = []
@@ -44,16 +48,12 @@ class LogFrame:
         self._forgotten: list[GroupId] = []
         self._writing: Durable | None = None
         self._waiting_bytes: dict[GroupId, int] = {}
+        self.due = False
 
     @property
     def is_free(self) -> bool:
         """Whether no frame is being written."""
         return self._writing is None
-
-    @property
-    def due(self) -> bool:
-        """Whether a frame could be written now."""
-        return self._writing is None and bool(self._pending)
 
     @property
     def holds_groups(self) -> bool:
@@ -83,8 +83,10 @@ class LogFrame:
             records.append(EntryRecord(group, entry))
             size += len(entry.payload)
         self._numbers[group] = write.number
+        self.due = self._writing is None
         if size:
-            self._waiting_bytes[group] = self._waiting_bytes.get(group, 0) + size
+            waiting = self._waiting_bytes
+            waiting[group] = waiting[group] + size if group in waiting else size
         return size
 
     def forget(self, group: GroupId) -> None:
@@ -95,6 +97,7 @@ class LogFrame:
         self._numbers.pop(group, None)
         self._waiting_bytes.pop(group, None)
         self._forgotten.append(group)
+        self.due = self._writing is None
         if self._writing is not None:
             numbers = {other: number for other, number in self._writing.numbers.items() if other != group}
             self._writing = Durable(numbers, self._writing.forgotten, self._writing.roster)
@@ -106,6 +109,7 @@ class LogFrame:
         """
         if self._writing is not None:
             return None
+        self.due = False
         if roster is not None:
             self._writing = Durable(roster=True)
             return [RosterRecord(COORDINATION_GROUP, roster)]
@@ -120,4 +124,5 @@ class LogFrame:
         """The frame is durable."""
         assert self._writing is not None, "no frame is being written"
         durable, self._writing = self._writing, None
+        self.due = bool(self._pending)
         return durable

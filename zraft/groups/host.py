@@ -27,7 +27,7 @@ from zraft.groups.replica import Replica, StoredGroup
 from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.statistics import GroupsStatistics
-from zraft.groups.timers import NEVER, Timers
+from zraft.groups.timers import NEVER
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
@@ -82,10 +82,11 @@ class GroupHost:
         self.mistakes: deque[tuple[ServerId, str]] = deque(maxlen=MISTAKES_KEPT_MAX)
         self._rng = rng
         self._vouched: dict[ServerId, Instance] = {}
-        self._timers = Timers()
         self._covers = Covers(state)
         self._keeping = Keeping(state, retention if retention is not None else Retention(settings))
         self._placing = Placing(state)
+        raft = settings.raft
+        self._look_again_ticks = min(raft.heartbeat_ticks, raft.resend_ticks)
         self._held = False
         self._turns = self._touches = self._mistakes = self._strangers = 0
         self._entries = self._commands = 0
@@ -135,7 +136,7 @@ class GroupHost:
         self.groups.pop(group, None)
         self._covers.forget(group)
         self._state.touched.pop(group, None)
-        self._timers.clear(group)
+        self._state.timers.clear(group)
         self._placing.moves.discard(group)
         self._keeping.retention.removed(group)
         self.frame.forget(group)
@@ -180,45 +181,63 @@ class GroupHost:
 
     def receive(self, sender: Sender, messages: Sequence[GroupMessage]) -> None:
         """Messages of one authenticated peer, in the order they came."""
-        peer = self._state.peer(sender.server)
-        if peer.run != (sender.instance, sender.boot) and not self._covers.meet(peer, sender):
+        state, server, instance = self._state, sender.server, sender.instance
+        peer = state.peers[server] if server in state.peers else state.peer(server)
+        if peer.run != (instance, sender.boot) and not self._covers.meet(peer, sender):
             return
         for message in messages:
-            if isinstance(message, SharedHeartbeat):
-                self._covers.on_heartbeat(peer, message)
-            elif isinstance(message, SharedHeartbeatReply):
-                self._covers.on_reply(peer, message)
-            else:
-                replica = self.groups.get(message.group)
-                if replica is None:
-                    self._strangers += 1
+            match message:
+                case SharedHeartbeat():
+                    self._covers.on_heartbeat(peer, message)
                     continue
-                self._state.touch(replica)
-                try:
-                    replica.raft.step(sender.server, sender.instance, message)
-                except ProtocolError as error:
-                    # It costs that one message: whoever sends it must not be able to end this server.
-                    self._mistakes += 1
-                    self.mistakes.append((sender.server, str(error)))
+                case SharedHeartbeatReply():
+                    self._covers.on_reply(peer, message)
+                    continue
+            if message.group not in state.groups:
+                self._strangers += 1
+                continue
+            replica = state.groups[message.group]
+            raft = replica.raft
+            state.stir(replica)
+            try:
+                raft.step(server, instance, message)
+            except ProtocolError as error:
+                # It costs that one message: whoever sends it must not be able to end this server.
+                self._mistakes += 1
+                self.mistakes.append((server, str(error)))
+            if not state.stirred and (
+                raft.commit_index > replica.applied_index or raft.leader != replica.seen[2] or raft.has_ready
+            ):
+                state.stirred = True
 
     def persisted(self, durable: Durable) -> None:
         """A frame is durable; what is of groups that are not hosted here is for others."""
-        self._state.effects.forgotten += durable.forgotten
-        for group, number in durable.numbers.items():
-            replica = self.groups.get(group)
-            if replica is not None:
-                self._state.touch(replica)
-                replica.raft.persisted(number)
+        state = self._state
+        if durable.forgotten:
+            state.effects.forgotten += durable.forgotten
+            state.stirred = True
+        for group in durable.numbers:
+            if group in state.groups:
+                replica = state.groups[group]
+                raft = replica.raft
+                state.stir(replica)
+                raft.persisted(durable.numbers[group])
+                if not state.stirred and (raft.commit_index > replica.applied_index or raft.has_ready):
+                    state.stirred = True
 
     def propose(self, group: GroupId, payload: bytes, count: int) -> tuple[int, int] | None:
         """Append one batch of `count` commands: see `Raft.propose`. (index, term) of its entry; None: keep it."""
-        replica = self.groups.get(group)
-        if replica is None or replica.raft.role is not Role.LEADER or self._held:
+        state = self._state
+        if group not in state.groups or self._held:
             return None
-        self._state.touch(replica)
+        replica = state.groups[group]
+        if replica.raft.role is not Role.LEADER:
+            return None
+        state.stir(replica)
         index = replica.raft.propose(payload, count)
         if index is None:
             return None
+        state.stirred = True
         self._entries += 1
         self._commands += count
         return index, replica.raft.term
@@ -242,105 +261,138 @@ class GroupHost:
 
     @property
     def wants_turn(self) -> bool:
-        """Does what arrived since the last turn give one something to do now?"""
-        return self.stirred or self.frame.due
+        """Does what arrived since the last turn give one something to do now?
+
+        Many a message only confirms what is known: the next turn, whenever that is, looks at its group as well.
+        """
+        return self._state.stirred or self.frame.due
 
     @property
     def stirred(self) -> bool:
         """The same, but for what only waits for the disk."""
-        state = self._state
-        return bool(state.touched or state.effects.forgotten or self._covers.answers_due)
+        return self._state.stirred
 
     # -- one turn
 
     def turn(self, elapsed: int) -> GroupEffects:
         """Everything that follows from what arrived, and from `elapsed` more ticks in which this process ran."""
         assert elapsed >= 0
-        state, timers, covers, moves = self._state, self._timers, self._covers, self._placing.moves
+        state, covers, moves, retention = (
+            self._state,
+            self._covers,
+            self._placing.moves,
+            self._keeping.retention,
+        )
         now = state.now = state.now + elapsed
         self._turns += 1
-        if timers.next_at <= now:
-            for group in timers.take_due(now):
-                state.touch(self.groups[group])
-        if covers.stirred or covers.due_at <= now:
+        if state.timers.next_at <= now:
+            for group in state.timers.take_due(now):
+                state.touch(state.groups[group])
+        if covers.due_at <= now:
             covers.watch()
-        moves.begin(now, self._placing.begin_move)
-        if self._keeping.retention.due_at <= self._keeping.retention.written:
+        if moves.due_at <= now:
+            moves.begin(now, self._placing.begin_move)
+        if retention.due_at <= retention.written:
             self._keeping.keep_log_short()
-        touched, state.touched = state.touched, {}
+        touched, state.touched, state.stirred = state.touched, {}, False
         for group in touched:
-            self._touches += 1
             self._settle(touched[group])
+            self._touches += 1
         if covers.stirred or covers.due_at <= now:
             covers.speak()
         effects, state.effects = state.effects, GroupEffects()
         effects.touched = list(touched)
-        effects.wake_in = self._wake_in()
+        due = state.timers.next_at
+        if covers.due_at < due:
+            due = covers.due_at
+        if moves.due_at < due:
+            due = moves.due_at
+        if state.stirred or due <= now:
+            effects.wake_in = 0
+        elif due != NEVER:
+            effects.wake_in = -int((now - due) // 1)
         return effects
-
-    def _wake_in(self) -> int | None:
-        if self._state.touched:
-            return 0
-        due, covers_due, move_due = self._timers.next_at, self._covers.due_at, self._placing.moves.next_due()
-        if covers_due < due:
-            due = covers_due
-        if move_due is not None and move_due < due:
-            due = move_due
-        if due == NEVER:
-            return None
-        left = due - self._state.now
-        return 0 if left <= 0 else int(left) + (left > int(left))
 
     # -- what became of a group in this turn
 
     def _settle(self, replica: Replica) -> None:
-        raft, group = replica.raft, replica.group
+        """Take what its core has for others and for the disk, and apply what is committed."""
+        state, settings, raft, group = self._state, self.settings, replica.raft, replica.group
         ready = raft.ready()
+        sends = state.effects.sends
         for to, message in ready.messages:
-            self._state.send(to, message)
+            if to in sends:
+                sends[to].append(message)
+            else:
+                sends[to] = [message]
         if ready.write is not None:
             size = self.frame.add(group, ready.write)
             if ready.write.entries:
                 self._keeping.retention.wrote(group, size)
         if ready.read_states:
             replica.reads += ready.read_states
-        if not self._held and replica.apply(self.settings.apply_bytes_max):
-            self._state.effects.applied.append(group)
+        if (
+            raft.commit_index > replica.applied_index
+            and not self._held
+            and replica.apply(settings.apply_bytes_max)
+        ):
+            state.effects.applied.append(group)
+            if raft.commit_index > replica.applied_index and replica.has_more_to_apply:
+                state.touch(replica)
+            kept = settings.asleep_log_bytes_max if replica.asleep else settings.log_bytes_max
+            if raft.log.bytes_in_memory > kept:
+                raft.log.evict_to(replica.applied_index)
         if replica.reads:
-            self._state.effects.reads += [(group, context) for context in replica.take_reads()]
-        if raft.log.bytes_in_memory > self.settings.log_bytes_max:
-            raft.log.evict_to(replica.applied_index)
+            state.effects.reads += [(group, context) for context in replica.take_reads()]
+        leads = raft.role is Role.LEADER
+        seen = (raft.term, raft.role, raft.leader, raft.members_changed_index)
+        if replica.reconsider or seen != replica.seen or (leads and replica.asleep):
+            replica.reconsider, replica.seen = False, seen
+            self._reconsider(replica)
+        elif leads:
+            if replica.wanted is not None and not replica.placed and raft.may_change_membership:
+                self._placing.change_members(replica)
+        elif not replica.asleep and not replica.retired:
+            # The core draws another deadline whenever it hears of its leader, which may be earlier than the last one.
+            due = replica.born + raft.due_at
+            if due < state.timers.due.get(group, NEVER):
+                state.timers.set(group, max(state.now + 1, due))
+
+    def _reconsider(self, replica: Replica) -> None:
+        """Who leads the group may be another one, or it may rest from now on or no longer."""
+        raft = replica.raft
+        leads = raft.role is Role.LEADER
         if self._covers.show(replica):
             replica.placed = False
-            if raft.role is not Role.LEADER:
-                self._placing.moves.discard(group)
-        if replica.has_more_to_apply and not self._held:
-            self._state.touched[group] = replica
-        if raft.role is Role.LEADER:
+            if not leads:
+                self._placing.moves.discard(replica.group)
+        if leads:
             self._rest_leading(replica)
         else:
             self._rest_following(replica)
 
     def _rest_leading(self, replica: Replica) -> None:
-        raft, group, now = replica.raft, replica.group, self._state.now
+        state, raft, group = self._state, replica.raft, replica.group
         needing = raft.followers_needing_snapshot
         if needing:
-            self._state.effects.needs_snapshot += [(group, server) for server in needing]
+            state.effects.needs_snapshot += [(group, server) for server in needing]
         if replica.wanted is not None and not replica.placed and raft.may_change_membership:
             self._placing.change_members(replica)
-        rests = raft.settled and self._covers.all_agree(replica)
-        self._placing.place(replica, settled=raft.settled)
-        replica.asleep = rests
-        if rests:
-            self._timers.clear(group)
-            if raft.log.bytes_in_memory > self.settings.asleep_log_bytes_max:
-                raft.log.evict_to(replica.applied_index)
+        settled = raft.settled
+        self._placing.place(replica, settled=settled)
+        replica.asleep = settled and self._covers.all_agree(replica)
+        if replica.asleep:
+            self._rest(replica)
         else:
-            self._timers.set(group, max(now + 1, replica.born + raft.due_at))
+            # Early enough for all that entries sent from now on may want; and when followers can be offered the group.
+            due = min(replica.born + raft.due_at, state.now + self._look_again_ticks)
+            if state.now < self._covers.due_at < due:
+                due = self._covers.due_at
+            state.timers.set(group, max(state.now + 1, due))
 
     def _rest_following(self, replica: Replica) -> None:
-        raft, group = replica.raft, replica.group
-        peer = self.peers.get(raft.leader) if raft.leader is not None else None
+        state, raft, group = self._state, replica.raft, replica.group
+        peer = state.peers.get(raft.leader) if raft.leader is not None else None
         replica.asleep = (
             peer is not None
             and not peer.unheard
@@ -348,11 +400,16 @@ class GroupHost:
             and raft.role is Role.FOLLOWER
         )
         if replica.asleep or replica.retired:
-            self._timers.clear(group)
-            if raft.log.bytes_in_memory > self.settings.asleep_log_bytes_max:
-                raft.log.evict_to(replica.applied_index)
+            self._rest(replica)
         else:
-            self._timers.set(group, max(self._state.now + 1, replica.born + raft.due_at))
+            state.timers.set(group, max(state.now + 1, replica.born + raft.due_at))
+
+    def _rest(self, replica: Replica) -> None:
+        """It has nothing due, and keeps little of its log in memory."""
+        self._state.timers.clear(replica.group)
+        log = replica.raft.log
+        if log.bytes_in_memory > self.settings.asleep_log_bytes_max:
+            log.evict_to(replica.applied_index)
 
     # -- what others see
 

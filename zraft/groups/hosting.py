@@ -11,6 +11,7 @@ from zraft.groups.covers.peer import Peer
 from zraft.groups.effects import GroupEffects, GroupMessage
 from zraft.groups.replica import Replica
 from zraft.groups.settings import GroupSettings
+from zraft.groups.timers import Timers
 from zraft.raft.membership.quorum import majority
 from zraft.raft.role import Role
 from zraft_core.ids import GroupId, Instance, ServerId
@@ -25,10 +26,24 @@ class HostState:
         now: ticks of 1 ms that the turns were told, in which this process ran.
         groups, peers: the replicas of this server, and the other servers.
         touched: groups that the next turn, or the rest of this one, looks at.
+        stirred: what arrived since the last turn gives one something to do now.
+        timers: when groups are to be looked at although nothing happens.
         effects: what the next turn, or this one, asks the owner to do.
     """
 
-    __slots__ = ("boot", "effects", "groups", "instance", "now", "peers", "server", "settings", "touched")
+    __slots__ = (
+        "boot",
+        "effects",
+        "groups",
+        "instance",
+        "now",
+        "peers",
+        "server",
+        "settings",
+        "stirred",
+        "timers",
+        "touched",
+    )
 
     def __init__(self, server: ServerId, instance: Instance, boot: int, settings: GroupSettings) -> None:
         self.server = server
@@ -39,6 +54,8 @@ class HostState:
         self.groups: dict[GroupId, Replica] = {}
         self.peers: dict[ServerId, Peer] = {}
         self.touched: dict[GroupId, Replica] = {}
+        self.stirred = False
+        self.timers = Timers()
         self.effects = GroupEffects()
 
     def peer(self, server: ServerId) -> Peer:
@@ -50,13 +67,42 @@ class HostState:
 
     def send(self, to: ServerId, message: GroupMessage) -> None:
         """Send it with everything else that this turn has for that server."""
-        self.effects.sends.setdefault(to, []).append(message)
+        sends = self.effects.sends
+        if to in sends:
+            sends[to].append(message)
+        else:
+            sends[to] = [message]
 
     # -- bringing a group up to date
 
-    def touch(self, replica: Replica) -> None:
-        """Something happens to it: its clock stands at the present tick, and what others vouched for it counts."""
+    def stir(self, replica: Replica) -> None:
+        """Entries of it are proposed, arrive, or became durable: its clock stands at the present tick.
+
+        The next turn looks at it, but there need not be one for this. What others vouched for it is not asked before
+        it matters: a leader that is awake, and whoever does not rest as a follower, is told by its alarm.
+        """
         self.touched[replica.group] = replica
+        raft = replica.raft
+        elapsed, due = self.now - replica.born - raft.now, self.timers.due
+        if not elapsed:
+            return
+        if replica.asleep and raft.role is Role.FOLLOWER and raft.leader is not None:
+            heard_at = self.peers[raft.leader].taken.heard_at
+            if heard_at != replica.heard_at:
+                replica.heard_at = heard_at
+                raft.note_leader_heard(heard_at - replica.born)
+        elif replica.asleep or (replica.group in due and self.now >= due[replica.group]):
+            self.touch(replica)
+            return
+        raft.tick(elapsed)
+
+    def touch(self, replica: Replica) -> None:
+        """Something happens to it beside its entries: the next turn looks at all that concerns it.
+
+        Its clock stands at the present tick, and what others vouched for it counts.
+        """
+        self.touched[replica.group] = replica
+        self.stirred = replica.reconsider = True
         raft = replica.raft
         now = self.now - replica.born
         if raft.now == now:
@@ -85,7 +131,7 @@ class HostState:
             if peer is not None and raft.membership.has(server, peer.instance):
                 tick = peer.given.contact_of(replica.group, raft.term)
             if tick is not None:
-                contacts[server] = max(0, tick - replica.born)
+                contacts[server] = tick - replica.born if tick > replica.born else 0
                 reached += server in voters
             elif peer is None or not peer.silent:
                 everybody = False

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from attrs import define
 
 from zraft.groups.settings import GroupSettings
+from zraft.groups.timers import NEVER
 from zraft_core.ids import GroupId
 
 
@@ -22,16 +23,21 @@ TRIES_COUNTED_MAX = 64
 
 
 class Moves:
-    """Groups that this server leads although another one should."""
+    """Groups that this server leads although another one should.
 
-    __slots__ = ("_moves", "_next_at", "_settings", "begun")
+    Attributes:
+        begun: how many moves were begun.
+        due_at: tick before which `begin` has nothing to do; `NEVER` if there is nothing to move.
+    """
+
+    __slots__ = ("_moves", "_next_at", "_settings", "begun", "due_at")
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
         self._moves: dict[GroupId, _Move] = {}
         self._next_at = 0
         self.begun = 0
-        """How many moves were begun."""
+        self.due_at: float = NEVER
 
     def __len__(self) -> int:
         return len(self._moves)
@@ -39,23 +45,24 @@ class Moves:
     def add(self, group: GroupId, now: int) -> None:
         """Another server should lead it."""
         if group not in self._moves:
-            self._moves[group] = _Move(now + self._settings.transfer_pause_ticks)
+            move = self._moves[group] = _Move(now + self._settings.transfer_pause_ticks)
+            self.due_at = min(self.due_at, max(self._next_at, move.due))
 
     def discard(self, group: GroupId) -> None:
         """It is led by whom it should be, or not from here."""
         self._moves.pop(group, None)
-
-    def next_due(self) -> int | None:
-        """Tick at which `begin` may have something to do; None if there is nothing to move."""
         if not self._moves:
-            return None
-        return max(self._next_at, min(move.due for move in self._moves.values()))
+            self.due_at = NEVER
 
     def begin(self, now: int, begin: Callable[[GroupId], bool]) -> None:
         """Begin the move that waits longest, if it is time; `begin` says whether it could be begun."""
-        settings = self._settings
         if now < self._next_at:
             return
+        self._begin_one(now, begin)
+        self.due_at = max(self._next_at, min((move.due for move in self._moves.values()), default=NEVER))
+
+    def _begin_one(self, now: int, begin: Callable[[GroupId], bool]) -> None:
+        settings = self._settings
         under_way = 0
         for move in self._moves.values():
             if move.gives_up_at is not None:

@@ -26,7 +26,9 @@ class Placing:
     def prefer(self, group: GroupId, server: ServerId | None) -> None:
         """That server should lead the group; None if it does not matter."""
         replica = self._state.groups[group]
-        replica.preferred = server
+        if replica.preferred != server:
+            replica.preferred = server
+            self.moves.discard(group)
         self._state.touch(replica)
 
     def want_members(self, group: GroupId, wanted: Mapping[ServerId, Instance]) -> None:
@@ -60,11 +62,9 @@ class Placing:
     def place(self, replica: Replica, *, settled: bool) -> None:
         """Note whether a group that is led here should be led elsewhere."""
         preferred = replica.preferred
-        if (
-            preferred is None
-            or preferred == self._state.server
-            or preferred not in replica.raft.membership.voters
-        ):
+        if preferred is None or preferred == self._state.server:
+            return
+        if preferred not in replica.raft.membership.voters:
             self.moves.discard(replica.group)
         elif settled and not self._state.peer(preferred).silent:
             self.moves.add(replica.group, self._state.now)
@@ -104,4 +104,4 @@ class Placing:
         if step is None or isinstance(step, Await):
             return
         if raft.change_membership(target_of(step, raft.membership)) is not None:
-            self._state.touched[replica.group] = replica
+            self._state.touch(replica)

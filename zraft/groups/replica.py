@@ -12,6 +12,7 @@ from zraft.groups.machine import StateMachine
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.messages import EntryKind, HardState
+from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
 from zraft_core.ids import GroupId, Instance, ServerId
 
@@ -46,6 +47,10 @@ class Replica:
         asleep: it has nothing to do, and no alarm of its own.
         placed: while leading: its owner was told that the members are as wanted.
         retired: the group has left this server. What is here answers whoever asks, and does nothing by itself.
+        seen: term, role, leader and index of the newest members that the core had when a turn looked at it last.
+        reconsider: who leads it, whether it may rest, and who should belong to it is to be looked at by the next turn,
+            even if the core is as it was `seen`.
+        heard_at: tick of the host at which the newest shared heartbeat came that the core was told of.
         shown: what the other servers' covers were last brought in line with.
         taken_from: the server in whose cover this server follows here.
         digests: the newest (index, digest of the state after that entry), one every `digest_interval` entries (D-26).
@@ -59,6 +64,7 @@ class Replica:
         "digest_interval",
         "digests",
         "group",
+        "heard_at",
         "kept_bytes",
         "machine",
         "next_position",
@@ -66,7 +72,9 @@ class Replica:
         "preferred",
         "raft",
         "reads",
+        "reconsider",
         "retired",
+        "seen",
         "shown",
         "snapshot_index",
         "taken_from",
@@ -89,6 +97,9 @@ class Replica:
         self.asleep = False
         self.placed = False
         self.retired = False
+        self.seen: tuple[int, Role, ServerId | None, int] = (0, Role.FOLLOWER, None, 0)
+        self.reconsider = True
+        self.heard_at = -1
         self.shown: tuple[int, int, int] = (0, 0, 0)
         self.taken_from: ServerId | None = None
         self.reads: list[tuple[int, int]] = []

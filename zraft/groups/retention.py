@@ -59,10 +59,10 @@ class Retention:
 
     def wrote(self, group: GroupId, size: int) -> None:
         """Entries of so many bytes went to the log."""
-        known = group in self._held_from
+        known, sizes = group in self._held_from, self._since_snapshot
         if not known:
             self._held_from[group] = self.written
-        since = self._since_snapshot[group] = self._since_snapshot.get(group, 0) + size
+        since = sizes[group] = sizes[group] + size if group in sizes else size
         large = since > self._settings.snapshot_bytes
         if large:
             self._large[group] = None

@@ -42,7 +42,8 @@ class Timers:
         self.due[group] = due
         if before is None or due < before:
             heapq.heappush(self._heap, (due, group))
-            self._tidy()
+            if len(self._heap) > 64 + 4 * len(self.due):
+                self._tidy()
         self._follow(before, due)
 
     def clear(self, group: GroupId) -> None:
@@ -85,6 +86,5 @@ class Timers:
 
     def _tidy(self) -> None:
         """Alarms that were taken back must not gather."""
-        if len(self._heap) > 64 + 4 * len(self.due):
-            self._heap = [(due, group) for group, due in self.due.items()]
-            heapq.heapify(self._heap)
+        self._heap = [(due, group) for group, due in self.due.items()]
+        heapq.heapify(self._heap)

@@ -183,7 +183,7 @@ def never_asleep() -> Sequence[Patch]:
     def settle(self: GroupHost, replica: Replica) -> None:
         original(self, replica)
         if replica.asleep:
-            self._timers.set(replica.group, self._state.now + self.settings.raft.heartbeat_ticks)
+            self._state.timers.set(replica.group, self._state.now + self.settings.raft.heartbeat_ticks)
 
     return [(GroupHost, "_settle", settle)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Final, Protocol
 
 from attrs import define
@@ -91,6 +92,7 @@ class GroupsProcess:
         self.stopped_until_ms = 0
         self._clock = TurnClock(0, asleep_after_ms=1_000)
         self._turn_at: int | None = None
+        self._due_at: float = 0
         self._inbox: deque[tuple[Sender, bytes]] = deque()
         self._frame: list[Record] | None = None
         self._frame_done = False
@@ -133,6 +135,7 @@ class GroupsProcess:
             settings=self._settings,
             rng=random.Random(f"{self._seed}/host/{self.server}/{self.boots}"),
         )
+        self._due_at = 0
         self._begun(opened)
         self._observer.booted(self, opened, in_flight)
         for server, instance in self._disks.items():
@@ -257,13 +260,17 @@ class GroupsProcess:
             self._schedule.at(self.stopped_until_ms, self._turn, self.stopped_until_ms, boot)
             return
         self._turn_at = None
-        self.turns += 1
         if self._frame_done:
             self._frame, self._frame_done = None, False
             host.persisted(host.frame.durable())
         while self._inbox:
             sender, data = self._inbox.popleft()
             self._receive(host, sender, self._decode(data))
+        if self._schedule.now_ms < self._due_at and not self._wants_turn(host):
+            if self._due_at < inf:
+                self._request_turn(int(self._due_at))
+            return
+        self.turns += 1
         effects = self._host_turn(host, self._clock.advance(self._schedule.now_ms))
         if host.mistakes:
             # The server drops such a message and lives; here every peer is ours, so somebody is wrong.
@@ -276,6 +283,10 @@ class GroupsProcess:
 
     def _receive(self, host: GroupHost, sender: Sender, messages: Sequence[PeerMessage]) -> None:
         host.receive(sender, messages)  # type: ignore[arg-type]
+
+    def _wants_turn(self, host: GroupHost) -> bool:
+        """Did anything arrive for which a turn must not wait until it is due?"""
+        return host.wants_turn
 
     def _host_turn(self, host: GroupHost, step: int) -> GroupEffects:
         return host.turn(step)
@@ -296,8 +307,13 @@ class GroupsProcess:
             self._compact()
         for group, follower in effects.needs_snapshot:
             self._observer.lacking(self, group, follower)
+        self._due_at = inf
         if effects.wake_in is not None:
-            self._request_turn(self._schedule.now_ms + max(1, effects.wake_in))
+            self._alarm(effects.wake_in)
+
+    def _alarm(self, wake_in: int) -> None:
+        self._due_at = min(self._due_at, self._schedule.now_ms + max(1, wake_in))
+        self._request_turn(int(self._due_at))
 
     def _write(self, records: list[Record]) -> None:
         assert self._frame is None, "a second frame while one is in flight"

@@ -95,6 +95,9 @@ class PartitionsProcess(GroupsProcess):
             else:
                 super()._receive(host, sender, [message])
 
+    def _wants_turn(self, host: GroupHost) -> bool:
+        return host.wants_turn or self.partitions.wants_turn or bool(self._reads)
+
     def _host_turn(self, host: GroupHost, step: int) -> GroupEffects:
         now_ms, partitions = self._schedule.now_ms, self.partitions
         while self._reads:
@@ -126,7 +129,7 @@ class PartitionsProcess(GroupsProcess):
             self._later(task)
         wake_in = 1 if self.partitions.wants_turn else self.partitions.wake_in
         if wake_in is not None:
-            self._request_turn(self._schedule.now_ms + max(1, wake_in))
+            self._alarm(wake_in)
 
     # -- deliveries
 

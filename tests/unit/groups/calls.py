@@ -16,7 +16,7 @@ from zraft.transport.messages import Sender
 from zraft_core.ids import GroupId, ServerId
 
 HOP_TICKS: Final = 1
-"""What a datagram takes, and what a frame takes to become durable."""
+"""What a datagram takes, what a frame takes to become durable, and a client to ask for the next write."""
 
 ENGINE: Final = "/zraft/groups/"
 CONSENSUS: Final = "/zraft/raft/"
@@ -90,7 +90,7 @@ class EventDriven:
             assert self._hosts[leader].propose(GroupId(group), payload, 1) is not None
 
         index = replica.raft.log.last_index + 1
-        self._happen(leader, propose)
+        self._at(HOP_TICKS, leader, propose)
         while replica.applied_index < index:
             self._next()
 

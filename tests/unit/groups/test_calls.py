@@ -8,12 +8,18 @@ from tests.unit.groups.calls import EventDriven
 from tests.unit.groups.hosts import DISKS, Hosts
 
 WRITES = 50
-LEADER_CALLS_MAX = 190
-FOLLOWER_CALLS_MAX = 130
 
 
-@pytest.mark.parametrize("groups", [1, 30])
-def test_a_write_costs_few_calls_beside_those_of_consensus(groups: int) -> None:
+@pytest.mark.parametrize(
+    ("groups", "leader_calls_max", "follower_calls_max"),
+    [
+        pytest.param(1, 40, 35, id="alone"),
+        pytest.param(30, 44, 39, id="beside 29 groups that rest, led by all three"),
+    ],
+)
+def test_a_write_costs_few_calls_beside_those_of_consensus(
+    groups: int, leader_calls_max: int, follower_calls_max: int
+) -> None:
     """Shared heartbeats of the time that the writes take are counted with them."""
     hosts = Hosts(groups)
     hosts.rest()
@@ -26,6 +32,6 @@ def test_a_write_costs_few_calls_beside_those_of_consensus(groups: int) -> None:
     for server in DISKS:
         calls, most = (
             driven.calls[server].engine,
-            LEADER_CALLS_MAX if server == leader else FOLLOWER_CALLS_MAX,
+            leader_calls_max if server == leader else follower_calls_max,
         )
         assert calls.total() <= most * WRITES, calls.most_common()

@@ -48,6 +48,9 @@ class Answer:
     began_anew: bool = False
 
 
+NOTHING_NEW: Final = Answer()
+
+
 class GivenCover:
     """What this server, leading, has made known to one other server.
 
@@ -117,7 +120,11 @@ class GivenCover:
     @property
     def overflows(self) -> bool:
         """Is there more to take back than one heartbeat says? Then the cover has to begin anew."""
-        return sum(item.term == WITHDRAWN for item in self._items.values()) > WITHDRAWN_MAX
+        items = self._items
+        return (
+            len(items) > WITHDRAWN_MAX
+            and sum(item.term == WITHDRAWN for item in items.values()) > WITHDRAWN_MAX
+        )
 
     def begin_anew(self) -> None:
         """Nothing that was agreed counts any more, on either side."""
@@ -138,7 +145,8 @@ class GivenCover:
         self._sent.append((self._number, now))
         room = self._items_max
         items: list[tuple[GroupId, int, int]] = []
-        for group, item in self._items.items():
+        for group in self._items:
+            item = self._items[group]
             if item.term != WITHDRAWN:
                 # What was said is said again until it is answered, before anything new.
                 if not item.since and room <= 0:
@@ -163,6 +171,8 @@ class GivenCover:
             sent, tick = self._sent.popleft()
             if sent == number:
                 self.contact = tick
+        if not self._items and not reply.lost:
+            return NOTHING_NEW
         lost = set(reply.lost)
         agreed = []
         for group in [group for group, item in self._items.items() if 0 < item.since <= number]:

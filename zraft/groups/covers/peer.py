@@ -7,6 +7,7 @@ from typing import Final
 from zraft.groups.covers.cover import GivenCover, TakenCover
 from zraft.groups.replica import Replica
 from zraft.groups.settings import GroupSettings
+from zraft.groups.timers import NEVER
 from zraft_core.ids import GroupId, Instance, ServerId
 
 EPOCHS_PER_BOOT: Final = 1 << 24
@@ -27,7 +28,8 @@ class Peer:
     """
 
     __slots__ = (
-        "_settings",
+        "_silent_after",
+        "_unheard_after",
         "beat_at",
         "given",
         "led",
@@ -42,7 +44,9 @@ class Peer:
     def __init__(self, server: ServerId, boot: int, settings: GroupSettings) -> None:
         """`boot` is this server's own."""
         self.server = server
-        self._settings = settings
+        # Earlier than check-quorum: the groups that counted on it have to look for another majority in time.
+        self._silent_after = settings.raft.election_timeout_ticks - settings.raft.heartbeat_ticks
+        self._unheard_after = settings.raft.election_timeout_ticks
         # Never one of an earlier run of this server: late answers to that one must not count.
         self.given = GivenCover(settings.items_max, epoch=boot * EPOCHS_PER_BOOT + 1)
         self.taken = TakenCover()
@@ -75,30 +79,29 @@ class Peer:
 
     @property
     def silent_at(self) -> int:
-        """Tick at which it counts as silent if it does not answer before.
-
-        Earlier than check-quorum: the groups that counted on it have to look for another majority in time.
-        """
-        raft = self._settings.raft
-        return max(0, self.given.contact) + raft.election_timeout_ticks - raft.heartbeat_ticks
+        """Tick at which it counts as silent if it does not answer before."""
+        contact = self.given.contact
+        return self._silent_after + (contact if contact > 0 else 0)
 
     @property
     def unheard_at(self) -> int:
         """Tick at which the groups that follow there look to their own timers."""
-        return max(0, self.taken.heard_at) + self._settings.raft.election_timeout_ticks
+        heard_at = self.taken.heard_at
+        return self._unheard_after + (heard_at if heard_at > 0 else 0)
 
     @property
     def has_to_beat(self) -> bool:
         """Is there anything to tell it?"""
         return bool(self.led) or (not self.silent and self.given.has_news)
 
-    def due_at(self) -> int | None:
-        """Tick at which something is to be done about it by the time alone."""
-        due: list[int] = []
-        if self.has_to_beat:
-            due.append(self.beat_at)
+    @property
+    def due_at(self) -> float:
+        """Tick at which something is to be done about it by the time alone; `NEVER` if nothing is."""
+        due: float = self.beat_at if self.has_to_beat else NEVER
         if not self.silent:
-            due.append(self.silent_at)
+            silent_at = self.silent_at
+            due = silent_at if silent_at < due else due
         if not self.unheard:
-            due.append(self.unheard_at)
-        return min(due, default=None)
+            unheard_at = self.unheard_at
+            due = unheard_at if unheard_at < due else due
+        return due

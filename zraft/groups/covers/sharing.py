@@ -24,16 +24,14 @@ class Covers:
 
     Attributes:
         stirred: something happened since `speak`, so that `due_at` does not hold.
-        answers_due: a shared heartbeat is to be answered.
         due_at: tick at which the next one is to be sent, or the silence of a server counts.
     """
 
-    __slots__ = ("_state", "answers_due", "due_at", "stirred")
+    __slots__ = ("_state", "due_at", "stirred")
 
     def __init__(self, state: HostState) -> None:
         self._state = state
         self.stirred = False
-        self.answers_due = False
         self.due_at: float = NEVER
 
     # -- what other servers say
@@ -55,7 +53,7 @@ class Covers:
         if peer.taken.is_late(message):
             return
         state = self._state
-        self.stirred = self.answers_due = True
+        self.stirred = state.stirred = True
         # Who leaves the cover by this message was led until the one before.
         if message.epoch != peer.taken.epoch:
             state.touch_all(peer.taken.groups)
@@ -91,12 +89,15 @@ class Covers:
         """Take an answer: which groups it counts for from now on, and which it ends to count for."""
         state = self._state
         # What counted until now is credited before it ends to count.
-        state.touch_all(reply.lost if reply.epoch else peer.led)
+        if reply.lost or not reply.epoch:
+            state.touch_all(reply.lost if reply.epoch else peer.led)
         answer = peer.given.on_reply(reply)
         if answer is None:
             return
-        self.stirred = True
-        state.touch_all(answer.agreed)
+        if answer.agreed:
+            state.touch_all(answer.agreed)
+        # What was told before and is answered is due no earlier than it was.
+        self.stirred = self.stirred or peer.silent or answer.began_anew or bool(answer.lost)
         if peer.silent and not answer.began_anew:
             peer.silent = False
             peer.steady_since = state.now
@@ -108,7 +109,8 @@ class Covers:
     def watch(self) -> None:
         """Silence of a server concerns all groups that counted on it, once."""
         state = self._state
-        for peer in state.peers.values():
+        for server in state.peers:
+            peer = state.peers[server]
             if not peer.silent and state.now >= peer.silent_at:
                 peer.silent = True
                 state.touch_all(peer.led)
@@ -120,27 +122,32 @@ class Covers:
 
     def speak(self) -> None:
         """What is said for all groups at once: answers to shared heartbeats, and the next ones."""
-        self.stirred = self.answers_due = False
-        self.due_at = NEVER
-        for peer in self._state.peers.values():
-            self._speak_to(peer)
-            due = peer.due_at()
-            if due is not None and due < self.due_at:
-                self.due_at = due
+        peers, now, due = self._state.peers, self._state.now, NEVER
+        for server in peers:
+            peer = peers[server]
+            if peer.taken.answer_due:
+                self._answer(peer)
+            if now >= peer.beat_at and peer.has_to_beat:
+                self._beat(peer)
+            peer_due = peer.due_at
+            if peer_due < due:
+                due = peer_due
+        self.due_at = due
+        self.stirred = False
 
-    def _speak_to(self, peer: Peer) -> None:
+    def _answer(self, peer: Peer) -> None:
+        if peer.taken.overflows:
+            self._state.touch_all(peer.taken.groups)
+            peer.taken.give_up()
+        self._state.send(peer.server, peer.taken.answer())
+
+    def _beat(self, peer: Peer) -> None:
         state = self._state
-        if peer.taken.answer_due:
-            if peer.taken.overflows:
-                state.touch_all(peer.taken.groups)
-                peer.taken.give_up()
-            state.send(peer.server, peer.taken.answer())
-        if peer.has_to_beat and state.now >= peer.beat_at:
-            peer.beat_at = state.now + state.settings.raft.heartbeat_ticks
-            if peer.given.overflows:
-                state.touch_all(peer.led)
-                peer.given.begin_anew()
-            state.send(peer.server, peer.given.heartbeat(state.now))
+        peer.beat_at = state.now + state.settings.raft.heartbeat_ticks
+        if peer.given.overflows:
+            state.touch_all(peer.led)
+            peer.given.begin_anew()
+        state.send(peer.server, peer.given.heartbeat(state.now))
 
     def show(self, replica: Replica) -> bool:
         """Bring the covers in line with what the group has become, before anything is said of them.
