@@ -93,11 +93,18 @@ class GroupHost:
 
     # -- which groups there are
 
-    def create(self, description: GroupDescription, machine: StateMachine, stored: StoredGroup) -> None:
+    def create(
+        self,
+        description: GroupDescription,
+        machine: StateMachine,
+        stored: StoredGroup,
+        *,
+        covered: bool = True,
+    ) -> None:
         """Take part in a group from now on, with what the disk holds of it.
 
         A disk that knows nothing of the group votes for itself only if it is one of the founders; any other starts as a
-        learner and is told by the leader who the members are (D-18).
+        learner and is told by the leader who the members are (D-18). `covered`: see `Replica`; all members say the same.
 
         Raises:
             StorageError: hard state and log contradict each other.
@@ -119,6 +126,7 @@ class GroupHost:
             raft.vouch(server, instance)
         replica = Replica(group, raft, machine, self._state.now, self.settings.digest_interval)
         replica.preferred = description.preferred
+        replica.covered = covered
         if stored.snapshot is not None:
             meta, image = stored.snapshot
             replaced = raft.restore(meta)
@@ -380,7 +388,7 @@ class GroupHost:
             self._placing.change_members(replica)
         settled = raft.settled
         self._placing.place(replica, settled=settled)
-        replica.asleep = settled and self._covers.all_agree(replica)
+        replica.asleep = replica.covered and settled and self._covers.all_agree(replica)
         if replica.asleep:
             self._rest(replica)
         else:

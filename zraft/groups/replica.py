@@ -44,6 +44,7 @@ class Replica:
         applied_index, next_position: how far the state machine is.
         snapshot_index: what the newest durable snapshot covers.
         kept_bytes: log that was kept before the newest snapshot for slow followers.
+        covered: shared heartbeats may speak for it. Else it has rounds of its own, always, and never sleeps.
         asleep: it has nothing to do, and no alarm of its own.
         placed: while leading: its owner was told that the members are as wanted.
         retired: the group has left this server. What is here answers whoever asks, and does nothing by itself.
@@ -61,6 +62,7 @@ class Replica:
         "applied_index",
         "asleep",
         "born",
+        "covered",
         "digest_interval",
         "digests",
         "group",
@@ -94,6 +96,7 @@ class Replica:
         self.next_position = 1
         self.snapshot_index = 0
         self.kept_bytes = 0
+        self.covered = True
         self.asleep = False
         self.placed = False
         self.retired = False

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from tests.unit.groups.hosts import DISKS, S1, S2, S3, SETTINGS, Hosts
+from tests.simulation.groups.counter import AppendCounter
+from tests.unit.groups.hosts import DISKS, S1, S2, S3, SETTINGS, Hosts, empty
 from zraft.groups.covers.peer import Peer
+from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupEffects
 from zraft.groups.settings import GroupSettings
-from zraft.raft.messages import Heartbeat, TimeoutNow
+from zraft.raft.messages import AppendEntriesReply, Heartbeat, TimeoutNow
 from zraft.raft.role import Role
 from zraft.storage.records import EntryRecord
 from zraft.transport.messages import Sender, SharedHeartbeatReply
@@ -16,6 +20,17 @@ from zraft_core.ids import GroupId
 
 T = SETTINGS.raft.election_timeout_ticks
 BEAT = SETTINGS.raft.heartbeat_ticks
+
+
+class Drawn(random.Random):
+    """Draws the same number again and again."""
+
+    def __init__(self, drawn: float) -> None:
+        super().__init__()
+        self._drawn = drawn
+
+    def random(self) -> float:
+        return self._drawn
 
 
 @pytest.mark.parametrize("groups", [3, 60])
@@ -157,6 +172,80 @@ def test_a_deposed_leader_that_sleeps_on_keeps_nobody_from_campaigning() -> None
     assert hosts.replica(old, 1).raft.role is not Role.LEADER, "check-quorum: nobody confirms it any more"
     others = [group for group in range(2, 10) if hosts.leader(group) == old]
     assert others, "its other leaderships are not concerned"
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_a_group_that_is_not_covered_has_rounds_of_its_own_and_no_shared_heartbeat_speaks_for_it(
+    servers: int,
+) -> None:
+    """What a leader may promise to clients is judged by its own rounds (D-11, D-14): they go on without any write."""
+    hosts = Hosts(0)
+    members = {server: DISKS[server] for server in list(DISKS)[:servers]}
+    for server in members:
+        description = GroupDescription(GroupId(1), members, S1)
+        hosts.hosts[server].create(description, AppendCounter(), empty(), covered=False)
+    hosts.run(2 * T)
+    raft = hosts.replica(S1, 1).raft
+    hosts.sent.clear()
+    rounds = raft.round
+    hosts.run(10 * BEAT)
+    assert raft.role is Role.LEADER
+    assert 9 <= raft.round - rounds <= 11
+    assert raft.now - raft.quorum_contact <= 2 * BEAT
+    assert set(hosts.kinds()) == ({"Heartbeat", "HeartbeatReply"} if servers > 1 else set())
+
+
+def test_beside_covered_groups_one_that_is_not_stays_out_of_the_cover() -> None:
+    hosts = Hosts(3)
+    for host in hosts.hosts.values():
+        host.create(GroupDescription(GroupId(9), DISKS, S1), AppendCounter(), empty(), covered=False)
+    hosts.run(4 * T)
+    assert hosts.leader(9) == S1
+    assert [hosts.replica(server, 9).asleep for server in DISKS] == [False] * 3
+    assert [hosts.hosts[server].peers[S1].taken.term_of(GroupId(9)) for server in (S2, S3)] == [None] * 2
+    assert all(hosts.replica(S1, group).asleep for group in range(1, 4))
+
+
+def test_an_acknowledgement_that_commits_nothing_wants_no_turn() -> None:
+    """The leader's own disk is the first of the quorum, and a turn for it would have nothing to do."""
+    hosts = Hosts(1)
+    hosts.rest()
+    leader = hosts.leader(1)
+    host, others = hosts.hosts[leader], [server for server in DISKS if server != leader]
+    host.propose(GroupId(1), b"x", 1)
+    assert host.wants_turn
+    host.turn(0)
+    assert host.frame.take() is not None
+    host.persisted(host.frame.durable())
+    assert not host.wants_turn
+    raft = hosts.replica(leader, 1).raft
+    for server, wants_turn in zip(others, (True, True), strict=True):
+        reply = AppendEntriesReply(GroupId(1), raft.term, accepted=True, match_index=raft.log.last_index)
+        host.receive(Sender(server, DISKS[server], 1), [reply])
+        assert host.wants_turn is wants_turn, "each follower is told that it is committed"
+        host.turn(0)
+        host.receive(Sender(server, DISKS[server], 1), [reply])
+        assert not host.wants_turn, "it was said before"
+
+
+def test_a_follower_that_is_awake_is_looked_at_when_its_deadline_comes_however_often_it_was_drawn() -> None:
+    """Each message of the leader draws the deadline anew; the new one may be earlier than the alarm of the old one."""
+    hosts = Hosts(1)
+    hosts.rest()
+    hosts.cut |= {(server, to) for server in DISKS for to in DISKS}
+    host, replica, leader = hosts.hosts[S1], hosts.replica(S1, 1), hosts.leader(1)
+    hosts.run(T)
+    raft, alarms = replica.raft, list[float]()
+    for drawn in (0.9, 0.1):
+        raft._election._rng = Drawn(drawn)
+        host.receive(Sender(leader, DISKS[leader], 1), [Heartbeat(GroupId(1), raft.term, 0, 0)])
+        if not alarms:
+            host.prefer(GroupId(1), None)
+        host.turn(1)
+        assert not replica.asleep
+        alarms.append(host._state.timers.due[GroupId(1)])
+        assert alarms[-1] == replica.born + raft.due_at
+    assert alarms[1] < alarms[0]
 
 
 def test_a_read_is_confirmed_by_a_round_of_its_group_and_by_no_shared_heartbeat() -> None:

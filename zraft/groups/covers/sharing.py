@@ -69,7 +69,7 @@ class Covers:
 
     def _agrees(self, peer: Peer, group: GroupId, term: int, index: int) -> bool:
         replica = self._state.groups.get(group)
-        if replica is None:
+        if replica is None or not replica.covered:
             return False
         raft = replica.raft
         if not raft.knows(peer.server, peer.instance) or not raft.agrees(peer.server, term, index):
@@ -162,9 +162,11 @@ class Covers:
         shown = (raft.term if leads else 0, raft.members_changed_index, len(followers))
         if shown == replica.shown:
             return False
-        self.stirred = True
         same_term = shown[0] == replica.shown[0]
         replica.shown = shown
+        if not replica.covered:
+            return True
+        self.stirred = True
         for server in followers:
             state.peer(server)
         for server, peer in state.peers.items():
