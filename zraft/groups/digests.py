@@ -67,6 +67,8 @@ class GroupComparison:
                 self._told[group] = replica.digests[-1][0]
                 # The ones before, too: one message may be lost, and the leader new.
                 noted.setdefault(raft.leader, []).extend((group, *point) for point in replica.digests)
+        if not noted and not verdicts:
+            return []
         return [*_messages(noted, GroupDigests), *_messages(verdicts, GroupVerdict)]
 
     def on_digests(

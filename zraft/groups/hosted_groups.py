@@ -58,7 +58,7 @@ REPORT_AGAIN_MS: Final = 2_000
 
 
 _OF_PARTITIONS: Final = (Bundle, Edge, GroupLeader)
-_OF_CORES: Final = (*get_args(RaftMessage), SharedHeartbeat, SharedHeartbeatReply)
+_OF_CORES: Final = frozenset((*get_args(RaftMessage), SharedHeartbeat, SharedHeartbeatReply))
 
 
 @define
@@ -164,6 +164,8 @@ class HostedGroups:
         self._tasks: list[GroupTask] = []
         self._stirred = True
         """Something was given to this object since its last turn, or is left of that."""
+        self._transferring = False
+        """The same for transfers of snapshots."""
         self.bundles_sent_total = self.bundles_received_total = self.edges_sent_total = 0
 
     # -- what happened
@@ -181,9 +183,10 @@ class HostedGroups:
         self._stirred = True
         of_cores: list[GroupMessage] = []
         for message in messages:
-            if isinstance(message, _OF_CORES):
-                of_cores.append(message)
+            if message.__class__ in _OF_CORES:
+                of_cores.append(message)  # type: ignore[arg-type]  # by its class
             elif isinstance(message, OF_TRANSFERS):
+                self._transferring = True
                 self.transfers.on_message(sender.server, message, self._now_ms)
             elif isinstance(message, GroupDigests):
                 self._say(self.digests.on_digests(sender.server, sender.instance, message))
@@ -207,7 +210,7 @@ class HostedGroups:
 
     def performed(self, task: GroupTask, result: GroupResult, now_ms: int) -> None:
         """The disk of snapshots has done a task."""
-        self._stirred = True
+        self._stirred = self._transferring = True
         match task:
             case TakeSnapshot(header):
                 if self.snapshots.performed(task, result, now_ms):
@@ -224,7 +227,7 @@ class HostedGroups:
         Raises:
             StorageError: what this server's state stands on is damaged or missing: it must not go on.
         """
-        self._stirred = True
+        self._stirred = self._transferring = True
         if isinstance(task, delivery_tasks.Remove):
             # After them, because it takes away the directory that both are in.
             self._tasks.append(RemoveFiles(task.group))
@@ -249,7 +252,7 @@ class HostedGroups:
     @property
     def wants_turn(self) -> bool:
         """Does what arrived since the last turn give one something to do now?"""
-        return not self._rests and (self.host.stirred or self.partitions.wants_turn)
+        return self.host.stirred or self.partitions.wants_turn
 
     @property
     def _rests(self) -> bool:
@@ -290,36 +293,50 @@ class HostedGroups:
             applied: how far the coordination group is applied.
         """
         self._now_ms = now_ms
-        self._follow_table(coordination, applied)
+        if (
+            self._log_end is not None
+            or self._revision != self._machine.registry.revision
+            or self._members_changed_index != coordination.members_changed_index
+        ):
+            self._follow_table(coordination, applied)
         if self._rests:
             return None
         self.partitions.before(self.host, step, now_ms, wall_ms)
         effects = self.host.turn(step)
         self._touched.update(effects.touched)
         self.partitions.after(self.host, effects, now_ms, wall_ms)
-        for to, messages in effects.sends.items():
-            for message in messages:
-                self._outbox.send(to, message)
+        for to in effects.sends:
+            self._outbox.send_all(to, effects.sends[to])
         for to, said in self.partitions.take_outgoing():
             self._outbox.send(to, said)
             if to != self._identity.server:
                 self.bundles_sent_total += isinstance(said, Bundle)
                 self.edges_sent_total += isinstance(said, Edge)
-        self._remove_files(effects.forgotten)
-        self._report_placed(effects.placed, now_ms)
+        if effects.forgotten:
+            self._remove_files(effects.forgotten)
+        if effects.placed or self._placed:
+            self._report_placed(effects.placed, now_ms)
         writes, syncs = self.snapshots.turn(effects.snapshots, cluster, now_ms, wall_ms)
-        transfers = self.transfers.turn(effects.needs_snapshot, now_ms)
-        self._say(transfers.outgoing)
-        self._say(self.digests.turn(effects.applied))
-        self._compactions += [*effects.compactions, *self.transfers.take_compactions()]
         # A group is opened before anything is appended to it.
         deliveries = [*self._refused, *self._deliveries, *self.partitions.take_tasks(), *syncs]
-        deliveries += transfers.deliveries
-        self._refused, self._deliveries = [], []
-        tasks, self._tasks = [*self._tasks, *writes, *transfers.tasks], []
-        compactions = self._take_compactions()
-        self._stirred = self._has_work
-        due_in = self._due_in(effects.wake_in)
+        tasks = [*self._tasks, *writes]
+        self._refused, self._deliveries, self._tasks = [], [], []
+        due_in = _soonest(effects.wake_in, self.partitions.wake_in)
+        compactions = [*self._compactions, *effects.compactions]
+        if effects.needs_snapshot or self._transferring:
+            transfers = self.transfers.turn(effects.needs_snapshot, now_ms)
+            self._say(transfers.outgoing)
+            deliveries += transfers.deliveries
+            tasks += transfers.tasks
+            compactions += self.transfers.take_compactions()
+            self._transferring = self.transfers.active
+            due_in = _soonest(due_in, self.transfers.wake_in)
+        if effects.applied:
+            self._say(self.digests.turn(effects.applied))
+        compactions = self._take_compactions(compactions) if compactions else []
+        if self.host.stirred or self.partitions.wants_turn:
+            due_in = 0
+        self._stirred = bool(self.host.groups) or self._has_work
         return GroupsShare(tasks, deliveries, compactions, effects.coordination_due, due_in)
 
     def _say(self, messages: Iterable[tuple[ServerId, PeerMessage]]) -> None:
@@ -339,12 +356,6 @@ class HostedGroups:
             or self._compactions
             or self.transfers.active
         )
-
-    def _due_in(self, wake_in: int | None) -> int | None:
-        if self.host.stirred or self.partitions.wants_turn:
-            return 0
-        due = [one for one in (wake_in, self.partitions.wake_in, self.transfers.wake_in) if one is not None]
-        return min(due, default=None)
 
     # -- the coordination group's table
 
@@ -442,12 +453,17 @@ class HostedGroups:
                 self._placed[group] = now_ms + REPORT_AGAIN_MS
                 self._submit((TOPICS, encode_registry(Placed(group, row.wanted))))
 
-    def _take_compactions(self) -> list[tuple[GroupId, int]]:
+    def _take_compactions(self, compactions: list[tuple[GroupId, int]]) -> list[tuple[GroupId, int]]:
         if self.removing:
+            self._compactions = compactions
             return []
-        compactions, self._compactions = self._compactions, []
+        self._compactions = []
         return [
             (group, min(index, self.partitions.cut_index(group)))
             for group, index in compactions
             if group in self.host.groups
         ]
+
+
+def _soonest(one: int | None, other: int | None) -> int | None:
+    return one if other is None or (one is not None and one <= other) else other

@@ -107,8 +107,12 @@ class HostState:
         now = self.now - replica.born
         if raft.now == now:
             return
-        if replica.covered:
-            self._credit(replica, now)
+        if raft.role is Role.LEADER and replica.covered:
+            self._credit_leader(replica, now)
+        elif raft.leader is not None:
+            peer = self.peers.get(raft.leader)
+            if peer is not None and peer.taken.term_of(replica.group) == raft.term:
+                raft.note_leader_heard(peer.taken.heard_at - replica.born)
         raft.tick(now - raft.now)
 
     def touch_all(self, groups: Iterable[GroupId]) -> None:
@@ -117,16 +121,6 @@ class HostState:
             replica = self.groups.get(group)
             if replica is not None:
                 self.touch(replica)
-
-    def _credit(self, replica: Replica, now: int) -> None:
-        """Tell the core, before its clock goes on, what shared heartbeats vouched for."""
-        raft = replica.raft
-        if raft.role is Role.LEADER:
-            self._credit_leader(replica, now)
-        elif raft.leader is not None:
-            peer = self.peers.get(raft.leader)
-            if peer is not None and peer.taken.term_of(replica.group) == raft.term:
-                raft.note_leader_heard(peer.taken.heard_at - replica.born)
 
     def _credit_leader(self, replica: Replica, now: int) -> None:
         raft, contacts, reached, everybody = replica.raft, dict[ServerId, int](), 1, True

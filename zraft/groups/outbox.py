@@ -5,6 +5,8 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zraft.transport.messages import PeerMessage
 from zraft_core.ids import ServerId
 
@@ -24,6 +26,13 @@ class Outbox:
             self.local.append(message)
         else:
             self._sends.setdefault(to, []).append(message)
+
+    def send_all(self, to: ServerId, messages: Sequence[PeerMessage]) -> None:
+        """Send these to another server at the end of this turn."""
+        if to in self._sends:
+            self._sends[to] += messages
+        else:
+            self._sends[to] = [*messages]
 
     def take_local(self) -> list[PeerMessage]:
         """What this server said to itself since the last call."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.unit.server.hosting import DISKS, S1, S2, S3, World, record
+from tests.unit.groups.calls import Calls
+from tests.unit.server.hosting import DISKS, S1, S2, S3, STEP_MS, World, record
 from zraft.groups.divergence import DivergedError
+from zraft.groups.hosted_groups import GroupsShare
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.group_tasks import RemoveFiles, TakeSnapshot
@@ -279,3 +283,25 @@ def test_d26_without_a_majority_it_is_an_alarm_and_nobody_stops() -> None:
     assert digests.alarms_total >= 1
     assert "no two of a majority agree" in digests.alarms[0]
     assert world.counts(1) == [10, 10, 10]
+
+
+def test_a_turn_of_the_groups_asks_only_what_something_happened_to() -> None:
+    """Transfers, digests, images and the table are not looked at in the turns of a write."""
+    world = _founded(1)
+    leader = world.leader(1)
+    groups = leader.driver.groups
+    assert groups is not None
+    calls, turns, turn = Calls(), 0, groups.turn
+
+    def counted(*args: Any, **named: Any) -> GroupsShare | None:
+        nonlocal turns
+        turns += 1
+        with calls.counted():
+            return turn(*args, **named)
+
+    groups.turn = counted  # type: ignore[method-assign]
+    for _ in range(50):
+        world.write(1, bytes(100))
+        world.run(5 * STEP_MS)
+    assert leader.partitions.machines[GroupId(1)].commands >= 50
+    assert calls.engine.total() <= 20 * turns, calls.engine.most_common()
