@@ -52,10 +52,6 @@ class Timers:
         if before is not None:
             self._follow(before, NEVER)
 
-    def next_due(self) -> float | None:
-        """When the next one is due; None if none is."""
-        return None if self.next_at == NEVER else self.next_at
-
     def take_due(self, now: int) -> Iterator[GroupId]:
         """Those that are due at tick `now`; they are not any more."""
         while self.next_at <= now:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from zraft.groups.description import GroupDescription
@@ -10,14 +12,14 @@ from zraft.groups.leadership import Moves
 from zraft.groups.members import AddLearner, Await, Exchange, RemoveLearner, Step, next_step, target_of
 from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
-from zraft.groups.timers import Timers
+from zraft.groups.timers import NEVER, Timers
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState, Member, MemberRole
 from zraft.raft.ready import Write
 from zraft.storage.records import EntryRecord, ForgetRecord, HardStateRecord
 from zraft.topics.placement import preferred_leaders
 from zraft_core.errors import ConfigError
-from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 
 S1, S2, S3, S4 = (ServerId(number) for number in (1, 2, 3, 4))
 DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3, S4)}
@@ -36,7 +38,7 @@ def test_only_groups_whose_time_has_come_are_due() -> None:
     assert list(timers.take_due(10)) == [G1]
     assert list(timers.take_due(20)) == []
     assert list(timers.take_due(21)) == [G2]
-    assert timers.next_due() is None
+    assert timers.next_at == NEVER
 
 
 def test_an_alarm_that_is_put_off_or_taken_back_does_not_ring() -> None:
@@ -46,9 +48,9 @@ def test_an_alarm_that_is_put_off_or_taken_back_does_not_ring() -> None:
     timers.set(G1, 30)
     timers.clear(G2)
     assert list(timers.take_due(29)) == []
-    assert timers.next_due() == 30
+    assert timers.next_at == 30
     timers.set(G1, 5)
-    assert timers.next_due() == 5
+    assert timers.next_at == 5
 
 
 def test_alarms_that_are_set_again_and_again_take_no_memory() -> None:
@@ -56,7 +58,28 @@ def test_alarms_that_are_set_again_and_again_take_no_memory() -> None:
     for tick in range(10_000, 0, -1):
         timers.set(G1, tick)
     assert len(timers._heap) < 100
-    assert timers.next_due() == 1
+    assert timers.next_at == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_first_alarm_is_known_after_every_change(seed: int) -> None:
+    rng = random.Random(seed)
+    timers, expected = Timers(), dict[GroupId, float]()
+    for now in range(200):
+        group = GroupId(rng.randint(1, 8))
+        match rng.randint(0, 3):
+            case 0:
+                timers.clear(group)
+                expected.pop(group, None)
+            case 1:
+                due = {one for one, tick in expected.items() if tick <= now}
+                assert set(timers.take_due(now)) == due
+                expected = {one: tick for one, tick in expected.items() if one not in due}
+            case _:
+                expected[group] = now + rng.randint(1, 30)
+                timers.set(group, expected[group])
+        assert timers.next_at == min(expected.values(), default=NEVER)
+        assert timers.due == expected
 
 
 # -- the common frame
@@ -181,6 +204,40 @@ def test_a_start_counts_the_log_that_an_earlier_process_wrote() -> None:
     assert retention.needed_bytes == 301
 
 
+@pytest.mark.parametrize("seed", range(50))
+def test_nothing_is_due_before_the_position_that_is_kept_for_it(seed: int) -> None:
+    rng = random.Random(seed)
+    retention = Retention(SMALL)
+    retention.holds(COORDINATION_GROUP, 0)
+    seen = 0
+    for _ in range(300):
+        group = GroupId(rng.randint(0, 4))
+        match rng.randint(0, 9):
+            case 0:
+                retention.begun(group)
+            case 1:
+                retention.ended(group, durable=rng.random() < 0.7, needs_more=rng.random() < 0.5)
+            case 2:
+                retention.covered(retention.others)
+            case 3:
+                retention.allow(rng.randint(0, 100))
+            case 4 if group != COORDINATION_GROUP:
+                rng.choice((retention.removed, retention.put_off))(group)
+            case _ if group == COORDINATION_GROUP:
+                size = rng.randint(0, 60)
+                retention.written += size
+                retention.coordination += size
+            case _:
+                retention.wrote(group, rng.randint(0, 60))
+        due = list(retention.due())
+        seen += bool(due)
+        assert not due or retention.due_at <= retention.written, due
+        if not due and retention.due_at <= retention.written:
+            retention.reckon()
+            assert retention.due_at > retention.written, "else every turn would look in vain"
+    assert seen
+
+
 # -- moves
 
 
@@ -195,6 +252,19 @@ def test_leaderships_are_moved_one_after_the_other_and_few_at_a_time() -> None:
     moves.discard(G1)
     moves.begin(40, lambda group: begun.append((40, group)) is None)
     assert begun[2] == (40, G3)
+
+
+def test_moves_are_looked_at_when_one_may_begin_and_never_while_there_is_none() -> None:
+    moves = Moves(GroupSettings(transfer_pause_ticks=10, transfers_at_once=2))
+    assert moves.due_at == NEVER
+    moves.add(G1, 0)
+    moves.add(G2, 3)
+    assert moves.due_at == 10
+    moves.begin(10, lambda group: True)
+    assert moves.due_at == 20, "one after the other"
+    moves.discard(G1)
+    moves.discard(G2)
+    assert moves.due_at == NEVER
 
 
 def test_a_move_that_cannot_be_begun_is_tried_ever_less_often() -> None:

@@ -16,7 +16,7 @@ from zraft.groups.effects import GroupEffects
 from zraft.groups.host import GroupHost
 from zraft.groups.replica import Replica
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.timers import Timers
+from zraft.groups.timers import NEVER, Timers
 from zraft.raft.role import Role
 from zraft.server.partitions.coordination_port import Coordination
 from zraft.server.partitions.delivery_reading import ReadDeliveries, ReadResult
@@ -300,12 +300,14 @@ class Partitions:
     @property
     def wake_in(self) -> int | None:
         """Milliseconds from the last turn until the next one is due; None if nothing is."""
-        due = [self._alarms.next_due(), None if self._retain_at <= 0 else self._retain_at]
-        left = [max(0, int(at) - self._run_ms) for at in due if at is not None]
+        due = self._alarms.next_at
+        if 0 < self._retain_at < due:
+            due = self._retain_at
         deadline = self.topics.due_in(self._now_ms)
-        if deadline is not None:
-            left.append(deadline)
-        return min(left, default=None)
+        if due == NEVER:
+            return deadline
+        left = max(0, int(due) - self._run_ms)
+        return left if deadline is None or left < deadline else deadline
 
     def before(self, host: GroupHost, step: int, now_ms: int, wall_ms: int) -> None:
         """Before the host's turn: what leaders propose, for `step` more ms in which this process ran."""
