@@ -36,7 +36,7 @@ FOLDERS: Final = {
     "images": ("tests/images",),
     "power-cuts": ("tests/sim/test_power_cuts.py",),
     "computed": ("tests/sim", "tests/topics_sim", "tests/unit", "tests/paper"),
-    "servers": ("tests/processes",),
+    "servers": ("tests/processes", "tests/upgrade"),
     "peers": ("tests/onyxlog",),
     "audits": ("tests/onyxlog/audits",),
     "hostile": ("tests/hostile",),
