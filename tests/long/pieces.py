@@ -37,6 +37,7 @@ FOLDERS: Final = {
     "power-cuts": ("tests/sim/test_power_cuts.py",),
     "computed": ("tests/sim", "tests/topics_sim", "tests/unit", "tests/paper"),
     "servers": ("tests/processes",),
+    "upgrade": ("tests/upgrade",),
     "peers": ("tests/onyxlog",),
     "audits": ("tests/onyxlog/audits",),
     "hostile": ("tests/hostile",),
@@ -150,6 +151,15 @@ def pieces(python: str, seed: int, out: Path) -> tuple[Piece, ...]:
             "servers",
             "Long tests of real servers.",
             (tests(*long_tests_of("servers")),),
+            20 * MINUTE,
+        ),
+        Piece(
+            "upgrade",
+            "This release beside the last one: both ways, mixed, taken back; fresh seeds of simulated servers of both.",
+            (
+                tests(*long_tests_of("upgrade")),
+                (python, "-m", "tests.upgrade.mixed_simulation", "--seeds", "60", "--start", str(seed)),
+            ),
             20 * MINUTE,
         ),
         Piece(

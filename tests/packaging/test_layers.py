@@ -44,6 +44,7 @@ PURE: Final = (
         "onyxlog.jobs.transform",
     ),
     *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
+    "zraft.compatibility",
     "zraft.groups",
     "zraft.raft",
     "zraft.topics",

@@ -17,6 +17,12 @@ def test_a_seed_reports_the_same_again_and_another_seed_something_else() -> None
     assert differing(first, {0: first[0]}) == [1]
 
 
+def test_whole_servers_say_the_same_again_to_the_byte() -> None:
+    first = reports_of(REPOSITORY, "hosting", range(1, 2), jobs=1)
+    assert "'fingerprint': '" in first[1]
+    assert differing(first, reports_of(REPOSITORY, "hosting", range(1, 2), jobs=1)) == []
+
+
 def test_a_tree_without_simulators_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(click.ClickException, match=r"claims in .*: no simulators in this tree"):
         reports_of(tmp_path, "claims", range(1), jobs=1)
@@ -25,4 +31,7 @@ def test_a_tree_without_simulators_is_an_error_that_names_it(tmp_path: Path) -> 
 def test_every_simulator_is_compared() -> None:
     folder = REPOSITORY / "tests" / "simulation"
     mains = {path.parent.name for path in folder.glob("*/__main__.py")} - {"shiviz"}
-    assert {module.partition(".")[0] for module in SIMULATORS.values()} == mains | {"simulate"}
+    assert {module.partition(".")[0] for module in SIMULATORS.values()} == mains | {
+        "simulate",
+        "hosting_simulation",
+    }

@@ -10,6 +10,7 @@ from tests.simulation.planted_hosting import PLANTS, planted
 from zraft_core.errors import StorageError
 
 SEEDS = range(1, 5)
+FOUNDING_SEEDS = range(1, 31)
 LONG_SEEDS = range(1_000, 1_060)
 
 
@@ -23,6 +24,12 @@ def test_what_was_delivered_survives_power_failures_once_and_in_one_order_on_eve
     assert total.snapshots >= 15 * len(SEEDS)
     assert total.installed >= len(SEEDS), "images and deliveries went from server to server"
     assert total.compared >= 5 * len(SEEDS), "members compared their states (D-26)"
+
+
+def test_nobody_votes_before_the_disks_of_all_founders_name_the_same_founders() -> None:
+    """D-1, whenever servers start and lose their power, and whatever the network loses of what they say."""
+    early = sum(HostingSimulation(seed).found() for seed in FOUNDING_SEEDS)
+    assert 5 <= early <= len(FOUNDING_SEEDS) - 5, "some are founded among the faults, and others not"
 
 
 def _values(one: HostingStatistics) -> tuple[int, ...]:
@@ -45,6 +52,7 @@ def test_planted_bugs_are_caught(name: str) -> None:
     with planted(name):
         for seed in range(1, 25):
             try:
+                HostingSimulation(seed).found()
                 HostingSimulation(seed).run()
             except (BrokenPromiseError, StorageError, AssertionError, LookupError):
                 return

@@ -4,8 +4,8 @@
     python -m tests.simulation.compare BASE HEAD --seeds 2000
 
 A step that changes neither what is sent nor when leaves every report equal. The report of a simulated cluster has a
-fingerprint of every byte that servers and clients exchanged and of its time; those of the other simulators have counts
-of what was decided.
+fingerprint of every byte that servers and clients exchanged and of its time, and that of whole servers with partitions
+has one of what servers sent; those of the other simulators have counts of what was decided.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ SIMULATORS: Final = {
     "partitions": "partitions.__main__",
     "multicast": "multicast.run",
     "claims": "claims.running",
+    "hosting": "hosting_simulation",
 }
 """Modules with a `run_seed`, by name, as they are called below the folder of the simulators."""
 

@@ -17,6 +17,7 @@ from zraft.groups.divergence import DivergedError
 from zraft.groups.hosted_groups import Hosting
 from zraft.groups.identity import Identity
 from zraft.groups.recovery import recover
+from zraft.groups.roster import Roster
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.group_tasks import GroupTask
 from zraft.groups.snapshots.tasks import SnapshotDisk, Task
@@ -31,7 +32,7 @@ from zraft.server.partitions.partitions import Partitions
 from zraft.server.process.group_shell import GroupFiles, SnapshotDisks
 from zraft.storage.delivery.settings import DeliverySettings
 from zraft.storage.directory import DataDirectory
-from zraft.storage.records import EntryRecord, Record
+from zraft.storage.records import EntryRecord, Record, RosterRecord
 from zraft.storage.settings import WalSettings
 from zraft.transport.messages import PeerMessage, Sender
 from zraft_core.errors import StorageError
@@ -71,6 +72,8 @@ class HostingServer:
         self.driver: Driver | None = None
         self.partitions: Partitions | None = None
         self.sender: Sender | None = None
+        self.roster: Roster | None = None
+        """Who founds the cluster, as its disk says; it never loses that (D-1)."""
         self._inbox: list[tuple[Sender, list[PeerMessage]]] = []
         self.installed_total = self.snapshots_total = self.crashes_total = self.refused_total = 0
         self.written_bytes = 0
@@ -102,6 +105,7 @@ class HostingServer:
         entropy = random.Random(f"{self._seed}/entropy/{number}").randbytes
         self._directory = directory = DataDirectory.open(fs, PATH, server=self.server, entropy=entropy)
         recovery = recover(fs, directory, WAL_SETTINGS)
+        self.roster = recovery.coordination.roster or self.roster
         self._wal = recovery.wal
         files = GroupFiles(fs, directory, DELIVERY_SETTINGS, recovery)
         partitions = Partitions(RegistryCoordination(lambda: self._started), self._reads_append)
@@ -193,6 +197,8 @@ class HostingServer:
         self._steps += 1
         if self._frame is not None and (calm or rng.random() < 0.6):
             self._wal.append(self._frame)
+            if isinstance(self._frame[0], RosterRecord):
+                self.roster = self._frame[0].roster
             self.written_bytes += sum(
                 len(record.entry.payload) for record in self._frame if isinstance(record, EntryRecord)
             )

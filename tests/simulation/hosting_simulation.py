@@ -4,10 +4,14 @@ A producer multicasts to random partitions and sends everything again until it i
 between or within any two steps of their disks and the network loses, repeats and cuts. After healing, what the producer was
 told must be what every replica's deliveries say, on the disk and in one order. Then only topics write, several times what
 the log may hold, then only the coordination group: every server's log must stay short. One integer decides all of it.
+
+A cluster is founded in calm there. `found` founds one among the same faults, and nothing else. In both nobody may vote
+before the disks of all founders name the same of them (D-1).
 """
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -19,6 +23,7 @@ from tests.simulation.hosting_server import WAL_SETTINGS, HostingServer
 from tests.simulation.topic_clients import Remembering
 from zraft.config.sections import SnapshotConfig
 from zraft.groups.settings import GroupSettings
+from zraft.raft.messages import PreVote, PreVoteReply, RequestVote, RequestVoteReply
 from zraft.raft.role import Role
 from zraft.server.clients.errands import Errand
 from zraft.server.engine.driver import ERRAND_BYTES, Driver
@@ -26,7 +31,7 @@ from zraft.server.engine.settings import DriverSettings
 from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.tree.settings import Settings
-from zraft_core.ids import GroupId, ProducerId, ServerId
+from zraft_core.ids import COORDINATION_GROUP, GroupId, ProducerId, ServerId
 from zraft_core.topics.codec import decode_message, encode_registry
 from zraft_core.topics.producer import Ended, Ending, Producer
 from zraft_core.topics.registry_commands import CreateTopic, RegisterProducer, RegistryCommand
@@ -43,6 +48,8 @@ FRUITLESS_FETCHES_MAX: Final = 30
 """A replica that says so often that there is nothing more has nothing more."""
 SESSION_MS: Final = 1_000_000_000
 HEAL_MS_MAX: Final = 120_000
+FOUNDING_MS: Final = 3_000
+"""Time among faults in which servers start and lose their power; some clusters are founded in it, and others after it."""
 FILLER_BYTES: Final = 2_000
 LONG_TIMES: Final = 4
 """How many times what a log may hold is written, to see that it is cut."""
@@ -83,6 +90,14 @@ class HostingStatistics:
     compared: int = 0
 
 
+@define
+class HostingReport:
+    """What a run contained, and a fingerprint of every byte that servers sent to each other, and when."""
+
+    statistics: HostingStatistics
+    fingerprint: str
+
+
 class HostingSimulation:
     """One run."""
 
@@ -96,6 +111,12 @@ class HostingSimulation:
         self._calm = True
         self._clients: dict[tuple[ServerId, int], Remembering] = {}
         self.statistics = HostingStatistics()
+        self._sent = hashlib.blake2b(digest_size=8)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of every byte that servers sent to each other so far, and of its time."""
+        return self._sent.hexdigest()
 
     def run(self) -> HostingStatistics:
         """Found, produce among faults, heal, compare.
@@ -124,6 +145,22 @@ class HostingSimulation:
         statistics.refused = sum(one.refused_total for one in every)
         return statistics
 
+    def found(self) -> bool:
+        """Found a cluster among faults, and see that it has a leader; was it founded before they ended?
+
+        Raises:
+            BrokenPromiseError: says what should have been.
+        """
+        self._calm = False
+        while self.now_ms < FOUNDING_MS:
+            self._fault()
+            self._step()
+        was_founded = self._leader() is not None
+        self._calm = True
+        self._cut.clear()
+        self._until(self._serves, "a cluster is founded and led")
+        return was_founded
+
     # -- time and network
 
     def _step(self) -> None:
@@ -139,8 +176,12 @@ class HostingSimulation:
             server.step(self.now_ms, self._send, calm=self._calm)
 
     def _send(self, sender: Sender, to: ServerId, messages: Sequence[PeerMessage]) -> None:
+        self._check_votes(sender, messages)
+        packets = [codec.encode(message) for message in messages]
+        self._sent.update(b"%d %d %d " % (self.now_ms, sender.server, to))
+        self._sent.update(b"".join(packets))
         # As they come out of the wire.
-        arrived = [codec.decode(codec.encode(message)) for message in messages]
+        arrived = [codec.decode(packet) for packet in packets]
         if self._calm:
             self._flying.append((self.now_ms + 1, to, sender, arrived))
             return
@@ -149,6 +190,25 @@ class HostingSimulation:
             return
         for _ in range(2 if rng.random() < 0.02 else 1):
             self._flying.append((self.now_ms + rng.randint(1, 30), to, sender, arrived))
+
+    def _check_votes(self, sender: Sender, messages: Sequence[PeerMessage]) -> None:
+        """Before the disks of all founders name the same founders, a lost disk could found another cluster (D-1)."""
+        for message in messages:
+            match message:
+                case PreVote(group=group) | RequestVote(group=group):
+                    votes = group == COORDINATION_GROUP
+                case (
+                    PreVoteReply(group=group, granted=granted)
+                    | RequestVoteReply(group=group, granted=granted)
+                ):
+                    votes = granted and group == COORDINATION_GROUP
+                case _:
+                    votes = False
+            rosters = {server.roster for server in self.servers.values()} if votes else set()
+            if votes and (len(rosters) > 1 or None in rosters):
+                raise BrokenPromiseError(
+                    "D-1", f"server {sender.server} said {message} while the founders' disks say {rosters}"
+                )
 
     def _until(self, holds: Callable[[], object], what: str) -> None:
         give_up_at = self.now_ms + HEAL_MS_MAX
@@ -420,3 +480,13 @@ class HostingSimulation:
             f"server {server.server} answers a fetch",
         )
         return client
+
+
+def run_seed(seed: int) -> HostingReport:
+    """Run one seed.
+
+    Raises:
+        BrokenPromiseError: says what should have been.
+    """
+    simulation = HostingSimulation(seed)
+    return HostingReport(simulation.run(), simulation.fingerprint)

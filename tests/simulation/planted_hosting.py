@@ -6,10 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tests.simulation.planted_registry import Patch, Plants
+from zraft.groups.frame import LogFrame
+from zraft.groups.hosted_groups import HostedGroups
 from zraft.groups.retention import Retention
 from zraft.groups.snapshots.keeper import SnapshotKeeper
 from zraft.groups.snapshots.receiving import GroupReceiver
+from zraft.raft.core import Raft
+from zraft.raft.membership.value import Membership
+from zraft.server.coordination.bootstrap import Bootstrap
+from zraft.server.engine.driver import Driver
 from zraft.server.partitions.partitions import Partitions
+from zraft.storage.records import ForgetRecord
 from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 PLANTS: Final = Plants[None]()
@@ -54,3 +61,53 @@ def coordination_counts_for_nothing() -> Sequence[Patch]:
         self._retention.coordination -= size
 
     return [(SnapshotKeeper, "applied", applied)]
+
+
+@plant(
+    "D-1, D-18", "the coordination group is removed, because the registry does not list it among the groups"
+)
+def coordination_removed() -> Sequence[Patch]:
+    follow = HostedGroups._follow_table
+    forget = LogFrame.forget
+
+    def follow_table(self: HostedGroups, coordination: Raft, applied: int) -> None:
+        before = self._revision
+        follow(self, coordination, applied)
+        if self._revision != before:
+            self._frame.forget(COORDINATION_GROUP)
+
+    def forget_any(self: LogFrame, group: GroupId) -> None:
+        # Without the assertion that the release has: this is about what would follow.
+        if group != COORDINATION_GROUP:
+            forget(self, group)
+            return
+        self._pending.append(ForgetRecord(group))
+        self._forgotten.append(group)
+
+    return [(HostedGroups, "_follow_table", follow_table), (LogFrame, "forget", forget_any)]
+
+
+@plant("D-1", "a server votes as soon as it knows the roster, before all have it on their disks")
+def votes_before_founding() -> Sequence[Patch]:
+    conclude = Bootstrap._conclude
+    turn = Driver.turn
+    start = Driver._start_raft
+
+    def found_early(self: Bootstrap) -> None:
+        conclude(self)
+        self.founded = self.founded or self.roster is not None
+
+    def start_early(self: Driver, now_ms: int, wall_ms: int) -> Any:
+        if self.bootstrap.roster is not None:
+            self._start_raft(self._founders(self.bootstrap.roster))
+        return turn(self, now_ms, wall_ms)
+
+    def start_once(self: Driver, membership: Membership) -> None:
+        if self.raft is None:
+            start(self, membership)
+
+    return [
+        (Bootstrap, "_conclude", found_early),
+        (Driver, "turn", start_early),
+        (Driver, "_start_raft", start_once),
+    ]

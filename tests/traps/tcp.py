@@ -15,14 +15,14 @@ TIMEOUT_MS = 30_000
 
 
 class TcpPeer(Peer):
-    """A connection with a session of its own; leaving the context closes the socket only."""
+    """A connection with a session of its own, unless `connect` names another; leaving the context closes the socket only."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, connect: bytes = connect_bytes(timeout_ms=TIMEOUT_MS)) -> None:
         super().__init__()
         self._socket = socket.create_connection((address.host, address.port), timeout=DEADLINE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.carry = self._socket.sendall
-        self.say_bytes(connect_bytes(timeout_ms=TIMEOUT_MS))
+        self.say_bytes(connect)
         while self.greeting is None:
             self._hear()
 

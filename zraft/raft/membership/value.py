@@ -16,14 +16,12 @@ from typing import Final
 import msgpack
 from attrs import evolve, field, frozen
 
+from zraft.compatibility import memberships
 from zraft.raft.messages import UNKNOWN_INSTANCE, Member, MemberRole
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
 
 FORMAT: Final = 2
-
-FORMAT_WITHOUT_ROLES: Final = 1
-"""Rows of (server, instance, voter) only. Still read: the log of a cluster of that time begins with one."""
 
 MEMBERS_MAX: Final = SERVER_ID_MAX - SERVER_ID_MIN + 1
 
@@ -111,7 +109,7 @@ class Membership:
 
     @classmethod
     def decode(cls, payload: bytes) -> Membership:
-        """Read what `encode` wrote, or a release that knew no roles.
+        """Read what `encode` wrote, or an older release (`zraft.compatibility.memberships`).
 
         Raises:
             ProtocolError: the bytes are no membership, or one of a format that this release does not know.
@@ -125,11 +123,12 @@ class Membership:
                 membership = cls(_members(_decode_row(row) for row in rows), _decode_outgoing(outgoing))
                 _check(membership)
                 return membership
-            case (int(version), tuple(rows)) if version == FORMAT_WITHOUT_ROLES:
-                return cls(_members(_decode_row_without_role(row) for row in rows))
-            case (int(version), *_) if version not in (FORMAT, FORMAT_WITHOUT_ROLES):
+            case (int(version), tuple(rows)) if version == memberships.FORMAT:
+                today = (memberships.with_role(row, MemberRole.VOTER, MemberRole.LEARNER) for row in rows)
+                return cls(_members(map(_decode_row, today)))
+            case (int(version), *_) if version not in (FORMAT, memberships.FORMAT):
                 raise ProtocolError(
-                    f"MEMBERSHIP entry of format {version}, expected {FORMAT_WITHOUT_ROLES} or {FORMAT}: "
+                    f"MEMBERSHIP entry of format {version}, expected {memberships.FORMAT} or {FORMAT}: "
                     "upgrade this server"
                 )
             case _:
@@ -177,20 +176,6 @@ def _decode_row(row: object) -> tuple[ServerId, Member]:
             raise ProtocolError(
                 f"MEMBERSHIP row {row!r}, expected (server {SERVER_ID_MIN}..{SERVER_ID_MAX}, "
                 f"instance of {INSTANCE_BYTES} bytes or none, role, address)"
-            )
-
-
-def _decode_row_without_role(row: object) -> tuple[ServerId, Member]:
-    match row:
-        case (int(server), bytes(instance), bool(voter)) if (
-            _is_server(server) and len(instance) == INSTANCE_BYTES
-        ):
-            role = MemberRole.VOTER if voter else MemberRole.LEARNER
-            return ServerId(server), Member(Instance(instance), role)
-        case _:
-            raise ProtocolError(
-                f"MEMBERSHIP row {row!r}, expected (server {SERVER_ID_MIN}..{SERVER_ID_MAX}, "
-                f"instance of {INSTANCE_BYTES} bytes, voter)"
             )
 
 
