@@ -95,6 +95,10 @@ class HostingSimulation:
         self._clients: dict[tuple[ServerId, int], Remembering] = {}
         self.statistics = HostingStatistics()
 
+    @property
+    def moment(self) -> str:
+        return f"{self.now_ms} ms"
+
     def run(self) -> HostingStatistics:
         """Found, produce among faults, heal, compare.
 

@@ -334,6 +334,10 @@ class Simulation:
     def _leader_changes(self) -> int:
         return max(0, len(self.raft_checks.leaders) - 1)
 
+    @property
+    def moment(self) -> str:
+        return f"{self.schedule.now_ms} ms"
+
     def say(self, *words: object) -> None:
         if self._trace:
             print(f"{self.schedule.now_ms:6}", *words)

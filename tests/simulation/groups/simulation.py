@@ -145,6 +145,10 @@ class GroupsSimulation:
             self,
         )
 
+    @property
+    def moment(self) -> str:
+        return f"{self.schedule.now_ms} ms"
+
     # -- the run
     def run(self) -> GroupsReport:
         """Faults, healing, idleness; every promise is checked as it goes."""

@@ -46,6 +46,8 @@ FOUNDERS: Final = ((ServerId(1), Instance(bytes(16))),)
 NETWORK_MAX: Final = 150
 ROUNDS_MAX: Final = 400
 MERGED: Final = "merged"
+MINOR: Final = frozenset(("message lost", "message repeated"))
+"""What is not counted as a fault: it happens all the time."""
 
 Letter = Bundle | Report | tuple[GroupId, StartRequest] | Reply
 """To a group, to group 0, to a group, to a producer."""
@@ -62,12 +64,21 @@ class Summary:
     faults: Counter[str]
     proposals: int
 
+    @property
+    def strikes(self) -> int:
+        """How many faults there were, without those that happen all the time."""
+        return sum(count for kind, count in self.faults.items() if kind not in MINOR)
+
 
 class World:
     """Groups, group 0, producers, consumers and the network between them."""
 
-    def __init__(self, seed: int, size: Size | None = None, mode: Mode | None = None) -> None:
+    def __init__(
+        self, seed: int, size: Size | None = None, mode: Mode | None = None, *, trace: bool = False
+    ) -> None:
+        """`trace`: at its end every group's log and deliveries are printed, as far as it came."""
         self.seed = seed
+        self._trace = trace
         self.rng = Random(seed)
         self.profile: Profile = draw(seed, self.rng, size, mode)
         self.steps = 0
@@ -99,6 +110,10 @@ class World:
         self.consuming = [Consuming(self.topic, self.rng, self.groups) for _ in range(2)]
         self._alters, self._deletes = self.profile.alters, self.profile.deletes
         self._rare_kinds = [field.name for field in fields(Rare)]
+
+    @property
+    def moment(self) -> str:
+        return f"step {self.steps}"
 
     # -- group 0, whose log is abstracted to atomic steps
 
@@ -432,6 +447,9 @@ class World:
             raise BrokenPromiseError("group", str(error)) from error
         except MergeError as error:
             raise BrokenPromiseError("merged", str(error)) from error
+        finally:
+            if self._trace:
+                print(self._told())
         return Summary(
             self.seed,
             len(self.messages),
@@ -458,6 +476,15 @@ class World:
         if before != [len(hosted.delivered) for hosted in self.groups.values()]:
             raise BrokenPromiseError("exactly once", "a late message was delivered again")
         checks.check_all(self.history())
+
+    def _told(self) -> str:
+        lines: list[str] = []
+        for group, hosted in self.groups.items():
+            lines.append(f"group {group}")
+            lines += [f"    {command}" for batch in hosted.log for command in batch.commands]
+            lines += [f"  delivered {tuple(d.stamp)} {tuple(d.message.mid)}" for d in hosted.delivered]
+            lines.append(f"  void {[tuple(mid) for mid in hosted.voids]}")
+        return "\n".join(lines)
 
     def history(self) -> checks.History:
         return checks.History(

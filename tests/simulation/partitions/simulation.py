@@ -538,7 +538,10 @@ class PartitionsRun:
 
     def __init__(self, seed: int) -> None:
         self._simulation = PartitionsSimulation(seed)
-        self.schedule = self._simulation.schedule
+
+    @property
+    def moment(self) -> str:
+        return self._simulation.moment
 
     def run(self) -> PartitionsReport:
         """Raises:
