@@ -45,7 +45,7 @@ class GroupFaults:
             self._simulation.schedule.after(self._rng.randint(0, 2), self._torn, process, process.boots)
 
     def _torn(self, process: GroupsProcess, boot: int) -> None:
-        if self.active and process.boots == boot and process.writing:
+        if self.active and process.boots == boot and process.frame_in_flight is not None:
             self._crash(process, "torn")
 
     def _strike(self) -> None:
