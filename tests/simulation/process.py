@@ -64,12 +64,11 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         schedule: Schedule,
         profile: Profile,
         seed: str,
-        decode: Callable[[bytes], Sequence[PeerMessage]],
         observer: Observer,
         *,
         in_service: bool,
     ) -> None:
-        super().__init__(server, schedule, profile, seed, decode, observer)
+        super().__init__(server, schedule, profile, seed, observer)
         self.in_service = in_service
         """False for one that was not added yet, or was shut down for good: nobody starts it."""
         self._peers = peers

@@ -10,9 +10,10 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from tests.simulation.network import decode_datagram
 from tests.simulation.profile import Profile
 from tests.simulation.schedule import Schedule
 from tests.simulation.server_disk import ServerDisk
@@ -54,7 +55,6 @@ class SimulatedProcess(ABC, Generic[D, W]):
         schedule: Schedule,
         profile: Profile,
         seed: str,
-        decode: Callable[[bytes], Sequence[PeerMessage]],
         observer: W,
     ) -> None:
         self.server = server
@@ -62,7 +62,6 @@ class SimulatedProcess(ABC, Generic[D, W]):
         self._profile = profile
         self._seed = seed
         self._rng = random.Random(f"{seed}/process/{server}")
-        self._decode = decode
         self._observer = observer
         self._wipes = 0
         self.image: D = self._new_disk(self._disk_rng())
@@ -191,7 +190,7 @@ class SimulatedProcess(ABC, Generic[D, W]):
     def _arrived(self) -> Iterator[tuple[Sender, Sequence[PeerMessage]]]:
         while self._inbox:
             sender, data = self._inbox.popleft()
-            yield sender, self._decode(data)
+            yield sender, decode_datagram(data)
 
     def _request_turn(self, when_ms: int) -> None:
         # It may be down: what called has perhaps just found out that its disk failed.

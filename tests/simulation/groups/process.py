@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from attrs import define
@@ -62,12 +62,11 @@ class GroupsProcess(SimulatedProcess[GroupsDisk, Observer]):
         schedule: Schedule,
         profile: Profile,
         seed: str,
-        decode: Callable[[bytes], Sequence[PeerMessage]],
         table: Mapping[GroupId, TableRow],
         disks: Mapping[ServerId, Instance],
         observer: Observer,
     ) -> None:
-        super().__init__(server, schedule, profile, seed, decode, observer)
+        super().__init__(server, schedule, profile, seed, observer)
         self._settings = settings
         self._table = table
         self._disks = disks

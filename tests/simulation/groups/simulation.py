@@ -15,7 +15,6 @@ from typing import Final
 from attrs import evolve, frozen
 
 from tests.simulation.broken import BrokenPromiseError
-from tests.simulation.configurations import Configuration
 from tests.simulation.groups.cover_checks import CoverChecks
 from tests.simulation.groups.disk import Opened
 from tests.simulation.groups.faults import GroupFaults
@@ -32,8 +31,7 @@ from zraft.raft.settings import RaftSettings
 from zraft.storage.records import ForgetRecord, Record, RosterRecord
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.topics.placement import preferred_leaders
-from zraft.transport import codec
-from zraft.transport.messages import PeerMessage, Sender, SharedHeartbeat, SharedHeartbeatReply
+from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.ids import GroupId, Instance, ServerId
 
 HEARTBEAT_MS: Final = 40
@@ -108,7 +106,6 @@ class GroupsSimulation:
             self.schedule,
             self.profile,
             random.Random(f"{name}/network"),
-            self._encode,
             self._deliver,
             self._run_of,
         )
@@ -121,9 +118,6 @@ class GroupsSimulation:
         self.processes = {server: self._process(server, name) for server in ids}
         self._group_count = groups or rng.choice(GROUPS)
         self._next_group = 1
-        self._committed_by: dict[tuple[ServerId, int, GroupId], int] = {}
-        self._configured: dict[tuple[ServerId, int, GroupId], tuple[int, Configuration]] = {}
-        self._led: dict[tuple[ServerId, int, GroupId], int] = {}
         self._commands = 0
         self._reads: dict[int, tuple[GroupId, int, int]] = {}
         self._read_number = 0
@@ -139,7 +133,6 @@ class GroupsSimulation:
             self.schedule,
             self.profile,
             name,
-            self._decode,
             self.table,
             self.disks,
             self,
@@ -406,9 +399,7 @@ class GroupsSimulation:
                 roster = RosterRecord(group, tuple(founders.items()))
                 checks.writing(server, [roster])
                 checks.durable(server, [roster])
-        replica = host.groups[group]
-        key = (server, process.boots, group)
-        self._committed_by[key] = replica.raft.log.first_index - 1
+        checks.begins(server, host.groups[group].raft.log)
 
     def turned(self, process: GroupsProcess, effects: GroupEffects) -> None:
         host = process.host
@@ -438,35 +429,7 @@ class GroupsSimulation:
         host = process.host
         assert host is not None
         replica, checks, server = host.groups[group], self.checks[group], process.server
-        raft = replica.raft
-        key = (server, process.boots, group)
-        changed_at = raft.members_changed_index
-        memberships = raft.log.memberships
-        payload = memberships[-1][1] if memberships else raft.membership.encode()
-        before = self._configured.get(key)
-        if before is None or before[0] != changed_at or changed_at > raft.commit_index:
-            newest = (changed_at, Configuration.read(payload))
-            before = before or newest
-            self._configured[key] = newest
-        else:
-            newest = before
-        if raft.role is Role.LEADER and self._led.get(key) != raft.term:
-            self._led[key] = raft.term
-            checks.leads((server, host.instance), raft.term, raft.log, before[1])
-        commit = min(raft.commit_index, raft.log.last_index)
-        known = max(self._committed_by.get(key, 0), raft.log.first_index - 1)
-        if commit > known:
-            self._committed_by[key] = commit
-            counted = before
-
-            def configuration_for(index: int) -> list[Configuration]:
-                return [counted[1], newest[1]] if index > counted[0] else [counted[1]]
-
-            while known < commit:
-                entries = raft.log.slice(known + 1, commit + 1, 1 << 30)
-                known = entries[-1].index
-                leads_term = raft.term if raft.role is Role.LEADER and known == commit else None
-                checks.commits(server, entries, leads_term, configuration_for)
+        checks.turned((server, host.instance), replica.raft)
         if replica.applied_index:
             checks.state(server, replica.applied_index, replica.machine.digest())
 
@@ -523,15 +486,6 @@ class GroupsSimulation:
             self.processes[follower].install(group, info.meta, image, info.digest)
 
     # -- the network
-    def _encode(self, messages: Sequence[PeerMessage]) -> bytes:
-        return codec.encode_sequence([codec.encode(message) for message in messages])
-
-    def _decode(self, data: bytes) -> Sequence[PeerMessage]:
-        messages, errors = codec.decode_sequence(data)
-        if errors:
-            raise BrokenPromiseError("codec", str(errors[0]))
-        return messages
-
     def _deliver(self, to: ServerId, sender: Sender, data: bytes) -> None:
         self.processes[to].datagram(sender, data)
 

@@ -136,7 +136,6 @@ class PartitionsSimulation(GroupsSimulation):
             self.schedule,
             self.profile,
             name,
-            self._decode,
             self.table,
             self.disks,
             self,
