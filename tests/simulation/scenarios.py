@@ -20,7 +20,7 @@ from tests.simulation.multicast.profile import Size
 from tests.simulation.multicast.world import Summary, World
 from tests.simulation.natives import KINDS as NATIVE_KINDS
 from tests.simulation.partitions.planted import PLANTS as PARTITIONS_PLANTS
-from tests.simulation.partitions.simulation import PartitionsReport, PartitionsRun
+from tests.simulation.partitions.simulation import PartitionsReport, PartitionsSimulation
 from tests.simulation.planted import PLANTS
 from tests.simulation.planted_hosting import PLANTS as HOSTING_PLANTS
 from tests.simulation.profile import Mode
@@ -104,7 +104,7 @@ GROUPS: Final = Scenario[GroupsReport](
 PARTITIONS: Final = Scenario[PartitionsReport](
     name="partitions",
     about="Simulate servers with partitions, with faults, and check the promises of multicast and of the disks.",
-    make=PartitionsRun,
+    make=PartitionsSimulation,
     plants=PARTITIONS_PLANTS,
     planted_seeds_max=20,
     figures=(

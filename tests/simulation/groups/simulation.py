@@ -8,9 +8,10 @@ looked at in idle seconds are bounded by what the design says, not by what they 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from attrs import evolve, frozen
 
@@ -33,6 +34,8 @@ from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.topics.placement import preferred_leaders
 from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.ids import GroupId, Instance, ServerId
+
+R = TypeVar("R")
 
 HEARTBEAT_MS: Final = 40
 ELECTION_TIMEOUT_MS: Final = 160
@@ -72,8 +75,8 @@ class GroupsReport:
     kinds: tuple[tuple[str, int], ...]
 
 
-class GroupsSimulation:
-    """One seed."""
+class HostsSimulation(ABC, Generic[R]):
+    """One seed's servers, and the groups that they host; what they replicate and what is reported is for a kind to say."""
 
     def __init__(
         self,
@@ -143,7 +146,7 @@ class GroupsSimulation:
         return f"{self.schedule.now_ms} ms"
 
     # -- the run
-    def run(self) -> GroupsReport:
+    def run(self) -> R:
         """Faults, healing, idleness; every promise is checked as it goes."""
         schedule = self.schedule
         for process in self.processes.values():
@@ -158,6 +161,10 @@ class GroupsSimulation:
         sent, turns, looked_at = self._idle()
         self.assert_saw_enough()
         return self._report(sent, turns, looked_at)
+
+    @abstractmethod
+    def _report(self, sent: int, turns: int, looked_at: int) -> R:
+        """What was seen; in idle seconds so many datagrams, turns, and groups that were looked at."""
 
     def _await_health(self) -> None:
         end_ms = self.schedule.now_ms + HEALED_WITHIN_MS
@@ -513,6 +520,17 @@ class GroupsSimulation:
             if found < least:
                 raise BrokenPromiseError("saw enough", f"only {found} {name}, at least {least} expected")
 
+
+def _by_group(records: Sequence[Record]) -> list[tuple[GroupId, list[Record]]]:
+    groups: dict[GroupId, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.group, []).append(record)
+    return list(groups.items())
+
+
+class GroupsSimulation(HostsSimulation[GroupsReport]):
+    """Every group counts."""
+
     def _report(self, sent: int, turns: int, looked_at: int) -> GroupsReport:
         hosts = [process.host for process in self.processes.values() if process.host]
         return GroupsReport(
@@ -536,10 +554,3 @@ class GroupsSimulation:
             idle_turns=turns,
             kinds=tuple(sorted({**self.counts, **self.faults.counts, "looked at idle": looked_at}.items())),
         )
-
-
-def _by_group(records: Sequence[Record]) -> list[tuple[GroupId, list[Record]]]:
-    groups: dict[GroupId, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record.group, []).append(record)
-    return list(groups.items())

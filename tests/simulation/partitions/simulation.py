@@ -15,7 +15,7 @@ from attrs import define, frozen
 from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.coordination import SimulatedCoordination
 from tests.simulation.groups.process import GroupsProcess, TableRow
-from tests.simulation.groups.simulation import FAULTS_UNTIL_MS, GroupsSimulation
+from tests.simulation.groups.simulation import FAULTS_UNTIL_MS, HostsSimulation
 from tests.simulation.multicast import checks
 from tests.simulation.multicast.checks import History
 from tests.simulation.multicast.hosted import HostedGroup, begun_in
@@ -95,7 +95,7 @@ class Recorded:
         return self.other, self.delivered
 
 
-class PartitionsSimulation(GroupsSimulation, SimulatedCoordination):
+class PartitionsSimulation(HostsSimulation[PartitionsReport], SimulatedCoordination):
     """One seed."""
 
     def __init__(
@@ -119,7 +119,7 @@ class PartitionsSimulation(GroupsSimulation, SimulatedCoordination):
             retain_interval_ms=400,
             claims_heartbeat_ms=300,
         )
-        GroupsSimulation.__init__(
+        HostsSimulation.__init__(
             self, seed, groups=groups or rng.choice((6, 8, 10)), faults_until_ms=faults_until_ms
         )
 
@@ -329,7 +329,7 @@ class PartitionsSimulation(GroupsSimulation, SimulatedCoordination):
 
         def arrive() -> None:
             receiver = cast(PartitionsProcess, self.processes[follower])
-            install = lambda: GroupsSimulation._arrive(self, process, follower, group, info, image)  # noqa: E731
+            install = lambda: HostsSimulation._arrive(self, process, follower, group, info, image)  # noqa: E731
             pair = (process.server, follower)
             if pair in self.network.cuts or pair[::-1] in self.network.cuts or self.table[group].removed:
                 self._on_the_way.discard((group, follower))
@@ -479,7 +479,7 @@ class PartitionsSimulation(GroupsSimulation, SimulatedCoordination):
         if group in partitions.hosted and partitions.cut_index(group) < info.meta.index and not received:
             raise BrokenPromiseError("snapshot", f"group {group}: its deliveries are not durable")
 
-    def partitions_report(self, idle_datagrams: int) -> PartitionsReport:
+    def _report(self, sent: int, turns: int, looked_at: int) -> PartitionsReport:
         messages = [m for one in self.producing.values() for m in one.messages.values()]
         return PartitionsReport(
             seed=self.seed,
@@ -496,24 +496,6 @@ class PartitionsSimulation(GroupsSimulation, SimulatedCoordination):
             installed=self.counts["installed"],
             recoveries=self.counts["recovered"],
             claims=self.claiming.answers,
-            idle_datagrams=idle_datagrams,
+            idle_datagrams=sent,
             idle_datagrams_max=self.idle_datagrams_max,
         )
-
-
-class PartitionsRun:
-    """One seed and its report."""
-
-    def __init__(self, seed: int) -> None:
-        self._simulation = PartitionsSimulation(seed)
-
-    @property
-    def moment(self) -> str:
-        return self._simulation.moment
-
-    def run(self) -> PartitionsReport:
-        """Raises:
-        BrokenPromiseError: a promise was broken.
-        """
-        found = self._simulation.run()
-        return self._simulation.partitions_report(found.idle_datagrams)
