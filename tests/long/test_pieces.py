@@ -9,6 +9,7 @@ import pytest
 
 from tests.long.pieces import FOLDERS, RUN_S_MAX, Piece, long_tests_of, piece_of, pieces
 from tests.packaging.modules import REPOSITORY
+from tests.simulation.scenarios import SCENARIOS
 
 
 def all_pieces() -> tuple[Piece, ...]:
@@ -67,17 +68,12 @@ def test_what_is_not_marked_long_but_no_part_of_a_usual_run_has_its_piece() -> N
 
 
 def test_every_simulator_and_the_fuzzer_run_with_fresh_seeds_and_planted_bugs() -> None:
-    folder = REPOSITORY / "tests" / "simulation"
-    commands = {path.parent.name for path in folder.glob("*/__main__.py")} | {
-        path.stem for path in folder.glob("*.py") if 'if __name__ == "__main__"' in path.read_text()
-    }
-    # shiviz draws, and compare runs the others.
-    simulators = commands - {"compare", "shiviz"}
-    assert len(simulators) >= 5
-    for name in simulators:
-        (fresh,) = command_lines(marked=f"tests.simulation.{name} --seeds")
+    assert len(SCENARIOS) >= 6
+    for name in SCENARIOS:
+        (fresh,) = command_lines(marked=f"tests.simulation {name} --seeds")
         assert "--start 17 " in fresh
-        assert command_lines(marked=f"tests.simulation.{name} --planted all")
+        assert command_lines(marked=f"tests.simulation {name} --planted all")
+    assert command_lines(marked="tests.simulation controls")
     assert command_lines(marked="tests.fuzz --seed 17")
 
 

@@ -8,6 +8,7 @@ import click
 import pytest
 
 from tests.simulation.compare import REPOSITORY, SIMULATORS, differing, reports_of
+from tests.simulation.scenarios import SCENARIOS
 
 
 def test_a_seed_reports_the_same_again_and_another_seed_something_else() -> None:
@@ -29,9 +30,4 @@ def test_a_tree_without_simulators_is_an_error_that_names_it(tmp_path: Path) -> 
 
 
 def test_every_simulator_is_compared() -> None:
-    folder = REPOSITORY / "tests" / "simulation"
-    mains = {path.parent.name for path in folder.glob("*/__main__.py")} - {"shiviz"}
-    assert {module.partition(".")[0] for module in SIMULATORS.values()} == mains | {
-        "simulate",
-        "hosting_simulation",
-    }
+    assert set(SIMULATORS) == set(SCENARIOS)

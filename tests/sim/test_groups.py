@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.groups.__main__ import PLANTED_SEEDS_MAX, run_planted
 from tests.simulation.groups.planted import PLANTS
 from tests.simulation.groups.simulation import GroupsReport, GroupsSimulation
+from tests.simulation.scenarios import GROUPS
 
 
 def run(seed: int, groups: int) -> GroupsReport:
@@ -34,5 +34,5 @@ def test_no_promise_is_broken_with_as_many_groups_as_the_seed_rolls(seed: int) -
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_planted_bug_is_noticed(name: str) -> None:
-    result, tried = run_planted(name, range(PLANTED_SEEDS_MAX))
+    result, tried = GROUPS.search(name)
     assert result is not None, f"{tried} seeds did not notice: {PLANTS[name].text}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.partitions.__main__ import PLANTED_SEEDS_MAX, run_planted, run_seed
 from tests.simulation.partitions.planted import PLANTS
+from tests.simulation.scenarios import PARTITIONS
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [14, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(12))])
 def test_a_seed_breaks_no_promise_of_multicast_and_loses_nothing_that_was_delivered(seed: int) -> None:
-    result = run_seed(seed)
+    result = PARTITIONS.run_seed(seed)
     assert result.report is not None, f"{result.checker}: {result.reason}"
     assert result.report.recoveries > 10
     assert result.report.snapshots > 10
@@ -23,5 +23,5 @@ def test_a_seed_breaks_no_promise_of_multicast_and_loses_nothing_that_was_delive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", sorted(PLANTS))
 def test_a_planted_bug_is_noticed_by_a_seed(name: str) -> None:
-    result, tried = run_planted(name, range(PLANTED_SEEDS_MAX))
+    result, tried = PARTITIONS.search(name)
     assert result is not None, f"{tried} seeds did not notice: {PLANTS[name].text}"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.directed_schedules import DIRECTED
 from tests.simulation.planted import PLANTS, planted
-from tests.simulation.simulate import run_planted
+from tests.simulation.scenarios import CLUSTER
 from tests.simulation.simulation import Simulation
 
 # Up to forty seeds of a second or two each where a schedule has moved, on a machine that may be busy.
@@ -78,7 +78,7 @@ def test_every_plant_is_caught_somewhere() -> None:
 @pytest.mark.parametrize(("name", "number"), KNOWN_SEEDS.items())
 def test_planted_bug_is_caught(name: str, number: int) -> None:
     """The checkers notice this bug in this seed (or, if schedules have moved, in one of the next few)."""
-    result, tried = run_planted(name, [number, *range(number + 1, number + 40)])
+    result, tried = CLUSTER.run_planted(name, [number, *range(number + 1, number + 40)])
     assert result is not None, f"{name}: {PLANTS[name].text}: not noticed in {tried} seeds"
 
 

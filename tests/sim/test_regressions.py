@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.profile import Mode
-from tests.simulation.simulate import run_seed
+from tests.simulation.scenarios import CLUSTER
 
 
 def regressions() -> list[tuple[int, str]]:
@@ -19,5 +19,5 @@ def regressions() -> list[tuple[int, str]]:
 @pytest.mark.parametrize(("number", "mode"), regressions())
 def test_regression_stays_fixed(number: int, mode: str) -> None:
     """A seed of regressions.txt breaks no promise."""
-    result = run_seed(number, mode=None if mode == "-" else Mode(mode))
+    result = CLUSTER.run_seed(number, mode=None if mode == "-" else Mode(mode))
     assert result.report is not None, f"{result.checker}: {result.reason}"

@@ -1,4 +1,4 @@
-"""A quick set of seeds keeps every promise and sees enough; the long set is `python -m tests.simulation.simulate`."""
+"""A quick set of seeds keeps every promise and sees enough; the long set is `python -m tests.simulation cluster`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.simulation.client_checks import KINDS
 from tests.simulation.directed import Scene
 from tests.simulation.natives import KINDS as NATIVE_KINDS
 from tests.simulation.profile import Mode, roll
-from tests.simulation.simulate import KINDS_FROM_SEEDS, MEANS_FROM_SEEDS, emptiness, run_seed
+from tests.simulation.scenarios import CLUSTER
 from tests.simulation.simulation import Report, Simulation
 from tests.simulation.topics import KINDS as TOPIC_KINDS
 from zraft.groups.snapshots.snapshots import Snapshots
@@ -28,16 +28,16 @@ def test_quick_seeds_break_no_promise(first: int) -> None:
     """All checkers of docs/SIMULATION.md; a failure prints the seed and how to replay it."""
     reports: list[Report] = []
     for number in QUICK_SEEDS[first : first + 5]:
-        result = run_seed(number)
+        result = CLUSTER.run_seed(number)
         assert result.report is not None, f"seed {number}: {result.checker}: {result.reason}"
         reports.append(result.report)
-    assert emptiness(reports) == []
+    assert CLUSTER.shortfalls(reports) == []
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_every_mode_breaks_no_promise(mode: Mode) -> None:
     """The directed modes in which planted bugs are searched are clean without a bug."""
-    result = run_seed(7, mode=mode)
+    result = CLUSTER.run_seed(7, mode=mode)
     assert result.report is not None, f"seed 7, mode {mode.value}: {result.checker}: {result.reason}"
 
 
@@ -103,35 +103,35 @@ def test_profiles_differ_between_seeds() -> None:
 
 def test_empty_run_is_reported() -> None:
     """A range of seeds in which nothing happens must not pass."""
-    result = run_seed(1)
+    result = CLUSTER.run_seed(1)
     assert result.report is not None
     report = result.report
     empty = evolve(report, commands=3)
-    assert emptiness([report]) == []
-    assert "3 commands" in emptiness([empty])[0]
+    assert CLUSTER.shortfalls([report]) == []
+    assert "3 commands" in CLUSTER.shortfalls([empty])[0]
 
 
 @pytest.mark.parametrize("name", ["snapshots_taken", "snapshots_adopted", "configurations"])
 def test_range_without_snapshots_or_configurations_is_reported(name: str) -> None:
     """Promises about members and snapshots mean nothing in runs that saw none."""
-    result = run_seed(1)
+    result = CLUSTER.run_seed(1)
     assert result.report is not None
     good = evolve(result.report, commands=900, leader_changes=5, faults=9)
     good = evolve(good, snapshots_taken=20, snapshots_adopted=4, configurations=6)
-    assert emptiness([good] * MEANS_FROM_SEEDS) == []
-    (line,) = emptiness([evolve(good, **{name: 1})] * MEANS_FROM_SEEDS)
+    assert CLUSTER.shortfalls([good] * CLUSTER.enough.means_from_seeds) == []
+    (line,) = CLUSTER.shortfalls([evolve(good, **{name: 1})] * CLUSTER.enough.means_from_seeds)
     assert line.startswith(f"{name.replace('_', ' ')} per seed: 1.0, at least ")
 
 
 def test_kind_of_operation_that_never_happens_in_a_long_range_is_reported() -> None:
     """The checks of an operation that nobody asks for any more can only pass."""
-    result = run_seed(1)
+    result = CLUSTER.run_seed(1)
     assert result.report is not None
     kinds = (*KINDS, *NATIVE_KINDS, *TOPIC_KINDS)
     assert tuple(kind for kind, _ in result.report.operations) == kinds
     all_but_one = tuple((kind, int(kind != "TTL reaped")) for kind in kinds)
-    reports = [evolve(result.report, operations=all_but_one)] * KINDS_FROM_SEEDS
-    assert [line for line in emptiness(reports) if line.startswith("no ")] == [
+    reports = [evolve(result.report, operations=all_but_one)] * CLUSTER.enough.kinds_from_seeds
+    assert [line for line in CLUSTER.shortfalls(reports) if line.startswith("no ")] == [
         f"no TTL reaped in {len(reports)} seeds"
     ]
-    assert not any(line.startswith("no ") for line in emptiness(reports[1:]))
+    assert not any(line.startswith("no ") for line in CLUSTER.shortfalls(reports[1:]))

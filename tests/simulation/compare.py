@@ -34,29 +34,29 @@ SIMULATORS: Final = {
     "claims": "claims.running",
     "hosting": "hosting_simulation",
 }
-"""Modules with a `run_seed`, by name, as they are called below the folder of the simulators."""
+"""Modules that had a `run_seed` each before all simulators had one command, below the folder of the simulators."""
 
 FOLDERS: Final = ("tests.simulation", "zraft.testing")
 """Where simulators are, and where they were before they left the distribution."""
 
 PROGRAM: Final = """
-import attrs, importlib, json, multiprocessing, os, sys
-folders, module, start, count, jobs = json.loads(sys.argv[1])
+import importlib, json, multiprocessing, os, sys
+folders, name, module, start, count, jobs = json.loads(sys.argv[1])
 for folder in folders:
     if os.path.isdir(folder.replace(".", "/")):
-        simulator = importlib.import_module(folder + "." + module)
+        has_scenarios = os.path.isfile(folder.replace(".", "/") + "/scenarios.py")
+        simulator = importlib.import_module(folder + "." + ("scenarios" if has_scenarios else module))
         # What is installed elsewhere must not pass for what is here.
         assert simulator.__file__.startswith(os.getcwd()), simulator.__file__
-        run_seed = simulator.run_seed
+        run_seed = simulator.SCENARIOS[name].run_seed if has_scenarios else simulator.run_seed
         break
 else:
     sys.exit("no simulators in this tree")
 
 def one(seed):
     result = run_seed(seed)
-    if getattr(result, "report", None) is not None:
-        return seed, repr(result.report)
-    return seed, repr({name: value for name, value in attrs.asdict(result).items() if name != "cpu_s"})
+    report = getattr(result, "report", None) or getattr(result, "summary", None)
+    return seed, repr((result.checker, result.reason) if report is None else report)
 
 with multiprocessing.get_context("fork").Pool(jobs) as pool:
     for seed, report in pool.imap(one, range(start, start + count)):
@@ -98,7 +98,7 @@ def reports_of(tree: Path, simulator: str, seeds: range, jobs: int) -> dict[int,
     Raises:
         click.ClickException: the simulator ended with an error, which is in the message.
     """
-    words = json.dumps([FOLDERS, SIMULATORS[simulator], seeds.start, len(seeds), jobs])
+    words = json.dumps([FOLDERS, simulator, SIMULATORS[simulator], seeds.start, len(seeds), jobs])
     path = os.pathsep.join(map(str, (tree, tree / "client", tree / "bench")))
     answer = subprocess.run(
         [sys.executable, "-c", PROGRAM, words],

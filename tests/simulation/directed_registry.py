@@ -18,7 +18,7 @@ class Directed:
 
     schedule: Schedule
     raises: type[Exception]
-    promise: str
+    promise: str = ""
     """How the message begins."""
 
 

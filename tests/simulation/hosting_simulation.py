@@ -118,6 +118,10 @@ class HostingSimulation:
         """Of every byte that servers sent to each other so far, and of its time."""
         return self._sent.hexdigest()
 
+    @property
+    def moment(self) -> str:
+        return f"{self.now_ms} ms"
+
     def run(self) -> HostingStatistics:
         """Found, produce among faults, heal, compare.
 

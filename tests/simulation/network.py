@@ -11,15 +11,27 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.profile import Profile
 from tests.simulation.schedule import Schedule
+from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
 from zraft_core.ids import Instance, ServerId
 
-Encode = Callable[[Sequence[PeerMessage]], bytes]
 Deliver = Callable[[ServerId, Sender, bytes], None]
 Gate = Callable[[Sender, ServerId, PeerMessage], bool]
 """Whether a message may leave now; a directed schedule keeps some back."""
+
+
+def encode_datagram(messages: Sequence[PeerMessage]) -> bytes:
+    return codec.encode_sequence([codec.encode(message) for message in messages])
+
+
+def decode_datagram(data: bytes) -> Sequence[PeerMessage]:
+    messages, errors = codec.decode_sequence(data)
+    if errors:
+        raise BrokenPromiseError("codec", f"a message of ours does not decode: {errors[0]}")
+    return messages
 
 
 class Network:
@@ -27,7 +39,6 @@ class Network:
 
     __slots__ = (
         "_deliver",
-        "_encode",
         "_met",
         "_profile",
         "_rng",
@@ -47,14 +58,12 @@ class Network:
         schedule: Schedule,
         profile: Profile,
         rng: random.Random,
-        encode: Encode,
         deliver: Deliver,
         run_of: Callable[[ServerId], Sender],
     ) -> None:
         self._schedule = schedule
         self._profile = profile
         self._rng = rng
-        self._encode = encode
         self._deliver = deliver
         self._run_of = run_of
         self._met: dict[tuple[Sender, ServerId], Instance] = {}
@@ -77,12 +86,12 @@ class Network:
         rng, profile = self._rng, self._profile
         disk = self._met.get((sender, to)) or self._run_of(to).instance
         if self.calm:
-            self._schedule.after(rng.randint(1, 3), self._arrive, sender, to, disk, self._encode(messages))
+            self._schedule.after(rng.randint(1, 3), self._arrive, sender, to, disk, encode_datagram(messages))
             return
         if rng.random() < profile.loss:
             self.lost += 1
             return
-        data = self._encode(messages)
+        data = encode_datagram(messages)
         delay = rng.randint(1, profile.delay_ms_max)
         if rng.random() < profile.reorder:
             delay += rng.randint(0, 40)

@@ -17,9 +17,9 @@ from attrs import evolve, frozen
 
 from tests.simulation.configurations import VOTER, Configuration
 from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
-from tests.simulation.disk_image import PATH
 from tests.simulation.process import Process
 from tests.simulation.profile import RUN_MS, Mode, roll
+from tests.simulation.server_disk import PATH
 from tests.simulation.simulation import Simulation, scaled
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.storage.aside import ASIDE_PREFIX

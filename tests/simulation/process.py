@@ -1,15 +1,12 @@
-"""Owns one simulated server process: its disk, its boots, its event loop and its sockets.
+"""Owns one simulated server of a cluster: the shipped driver around its disk, with its boots, its clock and its sockets.
 
-The process runs the shipped `zraft.server.engine.driver.Driver` on the shipped write-ahead log. A turn happens when
-something arrived or when the driver asked to be woken; everything that arrived since the last turn is one
-turn's input, as in a real event loop. A crash keeps of the disk what a real one would: everything fsynced,
-and any part of what was not.
+The process runs the shipped `zraft.server.engine.driver.Driver` on the shipped write-ahead log. It turns when something
+arrived or when the driver asked to be woken.
 """
 
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -21,6 +18,7 @@ from tests.simulation.disk_image import DiskImage
 from tests.simulation.profile import Profile
 from tests.simulation.rights import ADDRESS_ID
 from tests.simulation.schedule import Schedule
+from tests.simulation.simulated_process import FrameObserver, SimulatedProcess
 from tests.simulation.sockets import Socket
 from zraft.groups.recovery import Stored
 from zraft.groups.snapshots.tasks import Complete, Finish, Result, Task
@@ -35,26 +33,19 @@ from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.transport.messages import PeerMessage, Sender
 from zraft_core.errors import StorageError
-from zraft_core.ids import Instance, ServerId
-
-INBOX_MAX: Final = 400
-"""Datagrams that wait for a stopped process; a kernel's socket buffer holds about as many."""
-
-RETRY_FULL_DISK_MS: Final = 40
+from zraft_core.ids import ServerId
 
 RETRY_BOOT_MS: Final = 40
 
 WALL_EPOCH_MS: Final = 1_700_000_000_000
 
 
-class Observer(Protocol):
+class Observer(FrameObserver, Protocol):
     """Who watches processes: the checkers, through the simulation."""
 
     def booted(self, process: Process, in_flight: Sequence[Record] | None) -> None: ...
     def turned(self, process: Process) -> None: ...
     def sending(self, sender: Sender, to: ServerId, messages: Sequence[PeerMessage]) -> None: ...
-    def writing(self, process: Process, records: Sequence[Record]) -> None: ...
-    def durable(self, process: Process, records: Sequence[Record]) -> None: ...
     def accepted(self, process: Process, socket: Socket) -> None: ...
     def snapshot(self, process: Process, info: SnapshotInfo, *, received: bool) -> None: ...
     def compacting(self, process: Process, index: int) -> None: ...
@@ -62,7 +53,7 @@ class Observer(Protocol):
     def output(self, process: Process, socket: Socket, data: bytes) -> None: ...
 
 
-class Process:
+class Process(SimulatedProcess[DiskImage, Observer]):
     """One server: up or down, running or stopped."""
 
     def __init__(
@@ -73,24 +64,15 @@ class Process:
         schedule: Schedule,
         profile: Profile,
         seed: str,
-        decode: Callable[[bytes], Sequence[PeerMessage]],
         observer: Observer,
         *,
         in_service: bool,
     ) -> None:
-        self.server = server
+        super().__init__(server, schedule, profile, seed, observer)
         self.in_service = in_service
         """False for one that was not added yet, or was shut down for good: nobody starts it."""
         self._peers = peers
         self._settings = settings
-        self._schedule = schedule
-        self._profile = profile
-        self._seed = seed
-        self._rng = random.Random(f"{seed}/process/{server}")
-        self._decode = decode
-        self._observer = observer
-        self.image = DiskImage(server, random.Random(f"{seed}/disk/{server}/0"))
-        self._wipes = 0
         self._wiped_at_boot = 0
         self.adoptions = AdoptionChecks(server)
         self.must_be_replaced = False
@@ -100,33 +82,24 @@ class Process:
         self.features = settings.features
         self.driver: Driver | None = None
         self.stored = Stored(HardState(), None, Log())
-        self.sender = Sender(server, Instance(b""), 0)
-        self.boots = 0
         self.booted_at_ms = 0
-        self.stopped_until_ms = 0
         self.wall_skew_ms = 0
         self.frozen_ms = 0
-        self.calm = False
         self._clock_offset_ms = self._rng.randint(0, 10_000_000)
-        self._turn_at: int | None = None
         self._wake_ms = 0
         self._asked_ms = 0
         self._counted = (0, 0, 0)
         """The clock, the time that the server counted as passed, and its boot, when the last turn ended."""
         """When the driver wants its next turn, whatever arrives."""
-        self._inbox: deque[tuple[Sender, bytes]] = deque()
         self._client_events: list[tuple[str, Socket, bytes]] = []
         self._sockets: dict[int, Socket] = {}
-        self._frame: list[Record] | None = None
-        self._frame_number = 0
-        self._frame_done = False
-        self.log_waits = False
-        """The log's disk takes its time: no write ends before this is taken back."""
         self._compact_to: int | None = None
-        self._tasks: deque[Task] = deque()
-        self._task_number = 0
         self._performed: list[tuple[Task, Result]] = []
-        self.turns = 0
+
+    @property
+    def _running(self) -> Driver:
+        assert self.driver is not None
+        return self.driver
 
     @property
     def up(self) -> bool:
@@ -152,16 +125,8 @@ class Process:
         return self.driver is not None and self.driver.raft is None
 
     @property
-    def stopped(self) -> bool:
-        return self._schedule.now_ms < self.stopped_until_ms
-
-    @property
     def leads(self) -> bool:
         return self.driver is not None and self.driver.role is Role.LEADER
-
-    @property
-    def frame_in_flight(self) -> Sequence[Record] | None:
-        return self._frame
 
     @property
     def clock_ms(self) -> int:
@@ -209,68 +174,36 @@ class Process:
         self._wake_ms = self._schedule.now_ms
         self._request_turn(self._schedule.now_ms)
 
+    def _new_disk(self, rng: random.Random) -> DiskImage:
+        return DiskImage(self.server, rng)
+
     def crash(self, *, sockets_silent: bool = False, power: bool | None = None) -> None:
-        """The process is gone, and what was not fsynced: if the power failed, which is rolled unless given."""
+        """As of every process; `sockets_silent`: clients are not told."""
         if self.driver is None:
             return
-        # Where the disk itself was the end of the process, what was done is done.
-        at_the_disk = self.image.disk.died
-        task = self._tasks[0] if self._tasks else None
-        if self._frame is not None and not self._frame_done:
-            if not at_the_disk:
-                self.image.tear(self._frame, task)
-        else:
-            self._frame = None
-            if not at_the_disk and (task is not None or self._compact_to is not None):
-                self.image.tear(None, task, self._compact_to)
-        self.image.crash(True if at_the_disk else power)
-        self._compact_to = None
-        self._tasks.clear()
-        self._performed.clear()
-        self._task_number += 1
-        self.driver = None
-        self._frame_done = False
-        self._frame_number += 1
-        self._turn_at = None
-        self._inbox.clear()
-        self._client_events.clear()
-        self.stopped_until_ms = 0
+        super().crash(power=power)
         for socket in self._sockets.values():
             socket.close_from_server(silently=sockets_silent)
         self._sockets.clear()
 
+    def _compacting(self) -> int | None:
+        return self._compact_to
+
+    def _lose_memory(self) -> None:
+        self.driver = self._compact_to = None
+        self._performed.clear()
+        self._client_events.clear()
+
     def wipe(self) -> None:
-        """The disk is replaced by an empty one; the process is down."""
-        assert self.driver is None
-        self._wipes += 1
+        super().wipe()
         self._wiped_at_boot = self.boots
-        self._frame = None
         self.must_be_replaced = self.may_be_damaged = False
-        self.image = DiskImage(self.server, random.Random(f"{self._seed}/disk/{self.server}/{self._wipes}"))
-
-    def stop(self, until_ms: int) -> None:
-        """SIGSTOP: no turns; sockets fill up."""
-        self.stopped_until_ms = max(self.stopped_until_ms, until_ms)
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        self.stopped_until_ms = self._schedule.now_ms
-        if self.driver is not None:
-            self._request_turn(self._schedule.now_ms)
 
     def wake(self) -> None:
-        """Somebody inside the process has something to do."""
-        if self.driver is not None:
-            self._wake_ms = self._schedule.now_ms
-            self._request_turn(self._schedule.now_ms)
+        self._wake_ms = self._schedule.now_ms
+        super().wake()
 
     # -- input
-    def datagram(self, sender: Sender, data: bytes) -> None:
-        if self.driver is None or len(self._inbox) >= INBOX_MAX:
-            return
-        self._inbox.append((sender, data))
-        self._request_turn(self._schedule.now_ms)
-
     def accept(self, socket: Socket) -> None:
         if self.driver is None:
             socket.close_from_server()
@@ -290,35 +223,19 @@ class Process:
             self._request_turn(self._schedule.now_ms)
 
     # -- turns
-    def _request_turn(self, when_ms: int) -> None:
-        if self.driver is None:
-            return  # what called has just found out that its disk failed
-        if self._turn_at is None or when_ms < self._turn_at:
-            self._turn_at = when_ms
-            self._schedule.at(when_ms, self._turn, when_ms, self.boots)
-
-    def _turn(self, planned_ms: int, boot: int) -> None:
-        driver = self.driver
-        if driver is None or self._turn_at != planned_ms or boot != self.boots:
-            return
-        if self.stopped:
-            self._turn_at = self.stopped_until_ms
-            self._schedule.at(self.stopped_until_ms, self._turn, self.stopped_until_ms, boot)
-            return
-        self._turn_at = None
+    def _take_turn(self) -> None:
+        driver = self._running
         regular = self._schedule.now_ms >= self._wake_ms
         wanted = regular or bool(self._client_events) or bool(self._performed)
-        if self._frame_done:
-            self._frame, self._frame_done = None, False
+        if self._take_durable():
             driver.persisted()
         performed, self._performed = self._performed, []
         for task, result in performed:
             driver.performed(task, result)
         if self._inbox:
             driver.pass_time(self.clock_ms)
-        while self._inbox:
-            sender, data = self._inbox.popleft()
-            driver.receive(sender, self._decode(data))
+        for sender, messages in self._arrived():
+            driver.receive(sender, messages)
         if self._client_events:
             events, self._client_events = self._client_events, []
             for kind, socket, data in events:
@@ -389,11 +306,7 @@ class Process:
                 self._compact()
         if self.driver is None:
             return
-        if effects.tasks:
-            idle = not self._tasks
-            self._tasks.extend(effects.tasks)
-            if idle:
-                self._begin_task()
+        self._queue(effects.tasks)
         now = self._schedule.now_ms
         self._wake_ms = max(now + 1, now + effects.wake_at - self.clock_ms)
         self._request_turn(self._wake_ms)
@@ -403,37 +316,7 @@ class Process:
         socket.close_from_server()
 
     # -- disk
-    def _write(self, records: list[Record]) -> None:
-        profile, rng = self._profile, self._rng
-        self._observer.writing(self, records)
-        self._frame = records
-        self._frame_number += 1
-        delay = rng.randint(0, profile.fsync_ms_max)
-        if not self.calm and rng.random() < profile.slow_fsync:
-            delay += rng.randint(0, profile.slow_fsync_ms_max)
-        self._schedule.after(delay, self._written, self._frame_number)
-
-    def _written(self, number: int) -> None:
-        if self.driver is None or number != self._frame_number or self._frame is None:
-            return
-        if self.log_waits:
-            self._schedule.after(1, self._written, number)
-            return
-        try:
-            self.image.append(self._frame)
-        except DiskFullError:
-            self._schedule.after(RETRY_FULL_DISK_MS, self._written, number)
-            return
-        except StorageError as error:
-            self._end(error)
-            return
-        self._observer.durable(self, self._frame)
-        self._frame_done = True
-        self._compact()
-        self._request_turn(self._schedule.now_ms)
-
     def _end(self, why: StorageError) -> None:
-        """The disk failed: the process ends (D-10)."""
         if self.driver is not None:
             self._observer.ended(self, why)
 
@@ -448,14 +331,8 @@ class Process:
         except StorageError as error:
             self._end(error)
 
-    def _begin_task(self) -> None:
-        self._schedule.after(
-            self._rng.randint(0, self._profile.fsync_ms_max), self._perform, self._task_number
-        )
-
-    def _perform(self, number: int) -> None:
-        """The snapshot disk has done its first task."""
-        if self.driver is None or number != self._task_number:
+    def _perform(self, boot: int) -> None:
+        if self.driver is None or boot != self.boots:
             return
         task = self._tasks.popleft()
         try:

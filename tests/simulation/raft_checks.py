@@ -13,8 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NoReturn
 
+from attrs import define
+
 from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.configurations import Configuration, Disk
+from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.messages import (
     AppendEntries,
@@ -27,6 +30,7 @@ from zraft.raft.messages import (
     RequestVoteReply,
     TimeoutNow,
 )
+from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.records import (
     EntryRecord,
@@ -107,13 +111,29 @@ class Shadow:
         return len(self.terms) - 1
 
 
+@define
+class Core:
+    """What was seen of a server's consensus core since it began: how far it is committed, and in which term it led last."""
+
+    committed: int
+    configuration: tuple[int, Configuration] | None = None
+    """The newest of its log as of the last turn, with the index of its entry."""
+    led: int = 0
+
+
 class RaftChecks:
-    """One Raft group's promises over all of its servers."""
+    """One Raft group's promises over all of its servers.
+
+    Args:
+        on_commit: hears of every entry, in order, when the first server commits it.
+    """
 
     COMPARES: ClassVar[bool] = True
     """False while a plant wants to see whether the servers notice by themselves that their states differ (D-26)."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_commit: Callable[[Entry], None] = lambda entry: None) -> None:
+        self._on_commit = on_commit
+        self._cores: dict[ServerId, Core] = {}
         self.shadows: dict[ServerId, Shadow] = {}
         """Of the disk that each server has now."""
         self.disks: dict[Disk, Shadow] = {}
@@ -380,6 +400,46 @@ class RaftChecks:
             )
 
     # -- roles and commits
+    def begins(self, server: ServerId, log: Log) -> None:
+        """A server's core starts with this log."""
+        self._cores[server] = Core(log.first_index - 1)
+
+    def turned(self, disk: Disk, raft: Raft) -> tuple[int, Configuration]:
+        """A server took a turn; gives the newest configuration of its log, and the index of its entry."""
+        server, core = disk[0], self._cores[disk[0]]
+        newest = self._configuration_of(server, raft)
+        before = core.configuration or newest
+        core.configuration = newest
+        if raft.role is Role.LEADER and core.led != raft.term:
+            core.led = raft.term
+            self.leads(disk, raft.term, raft.log, before[1])
+        commit = min(raft.commit_index, raft.log.last_index)
+        known = max(core.committed, raft.log.first_index - 1)
+        if commit > known:
+            core.committed = commit
+
+            def configuration_for(index: int) -> list[Configuration]:
+                # One that follows begins to count when the one before it is committed, at the earliest.
+                return [before[1], newest[1]] if index > before[0] else [before[1]]
+
+            while known < commit:
+                entries = raft.log.slice(known + 1, commit + 1, 1 << 30)
+                known = entries[-1].index
+                leads_term = raft.term if raft.role is Role.LEADER and known == commit else None
+                for entry in self.commits(server, entries, leads_term, configuration_for):
+                    self._on_commit(entry)
+        return newest
+
+    def _configuration_of(self, server: ServerId, raft: Raft) -> tuple[int, Configuration]:
+        known, changed_at = self._cores[server].configuration, raft.members_changed_index
+        if known is not None and known[0] == changed_at <= raft.commit_index:
+            return known
+        memberships = raft.log.memberships
+        in_force = Configuration.read(raft.membership.encode())
+        if memberships and Configuration.read(memberships[-1][1]) != in_force:
+            self.fail("membership", f"S{server} uses {in_force}, its log has {memberships[-1]}")
+        return changed_at, in_force
+
     def leads(self, disk: Disk, term: int, log: Log, configuration: Configuration) -> None:
         """A server became leader of `term` with this log, whose newest configuration is given."""
         server = disk[0]

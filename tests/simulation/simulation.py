@@ -14,7 +14,6 @@ from zlib import crc32
 
 from attrs import asdict, frozen
 
-from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.client_checks import KINDS, ClientChecks
 from tests.simulation.clients import SimulatedClient
 from tests.simulation.configurations import LEARNER, LEAVING, OBSERVER, VOTER, Configuration
@@ -56,7 +55,6 @@ from zraft.groups.snapshots import keeper as snapshot_keeper
 from zraft.groups.snapshots import snapshots
 from zraft.groups.snapshots import transfer as snapshot_transfer
 from zraft.raft.messages import Entry, EntryKind
-from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.server.clients.authentication.proofs import AuthSettings
 from zraft.server.clients.settings import ClientSettings
@@ -66,7 +64,6 @@ from zraft.server.engine.settings import DriverSettings
 from zraft.storage.errors import DiskFullError
 from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
-from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.tree import machine as machine_module
 from zraft.tree import node as node_module
@@ -195,18 +192,14 @@ class Simulation:
         self._founders = [ServerId(number + 1) for number in range(profile.servers)]
         servers = [ServerId(number + 1) for number in range(profile.servers + SPARE_SERVERS)]
         self.history = History()
-        self.raft_checks = RaftChecks()
+        self.raft_checks = RaftChecks(self._extend)
         self._fingerprint = 0
-        self._configured: dict[ServerId, tuple[int, Configuration]] = {}
-        """Index and content of the newest configuration of each log as of the last turn."""
         self._restored: dict[ServerId, int] = {}
         self._removed: set[ServerId] = set()
         self._ended: dict[str, int] = {}
         self._wishes: list[tuple[int, frozenset[ServerId]]] = []
         """Index of each command that changed who is to vote, and who that is."""
-        self._committed_by: dict[ServerId, int] = {}
         self._applied_by: dict[ServerId, int] = {}
-        self._led: dict[ServerId, int] = {}
         self._digests = 0
         self._settings = settings = DriverSettings(
             raft=RaftSettings(
@@ -244,7 +237,6 @@ class Simulation:
             schedule,
             profile,
             random.Random(f"{name}/network"),
-            encode_datagram,
             self._deliver,
             lambda server: self._by_server[server].sender,
         )
@@ -256,7 +248,6 @@ class Simulation:
                 schedule,
                 profile,
                 name,
-                decode_datagram,
                 self,
                 in_service=server in self._founders,
             )
@@ -333,6 +324,10 @@ class Simulation:
 
     def _leader_changes(self) -> int:
         return max(0, len(self.raft_checks.leaders) - 1)
+
+    @property
+    def moment(self) -> str:
+        return f"{self.schedule.now_ms} ms"
 
     def say(self, *words: object) -> None:
         if self._trace:
@@ -534,11 +529,9 @@ class Simulation:
             raft_checks.formatted(server, identity.instance)
             self._removed.discard(server)
         raft_checks.recovered(server, stored.hard_state, log, in_flight, stored.snapshot)
-        self._committed_by[server] = log.first_index - 1
+        raft_checks.begins(server, log)
         self._applied_by[server] = 0
         self._restored[server] = 0
-        self._led.pop(server, None)
-        self._configured.pop(server, None)
         if stored.machine is not None:
             self._whole(server, stored.machine, snapshot)
 
@@ -571,30 +564,12 @@ class Simulation:
         if restored > self._restored[server]:
             self._restored[server] = restored
             self.say(f"S{server} takes a snapshot over, index {driver.applied_index}")
-        newest = self._configuration_of(process)
-        before = self._configured.get(server, newest)
-        self._configured[server] = newest
-        if raft.role is Role.LEADER and self._led.get(server) != raft.term:
-            self._led[server] = raft.term
+        leaders = len(self.raft_checks.leaders)
+        newest = self.raft_checks.turned((server, driver.identity.instance), raft)
+        if len(self.raft_checks.leaders) > leaders:
             self.say(
                 f"S{server} leads in term {raft.term}, log {raft.log.last_index}, commit {raft.commit_index}"
             )
-            self.raft_checks.leads((server, driver.identity.instance), raft.term, raft.log, before[1])
-        commit = min(raft.commit_index, raft.log.last_index)
-        known = max(self._committed_by[server], raft.log.first_index - 1)
-        if commit > known:
-            self._committed_by[server] = commit
-
-            def configuration_for(index: int) -> list[Configuration]:
-                # One that follows begins to count when the one before it is committed, at the earliest.
-                return [before[1], newest[1]] if index > before[0] else [before[1]]
-
-            while known < commit:
-                entries = raft.log.slice(known + 1, commit + 1, 1 << 30)
-                known = entries[-1].index
-                leads_term = raft.term if raft.role is Role.LEADER and known == commit else None
-                for entry in self.raft_checks.commits(server, entries, leads_term, configuration_for):
-                    self._extend(entry)
         self._demand_committed_configuration(process, newest)
         if driver.removed is not None and server not in self._removed:
             self._removed.add(server)
@@ -634,26 +609,6 @@ class Simulation:
                         f"{newest[0]}; since entry {index} it is {committed}",
                     )
                 return
-
-    def _configuration_of(self, process: Process) -> tuple[int, Configuration]:
-        """The newest configuration of a server's log, and the index of its entry."""
-        driver = process.driver
-        assert driver is not None
-        assert driver.raft is not None
-        raft = driver.raft
-        known = self._configured.get(process.server)
-        if known is not None and raft.members_changed_index == known[0]:
-            return known
-        memberships = raft.log.memberships
-        if memberships:
-            found = (memberships[-1][0], Configuration.read(memberships[-1][1]))
-        else:
-            found = (0, Configuration.read(raft.membership.encode()))
-        if Configuration.read(raft.membership.encode()) != found[1]:
-            self.raft_checks.fail(
-                "membership", f"S{process.server} uses {raft.membership}, its log has {found}"
-            )
-        return found
 
     def _extend(self, entry: Entry) -> None:
         if entry.kind is EntryKind.COMMANDS:
@@ -786,14 +741,3 @@ class Simulation:
             socket.greeted = True
             socket.session = session
         self.client_checks.answered(session)
-
-
-def encode_datagram(messages: Sequence[PeerMessage]) -> bytes:
-    return codec.encode_sequence([codec.encode(message) for message in messages])
-
-
-def decode_datagram(data: bytes) -> Sequence[PeerMessage]:
-    messages, errors = codec.decode_sequence(data)
-    if errors:
-        raise BrokenPromiseError("codec", f"a message of ours does not decode: {errors[0]}")
-    return messages

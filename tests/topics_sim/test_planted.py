@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.multicast.directed import DIRECTED
 from tests.simulation.multicast.planted import PLANTS, planted
 from tests.simulation.multicast.profile import Size
-from tests.simulation.multicast.run import run_directed, run_planted, run_seed
+from tests.simulation.scenarios import MULTICAST
 
 SEEDS: Final[Mapping[str, int]] = {
     "advance_past_pending": 6,
@@ -68,7 +68,7 @@ SEEDS: Final[Mapping[str, int]] = {
     "void_delivered": 28,
 }
 """The first small run, in the bug's mode, that notices it. When the simulator changes, find them again:
-`python -m tests.simulation.multicast --planted all` prints them."""
+`python -m tests.simulation multicast --planted all` prints them."""
 
 
 def test_every_planted_bug_has_a_schedule_or_a_known_seed() -> None:
@@ -79,23 +79,26 @@ def test_every_planted_bug_has_a_schedule_or_a_known_seed() -> None:
 def test_the_documented_table_names_each_bug_with_its_rule_and_what_notices_it() -> None:
     documented = (Path(__file__).parents[2] / "docs" / "TOPICS.md").read_text()
     for name, bug in PLANTS.items():
-        by = f"`{DIRECTED[name].__name__}`" if name in DIRECTED else f"seed {SEEDS[name]}"
+        by = f"`{DIRECTED[name].schedule.__name__}`" if name in DIRECTED else f"seed {SEEDS[name]}"
         assert f"| `{name}` | {bug.rule} | {bug.text} | {by} | " in documented
 
 
 @pytest.mark.parametrize("name", sorted(SEEDS))
 def test_a_planted_bug_is_noticed_by_its_seed(name: str) -> None:
-    result = run_planted(name, [SEEDS[name]])
+    result, _ = MULTICAST.run_planted(name, [SEEDS[name]])
     assert result is not None, f"seed {SEEDS[name]} does not notice {name}"
 
 
 @pytest.mark.parametrize("name", sorted(DIRECTED))
 def test_a_planted_bug_is_noticed_by_its_schedule(name: str) -> None:
-    assert run_directed(name) is not None
+    assert MULTICAST.run_directed(name) is not None
 
 
 def test_a_plant_ends_with_its_run() -> None:
     with planted("clock_not_raised"):
-        assert run_seed(2, Size.SMALL).summary is None or run_seed(3, Size.SMALL).summary is None
-    assert run_seed(2, Size.SMALL).summary is not None
-    assert run_seed(3, Size.SMALL).summary is not None
+        assert (
+            MULTICAST.run_seed(2, size=Size.SMALL).report is None
+            or MULTICAST.run_seed(3, size=Size.SMALL).report is None
+        )
+    assert MULTICAST.run_seed(2, size=Size.SMALL).report is not None
+    assert MULTICAST.run_seed(3, size=Size.SMALL).report is not None

@@ -16,7 +16,6 @@ from tests.simulation.network import Network
 from tests.simulation.process import Process
 from tests.simulation.profile import ELECTION_TIMEOUT_MS, HEARTBEAT_MS, TICK_TIME_MS, Mode, roll
 from tests.simulation.schedule import Schedule
-from tests.simulation.simulation import decode_datagram, encode_datagram
 from tests.simulation.sockets import Socket
 from tests.traps.peer import Peer, connect_bytes
 from tests.traps.protocol import PING_REQUEST, XID_PING, Answer, Ask
@@ -91,7 +90,6 @@ class Ensemble:
             self.schedule,
             _CALM,
             random.Random("traps/network"),
-            encode_datagram,
             self._deliver,
             lambda server: self.servers[server].sender,
         )
@@ -117,7 +115,6 @@ class Ensemble:
                 self.schedule,
                 _CALM,
                 "traps",
-                decode_datagram,
                 self,
                 in_service=True,
             )

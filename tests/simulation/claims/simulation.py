@@ -67,6 +67,10 @@ class Simulation:
             for number in range(group.consumers):
                 self._start(group, f"{group.name}-{number}")
 
+    @property
+    def moment(self) -> str:
+        return f"{self.schedule.now_ms} ms"
+
     def run(self) -> Report:
         profile = self.profile
         for partition in self.partitions:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from attrs import frozen
 
-from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
+from tests.simulation.disk import Trouble
+from tests.simulation.server_disk import DEATHS, ServerDisk
 from zraft.groups.effects import SnapshotTask
-from zraft.groups.recovery import stored_group
+from zraft.groups.recovery import open_stores, stored_group
 from zraft.groups.replica import StoredGroup
-from zraft.storage.directory import DataDirectory
-from zraft.storage.records import Record
 from zraft.storage.recovery import Recovered
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
-from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId, Instance, ServerId
-
-PATH: Final = "/data"
 
 WAL_SETTINGS: Final = WalSettings(
     segment_bytes_max=192 * 1024, group_tail_bytes_max=2 * 1024, index_stride_bytes=1024
@@ -40,15 +36,11 @@ class Opened:
     snapshots: Mapping[GroupId, SnapshotInfo]
 
 
-class GroupsDisk:
+class GroupsDisk(ServerDisk):
     """One disk through all boots of its server, until it is replaced."""
 
     def __init__(self, server: ServerId, rng: random.Random) -> None:
-        self._server = server
-        self._rng = rng
-        self.disk = SimulatedDisk()
-        self._directory: DataDirectory | None = None
-        self._wal: Wal | None = None
+        super().__init__(server, rng)
         self._stores: dict[GroupId, SnapshotStore] = {}
         self._entropy: Callable[[int], bytes] = rng.randbytes
 
@@ -56,14 +48,9 @@ class GroupsDisk:
         """As a starting server does it: directory, snapshots of all groups, then the log on the strength of these."""
         fs = self.disk
         self._entropy = entropy
-        self._directory = directory = DataDirectory.open(fs, PATH, server=self._server, entropy=entropy)
-        self._stores = {}
-        newest: dict[GroupId, SnapshotInfo] = {}
-        names = fs.listdir(f"{PATH}/groups") if "groups" in fs.listdir(PATH) else []
-        for group in sorted(GroupId(int(name)) for name in names):
-            store = self._stores[group] = SnapshotStore.open(fs, directory, group)
-            if store.newest is not None:
-                newest[group] = store.newest
+        directory = self._open_directory(entropy)
+        self._stores = open_stores(fs, directory)
+        newest = {group: store.newest for group, store in self._stores.items() if store.newest is not None}
         self._wal, recovered = Wal.open(
             fs,
             directory,
@@ -75,19 +62,11 @@ class GroupsDisk:
             self.forget(group)
         return Opened(directory.instance, directory.boot, recovered, newest)
 
-    @property
-    def directory(self) -> DataDirectory:
-        """Of the start that runs."""
-        assert self._directory is not None
-        return self._directory
-
     def stored(self, opened: Opened, group: GroupId) -> StoredGroup:
         """One group as the start found it."""
         info = opened.snapshots.get(group)
         snapshot = None if info is None else (info.meta, self.image(group))
-        wal = self._wal
-        assert wal is not None
-        return stored_group(wal, group, opened.recovered.groups.get(group), snapshot)
+        return stored_group(self.wal, group, opened.recovered.groups.get(group), snapshot)
 
     def image(self, group: GroupId) -> bytes:
         """Of its newest snapshot."""
@@ -99,30 +78,16 @@ class GroupsDisk:
         store = self._stores.get(group)
         return store.newest if store is not None else None
 
-    def append(self, records: Sequence[Record]) -> None:
+    def perform(self, task: SnapshotTask) -> SnapshotInfo:
         """Durable on return."""
-        assert self._wal is not None
-        self._wal.append(records)
-
-    def compact(self, group: GroupId, index: int) -> None:
-        assert self._wal is not None
-        self._wal.compact(group, index)
-
-    @property
-    def segments(self) -> int:
-        """How many there are now."""
-        assert self._wal is not None
-        return self._wal.statistics().segments
-
-    def snapshot(self, task: SnapshotTask) -> SnapshotInfo:
-        """Durable on return."""
-        assert self._directory is not None
+        directory = self.directory
+        assert directory is not None
         store = self._stores.get(task.group)
         if store is None:
-            store = self._stores[task.group] = SnapshotStore.open(self.disk, self._directory, task.group)
+            store = self._stores[task.group] = SnapshotStore.open(self.disk, directory, task.group)
         store.begin(
             SnapshotHeader(
-                task.group, task.meta, b"", self._server, self._directory.instance, self._entropy(16), 1, 0
+                task.group, task.meta, b"", self._server, directory.instance, self._entropy(16), 1, 0
             )
         )
         store.write(task.image)
@@ -138,26 +103,10 @@ class GroupsDisk:
             self.disk.unlink(info.path)
             self.disk.fsync_directory(info.path.rpartition("/")[0])
 
-    def tear(self, records: Sequence[Record] | None, task: SnapshotTask | None) -> None:
-        """The power fails while this is being done: nothing of it, a part, or all of it may survive."""
-        rng = self._rng
-        if rng.random() < 0.25:
-            return
-        trouble = rng.choice((Trouble.DIE_BEFORE, Trouble.DIE_DURING, Trouble.DIE_AFTER))
-        self.disk.fail_at(rng.choice((1, 2, 2, 2, 3, 5, 8)), trouble, rng)
-        try:
-            if records is not None:
-                self.append(records)
-            if task is not None:
-                self.snapshot(task)
-        except (ProcessDied, StorageError):
-            pass
+    def _death(self) -> tuple[int, Trouble]:
+        trouble = self._rng.choice(DEATHS)
+        return self._rng.choice((1, 2, 2, 2, 3, 5, 8)), trouble
 
-    def crash(self) -> None:
-        """The machine loses its power, or, less often, only the process dies and the page cache survives."""
-        if self._rng.random() < 0.75:
-            self.disk.crash(self._rng)
-        else:
-            self.disk.kill()
-        self._wal = self._directory = None
+    def crash(self, power: bool | None = None) -> None:
+        super().crash(power)
         self._stores = {}

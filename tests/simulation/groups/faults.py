@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.groups.process import GroupsProcess
 
 if TYPE_CHECKING:
-    from tests.simulation.groups.simulation import GroupsSimulation
+    from tests.simulation.groups.simulation import HostsSimulation
 
 LENGTHS_MS: Final = (60, 150, 300, 600, 1_200)
 DOWN_MS: Final = (10, 40, 150, 500)
@@ -25,7 +25,7 @@ WIPES: Final = 0.3
 class GroupFaults:
     """Strikes at rolled moments until `end_ms`; `heal` undoes everything that lasts."""
 
-    def __init__(self, simulation: GroupsSimulation, rng: random.Random, *, end_ms: int) -> None:
+    def __init__(self, simulation: HostsSimulation[Any], rng: random.Random, *, end_ms: int) -> None:
         self._simulation = simulation
         self._rng = rng
         self._end_ms = end_ms
@@ -45,7 +45,7 @@ class GroupFaults:
             self._simulation.schedule.after(self._rng.randint(0, 2), self._torn, process, process.boots)
 
     def _torn(self, process: GroupsProcess, boot: int) -> None:
-        if self.active and process.boots == boot and process.writing:
+        if self.active and process.boots == boot and process.frame_in_flight is not None:
             self._crash(process, "torn")
 
     def _strike(self) -> None:

@@ -8,14 +8,14 @@ looked at in idle seconds are bounded by what the design says, not by what they 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from attrs import evolve, frozen
 
 from tests.simulation.broken import BrokenPromiseError
-from tests.simulation.configurations import Configuration
 from tests.simulation.groups.cover_checks import CoverChecks
 from tests.simulation.groups.disk import Opened
 from tests.simulation.groups.faults import GroupFaults
@@ -32,9 +32,10 @@ from zraft.raft.settings import RaftSettings
 from zraft.storage.records import ForgetRecord, Record, RosterRecord
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.topics.placement import preferred_leaders
-from zraft.transport import codec
-from zraft.transport.messages import PeerMessage, Sender, SharedHeartbeat, SharedHeartbeatReply
+from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.ids import GroupId, Instance, ServerId
+
+R = TypeVar("R")
 
 HEARTBEAT_MS: Final = 40
 ELECTION_TIMEOUT_MS: Final = 160
@@ -74,8 +75,8 @@ class GroupsReport:
     kinds: tuple[tuple[str, int], ...]
 
 
-class GroupsSimulation:
-    """One seed."""
+class HostsSimulation(ABC, Generic[R]):
+    """One seed's servers, and the groups that they host; what they replicate and what is reported is for a kind to say."""
 
     def __init__(
         self,
@@ -108,7 +109,6 @@ class GroupsSimulation:
             self.schedule,
             self.profile,
             random.Random(f"{name}/network"),
-            self._encode,
             self._deliver,
             self._run_of,
         )
@@ -121,9 +121,6 @@ class GroupsSimulation:
         self.processes = {server: self._process(server, name) for server in ids}
         self._group_count = groups or rng.choice(GROUPS)
         self._next_group = 1
-        self._committed_by: dict[tuple[ServerId, int, GroupId], int] = {}
-        self._configured: dict[tuple[ServerId, int, GroupId], tuple[int, Configuration]] = {}
-        self._led: dict[tuple[ServerId, int, GroupId], int] = {}
         self._commands = 0
         self._reads: dict[int, tuple[GroupId, int, int]] = {}
         self._read_number = 0
@@ -139,14 +136,17 @@ class GroupsSimulation:
             self.schedule,
             self.profile,
             name,
-            self._decode,
             self.table,
             self.disks,
             self,
         )
 
+    @property
+    def moment(self) -> str:
+        return f"{self.schedule.now_ms} ms"
+
     # -- the run
-    def run(self) -> GroupsReport:
+    def run(self) -> R:
         """Faults, healing, idleness; every promise is checked as it goes."""
         schedule = self.schedule
         for process in self.processes.values():
@@ -161,6 +161,10 @@ class GroupsSimulation:
         sent, turns, looked_at = self._idle()
         self.assert_saw_enough()
         return self._report(sent, turns, looked_at)
+
+    @abstractmethod
+    def _report(self, sent: int, turns: int, looked_at: int) -> R:
+        """What was seen; in idle seconds so many datagrams, turns, and groups that were looked at."""
 
     def _await_health(self) -> None:
         end_ms = self.schedule.now_ms + HEALED_WITHIN_MS
@@ -402,9 +406,7 @@ class GroupsSimulation:
                 roster = RosterRecord(group, tuple(founders.items()))
                 checks.writing(server, [roster])
                 checks.durable(server, [roster])
-        replica = host.groups[group]
-        key = (server, process.boots, group)
-        self._committed_by[key] = replica.raft.log.first_index - 1
+        checks.begins(server, host.groups[group].raft.log)
 
     def turned(self, process: GroupsProcess, effects: GroupEffects) -> None:
         host = process.host
@@ -434,35 +436,7 @@ class GroupsSimulation:
         host = process.host
         assert host is not None
         replica, checks, server = host.groups[group], self.checks[group], process.server
-        raft = replica.raft
-        key = (server, process.boots, group)
-        changed_at = raft.members_changed_index
-        memberships = raft.log.memberships
-        payload = memberships[-1][1] if memberships else raft.membership.encode()
-        before = self._configured.get(key)
-        if before is None or before[0] != changed_at or changed_at > raft.commit_index:
-            newest = (changed_at, Configuration.read(payload))
-            before = before or newest
-            self._configured[key] = newest
-        else:
-            newest = before
-        if raft.role is Role.LEADER and self._led.get(key) != raft.term:
-            self._led[key] = raft.term
-            checks.leads((server, host.instance), raft.term, raft.log, before[1])
-        commit = min(raft.commit_index, raft.log.last_index)
-        known = max(self._committed_by.get(key, 0), raft.log.first_index - 1)
-        if commit > known:
-            self._committed_by[key] = commit
-            counted = before
-
-            def configuration_for(index: int) -> list[Configuration]:
-                return [counted[1], newest[1]] if index > counted[0] else [counted[1]]
-
-            while known < commit:
-                entries = raft.log.slice(known + 1, commit + 1, 1 << 30)
-                known = entries[-1].index
-                leads_term = raft.term if raft.role is Role.LEADER and known == commit else None
-                checks.commits(server, entries, leads_term, configuration_for)
+        checks.turned((server, host.instance), replica.raft)
         if replica.applied_index:
             checks.state(server, replica.applied_index, replica.machine.digest())
 
@@ -519,15 +493,6 @@ class GroupsSimulation:
             self.processes[follower].install(group, info.meta, image, info.digest)
 
     # -- the network
-    def _encode(self, messages: Sequence[PeerMessage]) -> bytes:
-        return codec.encode_sequence([codec.encode(message) for message in messages])
-
-    def _decode(self, data: bytes) -> Sequence[PeerMessage]:
-        messages, errors = codec.decode_sequence(data)
-        if errors:
-            raise BrokenPromiseError("codec", str(errors[0]))
-        return messages
-
     def _deliver(self, to: ServerId, sender: Sender, data: bytes) -> None:
         self.processes[to].datagram(sender, data)
 
@@ -555,6 +520,17 @@ class GroupsSimulation:
             if found < least:
                 raise BrokenPromiseError("saw enough", f"only {found} {name}, at least {least} expected")
 
+
+def _by_group(records: Sequence[Record]) -> list[tuple[GroupId, list[Record]]]:
+    groups: dict[GroupId, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record.group, []).append(record)
+    return list(groups.items())
+
+
+class GroupsSimulation(HostsSimulation[GroupsReport]):
+    """Every group counts."""
+
     def _report(self, sent: int, turns: int, looked_at: int) -> GroupsReport:
         hosts = [process.host for process in self.processes.values() if process.host]
         return GroupsReport(
@@ -578,10 +554,3 @@ class GroupsSimulation:
             idle_turns=turns,
             kinds=tuple(sorted({**self.counts, **self.faults.counts, "looked at idle": looked_at}.items())),
         )
-
-
-def _by_group(records: Sequence[Record]) -> list[tuple[GroupId, list[Record]]]:
-    groups: dict[GroupId, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record.group, []).append(record)
-    return list(groups.items())

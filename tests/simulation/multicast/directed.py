@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.directed_registry import Directed
 from tests.simulation.multicast.stage import Stage
 from zraft_core.ids import COORDINATION_GROUP
 from zraft_core.topics.producer import Ending
@@ -185,14 +185,14 @@ def a_message_is_staged_when_its_producer_is_closed() -> None:
     _expect(len(stage.order(a)) == 2, "agreement", f"{stage.order(a)}")
 
 
-DIRECTED: Final[dict[str, Callable[[], None]]] = {
-    "after_blind_to_floor": after_a_message_that_never_was,
-    "late_refusal_counts": a_refusal_that_arrives_two_epochs_late,
-    "refusals_before_removal_count": refusals_of_those_who_are_left,
-    "removed_still_awaited": a_removed_group_that_owes_a_floor,
-    "queued_overtaken": a_message_behind_one_that_depends,
-    "snapshot_without_queue": a_snapshot_of_one_that_depends,
-    "removed_in_a_round": a_round_without_a_deleted_destination,
-    "staged_dropped_at_close": a_message_is_staged_when_its_producer_is_closed,
+DIRECTED: Final[dict[str, Directed]] = {
+    "after_blind_to_floor": Directed(after_a_message_that_never_was, BrokenPromiseError),
+    "late_refusal_counts": Directed(a_refusal_that_arrives_two_epochs_late, BrokenPromiseError),
+    "refusals_before_removal_count": Directed(refusals_of_those_who_are_left, BrokenPromiseError),
+    "removed_still_awaited": Directed(a_removed_group_that_owes_a_floor, BrokenPromiseError),
+    "queued_overtaken": Directed(a_message_behind_one_that_depends, BrokenPromiseError),
+    "snapshot_without_queue": Directed(a_snapshot_of_one_that_depends, BrokenPromiseError),
+    "removed_in_a_round": Directed(a_round_without_a_deleted_destination, BrokenPromiseError),
+    "staged_dropped_at_close": Directed(a_message_is_staged_when_its_producer_is_closed, BrokenPromiseError),
 }
 """The schedule of each planted bug that has one."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.coordination import SimulatedRegistry
 from tests.simulation.multicast import checks
 from tests.simulation.multicast.hosted import HostedGroup, over_wire
 from zraft.topics.leader_settings import LeaderSettings
-from zraft.topics.registry import Registry
-from zraft.topics.registry_leader import RegistryLeader
-from zraft_core.ids import GroupId, Instance, ProducerId, ServerId
+from zraft_core.ids import GroupId, ProducerId
 from zraft_core.topics.codec import Bundle
 from zraft_core.topics.merger import MergePosition, Merger
 from zraft_core.topics.message import COORDINATOR, Message
@@ -20,16 +18,11 @@ from zraft_core.topics.messages import Need, Reply, Report
 from zraft_core.topics.producer import Ended, Producer, Reach
 from zraft_core.topics.registry_commands import (
     CloseProducer,
-    CreateGroup,
     CreateTopic,
     DeleteTopic,
-    RegisterProducer,
-    RegistryCommand,
 )
-from zraft_core.topics.registry_values import PartitionSettings, Result
+from zraft_core.topics.registry_values import PartitionSettings
 from zraft_core.topics.stamps import MessageId
-
-FOUNDERS: Final = ((ServerId(1), Instance(bytes(16))),)
 
 ROUNDS_MAX = 60
 WINDOW = 8
@@ -39,16 +32,14 @@ Letter = tuple[GroupId, GroupId, Bundle | Report]
 """Sender, destination, content."""
 
 
-class Stage:
+class Stage(SimulatedRegistry):
     """Some groups, each the only partition of its topic unless `partitions` says that the first so many share one."""
 
     def __init__(self, groups: int, *, partitions: int = 1, settings: LeaderSettings | None = None) -> None:
-        self.registry = Registry(group_settings=PartitionSettings(window=WINDOW))
-        self.coordinator = RegistryLeader(self.registry)
+        super().__init__(PartitionSettings(window=WINDOW))
         self._settings = settings or LeaderSettings(
             resend_ticks=1, resend_ticks_max=2, floor_ticks=1, advance_ticks=1, report_ticks=1
         )
-        self._zxid = 0
         self.groups: dict[GroupId, HostedGroup] = {}
         self.names: dict[GroupId, str] = {}
         self.letters: list[Letter] = []
@@ -58,28 +49,19 @@ class Stage:
         self.producers: dict[ProducerId, Producer] = {}
         self.messages: dict[MessageId, Message] = {}
         self.ended: dict[MessageId, Ended] = {}
-        self.gone: set[GroupId] = set()
         self._found("topic1", partitions)
         for at in range(partitions, groups):
             self._found(f"topic{at + 1}", 1)
         self.view()
 
-    def log(self, command: RegistryCommand) -> Result:
-        self._zxid += 1
-        result = self.registry.apply(command, self._zxid)
-        self.gone.update(result.removed)
-        return result
-
     def _found(self, name: str, partitions: int) -> None:
         self.log(CreateTopic(name, partitions))
-        topic = self._zxid
+        topic = self.zxid
         for _ in range(partitions):
             self.found(topic, name)
 
     def found(self, topic: int, name: str) -> GroupId:
-        created = self.log(CreateGroup(topic, FOUNDERS)).created
-        assert created is not None
-        group = GroupId(created)
+        group = self.found_group(topic)
         birth = self.registry.birth_of(group)
 
         def send(content: Bundle | Report) -> None:
@@ -104,9 +86,7 @@ class Stage:
     # -- producers
 
     def producer(self, reach: Reach = Reach.ALL, *, rounds: bool = False) -> Producer:
-        created = self.log(RegisterProducer(owner=1)).created
-        assert created is not None
-        producer = Producer(ProducerId(created), self.registry.table(), window=WINDOW, reach=reach)
+        producer = Producer(self.register(), self.registry.table(), window=WINDOW, reach=reach)
         producer.rounds = rounds
         self.producers[producer.producer] = producer
         return producer
@@ -136,9 +116,7 @@ class Stage:
 
     def reply(self, reply: Reply) -> None:
         if reply.mid.producer == COORDINATOR:
-            command = self.coordinator.on_reply(reply)
-            if command is not None:
-                self.log(command)
+            self.hear(reply)
             return
         producer = self.producers.get(reply.mid.producer)
         for ended in () if producer is None else producer.on_reply(reply):
@@ -186,14 +164,12 @@ class Stage:
         if isinstance(content, Bundle):
             if to not in self.gone:
                 self.groups[to].hear(content)
-            return
-        command = self.coordinator.on_report(content)
-        if command is not None:
-            self.log(command)
+        else:
+            self.hear(content)
 
     def view(self, *groups: GroupId) -> None:
         """Groups hear of group 0's view and commit it."""
-        for group, update in self.coordinator.views():
+        for group, update in self.keeper.views():
             if not groups or group in groups:
                 self.groups[group].on_bundle(Bundle(group, (update,)))
                 self.commit(group)
@@ -218,9 +194,9 @@ class Stage:
                 return
             running = self.running()
             self.view(*running)
-            for _, request in [x for x in self.coordinator.changes() if x[0] in running]:
+            for _, request in [x for x in self.keeper.changes() if x[0] in running]:
                 self.messages[request.message.mid] = request.message
-            for group, request in self.coordinator.changes():
+            for group, request in self.keeper.changes():
                 self.groups[group].on_start(request)
             for producer in self.producers.values():
                 self.round(producer)

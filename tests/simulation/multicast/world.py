@@ -15,16 +15,14 @@ from typing import Final
 from attrs import evolve, fields, frozen
 
 from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.coordination import SimulatedRegistry
 from tests.simulation.multicast import checks
 from tests.simulation.multicast.hosted import HostedGroup, over_wire
 from tests.simulation.multicast.processes import Consuming, Producing
 from tests.simulation.multicast.profile import Mode, Profile, Rare, Size, draw, reach
 from zraft.topics.applied import BrokenGroupError
-from zraft.topics.registry import Registry
-from zraft.topics.registry_image import read_registry, registry_image
-from zraft.topics.registry_leader import RegistryLeader
-from zraft_core.ids import GroupId, Instance, ProducerId, ServerId
-from zraft_core.topics.codec import Bundle, decode_edge, decode_registry, encode_edge, encode_registry
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.codec import Bundle, decode_edge, encode_edge
 from zraft_core.topics.commands import Advance
 from zraft_core.topics.merger import MergeError
 from zraft_core.topics.message import COORDINATOR, Message
@@ -33,19 +31,16 @@ from zraft_core.topics.producer import Ended, Ending, Producer
 from zraft_core.topics.registry_commands import (
     AlterTopic,
     CloseProducer,
-    CreateGroup,
     CreateTopic,
     DeleteTopic,
-    RegisterProducer,
-    RegistryCommand,
 )
-from zraft_core.topics.registry_values import Result
 from zraft_core.topics.stamps import MessageId
 
-FOUNDERS: Final = ((ServerId(1), Instance(bytes(16))),)
 NETWORK_MAX: Final = 150
 ROUNDS_MAX: Final = 400
 MERGED: Final = "merged"
+MINOR: Final = frozenset(("message lost", "message repeated"))
+"""What is not counted as a fault: it happens all the time."""
 
 Letter = Bundle | Report | tuple[GroupId, StartRequest] | Reply
 """To a group, to group 0, to a group, to a producer."""
@@ -62,12 +57,21 @@ class Summary:
     faults: Counter[str]
     proposals: int
 
+    @property
+    def strikes(self) -> int:
+        """How many faults there were, without those that happen all the time."""
+        return sum(count for kind, count in self.faults.items() if kind not in MINOR)
 
-class World:
+
+class World(SimulatedRegistry):
     """Groups, group 0, producers, consumers and the network between them."""
 
-    def __init__(self, seed: int, size: Size | None = None, mode: Mode | None = None) -> None:
+    def __init__(
+        self, seed: int, size: Size | None = None, mode: Mode | None = None, *, trace: bool = False
+    ) -> None:
+        """`trace`: at its end every group's log and deliveries are printed, as far as it came."""
         self.seed = seed
+        self._trace = trace
         self.rng = Random(seed)
         self.profile: Profile = draw(seed, self.rng, size, mode)
         self.steps = 0
@@ -77,22 +81,19 @@ class World:
         self._late: list[Letter] = []
         self._pace: dict[GroupId, float] = {}
         self._stopped: dict[GroupId, int] = {}
-        self.registry = Registry(group_settings=self.profile.group_settings())
-        self.coordinator = RegistryLeader(self.registry)
-        self._zxid = 0
+        super().__init__(self.profile.group_settings())
         self.groups: dict[GroupId, HostedGroup] = {}
-        self.gone: set[GroupId] = set()
         self.messages: dict[MessageId, Message] = {}
         self.invoked: dict[MessageId, int] = {}
         self.ended: dict[MessageId, Ended] = {}
         self.ended_at: dict[MessageId, int] = {}
         self.promised: set[MessageId] = set()
         self.log(CreateTopic(MERGED, 2))
-        merged = self._zxid
+        merged = self.zxid
         self.topic = [self._found(merged), self._found(merged)]
         for at in range(self.profile.groups - 2):
             self.log(CreateTopic(f"other{at}", 1))
-            self._found(self._zxid)
+            self._found(self.zxid)
         self.producing: dict[ProducerId, Producing] = {}
         for count in self.profile.producers:
             self._join(count)
@@ -100,18 +101,14 @@ class World:
         self._alters, self._deletes = self.profile.alters, self.profile.deletes
         self._rare_kinds = [field.name for field in fields(Rare)]
 
-    # -- group 0, whose log is abstracted to atomic steps
+    @property
+    def moment(self) -> str:
+        return f"step {self.steps}"
 
-    def log(self, command: RegistryCommand) -> Result:
-        self._zxid += 1
-        result = self.registry.apply(decode_registry(encode_registry(command)), self._zxid)
-        self.gone.update(result.removed)
-        return result
+    # -- group 0
 
     def _found(self, topic: int) -> GroupId:
-        created = self.log(CreateGroup(topic, FOUNDERS)).created
-        assert created is not None
-        group = GroupId(created)
+        group = self.found_group(topic)
         birth = self.registry.birth_of(group)
         self._pace[group] = self.rng.choice([0.2, 0.5, 0.9])
 
@@ -124,9 +121,7 @@ class World:
         return group
 
     def _join(self, count: int) -> None:
-        created = self.log(RegisterProducer(owner=1)).created
-        assert created is not None
-        pid = ProducerId(created)
+        pid = self.register()
         producer = Producer(pid, self.registry.table(), window=self.profile.window, reach=reach(self.rng))
         self.producing[pid] = Producing(
             producer,
@@ -166,9 +161,9 @@ class World:
             self.faults["producer closed"] += 1
 
     def _publish(self) -> None:
-        for group, update in self.coordinator.views():
+        for group, update in self.keeper.views():
             self._network_put(Bundle(group, (update,)))
-        for group, request in self.coordinator.changes():
+        for group, request in self.keeper.changes():
             self._network_put((group, request))
 
     # -- the network
@@ -209,9 +204,7 @@ class World:
             case Reply():
                 self._on_reply(letter)
             case Report():
-                command = self.coordinator.on_report(letter)
-                if command is not None:
-                    self.log(command)
+                self.hear(letter)
             case Bundle(to):
                 if to not in self.gone:
                     self.groups[to].on_bundle(letter)
@@ -222,9 +215,7 @@ class World:
     def _on_reply(self, reply: Reply) -> None:
         pid = reply.mid.producer
         if pid == COORDINATOR:
-            command = self.coordinator.on_reply(reply)
-            if command is not None:
-                self.log(command)
+            self.hear(reply)
             return
         process = self.producing[pid]
         for ended in process.on_reply(reply):
@@ -332,8 +323,7 @@ class World:
                 self._stopped[hosted.group] = self.steps + rng.randint(20, 100)
                 self.faults["group without quorum"] += 1
             case "coordinator":
-                self.registry = read_registry(list(registry_image(self.registry)))
-                self.coordinator = RegistryLeader(self.registry)
+                self.change_leader()
                 self.faults["leader of group 0 changed"] += 1
             case "restart":
                 rng.choice(self.consuming).restart()
@@ -432,6 +422,9 @@ class World:
             raise BrokenPromiseError("group", str(error)) from error
         except MergeError as error:
             raise BrokenPromiseError("merged", str(error)) from error
+        finally:
+            if self._trace:
+                print(self._told())
         return Summary(
             self.seed,
             len(self.messages),
@@ -458,6 +451,15 @@ class World:
         if before != [len(hosted.delivered) for hosted in self.groups.values()]:
             raise BrokenPromiseError("exactly once", "a late message was delivered again")
         checks.check_all(self.history())
+
+    def _told(self) -> str:
+        lines: list[str] = []
+        for group, hosted in self.groups.items():
+            lines.append(f"group {group}")
+            lines += [f"    {command}" for batch in hosted.log for command in batch.commands]
+            lines += [f"  delivered {tuple(d.stamp)} {tuple(d.message.mid)}" for d in hosted.delivered]
+            lines.append(f"  void {[tuple(mid) for mid in hosted.voids]}")
+        return "\n".join(lines)
 
     def history(self) -> checks.History:
         return checks.History(

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.groups.disk import Opened
 from tests.simulation.groups.process import GroupsProcess
-from zraft.groups.effects import GroupEffects
+from zraft.groups.effects import GroupEffects, SnapshotTask
 from zraft.groups.host import GroupHost
 from zraft.groups.machine import StateMachine
 from zraft.groups.replica import StoredGroup
@@ -63,8 +63,9 @@ class PartitionsProcess(GroupsProcess):
         self._delivery_tasks: deque[delivery_tasks.Task] = deque()
         self._working = False
         self.partitions = Partitions(self.coordination, self._read, self.partition_settings)
-        disk = self.image.disk
-        self.performer = DeliveryPerformer(disk, DeliveryDisk(disk, self.image.directory, DELIVERIES))
+        disk, directory = self.image.disk, self.image.directory
+        assert directory is not None
+        self.performer = DeliveryPerformer(disk, DeliveryDisk(disk, directory, DELIVERIES))
         self._schedule.after(SYNC_EVERY_MS, self._sync_all, self.boots)
 
     def _machine(self, group: GroupId, stored: StoredGroup) -> StateMachine:
@@ -80,11 +81,11 @@ class PartitionsProcess(GroupsProcess):
         self.partitions.closed(group)
         self._delivery_tasks = deque(task for task in self._delivery_tasks if task.group != group)
 
-    def crash(self) -> None:
+    def crash(self, *, power: bool | None = None) -> None:
         if self.host is not None and self._tasks and not self._may_store():
             # That snapshot was not begun, because of deliveries that are not durable.
             self._tasks.clear()
-        super().crash()
+        super().crash(power=power)
 
     # -- turns
 
@@ -170,7 +171,7 @@ class PartitionsProcess(GroupsProcess):
     # -- snapshots
 
     def _may_store(self) -> bool:
-        task = self._tasks[0]
+        task: SnapshotTask = self._tasks[0]
         return self.partitions.cut_index(task.group) >= task.meta.index
 
     def _perform(self, boot: int) -> None:
@@ -206,7 +207,13 @@ class PartitionsProcess(GroupsProcess):
     ) -> None:
         """Another server's snapshot has arrived with its deliveries: these first."""
         host = self.host
-        if host is None or group not in host.groups or self.stopped or self.writing or self._tasks:
+        if (
+            host is None
+            or group not in host.groups
+            or self.stopped
+            or self.frame_in_flight is not None
+            or self._tasks
+        ):
             return
         if meta.index <= host.groups[group].applied_index:
             return

@@ -13,39 +13,33 @@ from typing import Final, cast
 from attrs import define, frozen
 
 from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.coordination import SimulatedCoordination
 from tests.simulation.groups.process import GroupsProcess, TableRow
-from tests.simulation.groups.simulation import FAULTS_UNTIL_MS, GroupsSimulation
+from tests.simulation.groups.simulation import FAULTS_UNTIL_MS, HostsSimulation
 from tests.simulation.multicast import checks
 from tests.simulation.multicast.checks import History
 from tests.simulation.multicast.hosted import HostedGroup, begun_in
 from tests.simulation.partitions.process import PartitionsProcess
 from tests.simulation.partitions.programs import Claiming, Merging, Producing
 from tests.simulation.raft_checks import RaftChecks
-from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.groups.description import GroupDescription
 from zraft.raft.role import Role
-from zraft.server.partitions.coordination_port import Beginning
 from zraft.server.partitions.machine import AppliedEntry, PartitionMachine
 from zraft.server.partitions.settings import PartitionsSettings
 from zraft.storage.delivery.settings import Retention
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.topics.partition import Partition
-from zraft.topics.registry import Registry
-from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.service import TopicService
 from zraft.transport.messages import PeerMessage
 from zraft_core.claims.commands import ClaimPartition, Command, CommitRanges, Configure, Heartbeat, Release
 from zraft_core.claims.values import Mode
 from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.topics.message import Delivery, Message
-from zraft_core.topics.messages import Reply, Report
 from zraft_core.topics.producer import Ending, Producer
 from zraft_core.topics.registry_commands import (
     CloseProducer,
-    CreateGroup,
     CreateTopic,
     DeleteTopic,
-    RegisterProducer,
     RegistryCommand,
 )
 from zraft_core.topics.registry_values import Result
@@ -101,21 +95,19 @@ class Recorded:
         return self.other, self.delivered
 
 
-class PartitionsSimulation(GroupsSimulation):
+class PartitionsSimulation(HostsSimulation[PartitionsReport], SimulatedCoordination):
     """One seed."""
 
     def __init__(
         self, seed: int, *, groups: int | None = None, faults_until_ms: int = FAULTS_UNTIL_MS
     ) -> None:
         rng = random.Random(f"zraft/partitions/{seed}")
-        self.registry = Registry()
-        self.keeper = RegistryLeader(self.registry)
+        SimulatedCoordination.__init__(self)
         self.applied_entries: dict[GroupId, dict[int, AppliedEntry]] = {}
         self.producing: dict[ProducerId, Producing] = {}
         self.merging: list[Merging] = []
         self.claiming = Claiming()
         self._machines: dict[GroupId, dict[ServerId, PartitionMachine]] = {}
-        self._zxid = 0
         self._sent = 0
         self._closing = False
         self._programs_rng = rng
@@ -127,7 +119,9 @@ class PartitionsSimulation(GroupsSimulation):
             retain_interval_ms=400,
             claims_heartbeat_ms=300,
         )
-        super().__init__(seed, groups=groups or rng.choice((6, 8, 10)), faults_until_ms=faults_until_ms)
+        HostsSimulation.__init__(
+            self, seed, groups=groups or rng.choice((6, 8, 10)), faults_until_ms=faults_until_ms
+        )
 
     def _process(self, server: ServerId, name: str) -> GroupsProcess:
         process = PartitionsProcess(
@@ -136,7 +130,6 @@ class PartitionsSimulation(GroupsSimulation):
             self.schedule,
             self.profile,
             name,
-            self._decode,
             self.table,
             self.disks,
             self,
@@ -153,8 +146,7 @@ class PartitionsSimulation(GroupsSimulation):
     # -- group 0
 
     def log(self, command: RegistryCommand) -> Result:
-        self._zxid += 1
-        result = self.registry.apply(command, self._zxid)
+        result = super().log(command)
         for group in result.removed:
             self.table[group].removed = True
             self.counts["removed"] += 1
@@ -166,12 +158,6 @@ class PartitionsSimulation(GroupsSimulation):
         """Of group 0: somebody who is there."""
         return min((process.server for process in self._servers()), default=None)
 
-    def beginning(self, group: GroupId) -> Beginning | None:
-        if group not in self.registry.groups:
-            return None
-        birth = self.registry.birth_of(group)
-        return Beginning(birth.view, birth.settings, birth.record.born)
-
     def replicas(self, group: GroupId) -> Sequence[ServerId]:
         row = self.table.get(group)
         if row is None:
@@ -179,22 +165,8 @@ class PartitionsSimulation(GroupsSimulation):
         first = () if row.preferred is None else (row.preferred,)
         return tuple(dict.fromkeys((*first, *row.wanted)))
 
-    @property
-    def destinations_max(self) -> int:
-        return self.registry.settings.destinations_max
-
-    @property
-    def features(self) -> int:
-        return FEATURE_LEVEL_MAX
-
     def retention(self, group: GroupId) -> Retention:
         return Retention() if group in self._merged_groups() else Retention(bytes_min=6_000)
-
-    def hear(self, message: Report | Reply) -> None:
-        keeper = self.keeper
-        command = keeper.on_report(message) if isinstance(message, Report) else keeper.on_reply(message)
-        if command is not None:
-            self.log(command)
 
     def _publish(self) -> None:
         leader = self.leader
@@ -218,12 +190,10 @@ class PartitionsSimulation(GroupsSimulation):
         members = sorted(rng.sample(sorted(self.disks), 3))
         founders = {server: self.disks[server] for server in members}
         preferred = rng.choice(members)
-        name = f"topic{self._zxid}"
+        name = f"topic{self.zxid}"
         topic = self.log(CreateTopic(name, 1)).created
         assert topic is not None
-        created = self.log(CreateGroup(topic, tuple(founders.items()), preferred)).created
-        assert created is not None
-        group = GroupId(created)
+        group = self.found_group(topic, tuple(founders.items()), preferred)
         self.checks[group] = RaftChecks()
         self.table[group] = TableRow(GroupDescription(group, founders, preferred), preferred, founders)
         self.applied_entries[group] = {}
@@ -272,9 +242,7 @@ class PartitionsSimulation(GroupsSimulation):
     def _join(self) -> None:
         rng = self._programs_rng
         for number in range(PRODUCERS):
-            created = self.log(RegisterProducer(owner=1)).created
-            assert created is not None
-            producer = Producer(ProducerId(created), self.registry.table(), window=64)
+            producer = Producer(self.register(), self.registry.table(), window=64)
             self.producing[producer.producer] = Producing(
                 producer, rng, self._service_of_leader, self._now, ordered=number > 0, causal=number > 1
             )
@@ -361,7 +329,7 @@ class PartitionsSimulation(GroupsSimulation):
 
         def arrive() -> None:
             receiver = cast(PartitionsProcess, self.processes[follower])
-            install = lambda: GroupsSimulation._arrive(self, process, follower, group, info, image)  # noqa: E731
+            install = lambda: HostsSimulation._arrive(self, process, follower, group, info, image)  # noqa: E731
             pair = (process.server, follower)
             if pair in self.network.cuts or pair[::-1] in self.network.cuts or self.table[group].removed:
                 self._on_the_way.discard((group, follower))
@@ -511,7 +479,7 @@ class PartitionsSimulation(GroupsSimulation):
         if group in partitions.hosted and partitions.cut_index(group) < info.meta.index and not received:
             raise BrokenPromiseError("snapshot", f"group {group}: its deliveries are not durable")
 
-    def partitions_report(self, idle_datagrams: int) -> PartitionsReport:
+    def _report(self, sent: int, turns: int, looked_at: int) -> PartitionsReport:
         messages = [m for one in self.producing.values() for m in one.messages.values()]
         return PartitionsReport(
             seed=self.seed,
@@ -528,21 +496,6 @@ class PartitionsSimulation(GroupsSimulation):
             installed=self.counts["installed"],
             recoveries=self.counts["recovered"],
             claims=self.claiming.answers,
-            idle_datagrams=idle_datagrams,
+            idle_datagrams=sent,
             idle_datagrams_max=self.idle_datagrams_max,
         )
-
-
-class PartitionsRun:
-    """One seed and its report."""
-
-    def __init__(self, seed: int) -> None:
-        self._simulation = PartitionsSimulation(seed)
-        self.schedule = self._simulation.schedule
-
-    def run(self) -> PartitionsReport:
-        """Raises:
-        BrokenPromiseError: a promise was broken.
-        """
-        found = self._simulation.run()
-        return self._simulation.partitions_report(found.idle_datagrams)

@@ -12,15 +12,13 @@ from typing import Final
 
 from attrs import field, frozen
 
+from tests.simulation.core_disk import CoreDisk
 from tests.simulation.shiviz.trace import Clock, Trace
 from zraft.raft.core import Raft
-from zraft.raft.log import Log
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
-    Entry,
-    HardState,
     Heartbeat,
     HeartbeatReply,
     Member,
@@ -30,7 +28,6 @@ from zraft.raft.messages import (
     RequestVote,
     RequestVoteReply,
 )
-from zraft.raft.ready import Write
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
@@ -45,21 +42,6 @@ class _Letter:
     to: ServerId
     message: Message
     clock: Clock | None
-
-
-class _Disk:
-    """What a server finds when it starts again: everything, for every write is durable at once here."""
-
-    def __init__(self) -> None:
-        self.hard_state = HardState()
-        self.entries: list[Entry] = []
-
-    def take(self, write: Write) -> None:
-        if write.hard_state is not None:
-            self.hard_state = write.hard_state
-        if write.truncate_from is not None:
-            del self.entries[write.truncate_from - 1 :]
-        self.entries += write.entries
 
 
 @frozen
@@ -81,7 +63,7 @@ class Scene:
     seed: int = 1
     trace: Trace = field(factory=Trace, init=False)
     _rafts: dict[ServerId, Raft] = field(factory=dict, init=False)
-    _disks: dict[ServerId, _Disk] = field(factory=dict, init=False)
+    _disks: dict[ServerId, CoreDisk] = field(factory=dict, init=False)
     _letters: deque[_Letter] = field(factory=deque, init=False)
     _seen: dict[ServerId, _Seen] = field(factory=dict, init=False)
     _starts: dict[ServerId, int] = field(factory=dict, init=False)
@@ -105,7 +87,7 @@ class Scene:
         raise AssertionError("the server that came back does not catch up")
 
     def _start(self, server: ServerId) -> None:
-        disk = self._disks.setdefault(server, _Disk())
+        disk = self._disks.setdefault(server, CoreDisk())
         starts = self._starts[server] = self._starts.get(server, 0) + 1
         members = {ServerId(n): Member(_instance(n)) for n in range(1, self.servers + 1)}
         self._rafts[server] = raft = Raft(
@@ -114,7 +96,7 @@ class Scene:
             instance=_instance(server),
             settings=SETTINGS,
             hard_state=disk.hard_state,
-            log=Log(entries=disk.entries),
+            log=disk.recover(),
             membership=Membership(members),
             rng=random.Random(f"{self.seed}/{server}/{starts}"),
         )
@@ -176,7 +158,9 @@ class Scene:
                 ready = raft.ready()
                 self._look(server, raft)
                 if ready.write is not None:
-                    self._disks[server].take(ready.write)
+                    # Every write is durable at once here.
+                    self._disks[server].pending.append(ready.write)
+                    self._disks[server].sync_first()
                     raft.persisted(ready.write.number)
                 for to, message in ready.messages:
                     self._send(server, to, message)

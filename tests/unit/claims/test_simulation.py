@@ -1,4 +1,4 @@
-"""Some seeds of `python -m tests.simulation.claims` keep every promise, and every planted bug is noticed."""
+"""Some seeds of `python -m tests.simulation claims` keep every promise, and every planted bug is noticed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.claims.checks import Checks
 from tests.simulation.claims.planted import PLANTS, planted
 from tests.simulation.claims.profile import HEARTBEAT_MS
-from tests.simulation.claims.running import MEANS_FROM_SEEDS, emptiness, run_planted, run_seed
 from tests.simulation.claims.simulation import Report
-from tests.simulation.seed_runs import Result
+from tests.simulation.scenario import Result
+from tests.simulation.scenarios import CLAIMS
 from zraft_core.claims.commands import ClaimPartition, Command, Commit, Expire, Release
 from zraft_core.claims.progress import Progress
 from zraft_core.claims.state import Claims
@@ -46,12 +46,12 @@ KNOWN_SEEDS = {
     "current_behind_last_commit": 24,
     "fetched_is_processed": 31,
 }
-"""When a change moves a schedule, `python -m tests.simulation.claims --planted NAME` finds another seed."""
+"""When a change moves a schedule, `python -m tests.simulation claims --planted NAME` finds another seed."""
 
 
 @pytest.fixture(scope="module")
 def results() -> list[Result[Report]]:
-    return [run_seed(seed) for seed in QUICK_SEEDS]
+    return [CLAIMS.run_seed(seed) for seed in QUICK_SEEDS]
 
 
 def test_quick_seeds_break_no_promise(results: list[Result[Report]]) -> None:
@@ -61,13 +61,13 @@ def test_quick_seeds_break_no_promise(results: list[Result[Report]]) -> None:
 
 def test_quick_seeds_saw_enough_to_mean_anything(results: list[Result[Report]]) -> None:
     reports = [one.report for one in results if one.report is not None]
-    assert len(reports) >= MEANS_FROM_SEEDS
-    assert emptiness(reports) == []
+    assert len(reports) >= CLAIMS.enough.means_from_seeds
+    assert CLAIMS.shortfalls(reports) == []
 
 
 def test_a_run_that_saw_nothing_is_noticed(results: list[Result[Report]]) -> None:
     report = next(one.report for one in results if one.report is not None)
-    assert emptiness([type(report)(0, 1, 1, 0, 0, 0, ())] * MEANS_FROM_SEEDS)
+    assert CLAIMS.shortfalls([type(report)(0, 1, 1, 0, 0, 0, ())] * CLAIMS.enough.means_from_seeds)
 
 
 @pytest.mark.timeout(300)
@@ -75,7 +75,7 @@ def test_a_run_that_saw_nothing_is_noticed(results: list[Result[Report]]) -> Non
 def test_planted_bug_is_caught(name: str) -> None:
     """The checkers notice this bug in this seed, or, if schedules have moved, in one of the next few."""
     first = KNOWN_SEEDS[name]
-    result, tried = run_planted(name, [first, *(seed for seed in range(20) if seed != first)])
+    result, tried = CLAIMS.run_planted(name, [first, *(seed for seed in range(20) if seed != first)])
     assert result is not None, f"{name}: {PLANTS[name].text}: not noticed in {tried} seeds"
 
 
@@ -88,14 +88,14 @@ def test_every_flaw_of_marshal_is_planted() -> None:
 
 
 def test_same_seed_is_the_same_run() -> None:
-    assert run_seed(2).report == run_seed(2).report
+    assert CLAIMS.run_seed(2).report == CLAIMS.run_seed(2).report
 
 
 def test_a_plant_is_gone_afterwards() -> None:
-    before = run_seed(2).report
+    before = CLAIMS.run_seed(2).report
     with planted("no_self_fencing"):
         pass
-    assert run_seed(2).report == before
+    assert CLAIMS.run_seed(2).report == before
 
 
 # The checks themselves, where no plant leads to them -----------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_a_release_that_does_not_end_the_claim_is_noticed(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("seed_of_run", [0, 1, 3])
 def test_twenty_consumers_share_32_partitions(seed_of_run: int) -> None:
     """Killed, stopped and restarted: a minute each. Seed 2 is a single group in which little happens (65 grants)."""
-    result = run_seed(seed_of_run, partitions=32, consumers=20)
+    result = CLAIMS.run_seed(seed_of_run, partitions=32, consumers=20)
     assert result.report is not None, f"{result.checker}: {result.reason}"
     assert result.report.count("granted") > 100
     assert result.report.faults > 20

@@ -12,12 +12,12 @@ from collections import Counter
 
 from attrs import define, field, frozen
 
+from tests.simulation.core_disk import CoreDisk
 from tests.unit.raft.checkers import Violation
 from tests.unit.raft.network import GROUP, SETTINGS
 from zraft.raft.core import Raft
-from zraft.raft.log import Log
 from zraft.raft.membership.value import Membership
-from zraft.raft.messages import Entry, EntryKind, HardState, Member, MemberRole, Message
+from zraft.raft.messages import Entry, EntryKind, Member, MemberRole, Message
 from zraft.raft.ready import Write
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
@@ -39,63 +39,11 @@ class Packet:
 
 
 @define
-class Disk:
-    """One formatted directory: what survives a crash, and the writes that may or may not."""
+class Disk(CoreDisk):
+    """One formatted directory."""
 
-    instance: Instance
-    welcome: Membership
-    hard_state: HardState = field(factory=HardState)
-    base: SnapshotMeta | None = None
-    entries: list[Entry] = field(factory=list)
-    snapshot: SnapshotMeta | None = None
-    pending: list[Write] = field(factory=list)
-    synced: int = 0
-
-    def sync_first(self) -> None:
-        write = self.pending.pop(0)
-        assert write.restore is None or write.truncate_from is None
-        if write.hard_state is not None:
-            self.hard_state = write.hard_state
-        if write.restore is not None:
-            self.base, self.entries = write.restore, []
-        first = 1 if self.base is None else self.base.index + 1
-        if write.truncate_from is not None:
-            del self.entries[write.truncate_from - first :]
-        for entry in write.entries:
-            assert entry.index == first + len(self.entries), f"{entry} after {first} + {len(self.entries)}"
-            self.entries.append(entry)
-        self.synced = write.number
-
-    def holds(self, index: int, term: int) -> bool:
-        """Does it survive a crash that this entry is in the log, or in a snapshot?"""
-        if self.snapshot is not None and self.snapshot.index >= index:
-            return True
-        at = index - (1 if self.base is None else self.base.index + 1)
-        return at < 0 or (at < len(self.entries) and self.entries[at].term == term)
-
-    def recover(self) -> Log:
-        """The log as a start finds it; it begins anew after a snapshot that it ends before or contradicts."""
-        base, snapshot = self.base, self.snapshot
-        first = 1 if base is None else base.index + 1
-        if snapshot is not None and snapshot.index >= first:
-            at = snapshot.index - first
-            if at >= len(self.entries) or self.entries[at].term != snapshot.term:
-                self.base = base = snapshot
-                self.entries = []
-        if base is None:
-            return Log(entries=self.entries)
-        return Log(
-            entries=self.entries,
-            first_index=base.index + 1,
-            base_term=base.term,
-            base_position=base.next_position,
-            base_membership=base.membership,
-        )
-
-    def compact(self, base: SnapshotMeta) -> None:
-        first = 1 if self.base is None else self.base.index + 1
-        del self.entries[: base.index + 1 - first]
-        self.base = base
+    instance: Instance = field(kw_only=True)
+    welcome: Membership = field(kw_only=True)
 
 
 class World:
@@ -130,7 +78,7 @@ class World:
         self.snapshots = rng.choice((0.02, 0.06))
         first = {ServerId(server): Member(self.fresh_instance()) for server in range(1, voters + 1)}
         for server, member in first.items():
-            self.disks[server] = Disk(member.instance, Membership(first))
+            self.disks[server] = Disk(instance=member.instance, welcome=Membership(first))
             self.start(server)
 
     def fresh_instance(self) -> Instance:
@@ -162,8 +110,7 @@ class World:
         disk = self.disks[server]
         for _ in range(self.rng.randint(0, len(disk.pending))):
             self.sync_first(disk)
-        disk.pending.clear()
-        disk.synced = 0
+        disk.lose_pending()
         del self.rafts[server]
 
     def output(self, server: ServerId) -> None:
@@ -473,7 +420,7 @@ class World:
         if index is not None and joining is not None and joining in raft.membership.members:
             if joining in self.rafts:
                 del self.rafts[joining]
-            self.disks[joining] = Disk(members[joining].instance, raft.membership)
+            self.disks[joining] = Disk(instance=members[joining].instance, welcome=raft.membership)
             self.start(joining)
         self.seen["changes"] += index is not None
         self.output(server)

@@ -9,8 +9,9 @@ import random
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from attrs import define, field, frozen
+from attrs import frozen
 
+from tests.simulation.core_disk import CoreDisk
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership.value import Membership
@@ -24,7 +25,7 @@ from zraft.raft.messages import (
     PreVoteReply,
     RequestVoteReply,
 )
-from zraft.raft.ready import Ready, Write
+from zraft.raft.ready import Ready
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
@@ -97,29 +98,6 @@ def hear(raft: Raft, sender: int, message: Message) -> list[tuple[int, Message]]
     return drain(raft)
 
 
-@define
-class Disk:
-    """What survives a crash, and the writes that may or may not."""
-
-    hard_state: HardState = field(factory=HardState)
-    entries: list[Entry] = field(factory=list)
-    pending: list[Write] = field(factory=list)
-    synced: int = 0
-
-    def sync_first(self) -> int:
-        """The oldest pending write becomes durable; returns its number."""
-        write = self.pending.pop(0)
-        if write.hard_state is not None:
-            self.hard_state = write.hard_state
-        if write.truncate_from is not None:
-            del self.entries[write.truncate_from - 1 :]
-        for entry in write.entries:
-            assert entry.index == len(self.entries) + 1
-            self.entries.append(entry)
-        self.synced = write.number
-        return write.number
-
-
 @frozen
 class Packet:
     sender: int
@@ -147,7 +125,7 @@ class Network:
         self.membership = membership_of(range(1, servers + 1), learners)
         self.packets: list[Packet] = []
         self.cut: set[tuple[int, int]] = set()
-        self.disks = {server: Disk() for server in self.membership.members}
+        self.disks = {server: CoreDisk() for server in self.membership.members}
         for server, log in (logs or {}).items():
             disk = self.disks[ServerId(server)]
             disk.entries = list(entries_of(log))
@@ -169,7 +147,7 @@ class Network:
             instance=instance_of(server),
             settings=self.settings,
             hard_state=disk.hard_state,
-            log=Log(entries=disk.entries),
+            log=disk.recover(),
             membership=self.membership,
             rng=random.Random(self.rng.random()),
         )
@@ -181,8 +159,7 @@ class Network:
         disk = self.disks[ServerId(server)]
         for _ in range(synced):
             disk.sync_first()
-        disk.pending.clear()
-        disk.synced = 0
+        disk.lose_pending()
         del self.rafts[server]
 
     def restart(self, server: int) -> Raft:

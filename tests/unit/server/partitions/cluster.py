@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from tests.simulation.coordination import SimulatedCoordination
 from tests.simulation.disk import SimulatedDisk
-from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.groups.description import GroupDescription
 from zraft.groups.host import GroupHost
 from zraft.groups.replica import StoredGroup
@@ -19,7 +19,6 @@ from zraft.groups.snapshots.delivery_tasks import DeliveryPerformer, Open, Task
 from zraft.raft.log import Log
 from zraft.raft.messages import Entry, HardState
 from zraft.raft.role import Role
-from zraft.server.partitions.coordination_port import Beginning
 from zraft.server.partitions.delivery_reading import ReadDeliveries, perform
 from zraft.server.partitions.hosted_partition import HostedPartition
 from zraft.server.partitions.machine import AppliedEntry
@@ -29,8 +28,6 @@ from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.settings import DeliverySettings, Retention
 from zraft.storage.directory import DataDirectory
 from zraft.storage.records import EntryRecord
-from zraft.topics.registry import Registry
-from zraft.topics.registry_leader import RegistryLeader
 from zraft.transport import codec
 from zraft.transport.messages import (
     Bundle,
@@ -39,10 +36,9 @@ from zraft.transport.messages import (
     PeerMessage,
     Sender,
 )
-from zraft_core.ids import GroupId, Instance, ProducerId, ServerId
+from zraft_core.ids import GroupId, Instance, ServerId
 from zraft_core.topics.messages import Reply, Report
-from zraft_core.topics.registry_commands import CreateGroup, CreateTopic, RegisterProducer, RegistryCommand
-from zraft_core.topics.registry_values import Result
+from zraft_core.topics.registry_commands import CreateTopic
 
 S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))
 DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3)}
@@ -51,51 +47,26 @@ PUBLISH_EVERY_MS = 20
 WALL_MS = 1_700_000_000_000
 
 
-class Coordinator:
+class Coordinator(SimulatedCoordination):
     """Group 0, led by `leader`."""
 
     def __init__(self) -> None:
-        self.registry = Registry()
-        self.keeper = RegistryLeader(self.registry)
+        super().__init__()
         self.leader: ServerId | None = S1
         self.retained: dict[GroupId, Retention] = {}
         self.heard: list[Report | Reply] = []
-        self.features_in_force = FEATURE_LEVEL_MAX
-        self._zxid = 0
-
-    def log(self, command: RegistryCommand) -> Result:
-        self._zxid += 1
-        return self.registry.apply(command, self._zxid)
-
-    def beginning(self, group: GroupId) -> Beginning | None:
-        record = self.registry.groups.get(group)
-        if record is None:
-            return None
-        return Beginning(self.registry.view(), self.registry.group_settings, record.born)
 
     def replicas(self, group: GroupId) -> Sequence[ServerId]:
         ids = list(DISKS)
         at = group % len(ids)
         return [*ids[at:], *ids[:at]]
 
-    @property
-    def destinations_max(self) -> int:
-        return self.registry.settings.destinations_max
-
-    @property
-    def features(self) -> int:
-        return self.features_in_force
-
     def retention(self, group: GroupId) -> Retention:
         return self.retained.get(group, Retention())
 
     def hear(self, message: Report | Reply) -> None:
         self.heard.append(message)
-        command = (
-            self.keeper.on_report(message) if isinstance(message, Report) else self.keeper.on_reply(message)
-        )
-        if command is not None:
-            self.log(command)
+        super().hear(message)
 
 
 class Server:
@@ -212,20 +183,13 @@ class Cluster:
                 self.create_group(topic)
 
     def create_group(self, topic: int) -> GroupId:
-        created = self.coordinator.log(CreateGroup(topic, tuple(DISKS.items()))).created
-        assert created is not None
-        group = GroupId(created)
+        group = self.coordinator.found_group(topic, tuple(DISKS.items()))
         preferred = self.coordinator.replicas(group)[0]
         for server in self.servers.values():
             server.create(group, preferred)
         self.groups.append(group)
         self.applied[group] = {}
         return group
-
-    def register(self) -> ProducerId:
-        created = self.coordinator.log(RegisterProducer(owner=1)).created
-        assert created is not None
-        return ProducerId(created)
 
     # -- time
 

@@ -46,7 +46,7 @@ class Producing(Client):
     def __init__(self, cluster: Cluster, again_ms: int = 150) -> None:
         super().__init__()
         self.cluster = cluster
-        self.producer = Producer(cluster.register(), cluster.coordinator.registry.table())
+        self.producer = Producer(cluster.coordinator.register(), cluster.coordinator.registry.table())
         self.ended: dict[MessageId, Ended] = {}
         self.messages: dict[MessageId, Message] = {}
         self.sent_at: dict[MessageId, int] = {}

@@ -560,7 +560,7 @@ def test_d12_log_time_goes_on_where_the_last_leadership_left_it() -> None:
 def test_nothing_of_a_newer_level_is_logged_before_it_is_in_force() -> None:
     """A client may know of it before the leader does: it asks again (D-5)."""
     cluster, producing = started()
-    cluster.coordinator.features_in_force = LEVEL_OF_ROUNDS - 1
+    cluster.coordinator.features = LEVEL_OF_ROUNDS - 1
     (group, *_) = cluster.groups
     leader = cluster.leader(group)
     assert leader is not None
@@ -574,7 +574,7 @@ def test_nothing_of_a_newer_level_is_logged_before_it_is_in_force() -> None:
     topics.claim(client, 2, group, chosen)
     cluster.run_until(lambda: len(client.refused) == 3)
     assert [(id, refusal.kind) for id, refusal in client.refused] == [(1, "busy"), (1, "busy"), (2, "busy")]
-    cluster.coordinator.features_in_force = LEVEL_OF_ROUNDS
+    cluster.coordinator.features = LEVEL_OF_ROUNDS
     topics.claim(client, 3, group, chosen)
     cluster.run_until(lambda: bool(client.claims))
     assert isinstance(client.claims[0][1], Granted)
