@@ -88,14 +88,8 @@ class HostingStatistics:
     installed: int = 0
     refused: int = 0
     compared: int = 0
-
-
-@define
-class HostingReport:
-    """What a run contained, and a fingerprint of every byte that servers sent to each other, and when."""
-
-    statistics: HostingStatistics
-    fingerprint: str
+    fingerprint: str = ""
+    """It stands for every byte that servers sent to each other, and when."""
 
 
 class HostingSimulation:
@@ -147,6 +141,7 @@ class HostingSimulation:
         statistics.snapshots = sum(one.snapshots_total for one in every)
         statistics.installed = sum(one.installed_total for one in every)
         statistics.refused = sum(one.refused_total for one in every)
+        statistics.fingerprint = self.fingerprint
         return statistics
 
     def found(self) -> bool:
@@ -486,11 +481,22 @@ class HostingSimulation:
         return client
 
 
-def run_seed(seed: int) -> HostingReport:
-    """Run one seed.
+class HostingRun:
+    """What one seed does: a cluster is founded among faults, and another one works among them."""
 
-    Raises:
-        BrokenPromiseError: says what should have been.
-    """
-    simulation = HostingSimulation(seed)
-    return HostingReport(simulation.run(), simulation.fingerprint)
+    def __init__(self, seed: int) -> None:
+        self._phases = [HostingSimulation(seed), HostingSimulation(seed)]
+
+    @property
+    def moment(self) -> str:
+        return self._phases[0].moment
+
+    def run(self) -> HostingStatistics:
+        """Do both.
+
+        Raises:
+            BrokenPromiseError: says what should have been.
+        """
+        self._phases[0].found()
+        del self._phases[0]
+        return self._phases[0].run()

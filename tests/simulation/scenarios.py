@@ -13,7 +13,7 @@ from tests.simulation.client_checks import KINDS
 from tests.simulation.directed_schedules import DIRECTED
 from tests.simulation.groups.planted import PLANTS as GROUPS_PLANTS
 from tests.simulation.groups.simulation import GroupsReport, GroupsSimulation
-from tests.simulation.hosting_simulation import HostingSimulation, HostingStatistics
+from tests.simulation.hosting_simulation import HostingRun, HostingStatistics
 from tests.simulation.multicast.directed import DIRECTED as MULTICAST_DIRECTED
 from tests.simulation.multicast.planted import PLANTS as MULTICAST_PLANTS
 from tests.simulation.multicast.profile import Size
@@ -126,7 +126,7 @@ PARTITIONS: Final = Scenario[PartitionsReport](
 HOSTING: Final = Scenario[HostingStatistics](
     name="hosting",
     about="Simulate whole servers with partitions of topics, whose power fails at any moment.",
-    make=HostingSimulation,
+    make=HostingRun,
     plants=HOSTING_PLANTS,
     planted_seeds_max=24,
     figures=("decided", "deliveries", "crashes", "snapshots", "installed", "refused", "compared"),
