@@ -48,7 +48,7 @@ class DiskImage:
         self.directory = directory = DataDirectory.open(fs, PATH, server=self._server, entropy=entropy)
         recovery = recover(fs, directory, WAL_SETTINGS)
         self._wal = recovery.wal
-        self._snapshots = SnapshotDisk(recovery.stores[COORDINATION_GROUP])
+        self._snapshots = SnapshotDisk(fs, directory, recovery.stores)
         identity = Identity(
             self._server, directory.instance, directory.boot, directory.boot_id, directory.cluster
         )

@@ -26,7 +26,7 @@ from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.group_snapshots import GroupSnapshots
-from zraft.groups.snapshots.group_tasks import GroupResult, GroupTask, RemoveFiles, TakeSnapshot
+from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Remove, Result, Task, WriteBlock
 from zraft.groups.snapshots.transfers import FETCHES, OF_TRANSFERS, GroupTransfers
 from zraft.raft.core import Raft
 from zraft.raft.messages import Message as RaftMessage
@@ -73,7 +73,7 @@ class GroupsShare:
         due_in: ms until the next turn is due; None if nothing is.
     """
 
-    tasks: Sequence[GroupTask]
+    tasks: Sequence[Task]
     deliveries: Sequence[delivery_tasks.Task]
     compactions: Sequence[tuple[GroupId, int]]
     coordination_due: bool
@@ -161,7 +161,7 @@ class HostedGroups:
         self._deliveries: list[delivery_tasks.Task] = []
         self._refused: list[delivery_tasks.Task] = []
         self._compactions: list[tuple[GroupId, int]] = []
-        self._tasks: list[GroupTask] = []
+        self._tasks: list[Task] = []
         self._stirred = True
         """Something was given to this object since its last turn, or is left of that."""
         self.bundles_sent_total = self.bundles_received_total = self.edges_sent_total = 0
@@ -205,16 +205,18 @@ class HostedGroups:
             self._stirred = True
             self.host.persisted(durable)
 
-    def performed(self, task: GroupTask, result: GroupResult, now_ms: int) -> None:
+    def performed(self, task: Task, result: Result, now_ms: int) -> None:
         """The disk of snapshots has done a task."""
         self._stirred = True
         match task:
-            case TakeSnapshot(header):
+            case Begin() | WriteBlock() | Finish():
                 if self.snapshots.performed(task, result, now_ms):
                     assert isinstance(result, SnapshotInfo)
-                    self.transfers.newest[header.group] = result
-            case RemoveFiles(group):
+                    self.transfers.found(result)
+            case Remove(group):
                 self._removing.discard(group)
+            case Abort() | Purge():
+                pass  # nothing follows from these
             case _:
                 self.transfers.performed(task, result, now_ms)
 
@@ -227,7 +229,7 @@ class HostedGroups:
         self._stirred = True
         if isinstance(task, delivery_tasks.Remove):
             # After them, because it takes away the directory that both are in.
-            self._tasks.append(RemoveFiles(task.group))
+            self._tasks.append(Remove(task.group))
             return
         if isinstance(task, delivery_tasks.Open):
             if isinstance(result, StorageError):
@@ -397,7 +399,7 @@ class HostedGroups:
         group = row.group
         info = self._stored.newest(group)
         if info is not None:
-            self.transfers.newest[group] = info
+            self.transfers.found(info)
         stored = self._stored.take(group)
         expected = None
         if stored.snapshot is not None:

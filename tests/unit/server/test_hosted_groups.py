@@ -8,7 +8,8 @@ from tests.unit.server.hosting import DISKS, S1, S2, S3, World, record
 from zraft.groups.divergence import DivergedError
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.group_tasks import RemoveFiles, TakeSnapshot
+from zraft.groups.snapshots.group_snapshots import SNAPSHOTS_KEPT
+from zraft.groups.snapshots.tasks import Begin, Finish, Purge, Remove, WriteBlock
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
 from zraft.storage.records import ForgetRecord
@@ -135,11 +136,11 @@ def test_d18_a_removed_group_is_forgotten_by_the_log_then_its_files_go_and_meanw
     assert groups is not None
     assert groups.removing
     # The snapshots' thread takes away the directory of both, so it comes last.
-    assert not any(effects.group_tasks for effects in server.effects)
+    assert not any(effects.tasks for effects in server.effects)
     server.driver.delivered(deliveries[0], None)
     world.run(100)
-    tasks = [task for effects in server.effects for task in effects.group_tasks]
-    assert tasks == [RemoveFiles(GroupId(1))]
+    tasks = [task for effects in server.effects for task in effects.tasks]
+    assert tasks == [Remove(GroupId(1))]
     assert groups.removing
     server.driver.performed(tasks[0], None)
     assert not groups.removing
@@ -156,20 +157,26 @@ def test_d13_an_image_waits_for_what_its_group_delivered_and_the_log_is_cut_afte
     world.write(1, *[bytes(300)] * 20)
     world.run(300)
     assert world.counts(1) == [20, 20, 20]
-    assert not any(effects.group_tasks for effects in server.effects)
+    assert not any(effects.tasks for effects in server.effects)
     asked = [task for effects in server.effects for task in effects.deliveries]
     assert delivery_tasks.Sync(group) in asked
     server.partitions.synced({group: server.host.groups[group].applied_index})
     server.effects.clear()
     world.run(50)
-    (task,) = [task for effects in server.effects for task in effects.group_tasks]
-    assert isinstance(task, TakeSnapshot)
+    begin, block, finish, purge = [task for effects in server.effects for task in effects.tasks]
+    assert isinstance(begin, Begin)
+    assert isinstance(block, WriteBlock)
+    assert isinstance(finish, Finish)
+    assert purge == Purge(group, SNAPSHOTS_KEPT)
+    server.driver.performed(begin, None)
+    server.driver.performed(block, None)
+    world.run(50)
     assert not any(effects.group_compactions for effects in server.effects)
-    info = SnapshotInfo(task.header, "/x", 1, 1, task.digest, 0)
-    server.driver.performed(task, info)
+    info = SnapshotInfo(begin.header, "/x", 1, 1, finish.digest, 0)
+    server.driver.performed(finish, info)
     world.run(50)
     compactions = [one for effects in server.effects for one in effects.group_compactions]
-    assert compactions == [(group, task.header.meta.index)]
+    assert compactions == [(group, begin.header.meta.index)]
 
 
 def test_while_the_disk_of_deliveries_takes_no_more_nothing_is_applied_and_the_tasks_come_again_in_order() -> (

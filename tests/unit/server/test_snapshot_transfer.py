@@ -81,7 +81,7 @@ class World:
         match task:
             case Receive():
                 return len(self.here)
-            case Store(_, offset, data):
+            case Store(_, _, offset, data):
                 if self.full:
                     return DiskFullError("/snap: no space")
                 assert offset == len(self.here)
@@ -94,7 +94,7 @@ class World:
                 block = self.file[self.loaded : self.loaded + 100_000]
                 self.loaded += len(block)
                 return block or None
-            case Read(_, _, offset, length):
+            case Read(_, _, _, offset, length):
                 return self.file[offset : offset + length]
         raise AssertionError(task)
 
@@ -201,7 +201,9 @@ def test_another_leaders_offer_waits_until_the_first_sender_is_silent() -> None:
     assert world.receiver.on_offer(LEADER, offer, 0, 0)
     other = type(offer)(offer.group, 2, 9, 2, b"t" * 16, 10)
     assert world.receiver.on_offer(ServerId(3), other, 0, GIVE_UP_MS - 1) == []
-    assert world.receiver.on_offer(ServerId(3), other, 0, GIVE_UP_MS) == [Receive(b"t" * 16, 10)]
+    assert world.receiver.on_offer(ServerId(3), other, 0, GIVE_UP_MS) == [
+        Receive(COORDINATION_GROUP, b"t" * 16, 10)
+    ]
 
 
 def test_a_follower_that_is_pulling_is_left_in_peace() -> None:
@@ -239,7 +241,7 @@ def test_blocks_asked_for_ahead_of_the_end_of_a_file_do_not_begin_it_again(tmp_p
     fs = RealFileSystem()
     directory = DataDirectory.open(fs, str(tmp_path / "data"), server=FOLLOWER, entropy=bytes)
     store = SnapshotStore.open(fs, directory, COORDINATION_GROUP)
-    snapshots = SnapshotDisk(store)
+    snapshots = SnapshotDisk(fs, directory, {COORDINATION_GROUP: store})
     store.begin(header)
     store.write(image)
     info = store.finish(0, 0, 0)

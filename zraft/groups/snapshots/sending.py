@@ -14,8 +14,8 @@ from attrs import define
 
 from zraft.groups.snapshots.delivery_tasks import ReadSegment
 from zraft.groups.snapshots.delivery_tasks import Result as DeliveryResult
-from zraft.groups.snapshots.group_tasks import GroupResult, ReadPiece
 from zraft.groups.snapshots.pull import CHUNK_BYTES
+from zraft.groups.snapshots.tasks import Read, Result
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import encode_manifest
 from zraft.storage.snapshot_format import SnapshotInfo
@@ -67,7 +67,7 @@ class GroupSender:
         self._budget = 0.0
         self._budget_at = 0
         self._receivers: dict[tuple[GroupId, ServerId], _Receiver] = {}
-        self._waiting: deque[ReadPiece | ReadSegment] = deque()
+        self._waiting: deque[Read | ReadSegment] = deque()
         self.sent_bytes_total = 0
 
     def offers(
@@ -130,12 +130,12 @@ class GroupSender:
                 return None if log is None else DeliveryList(group, id, encode_manifest(log.manifest()))
             case SnapshotRequest(group, _, id, offset, length):
                 if id == receiver.info.id:
-                    self._queue(ReadPiece(server, group, id, offset, min(length, CHUNK_BYTES)))
+                    self._queue(Read(server, group, id, offset, min(length, CHUNK_BYTES)))
             case DeliveryRequest(group, id, offset, length):
                 self._queue(ReadSegment(server, group, id, offset, min(length, CHUNK_BYTES)))
         return None
 
-    def _queue(self, read: ReadPiece | ReadSegment) -> None:
+    def _queue(self, read: Read | ReadSegment) -> None:
         if len(self._waiting) < READS_QUEUED_MAX and read not in self._waiting:
             self._waiting.append(read)
 
@@ -144,9 +144,9 @@ class GroupSender:
         """Whether a request waits for the budget."""
         return bool(self._waiting)
 
-    def reads(self, now_ms: int) -> tuple[list[ReadPiece], list[ReadSegment]]:
+    def reads(self, now_ms: int) -> tuple[list[Read], list[ReadSegment]]:
         """What the budget of this moment allows to read: of snapshots, of deliveries."""
-        pieces: list[ReadPiece] = []
+        pieces: list[Read] = []
         segments: list[ReadSegment] = []
         if not self._waiting:
             return pieces, segments
@@ -158,13 +158,13 @@ class GroupSender:
         while self._waiting and self._budget > 0:
             read = self._waiting.popleft()
             self._budget -= read.length
-            if isinstance(read, ReadPiece):
+            if isinstance(read, Read):
                 pieces.append(read)
             else:
                 segments.append(read)
         return pieces, segments
 
-    def read_piece(self, task: ReadPiece, result: GroupResult, term: int) -> PeerMessage | None:
+    def read_piece(self, task: Read, result: Result, term: int) -> PeerMessage | None:
         """A piece of a snapshot was read: the message that carries it, or None if its file is gone."""
         if not isinstance(result, bytes):
             # Purged or damaged: what is newest is offered next.

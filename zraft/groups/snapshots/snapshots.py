@@ -37,7 +37,7 @@ from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotOffer, SnapshotRequest
 from zraft.tree.machine import Machine
 from zraft_core.errors import StorageError
-from zraft_core.ids import ServerId
+from zraft_core.ids import COORDINATION_GROUP, ServerId
 
 OPERATOR_READS_MAX: Final = 64
 
@@ -198,7 +198,7 @@ class Snapshots:
         self.receiver.reset()
         self.keeper.restored(info)
         self._restored_index = info.header.meta.index
-        self._tasks.append(Purge(self._settings.keep))
+        self._tasks.append(Purge(COORDINATION_GROUP, self._settings.keep))
         self.restored_total += 1
 
     def discard(self) -> None:

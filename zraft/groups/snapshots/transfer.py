@@ -117,7 +117,9 @@ class SnapshotSender:
             return
         receiver.heard_at = now_ms
         receiver.offset = request.offset
-        wanted = Read(server, request.id, request.offset, min(request.length, CHUNK_BYTES))
+        wanted = Read(
+            server, COORDINATION_GROUP, request.id, request.offset, min(request.length, CHUNK_BYTES)
+        )
         if len(self._waiting) < READS_QUEUED_MAX and wanted not in self._waiting:
             self._waiting.append(wanted)
 
@@ -217,7 +219,7 @@ class SnapshotReceiver:
         self.reset()
         self._from, self._offer = server, offer
         self._heard_at = now_ms
-        return [Receive(offer.id, offer.size)]
+        return [Receive(offer.group, offer.id, offer.size)]
 
     def on_chunk(self, server: ServerId, chunk: SnapshotChunk, now_ms: int) -> list[Task]:
         """A piece arrived."""
@@ -230,13 +232,13 @@ class SnapshotReceiver:
         self._early[chunk.offset] = chunk.data
         tasks: list[Task] = []
         while (data := self._early.pop(self._have, None)) is not None:
-            tasks.append(Store(offer.id, self._have, data))
+            tasks.append(Store(offer.group, offer.id, self._have, data))
             self._have += len(data)
         if len(self._early) > 2 * CHUNKS_AHEAD:
             self._early.clear()
         if self._have == offer.size:
             self._completing = True
-            tasks.append(Complete(offer.id))
+            tasks.append(Complete(offer.group, offer.id))
         return tasks
 
     def requests(self, now_ms: int, term: int) -> list[tuple[ServerId, SnapshotRequest]]:
@@ -276,7 +278,7 @@ class SnapshotReceiver:
                 self._have = self._asked = result
                 if result == offer.size:
                     self._completing = True
-                    return [Complete(offer.id)]
+                    return [Complete(offer.group, offer.id)]
             case Complete():
                 assert isinstance(result, SnapshotInfo)
                 return self.load(result)

@@ -13,16 +13,9 @@ from attrs import define
 
 from zraft.groups.host import GroupHost
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.group_tasks import (
-    CompleteFile,
-    GroupResult,
-    GroupTask,
-    ReadPiece,
-    ReceiveFile,
-    StoreBytes,
-)
 from zraft.groups.snapshots.receiving import GroupReceiver
 from zraft.groups.snapshots.sending import GroupSender
+from zraft.groups.snapshots.tasks import Complete, Load, Read, Receive, Result, Store, Task
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.values import Mark
 from zraft.storage.snapshot_format import SnapshotInfo
@@ -54,7 +47,7 @@ WAKE_MS: Final = 5
 class TransfersShare:
     """What a turn asks of the disks, and says to other servers."""
 
-    tasks: Sequence[GroupTask]
+    tasks: Sequence[Task]
     deliveries: Sequence[delivery_tasks.Task]
     outgoing: Sequence[tuple[ServerId, PeerMessage]]
 
@@ -77,6 +70,12 @@ class GroupTransfers:
         self.receiver = GroupReceiver(host, mark_of)
         self._outgoing: list[tuple[ServerId, PeerMessage]] = []
         self._installed: dict[GroupId, int] = {}
+
+    def found(self, info: SnapshotInfo) -> None:
+        """This snapshot is durable here: it is its group's newest, unless a newer one came while it was written."""
+        newest = self.newest.get(info.group)
+        if newest is None or newest.meta.index <= info.meta.index:
+            self.newest[info.group] = info
 
     def forget(self, group: GroupId) -> None:
         """It is gone."""
@@ -104,17 +103,17 @@ class GroupTransfers:
             case _:
                 raise AssertionError(f"{message!r} is not about transfers")
 
-    def performed(self, task: GroupTask, result: GroupResult, now_ms: int) -> None:
+    def performed(self, task: Read | Receive | Store | Complete | Load, result: Result, now_ms: int) -> None:
         """The disk of snapshots has done a task of a transfer."""
         match task:
-            case ReadPiece():
+            case Read():
                 answer = self.sender.read_piece(task, result, self._term(task.group))
                 if answer is not None:
                     self._outgoing.append((ServerId(task.server), answer))
-            case ReceiveFile() | StoreBytes() | CompleteFile():
+            case Receive() | Store() | Complete() | Load():
                 info = self.receiver.performed(task, result, now_ms)
                 if info is not None:
-                    self.newest[task.group] = info
+                    self.found(info)
                     self._installed[task.group] = info.meta.index
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result, now_ms: int) -> None:

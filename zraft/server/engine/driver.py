@@ -27,7 +27,6 @@ from zraft.groups.retention import Retention
 from zraft.groups.roster import Roster
 from zraft.groups.server_statistics import Latencies, Proposals
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.group_tasks import GroupResult, GroupTask, Installable
 from zraft.groups.snapshots.snapshots import Snapshots
 from zraft.groups.snapshots.tasks import Result, Task
 from zraft.groups.snapshots.transfer import Received
@@ -462,7 +461,7 @@ class Driver:
         if not quiet:
             self._take_snapshot_effects(effects)
         if share is not None:
-            effects.group_tasks = share.tasks
+            effects.tasks = [*effects.tasks, *share.tasks]
             effects.deliveries = share.deliveries
             effects.group_compactions = share.compactions
             if share.due_in is not None:
@@ -697,14 +696,13 @@ class Driver:
 
     # -- snapshots
 
-    def performed(self, task: Task | GroupTask, result: Result | GroupResult) -> None:
-        """The snapshot disk has done one of `Effects.tasks`, or of `Effects.group_tasks`."""
+    def performed(self, task: Task, result: Result) -> None:
+        """The snapshot disk has done one of `Effects.tasks`."""
         self._stirred = True
-        if isinstance(task, GroupTask):
+        if task.group != COORDINATION_GROUP:
             if self.groups is not None:
                 self.groups.performed(task, result, self.clock.now)
             return
-        assert not isinstance(result, Installable)
         self.snapshots.performed(task, result, self.raft.term if self.raft is not None else 0, self.clock.now)
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
