@@ -52,6 +52,7 @@ from tests.simulation.survival import Survival
 from tests.simulation.topics import KINDS as TOPIC_KINDS
 from tests.simulation.topics import TopicGroups
 from zraft.groups.snapshots import keeper as snapshot_keeper
+from zraft.groups.snapshots import sending as snapshot_sending
 from zraft.groups.snapshots import snapshots
 from zraft.groups.snapshots import transfer as snapshot_transfer
 from zraft.groups.snapshots.keeper import SnapshotSettings
@@ -98,7 +99,9 @@ SPARE_SERVERS: Final = 3
 SCALED: Final[tuple[tuple[Any, str, int], ...]] = (
     (snapshot_transfer, "CHUNK_BYTES", 1_200),
     (snapshot_transfer, "LOAD_ITEMS", 25),
-    (snapshot_transfer, "OFFER_INTERVAL_MS", 60),
+    (snapshot_sending, "CHUNK_BYTES", 1_200),
+    (snapshot_sending, "OFFER_INTERVAL_MS", 60),
+    (snapshot_sending, "GIVE_UP_MS", 800),
     (snapshot_transfer, "ASK_AGAIN_MS", 100),
     (snapshot_transfer, "GIVE_UP_MS", 800),
     (snapshot_keeper, "SLICE_ITEMS", 12),

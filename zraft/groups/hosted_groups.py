@@ -26,6 +26,7 @@ from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.group_snapshots import GroupSnapshots
+from zraft.groups.snapshots.sending import SnapshotSender
 from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Remove, Result, Task, WriteBlock
 from zraft.groups.snapshots.transfers import FETCHES, OF_TRANSFERS, GroupTransfers
 from zraft.raft.core import Raft
@@ -103,7 +104,7 @@ class HostedGroups:
     Args:
         machine: the coordination group's state.
         submit: put a command into the coordination group's log.
-        send_bytes_per_s: what is sent of snapshots and deliveries, to all followers together.
+        sender: what is sent of snapshots and deliveries, of the coordination group, too.
         retention, frame: what each group of this server holds back of the log, and what waits to be written to it.
 
     Attributes:
@@ -123,7 +124,7 @@ class HostedGroups:
         machine: Machine,
         submit: Callable[[Command], None],
         outbox: Outbox,
-        send_bytes_per_s: int,
+        sender: SnapshotSender,
         log_end: int,
         retention: Retention,
         frame: LogFrame,
@@ -141,7 +142,7 @@ class HostedGroups:
         self.partitions = hosting.partitions
         self.topics = hosting.topics
         self.snapshots = GroupSnapshots(identity, self.host, hosting.partitions, entropy)
-        self.transfers = GroupTransfers(self.host, send_bytes_per_s, hosting.mark_of)
+        self.transfers = GroupTransfers(self.host, sender, hosting.mark_of)
         self.digests = GroupComparison(self.host)
         self._touched: set[GroupId] = set()
         self._identity = identity

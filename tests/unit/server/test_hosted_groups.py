@@ -9,12 +9,15 @@ from zraft.groups.divergence import DivergedError
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.group_snapshots import SNAPSHOTS_KEPT
-from zraft.groups.snapshots.tasks import Begin, Finish, Purge, Remove, WriteBlock
+from zraft.groups.snapshots.keeper import SnapshotSettings
+from zraft.groups.snapshots.pull import CHUNK_BYTES
+from zraft.groups.snapshots.tasks import Begin, Finish, Purge, Read, Remove, WriteBlock
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.records import ForgetRecord
-from zraft.storage.snapshot_format import SnapshotInfo
-from zraft.transport.messages import Edge, Sender
+from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
+from zraft.transport.messages import Edge, Sender, SnapshotRequest
 from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance
 from zraft_core.topics.codec import encode_registry
 from zraft_core.topics.registry_commands import Placed
@@ -286,3 +289,37 @@ def test_d26_without_a_majority_it_is_an_alarm_and_nobody_stops() -> None:
     assert digests.alarms_total >= 1
     assert "no two of a majority agree" in digests.alarms[0]
     assert world.counts(1) == [10, 10, 10]
+
+
+def test_what_followers_of_all_groups_ask_for_is_read_within_the_servers_one_budget() -> None:
+    """`snapshot.send_bytes_per_s` is what a server sends, not what each kind of group does."""
+    world = _founded(1)
+    server = next(one for one in world.servers.values() if one.driver.role is Role.FOLLOWER)
+    other = next(one for one in world.servers.values() if one is not server)
+    groups, id, asked = (COORDINATION_GROUP, GroupId(1)), b"i" * 16, 60
+    server.effects.clear()
+    for group in groups:
+        header = SnapshotHeader(
+            group,
+            SnapshotMeta(5, 1, 6, b""),
+            b"c" * 16,
+            server.sender.server,
+            server.sender.instance,
+            id,
+            1,
+            0,
+        )
+        info = SnapshotInfo(header, "/x", asked * CHUNK_BYTES, 1, 0, 0)
+        sender = server.driver.snapshots.sender
+        assert sender.offer(group, other.sender.server, info, term=1, match=0, now_ms=server.driver.clock.now)
+    for number in range(asked):
+        requests = [SnapshotRequest(group, 1, id, number * CHUNK_BYTES, CHUNK_BYTES) for group in groups]
+        server.driver.receive(other.sender, requests)
+    ms = 50
+    world.run(ms)
+    read = [task for effects in server.effects for task in effects.tasks if isinstance(task, Read)]
+    assert {task.group for task in read} == {*groups}
+    bytes_per_s = SnapshotSettings().send_bytes_per_s
+    at_once = bytes_per_s // 20
+    assert at_once <= sum(task.length for task in read) <= at_once + bytes_per_s * ms // 1000 + CHUNK_BYTES
+    assert read == sorted(read, key=lambda task: task.offset), "in the order in which they were asked for"

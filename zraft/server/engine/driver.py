@@ -27,6 +27,7 @@ from zraft.groups.retention import Retention
 from zraft.groups.roster import Roster
 from zraft.groups.server_statistics import Latencies, Proposals
 from zraft.groups.snapshots import delivery_tasks
+from zraft.groups.snapshots.sending import WAKE_MS, SnapshotSender
 from zraft.groups.snapshots.snapshots import Snapshots
 from zraft.groups.snapshots.tasks import Result, Task
 from zraft.groups.snapshots.transfer import Received
@@ -160,6 +161,7 @@ class Driver:
             four_letter_word=four_letter_word,
         )
         retention = Retention(settings.groups)
+        self._sender = SnapshotSender(settings.snapshots.send_bytes_per_s)
         self.snapshots = Snapshots(
             settings.snapshots,
             identity,
@@ -168,6 +170,7 @@ class Driver:
             stored.snapshot,
             retention,
             stored.held_after,
+            self._sender,
         )
         self.clients.view = self._view = ClusterView(self)
         self.applier = Applier(
@@ -216,7 +219,7 @@ class Driver:
                 machine=self.machine,
                 submit=lambda command: self.submit(command, lambda _: None),
                 outbox=self._outbox,
-                send_bytes_per_s=settings.snapshots.send_bytes_per_s,
+                sender=self._sender,
                 log_end=stored.log.last_index,
                 retention=retention,
                 frame=self._frame,
@@ -466,6 +469,8 @@ class Driver:
             effects.group_compactions = share.compactions
             if share.due_in is not None:
                 effects.wake_at = min(effects.wake_at, now_ms + share.due_in)
+        if self._sender.waiting:
+            self._read_for_followers(effects)
         return effects
 
     def _groups_turn(self, groups: HostedGroups, raft: Raft, step: int, wall_ms: int) -> GroupsShare | None:
@@ -750,6 +755,14 @@ class Driver:
         in_ms = snapshots.wake_in_ms
         if in_ms is not None:
             effects.wake_at = min(effects.wake_at, self.clock.now + max(1, in_ms))
+
+    def _read_for_followers(self, effects: Effects) -> None:
+        """What followers of any group asked for, as far as the budget for all of them goes."""
+        pieces, segments = self._sender.reads(self.clock.now)
+        effects.tasks = [*effects.tasks, *pieces]
+        effects.deliveries = [*effects.deliveries, *segments]
+        if self._sender.waiting:
+            effects.wake_at = min(effects.wake_at, self.clock.now + WAKE_MS)
 
     def _where_applied(self) -> SnapshotMeta:
         """Where the log stands at the state machine's index."""

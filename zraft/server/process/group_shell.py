@@ -183,7 +183,7 @@ class GroupShell:
             "groups_receiving": groups.transfers.receiver.active,
             "groups_installed_total": groups.transfers.receiver.installed_total,
             "groups_transfers_failed_total": groups.transfers.receiver.failed_total,
-            "groups_transfer_bytes_sent_total": groups.transfers.sender.sent_bytes_total,
+            "groups_transfer_bytes_sent_total": groups.transfers.sent_bytes_total,
             "groups_transfer_bytes_received_total": groups.transfers.receiver.received_bytes_total,
             "deliveries_open": len(self._files.deliveries.groups),
             "deliveries_files_open": self._files.deliveries.open_files,
