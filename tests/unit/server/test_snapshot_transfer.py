@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from zraft.groups.snapshots.pull import CHUNK_BYTES, CHUNKS_AHEAD
 from zraft.groups.snapshots.sending import OFFER_INTERVAL_MS, SnapshotSender
 from zraft.groups.snapshots.tasks import Complete, Load, Read, Receive, Result, SnapshotDisk, Store, Task
 from zraft.groups.snapshots.transfer import (
-    CHUNK_BYTES,
-    CHUNKS_AHEAD,
     GIVE_UP_MS,
     Received,
     SnapshotReceiver,

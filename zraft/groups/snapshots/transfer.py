@@ -9,6 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
+from zraft.groups.snapshots.pull import Pull
 from zraft.groups.snapshots.tasks import Complete, Load, Receive, Result, Store, Task
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.snapshot_format import SnapshotInfo
@@ -17,13 +18,6 @@ from zraft.tree.image.reader import ImageReader, ImageState
 from zraft_core.errors import ProtocolError, StorageError
 from zraft_core.ids import COORDINATION_GROUP, ServerId
 
-CHUNK_BYTES: Final = 256 * 1024
-"""Of a file per message: a few milliseconds of a busy network, and of its receiver."""
-
-CHUNKS_AHEAD: Final = 3
-"""Pieces asked for and not yet here."""
-
-ASK_AGAIN_MS: Final = 500
 GIVE_UP_MS: Final = 10_000
 """A transfer whose sender says nothing for this long makes room for an offer of somebody else."""
 
@@ -47,12 +41,8 @@ class SnapshotReceiver:
     def __init__(self) -> None:
         self._from: ServerId | None = None
         self._offer: SnapshotOffer | None = None
-        self._have = 0  # bytes handed to the disk
-        self._asked = 0  # bytes asked for
-        self._early: dict[int, bytes] = {}
+        self._pull: Pull | None = None
         self._heard_at = 0
-        self._asked_at = 0
-        self._begun = False
         self._completing = False
         self._info: SnapshotInfo | None = None
         self._image: ImageReader | None = None
@@ -70,7 +60,9 @@ class SnapshotReceiver:
     @property
     def progress(self) -> tuple[int, int] | None:
         """(bytes here, bytes of the file) of a transfer under way."""
-        return None if self._offer is None else (self._have, self._offer.size)
+        if self._offer is None:
+            return None
+        return (0 if self._pull is None else self._pull.have), self._offer.size
 
     def on_offer(self, server: ServerId, offer: SnapshotOffer, commit_index: int, now_ms: int) -> list[Task]:
         """A leader has a snapshot for us."""
@@ -93,19 +85,15 @@ class SnapshotReceiver:
     def on_chunk(self, server: ServerId, chunk: SnapshotChunk, now_ms: int) -> list[Task]:
         """A piece arrived."""
         offer = self._offer
-        if offer is None or chunk.id != offer.id or not self._begun or self._completing:
+        pull = self._pull
+        if offer is None or chunk.id != offer.id or pull is None or self._completing:
             return []
         self._heard_at = now_ms
-        if chunk.offset < self._have or chunk.offset + len(chunk.data) > offer.size:
-            return []
-        self._early[chunk.offset] = chunk.data
-        tasks: list[Task] = []
-        while (data := self._early.pop(self._have, None)) is not None:
-            tasks.append(Store(offer.group, offer.id, self._have, data))
-            self._have += len(data)
-        if len(self._early) > 2 * CHUNKS_AHEAD:
-            self._early.clear()
-        if self._have == offer.size:
+        tasks: list[Task] = [
+            Store(offer.group, offer.id, offset, data)
+            for offset, data in pull.take(chunk.offset, chunk.data, now_ms)
+        ]
+        if pull.complete:
             self._completing = True
             tasks.append(Complete(offer.group, offer.id))
         return tasks
@@ -113,20 +101,13 @@ class SnapshotReceiver:
     def requests(self, now_ms: int, term: int) -> list[tuple[ServerId, SnapshotRequest]]:
         """What to ask for now."""
         offer = self._offer
-        if offer is None or not self._begun or self._completing or self._from is None:
+        if offer is None or self._pull is None or self._completing or self._from is None:
             return []
-        if now_ms - max(self._heard_at, self._asked_at) >= ASK_AGAIN_MS:
-            self._asked = self._have
-        requests: list[tuple[ServerId, SnapshotRequest]] = []
-        self._asked = max(self._asked, self._have)
-        while self._asked < offer.size and self._asked - self._have < CHUNKS_AHEAD * CHUNK_BYTES:
-            length = min(CHUNK_BYTES, offer.size - self._asked)
-            requests.append(
-                (self._from, SnapshotRequest(COORDINATION_GROUP, term, offer.id, self._asked, length))
-            )
-            self._asked += length
-            self._asked_at = now_ms
-        return requests
+        asks = self._pull.asks(now_ms)
+        return [
+            (self._from, SnapshotRequest(COORDINATION_GROUP, term, offer.id, offset, length))
+            for offset, length in asks
+        ]
 
     def performed(self, task: Task, result: Result) -> list[Task]:
         """One of our tasks is done; what follows."""
@@ -143,9 +124,8 @@ class SnapshotReceiver:
         match task:
             case Receive():
                 assert isinstance(result, int)
-                self._begun = True
-                self._have = self._asked = result
-                if result == offer.size:
+                self._pull = Pull(offer.id, offer.size, result, self._heard_at)
+                if self._pull.complete:
                     self._completing = True
                     return [Complete(offer.group, offer.id)]
             case Complete():
@@ -195,10 +175,9 @@ class SnapshotReceiver:
 
     def reset(self) -> None:
         """Nothing is under way any more."""
-        self._from = self._offer = self._info = self._image = None
-        self._have = self._asked = self._loads = 0
-        self._early.clear()
-        self._begun = self._completing = self._ended = False
+        self._from = self._offer = self._pull = self._info = self._image = None
+        self._loads = 0
+        self._completing = self._ended = False
 
 
 def meta_of(info: SnapshotInfo) -> SnapshotMeta:
