@@ -415,7 +415,7 @@ def _default(of: type[Any], name: str) -> Any:
 def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     match names:
         case ():
-            return lambda value: ()
+            return lambda _: ()
         case (name,):
             return lambda value: (getattr(value, name),)
     return attrgetter(*names)

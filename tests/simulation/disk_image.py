@@ -34,7 +34,7 @@ class DiskImage(ServerDisk):
         directory = self._open_directory(entropy)
         recovery = recover(self.disk, directory, WAL_SETTINGS)
         self._wal = recovery.wal
-        self._snapshots = SnapshotDisk(recovery.stores[COORDINATION_GROUP])
+        self._snapshots = SnapshotDisk(self.disk, directory, recovery.stores)
         identity = Identity(
             self._server, directory.instance, directory.boot, directory.boot_id, directory.cluster
         )

@@ -19,8 +19,7 @@ from zraft.groups.identity import Identity
 from zraft.groups.recovery import recover
 from zraft.groups.roster import Roster
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.group_tasks import GroupTask
-from zraft.groups.snapshots.tasks import SnapshotDisk, Task
+from zraft.groups.snapshots.tasks import Task
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.effects import Effects
 from zraft.server.engine.registry_coordination import RegistryCoordination
@@ -29,7 +28,7 @@ from zraft.server.partitions import delivery_reading
 from zraft.server.partitions.delivery_reading import ReadDeliveries
 from zraft.server.partitions.machine import mark_of_image
 from zraft.server.partitions.partitions import Partitions
-from zraft.server.process.group_shell import GroupFiles, SnapshotDisks
+from zraft.server.process.group_shell import GroupFiles
 from zraft.storage.delivery.settings import DeliverySettings
 from zraft.storage.directory import DataDirectory
 from zraft.storage.records import EntryRecord, Record, RosterRecord
@@ -109,7 +108,6 @@ class HostingServer:
         self._wal = recovery.wal
         files = GroupFiles(fs, directory, DELIVERY_SETTINGS, recovery)
         partitions = Partitions(RegistryCoordination(lambda: self._started), self._reads_append)
-        self._disks = SnapshotDisks(SnapshotDisk(recovery.stores[COORDINATION_GROUP]), files.snapshots)
         self._files = files
         driver = Driver(
             settings=self._settings,
@@ -126,7 +124,7 @@ class HostingServer:
         )
         self._frame: list[Record] | None = None
         self._compactions: list[tuple[int, int]] = []
-        self._tasks: deque[Task | GroupTask] = deque()
+        self._tasks: deque[Task] = deque()
         self._deliveries: deque[delivery_tasks.Task] = deque()
         self._reads: deque[ReadDeliveries] = deque()
         self._inbox = []
@@ -217,6 +215,8 @@ class HostingServer:
         effects = driver.turn(now_ms, WALL_EPOCH_MS + now_ms)
         if driver.mistakes:
             raise BrokenPromiseError("no mistakes", str(driver.mistakes[0]))
+        if self.partitions is not None and self.partitions.notices:
+            raise BrokenPromiseError("no partition stops", self.partitions.notices[0])
         self._carry_out(driver, effects, send)
 
     def _perform(self, driver: Driver, *, calm: bool) -> None:
@@ -225,7 +225,7 @@ class HostingServer:
         assert self.partitions is not None
         if self._tasks and (calm or rng.random() < 0.5):
             task = self._tasks.popleft()
-            driver.performed(task, self._disks.perform(task))
+            driver.performed(task, self._files.snapshots.perform(task))
         for _ in range(rng.randint(0, 4) if not calm else 8):
             if self._deliveries:
                 delivery = self._deliveries.popleft()
@@ -257,7 +257,7 @@ class HostingServer:
         if effects.compact_to is not None:
             self._compactions.append((COORDINATION_GROUP, effects.compact_to))
         self._compactions += effects.group_compactions
-        self._tasks += [*effects.tasks, *effects.group_tasks]
+        self._tasks += effects.tasks
         if effects.deliveries:
             room = max(0, DELIVERIES_WAITING_MAX - len(self._deliveries))
             self._deliveries += effects.deliveries[:room]

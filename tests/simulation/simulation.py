@@ -52,6 +52,8 @@ from tests.simulation.topics import KINDS as TOPIC_KINDS
 from tests.simulation.topics import TopicGroups
 from zraft.config.sections import SnapshotConfig
 from zraft.groups.snapshots import keeper as snapshot_keeper
+from zraft.groups.snapshots import pull as snapshot_pull
+from zraft.groups.snapshots import sending as snapshot_sending
 from zraft.groups.snapshots import snapshots
 from zraft.groups.snapshots import transfer as snapshot_transfer
 from zraft.raft.messages import Entry, EntryKind
@@ -93,10 +95,12 @@ SPARE_SERVERS: Final = 3
 """Servers that operators may add."""
 
 SCALED: Final[tuple[tuple[Any, str, int], ...]] = (
-    (snapshot_transfer, "CHUNK_BYTES", 1_200),
+    (snapshot_pull, "CHUNK_BYTES", 1_200),
     (snapshot_transfer, "LOAD_ITEMS", 25),
-    (snapshot_transfer, "OFFER_INTERVAL_MS", 60),
-    (snapshot_transfer, "ASK_AGAIN_MS", 100),
+    (snapshot_sending, "CHUNK_BYTES", 1_200),
+    (snapshot_sending, "OFFER_INTERVAL_MS", 60),
+    (snapshot_sending, "GIVE_UP_MS", 800),
+    (snapshot_pull, "ASK_AGAIN_MS", 100),
     (snapshot_transfer, "GIVE_UP_MS", 800),
     (snapshot_keeper, "SLICE_ITEMS", 12),
     (snapshot_keeper, "SLICE_GAP_MS", 2),

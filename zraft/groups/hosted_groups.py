@@ -26,7 +26,8 @@ from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.group_snapshots import GroupSnapshots
-from zraft.groups.snapshots.group_tasks import GroupResult, GroupTask, RemoveFiles, TakeSnapshot
+from zraft.groups.snapshots.sending import SnapshotSender
+from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Remove, Result, Task, WriteBlock
 from zraft.groups.snapshots.transfers import FETCHES, OF_TRANSFERS, GroupTransfers
 from zraft.raft.core import Raft
 from zraft.raft.messages import Message as RaftMessage
@@ -73,7 +74,7 @@ class GroupsShare:
         due_in: ms until the next turn is due; None if nothing is.
     """
 
-    tasks: Sequence[GroupTask]
+    tasks: Sequence[Task]
     deliveries: Sequence[delivery_tasks.Task]
     compactions: Sequence[tuple[GroupId, int]]
     coordination_due: bool
@@ -103,7 +104,7 @@ class HostedGroups:
     Args:
         machine: the coordination group's state.
         submit: put a command into the coordination group's log.
-        send_bytes_per_s: what is sent of snapshots and deliveries, to all followers together.
+        sender: what is sent of snapshots and deliveries, of the coordination group, too.
         retention, frame: what each group of this server holds back of the log, and what waits to be written to it.
 
     Attributes:
@@ -123,7 +124,7 @@ class HostedGroups:
         machine: Machine,
         submit: Callable[[Command], None],
         outbox: Outbox,
-        send_bytes_per_s: int,
+        sender: SnapshotSender,
         log_end: int,
         retention: Retention,
         frame: LogFrame,
@@ -141,7 +142,7 @@ class HostedGroups:
         self.partitions = hosting.partitions
         self.topics = hosting.topics
         self.snapshots = GroupSnapshots(identity, self.host, hosting.partitions, entropy)
-        self.transfers = GroupTransfers(self.host, send_bytes_per_s, hosting.mark_of)
+        self.transfers = GroupTransfers(self.host, sender, hosting.mark_of)
         self.digests = GroupComparison(self.host)
         self._touched: set[GroupId] = set()
         self._identity = identity
@@ -161,7 +162,7 @@ class HostedGroups:
         self._deliveries: list[delivery_tasks.Task] = []
         self._refused: list[delivery_tasks.Task] = []
         self._compactions: list[tuple[GroupId, int]] = []
-        self._tasks: list[GroupTask] = []
+        self._tasks: list[Task] = []
         self._stirred = True
         """Something was given to this object since its last turn, or is left of that."""
         self._transferring = False
@@ -208,16 +209,18 @@ class HostedGroups:
             self._stirred = True
             self.host.persisted(durable)
 
-    def performed(self, task: GroupTask, result: GroupResult, now_ms: int) -> None:
+    def performed(self, task: Task, result: Result, now_ms: int) -> None:
         """The disk of snapshots has done a task."""
         self._stirred = self._transferring = True
         match task:
-            case TakeSnapshot(header):
+            case Begin() | WriteBlock() | Finish():
                 if self.snapshots.performed(task, result, now_ms):
                     assert isinstance(result, SnapshotInfo)
-                    self.transfers.newest[header.group] = result
-            case RemoveFiles(group):
+                    self.transfers.found(result)
+            case Remove(group):
                 self._removing.discard(group)
+            case Abort() | Purge():
+                pass  # nothing follows from these
             case _:
                 self.transfers.performed(task, result, now_ms)
 
@@ -230,7 +233,7 @@ class HostedGroups:
         self._stirred = self._transferring = True
         if isinstance(task, delivery_tasks.Remove):
             # After them, because it takes away the directory that both are in.
-            self._tasks.append(RemoveFiles(task.group))
+            self._tasks.append(Remove(task.group))
             return
         if isinstance(task, delivery_tasks.Open):
             if isinstance(result, StorageError):
@@ -408,7 +411,7 @@ class HostedGroups:
         group = row.group
         info = self._stored.newest(group)
         if info is not None:
-            self.transfers.newest[group] = info
+            self.transfers.found(info)
         stored = self._stored.take(group)
         expected = None
         if stored.snapshot is not None:

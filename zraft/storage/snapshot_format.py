@@ -98,6 +98,11 @@ class SnapshotInfo:
     zxid: int
 
     @property
+    def group(self) -> GroupId:
+        """The header's."""
+        return self.header.group
+
+    @property
     def id(self) -> bytes:
         """The header's."""
         return self.header.id

@@ -76,10 +76,10 @@ class Office(Place):
             match task:
                 case Begin(header):
                     self._header = header
-                case Finish(items, digest, zxid):
+                case Finish(_, items, digest, zxid):
                     assert self._header is not None
                     result = SnapshotInfo(self._header, "/snap", len(FILE), items, digest, zxid)
-                case Read(_, _, offset, length):
+                case Read(_, _, _, offset, length):
                     result = FILE[offset : offset + length]
                 case WriteBlock():
                     pass

@@ -474,7 +474,7 @@ def test_what_the_snapshot_disk_is_to_do_wakes_nobody() -> None:
     """The tasks leave with the turn; that they are done is what brings the next one."""
     place = _alone()
     place.turns(100)
-    place.driver.read_snapshot(Read(ServerId(0), b"i" * 16, 0, 10), lambda result: None)
+    place.driver.read_snapshot(Read(ServerId(0), COORDINATION_GROUP, b"i" * 16, 0, 10), lambda result: None)
     effects = place.turn(1)
     assert [type(task) for task in effects.tasks] == [Read]
     assert effects.wake_at > place.now + 1

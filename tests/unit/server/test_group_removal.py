@@ -15,7 +15,7 @@ from tests.unit.storage.delivery.scenario import SMALL, feed, history
 from tests.unit.storage.lifetime import header_of
 from tests.unit.storage.scenario import PATH, SERVER, entropy_of
 from zraft.groups.recovery import open_stores
-from zraft.groups.snapshots.group_tasks import GroupSnapshotDisk, RemoveFiles, TakeSnapshot
+from zraft.groups.snapshots.tasks import Begin, Finish, Remove, SnapshotDisk, WriteBlock
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.directory import DataDirectory
@@ -26,9 +26,9 @@ GONE, KEPT = GroupId(7), GroupId(9)
 HISTORY = history(12)
 
 
-def started(disk: FileSystem, seed: int = 1) -> tuple[DataDirectory, DeliveryDisk, GroupSnapshotDisk]:
+def started(disk: FileSystem, seed: int = 1) -> tuple[DataDirectory, DeliveryDisk, SnapshotDisk]:
     directory = DataDirectory.open(disk, PATH, server=SERVER, entropy=entropy_of(seed))
-    snapshots = GroupSnapshotDisk(disk, directory, open_stores(disk, directory))
+    snapshots = SnapshotDisk(disk, directory, open_stores(disk, directory))
     return directory, DeliveryDisk(disk, directory, SMALL), snapshots
 
 
@@ -40,14 +40,15 @@ def filled() -> SimulatedDisk:
         feed(deliveries.open(group)[0], HISTORY)
         deliveries.sync(group)
         header = evolve(header_of(SnapshotMeta(5, 1, 9, b"members")), group=group)
-        snapshots.perform(TakeSnapshot(header, b"image", 1))
+        for task in (Begin(header), WriteBlock(group, b"image"), Finish(group, 1, 1, 0)):
+            snapshots.perform(task)
     disk.kill()
     return disk
 
 
-def remove(deliveries: DeliveryDisk, snapshots: GroupSnapshotDisk) -> None:
+def remove(deliveries: DeliveryDisk, snapshots: SnapshotDisk) -> None:
     deliveries.remove(GONE)
-    snapshots.perform(RemoveFiles(GONE))
+    snapshots.perform(Remove(GONE))
 
 
 def groups_on(disk: FileSystem) -> list[str]:
@@ -96,7 +97,7 @@ def test_what_earlier_releases_left_of_removed_groups_goes_at_the_start_and_noth
     disk.close(disk.create(f"{PATH}/groups/8/note"))
     _, _, snapshots = started(disk, 2)
     assert groups_on(disk) == sorted(["8", str(GONE), str(KEPT)])
-    assert snapshots.perform(RemoveFiles(GroupId(8))) is None, "somebody else's file"
+    assert snapshots.perform(Remove(GroupId(8))) is None, "somebody else's file"
     assert disk.listdir(f"{PATH}/groups/8") == ["note"]
 
 

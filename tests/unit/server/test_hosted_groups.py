@@ -8,16 +8,20 @@ import pytest
 
 from tests.unit.groups.calls import Calls
 from tests.unit.server.hosting import DISKS, S1, S2, S3, STEP_MS, World, record
+from zraft.config.sections import SnapshotConfig
 from zraft.groups.divergence import DivergedError
 from zraft.groups.hosted_groups import GroupsShare
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.group_tasks import RemoveFiles, TakeSnapshot
+from zraft.groups.snapshots.group_snapshots import SNAPSHOTS_KEPT
+from zraft.groups.snapshots.pull import CHUNK_BYTES
+from zraft.groups.snapshots.tasks import Begin, Finish, Purge, Read, Remove, WriteBlock
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.records import ForgetRecord
-from zraft.storage.snapshot_format import SnapshotInfo
-from zraft.transport.messages import Edge, Sender
+from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
+from zraft.transport.messages import Edge, Sender, SnapshotRequest
 from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance
 from zraft_core.topics.codec import encode_registry
 from zraft_core.topics.registry_commands import Placed
@@ -139,11 +143,11 @@ def test_d18_a_removed_group_is_forgotten_by_the_log_then_its_files_go_and_meanw
     assert groups is not None
     assert groups.removing
     # The snapshots' thread takes away the directory of both, so it comes last.
-    assert not any(effects.group_tasks for effects in server.effects)
+    assert not any(effects.tasks for effects in server.effects)
     server.driver.delivered(deliveries[0], None)
     world.run(100)
-    tasks = [task for effects in server.effects for task in effects.group_tasks]
-    assert tasks == [RemoveFiles(GroupId(1))]
+    tasks = [task for effects in server.effects for task in effects.tasks]
+    assert tasks == [Remove(GroupId(1))]
     assert groups.removing
     server.driver.performed(tasks[0], None)
     assert not groups.removing
@@ -160,20 +164,26 @@ def test_d13_an_image_waits_for_what_its_group_delivered_and_the_log_is_cut_afte
     world.write(1, *[bytes(300)] * 20)
     world.run(300)
     assert world.counts(1) == [20, 20, 20]
-    assert not any(effects.group_tasks for effects in server.effects)
+    assert not any(effects.tasks for effects in server.effects)
     asked = [task for effects in server.effects for task in effects.deliveries]
     assert delivery_tasks.Sync(group) in asked
     server.partitions.synced({group: server.host.groups[group].applied_index})
     server.effects.clear()
     world.run(50)
-    (task,) = [task for effects in server.effects for task in effects.group_tasks]
-    assert isinstance(task, TakeSnapshot)
+    begin, block, finish, purge = [task for effects in server.effects for task in effects.tasks]
+    assert isinstance(begin, Begin)
+    assert isinstance(block, WriteBlock)
+    assert isinstance(finish, Finish)
+    assert purge == Purge(group, SNAPSHOTS_KEPT)
+    server.driver.performed(begin, None)
+    server.driver.performed(block, None)
+    world.run(50)
     assert not any(effects.group_compactions for effects in server.effects)
-    info = SnapshotInfo(task.header, "/x", 1, 1, task.digest, 0)
-    server.driver.performed(task, info)
+    info = SnapshotInfo(begin.header, "/x", 1, 1, finish.digest, 0)
+    server.driver.performed(finish, info)
     world.run(50)
     compactions = [one for effects in server.effects for one in effects.group_compactions]
-    assert compactions == [(group, task.header.meta.index)]
+    assert compactions == [(group, begin.header.meta.index)]
 
 
 def test_while_the_disk_of_deliveries_takes_no_more_nothing_is_applied_and_the_tasks_come_again_in_order() -> (
@@ -305,3 +315,37 @@ def test_a_turn_of_the_groups_asks_only_what_something_happened_to() -> None:
         world.run(5 * STEP_MS)
     assert leader.partitions.machines[GroupId(1)].commands >= 50
     assert calls.engine.total() <= 20 * turns, calls.engine.most_common()
+
+
+def test_what_followers_of_all_groups_ask_for_is_read_within_the_servers_one_budget() -> None:
+    """`snapshot.send_bytes_per_s` is what a server sends, not what each kind of group does."""
+    world = _founded(1)
+    server = next(one for one in world.servers.values() if one.driver.role is Role.FOLLOWER)
+    other = next(one for one in world.servers.values() if one is not server)
+    groups, id, asked = (COORDINATION_GROUP, GroupId(1)), b"i" * 16, 60
+    server.effects.clear()
+    for group in groups:
+        header = SnapshotHeader(
+            group,
+            SnapshotMeta(5, 1, 6, b""),
+            b"c" * 16,
+            server.sender.server,
+            server.sender.instance,
+            id,
+            1,
+            0,
+        )
+        info = SnapshotInfo(header, "/x", asked * CHUNK_BYTES, 1, 0, 0)
+        sender = server.driver.snapshots.sender
+        assert sender.offer(group, other.sender.server, info, term=1, match=0, now_ms=server.driver.clock.now)
+    for number in range(asked):
+        requests = [SnapshotRequest(group, 1, id, number * CHUNK_BYTES, CHUNK_BYTES) for group in groups]
+        server.driver.receive(other.sender, requests)
+    ms = 50
+    world.run(ms)
+    read = [task for effects in server.effects for task in effects.tasks if isinstance(task, Read)]
+    assert {task.group for task in read} == {*groups}
+    bytes_per_s = SnapshotConfig().send_bytes_per_s
+    at_once = bytes_per_s // 20
+    assert at_once <= sum(task.length for task in read) <= at_once + bytes_per_s * ms // 1000 + CHUNK_BYTES
+    assert read == sorted(read, key=lambda task: task.offset), "in the order in which they were asked for"

@@ -135,7 +135,7 @@ def test_what_is_written_is_the_state_of_the_moment_it_began() -> None:
                 pass
     (finish,) = [task for task in place.tasks if isinstance(task, Finish)]
     assert finish.digest == reader.finish().digest == before
-    assert place.tasks[-1] == Purge(SETTINGS.keep)
+    assert place.tasks[-1] == Purge(COORDINATION_GROUP, SETTINGS.keep)
     assert place.keeper.newest is not None
 
 
@@ -158,7 +158,7 @@ def test_a_full_disk_ends_the_attempt_and_it_is_repeated_later() -> None:
     place = Place(machine_with(3_000))
     place.keeper.request()
     begin = place.step()[0]
-    assert place.keeper.performed(begin, DiskFullError("/snap: full"), 0) == [Abort()]
+    assert place.keeper.performed(begin, DiskFullError("/snap: full"), 0) == [Abort(COORDINATION_GROUP)]
     assert not place.keeper.writing
     assert place.machine.image_writer is None, "changes cost what they did before"
     place.keeper.request()

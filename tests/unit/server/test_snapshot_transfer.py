@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from zraft.groups.snapshots.pull import CHUNK_BYTES, CHUNKS_AHEAD
+from zraft.groups.snapshots.sending import OFFER_INTERVAL_MS, SnapshotSender
 from zraft.groups.snapshots.tasks import Complete, Load, Read, Receive, Result, SnapshotDisk, Store, Task
 from zraft.groups.snapshots.transfer import (
-    CHUNK_BYTES,
-    CHUNKS_AHEAD,
     GIVE_UP_MS,
-    OFFER_INTERVAL_MS,
     Received,
     SnapshotReceiver,
-    SnapshotSender,
 )
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
@@ -24,7 +22,7 @@ from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
-from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotRequest
+from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotOffer, SnapshotRequest
 from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
@@ -67,7 +65,7 @@ class World:
             COORDINATION_GROUP, meta, b"c" * 16, LEADER, Instance(b"1" * 16), b"s" * 16, 1, 0
         )
         self.info = SnapshotInfo(header, "/snap", len(self.file), 0, 0, 0)
-        self.sender = SnapshotSender(64 << 20, 0)
+        self.sender = SnapshotSender(64 << 20)
         self.receiver = SnapshotReceiver()
         self.here = bytearray()
         self.now = 0
@@ -77,11 +75,14 @@ class World:
         self.chunks = 0
         self.full = False
 
+    def offer(self, now_ms: int) -> SnapshotOffer | None:
+        return self.sender.offer(COORDINATION_GROUP, FOLLOWER, self.info, term=1, match=0, now_ms=now_ms)
+
     def perform(self, task: Task) -> Result:
         match task:
             case Receive():
                 return len(self.here)
-            case Store(_, offset, data):
+            case Store(_, _, offset, data):
                 if self.full:
                     return DiskFullError("/snap: no space")
                 assert offset == len(self.here)
@@ -94,7 +95,7 @@ class World:
                 block = self.file[self.loaded : self.loaded + 100_000]
                 self.loaded += len(block)
                 return block or None
-            case Read(_, _, offset, length):
+            case Read(_, _, _, offset, length):
                 return self.file[offset : offset + length]
         raise AssertionError(task)
 
@@ -114,18 +115,20 @@ class World:
                     self.tasks += self.receiver.on_chunk(LEADER, message, self.now)
                 else:
                     self.tasks += self.receiver.on_offer(LEADER, message, 0, self.now)  # type: ignore[arg-type]
-        self.flying += self.sender.offers(self.now, 1, [FOLLOWER], self.info)
+        offer = self.offer(self.now)
+        if offer is not None:
+            self.flying.append((FOLLOWER, offer))
         self.flying += self.receiver.requests(self.now, 1)
-        self.tasks += self.sender.reads(self.now)
+        self.tasks += self.sender.reads(self.now)[0]
         tasks, received = self.receiver.step()
         self.tasks += tasks
         for _ in range(min(3, len(self.tasks))):
             task = self.tasks.popleft()
             result = self.perform(task)
             if isinstance(task, Read):
-                chunk = self.sender.performed(task, result, 1)
+                chunk = self.sender.read_piece(task, result, 1)
                 if chunk is not None:
-                    self.flying.append(chunk)
+                    self.flying.append((FOLLOWER, chunk))
             else:
                 self.tasks += self.receiver.performed(task, result)
         return received
@@ -190,43 +193,47 @@ def test_a_full_disk_ends_the_transfer_and_a_later_offer_begins_it_again() -> No
 
 def test_an_offer_of_what_is_committed_here_is_ignored() -> None:
     world = World(0, 0.0)
-    ((_, offer),) = world.sender.offers(0, 1, [FOLLOWER], world.info)
+    offer = world.offer(0)
+    assert offer is not None
     assert world.receiver.on_offer(LEADER, offer, 5, 0) == []
     assert not world.receiver.active
 
 
 def test_another_leaders_offer_waits_until_the_first_sender_is_silent() -> None:
     world = World(0, 0.0)
-    ((_, offer),) = world.sender.offers(0, 1, [FOLLOWER], world.info)
+    offer = world.offer(0)
+    assert offer is not None
     assert world.receiver.on_offer(LEADER, offer, 0, 0)
     other = type(offer)(offer.group, 2, 9, 2, b"t" * 16, 10)
     assert world.receiver.on_offer(ServerId(3), other, 0, GIVE_UP_MS - 1) == []
-    assert world.receiver.on_offer(ServerId(3), other, 0, GIVE_UP_MS) == [Receive(b"t" * 16, 10)]
+    assert world.receiver.on_offer(ServerId(3), other, 0, GIVE_UP_MS) == [
+        Receive(COORDINATION_GROUP, b"t" * 16, 10)
+    ]
 
 
 def test_a_follower_that_is_pulling_is_left_in_peace() -> None:
     world = World(0, 0.0)
-    assert world.sender.offers(0, 1, [FOLLOWER], world.info)
-    assert not world.sender.offers(OFFER_INTERVAL_MS - 1, 1, [FOLLOWER], world.info)
+    assert world.offer(0) is not None
+    assert world.offer(OFFER_INTERVAL_MS - 1) is None
     world.sender.on_request(
         FOLLOWER, SnapshotRequest(COORDINATION_GROUP, 1, world.info.header.id, 0, 10), OFFER_INTERVAL_MS - 1
     )
-    assert not world.sender.offers(OFFER_INTERVAL_MS + 1, 1, [FOLLOWER], world.info)
-    assert world.sender.oldest_index == 5, "the log behind it is kept"
-    world.sender.offers(OFFER_INTERVAL_MS + 2, 1, [], world.info)
-    assert world.sender.oldest_index is None
+    assert world.offer(OFFER_INTERVAL_MS + 1) is None
+    assert world.sender.oldest_index(COORDINATION_GROUP) == 5, "the log behind it is kept"
+    world.sender.forget(COORDINATION_GROUP)
+    assert world.sender.oldest_index(COORDINATION_GROUP) is None
 
 
 def test_the_leader_reads_no_faster_than_its_budget() -> None:
-    sender = SnapshotSender(bytes_per_s=4 * CHUNK_BYTES, now_ms=0)
+    sender = SnapshotSender(bytes_per_s=4 * CHUNK_BYTES)
     world = World(0, 0.0, znodes=10)
-    sender.offers(0, 1, [FOLLOWER], world.info)
+    sender.offer(COORDINATION_GROUP, FOLLOWER, world.info, term=1, match=0, now_ms=0)
     read = 0
     for now in range(0, 10_000, 10):
         for offset in range(3):
             request = SnapshotRequest(COORDINATION_GROUP, 1, world.info.header.id, now + offset, CHUNK_BYTES)
             sender.on_request(FOLLOWER, request, now)
-        read += sum(task.length for task in sender.reads(now) if isinstance(task, Read))
+        read += sum(task.length for task in sender.reads(now)[0])
     assert read <= 42 * CHUNK_BYTES, "ten seconds at four pieces a second, and a start"
     assert read >= 35 * CHUNK_BYTES
 
@@ -239,7 +246,7 @@ def test_blocks_asked_for_ahead_of_the_end_of_a_file_do_not_begin_it_again(tmp_p
     fs = RealFileSystem()
     directory = DataDirectory.open(fs, str(tmp_path / "data"), server=FOLLOWER, entropy=bytes)
     store = SnapshotStore.open(fs, directory, COORDINATION_GROUP)
-    snapshots = SnapshotDisk(store)
+    snapshots = SnapshotDisk(fs, directory, {COORDINATION_GROUP: store})
     store.begin(header)
     store.write(image)
     info = store.finish(0, 0, 0)

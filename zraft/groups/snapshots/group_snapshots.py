@@ -15,9 +15,14 @@ from zraft.groups.host import GroupHost
 from zraft.groups.identity import Identity
 from zraft.groups.partitions_port import PartitionsPort
 from zraft.groups.snapshots.delivery_tasks import Sync
-from zraft.groups.snapshots.group_tasks import GroupResult, TakeSnapshot
-from zraft.storage.snapshot_format import SNAPSHOT_ID_BYTES, SnapshotHeader, SnapshotInfo
+from zraft.groups.snapshots.tasks import Begin, Finish, Purge, Result, Task, WriteBlock
+from zraft.storage.snapshot_format import SNAPSHOT_ID_BYTES, SnapshotHeader
+from zraft.storage.snapshots import WRITE_BYTES_MAX
+from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId
+
+SNAPSHOTS_KEPT = 2
+"""The newest, and the one before it: a transfer of that one may be under way."""
 
 ASK_AGAIN_MS = 500
 """A group whose deliveries are not durable yet is asked to make them so again after this."""
@@ -64,13 +69,13 @@ class GroupSnapshots:
 
     def turn(
         self, taken: Sequence[SnapshotTask], cluster: bytes, now_ms: int, wall_ms: int
-    ) -> tuple[list[TakeSnapshot], list[Sync]]:
+    ) -> tuple[list[Task], list[Sync]]:
         """What the two disks are to do now; `taken` are the images of this turn."""
         for task in taken:
             self._waiting[task.group] = _Waiting(task)
         if not self._waiting:
             return [], []
-        writes: list[TakeSnapshot] = []
+        writes: list[Task] = []
         syncs: list[Sync] = []
         for group, waiting in tuple(self._waiting.items()):
             task = waiting.task
@@ -79,7 +84,7 @@ class GroupSnapshots:
             if self._partitions.cut_index(group) >= task.meta.index:
                 del self._waiting[group]
                 self._writing[group] = task
-                writes.append(TakeSnapshot(self._header(task, cluster, wall_ms), task.image, task.digest))
+                writes += _write(task, self._header(task, cluster, wall_ms))
             elif waiting.asked_at is None or now_ms - waiting.asked_at >= ASK_AGAIN_MS:
                 waiting.asked_at = now_ms
                 syncs.append(Sync(group))
@@ -95,15 +100,17 @@ class GroupSnapshots:
         self._waiting.pop(group, None)
         self._writing.pop(group, None)
 
-    def performed(self, task: TakeSnapshot, result: GroupResult, now_ms: int) -> bool:
-        """The disk has done it, or could not, and then it is tried again; True if it is durable."""
-        group = task.group
+    def performed(self, task: Begin | WriteBlock | Finish, result: Result, now_ms: int) -> bool:
+        """The disk has done a part of an image, or could not, and then all of it is tried again; True if it is durable."""
+        group, failed = task.group, isinstance(result, StorageError)
+        if not failed and not isinstance(task, Finish):
+            return False
         taken = self._writing.pop(group, None)
         if taken is None:
             return False
-        if isinstance(result, SnapshotInfo):
+        if not failed:
             self.taken_total += 1
-            self._host.snapshotted(group, task.header.meta, durable=True)
+            self._host.snapshotted(group, taken.meta, durable=True)
             return True
         self.failed_total += 1
         if len(self.problems) < PROBLEMS_KEPT_MAX:
@@ -123,3 +130,14 @@ class GroupSnapshots:
             GROUP_IMAGE_LEVEL,
             wall_ms,
         )
+
+
+def _write(task: SnapshotTask, header: SnapshotHeader) -> list[Task]:
+    group, image = task.group, task.image
+    blocks = [image[at : at + WRITE_BYTES_MAX] for at in range(0, len(image), WRITE_BYTES_MAX)]
+    return [
+        Begin(header),
+        *(WriteBlock(group, block) for block in blocks),
+        Finish(group, 1, task.digest, 0),
+        Purge(group, SNAPSHOTS_KEPT),
+    ]

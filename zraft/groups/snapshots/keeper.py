@@ -208,10 +208,10 @@ class SnapshotKeeper:
         block = writer.step(SLICE_ITEMS, SLICE_BYTES_MAX)
         if block:
             self._written_bytes += len(block)
-            tasks.append(WriteBlock(block))
+            tasks.append(WriteBlock(COORDINATION_GROUP, block))
             self._queued += 1
         if writer.done and not writer.backlog:
-            tasks.append(Finish(writer.items, writer.digest, writer.zxid))
+            tasks.append(Finish(COORDINATION_GROUP, writer.items, writer.digest, writer.zxid))
             self._finishing = True
         return tasks
 
@@ -227,7 +227,7 @@ class SnapshotKeeper:
             # The log that made it due is still there, only no longer counted.
             self._wanted = True
             self.abandon()
-            return [Abort()]
+            return [Abort(COORDINATION_GROUP)]
         if isinstance(task, Finish) and isinstance(result, SnapshotInfo):
             assert self._header is not None
             self._end()
@@ -238,7 +238,7 @@ class SnapshotKeeper:
                 self.newest = result
                 self._newest_at = self._begun_at
             self._retention.covered(self._begun_others)
-            return [Purge(self._settings.keep)]
+            return [Purge(COORDINATION_GROUP, self._settings.keep)]
         return []
 
     def abandon(self) -> None:

@@ -11,20 +11,14 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from attrs import define
+from attrs import Factory, define
 
 from zraft.groups.host import GroupHost
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.delivery_tasks import AbandonFetch, BeginFetch, CompleteFetch, StorePiece
-from zraft.groups.snapshots.group_tasks import (
-    CompleteFile,
-    GroupResult,
-    GroupTask,
-    Installable,
-    ReceiveFile,
-    StoreBytes,
-)
+from zraft.groups.snapshots.group_snapshots import SNAPSHOTS_KEPT
 from zraft.groups.snapshots.pull import ASK_AGAIN_MS, Pull
+from zraft.groups.snapshots.tasks import Complete, Load, Purge, Receive, Result, Store, Task
 from zraft.storage.delivery.fetching import Piece
 from zraft.storage.delivery.manifest import ManifestFormatError, decode_manifest
 from zraft.storage.delivery.values import Mark
@@ -75,6 +69,8 @@ class _Transfer:
     fetching: bool = False
     delivered_end: int = 0
     """The offset after the last delivery of the leader's list."""
+    blocks: list[bytes] = Factory(list)
+    """Of the image, as far as it was read again from the file."""
 
 
 class GroupReceiver:
@@ -94,7 +90,7 @@ class GroupReceiver:
         self._mark_of = mark_of
         self._transfers: dict[GroupId, _Transfer] = {}
         self._not_before: dict[GroupId, int] = {}
-        self.tasks: list[GroupTask] = []
+        self.tasks: list[Task] = []
         self.deliveries: list[delivery_tasks.Task] = []
         self.outgoing: list[tuple[ServerId, PeerMessage]] = []
         self.problems: list[str] = []
@@ -130,7 +126,7 @@ class GroupReceiver:
             return
         self._not_before.pop(group, None)
         self._transfers[group] = _Transfer(group, server, offer, now_ms)
-        self.tasks.append(ReceiveFile(group, offer.id, offer.size))
+        self.tasks.append(Receive(group, offer.id, offer.size))
 
     def on_chunk(self, chunk: SnapshotChunk, now_ms: int) -> None:
         """A piece of the image's file."""
@@ -141,7 +137,7 @@ class GroupReceiver:
             return
         for offset, data in transfer.pull.take(chunk.offset, chunk.data, now_ms):
             self.received_bytes_total += len(data)
-            self.tasks.append(StoreBytes(chunk.group, chunk.id, offset, data))
+            self.tasks.append(Store(chunk.group, chunk.id, offset, data))
         if transfer.pull.complete:
             self._ask_for_list(transfer, now_ms)
 
@@ -176,24 +172,33 @@ class GroupReceiver:
 
     # -- what the disks did
 
-    def performed(self, task: GroupTask, result: GroupResult, now_ms: int) -> SnapshotInfo | None:
+    def performed(
+        self, task: Receive | Store | Complete | Load, result: Result, now_ms: int
+    ) -> SnapshotInfo | None:
         """The disk of snapshots has done one of our tasks; the snapshot that was taken over, if one was."""
         transfer = self._transfers.get(task.group)
-        if transfer is None or getattr(task, "id", None) != transfer.offer.id:
+        if transfer is None or task.id != transfer.offer.id:
             return None
         if isinstance(result, StorageError):
             self._fail(transfer, str(result), now_ms)
             return None
         match task:
-            case ReceiveFile():
+            case Receive():
                 assert isinstance(result, int)
                 transfer.step = _Step.FILE
                 transfer.pull = Pull(transfer.offer.id, transfer.offer.size, result, now_ms)
                 if transfer.pull.complete:
                     self._ask_for_list(transfer, now_ms)
-            case CompleteFile():
-                assert isinstance(result, Installable)
-                return self._install(transfer, result, now_ms)
+            case Complete():
+                assert isinstance(result, SnapshotInfo)
+                self.tasks.append(Load(result, first=True))
+            case Load(info):
+                if isinstance(result, bytes):
+                    transfer.blocks.append(result)
+                    self.tasks.append(Load(info))
+                else:
+                    self.tasks.append(Purge(info.group, SNAPSHOTS_KEPT))
+                    return self._install(transfer, info, now_ms)
         return None
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result, now_ms: int) -> None:
@@ -267,14 +272,14 @@ class GroupReceiver:
 
     def _complete(self, transfer: _Transfer) -> None:
         transfer.step, transfer.pull = _Step.COMPLETING, None
-        self.tasks.append(CompleteFile(transfer.group, transfer.offer.id))
+        self.tasks.append(Complete(transfer.group, transfer.offer.id))
 
-    def _install(self, transfer: _Transfer, found: Installable, now_ms: int) -> SnapshotInfo | None:
-        group, meta = transfer.group, found.info.meta
+    def _install(self, transfer: _Transfer, info: SnapshotInfo, now_ms: int) -> SnapshotInfo | None:
+        group, meta, image = transfer.group, info.meta, b"".join(transfer.blocks)
         if group not in self._host.groups:
             self._drop(transfer)
             return None
-        needed = self._mark_of(group, found.image, meta.index).offset
+        needed = self._mark_of(group, image, meta.index).offset
         if needed > transfer.delivered_end:
             self._fail(
                 transfer,
@@ -283,7 +288,7 @@ class GroupReceiver:
             )
             return None
         try:
-            taken = self._host.install(group, meta, found.image)
+            taken = self._host.install(group, meta, image)
         except ProtocolError as error:
             self._fail(transfer, str(error), now_ms)
             return None
@@ -291,7 +296,7 @@ class GroupReceiver:
         if not taken:
             return None
         self.installed_total += 1
-        return found.info
+        return info
 
     def _fail(self, transfer: _Transfer, why: str, now_ms: int) -> None:
         self.failed_total += 1

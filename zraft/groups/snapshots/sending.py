@@ -1,21 +1,25 @@
 """How a group's snapshot, and the deliveries under it, leave for a follower that the log can no longer bring up to date.
 
-The leader offers, the follower pulls, as for the coordination group (`snapshot_transfer`): first the image's file, then
-the list of delivery segments, then those that it lacks. All that is read is paced by one budget. Pure.
+The leader offers, the follower pulls: it asks for one piece after the other, a few at a time, so that what it cannot take
+is never sent, a lost piece is simply asked for again, and a transfer that was interrupted goes on where it stopped. First
+comes the image's file; of a partition also the list of delivery segments, and those that it lacks. Whatever is read, for
+whichever group, is paced by one budget of bytes, so that live traffic keeps its latency.
+
+Pure. Source: dissertation, section 5 ("log compaction"), with the flow of control turned round.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Collection
 from typing import Final
 
 from attrs import define
 
 from zraft.groups.snapshots.delivery_tasks import ReadSegment
 from zraft.groups.snapshots.delivery_tasks import Result as DeliveryResult
-from zraft.groups.snapshots.group_tasks import GroupResult, ReadPiece
 from zraft.groups.snapshots.pull import CHUNK_BYTES
+from zraft.groups.snapshots.tasks import Read, Result
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import encode_manifest
 from zraft.storage.snapshot_format import SnapshotInfo
@@ -24,7 +28,6 @@ from zraft.transport.messages import (
     DeliveryListRequest,
     DeliveryPiece,
     DeliveryRequest,
-    PeerMessage,
     SnapshotChunk,
     SnapshotOffer,
     SnapshotRequest,
@@ -36,6 +39,8 @@ GIVE_UP_MS: Final = 10_000
 """A follower that says nothing for this long is offered the newest snapshot anew."""
 READS_QUEUED_MAX: Final = 256
 """Requests that wait for their turn; more are dropped, and asked again."""
+WAKE_MS: Final = 5
+"""A request that waits for the budget is looked at again after this."""
 
 
 @define
@@ -45,67 +50,65 @@ class _Receiver:
     info: SnapshotInfo
     offered_at: int
     heard_at: int
+    offset: int = 0
 
 
-class GroupSender:
+class SnapshotSender:
     """The sending side, for all groups that this server leads.
 
     Args:
-        newest: the newest durable snapshot of a group.
-        log_of: a group's deliveries; None if they are not open.
+        bytes_per_s: what may be read for all followers of all groups together.
+
+    Attributes:
+        waiting: requests that wait for the budget, in the order in which they came.
     """
 
-    def __init__(
-        self,
-        bytes_per_s: int,
-        newest: Callable[[GroupId], SnapshotInfo | None],
-        log_of: Callable[[GroupId], DeliveryLog | None],
-    ) -> None:
+    def __init__(self, bytes_per_s: int) -> None:
         self._bytes_per_s = bytes_per_s
-        self._newest = newest
-        self._log_of = log_of
         self._budget = 0.0
         self._budget_at = 0
         self._receivers: dict[tuple[GroupId, ServerId], _Receiver] = {}
-        self._waiting: deque[ReadPiece | ReadSegment] = deque()
-        self.sent_bytes_total = 0
+        self.waiting: deque[Read | ReadSegment] = deque()
 
-    def offers(
+    # -- who is sent what
+
+    def offer(
         self,
-        needing: Iterable[tuple[GroupId, ServerId]],
-        terms: Callable[[GroupId], int],
-        matches: Callable[[GroupId, ServerId], int],
+        group: GroupId,
+        server: ServerId,
+        newest: SnapshotInfo | None,
+        *,
+        term: int,
+        match: int,
         now_ms: int,
-    ) -> list[tuple[ServerId, PeerMessage]]:
-        """What to offer to whom now; a follower that is pulling is left in peace.
+    ) -> SnapshotOffer | None:
+        """What to offer now to a follower that needs a snapshot; None to one that is pulling, and is left in peace.
 
-        `matches`: up to which entry a follower's log is known to be the leader's.
+        Args:
+            newest: the group's newest durable snapshot.
+            match: up to which entry the follower's log is known to be the leader's.
         """
-        offers: list[tuple[ServerId, PeerMessage]] = []
-        for group, server in needing:
-            receiver = self._receivers.get((group, server))
-            # What it has taken over already, before it fell behind again, helps it no more.
-            if receiver is not None and receiver.info.meta.index <= matches(group, server):
-                receiver = None
-            if receiver is None or now_ms - receiver.heard_at > GIVE_UP_MS:
-                info = self._newest(group)
-                if info is None:
-                    continue
-                receiver = self._receivers[group, server] = _Receiver(info, now_ms, now_ms)
-            elif now_ms - max(receiver.offered_at, receiver.heard_at) < OFFER_INTERVAL_MS:
-                continue
-            receiver.offered_at = now_ms
-            meta = receiver.info.meta
-            offer = SnapshotOffer(
-                group, terms(group), meta.index, meta.term, receiver.info.id, receiver.info.size
-            )
-            offers.append((server, offer))
-        return offers
+        receiver = self._receivers.get((group, server))
+        # What it has taken over already, before it fell behind again, helps it no more.
+        if receiver is None or receiver.info.meta.index <= match:
+            if newest is None:
+                return None
+            receiver = self._receivers[group, server] = _Receiver(newest, now_ms, now_ms)
+        elif now_ms - max(receiver.offered_at, receiver.heard_at) < OFFER_INTERVAL_MS:
+            return None
+        elif newest is not None and now_ms - receiver.heard_at > GIVE_UP_MS:
+            # It may begin anew as well with what is newest now.
+            receiver.info = newest
+        receiver.offered_at = now_ms
+        info = receiver.info
+        return SnapshotOffer(group, term, info.meta.index, info.meta.term, info.id, info.size)
 
-    def forget(self, group: GroupId) -> None:
-        """It is gone."""
-        for key in [key for key in self._receivers if key[0] == group]:
+    def forget(self, group: GroupId, but: Collection[ServerId] = ()) -> None:
+        """No follower of the group needs a snapshot from here, except for those of `but`."""
+        for key in [key for key in self._receivers if key[0] == group and key[1] not in but]:
             del self._receivers[key]
+        if self.waiting:
+            self.waiting = deque(one for one in self.waiting if one.group != group or one.server in but)
 
     def forget_silent(self, now_ms: int) -> None:
         """Who has what it needs, or is gone, asks no more."""
@@ -113,70 +116,80 @@ class GroupSender:
         for key in silent:
             del self._receivers[key]
 
+    @property
+    def busy(self) -> bool:
+        """Whether anybody is being offered or sent a snapshot."""
+        return bool(self._receivers)
+
+    def progress_of(self, group: GroupId, server: ServerId) -> tuple[int, int] | None:
+        """(bytes it has about got to, bytes of the file) of a follower that a snapshot is offered or sent to."""
+        receiver = self._receivers.get((group, server))
+        return None if receiver is None else (min(receiver.offset, receiver.info.size), receiver.info.size)
+
+    def oldest_index(self, group: GroupId) -> int | None:
+        """The group's log must be kept from here on for those who are pulling; None if nobody is."""
+        return min(
+            (one.info.meta.index for key, one in self._receivers.items() if key[0] == group), default=None
+        )
+
+    # -- what followers ask for
+
     def on_request(
-        self, server: ServerId, request: SnapshotRequest | DeliveryListRequest | DeliveryRequest, now_ms: int
-    ) -> PeerMessage | None:
-        """A follower asks; what is to be answered at once."""
+        self,
+        server: ServerId,
+        request: SnapshotRequest | DeliveryListRequest | DeliveryRequest,
+        now_ms: int,
+        log: DeliveryLog | None = None,
+    ) -> DeliveryList | None:
+        """A follower asks; what is to be answered at once. `log`: the group's deliveries, None if they are not open."""
         receiver = self._receivers.get((request.group, server))
-        if receiver is None:
+        if receiver is None or (request.id != receiver.info.id and not isinstance(request, DeliveryRequest)):
             return None
         receiver.heard_at = now_ms
         match request:
             case DeliveryListRequest(group, id):
-                if id != receiver.info.id:
-                    return None
-                log = self._log_of(group)
                 # While it is being opened, nothing is said: a shorter list than the image needs would be wrong.
                 return None if log is None else DeliveryList(group, id, encode_manifest(log.manifest()))
             case SnapshotRequest(group, _, id, offset, length):
-                if id == receiver.info.id:
-                    self._queue(ReadPiece(server, group, id, offset, min(length, CHUNK_BYTES)))
+                receiver.offset = offset
+                self._queue(Read(server, group, id, offset, min(length, CHUNK_BYTES)))
             case DeliveryRequest(group, id, offset, length):
                 self._queue(ReadSegment(server, group, id, offset, min(length, CHUNK_BYTES)))
         return None
 
-    def _queue(self, read: ReadPiece | ReadSegment) -> None:
-        if len(self._waiting) < READS_QUEUED_MAX and read not in self._waiting:
-            self._waiting.append(read)
+    def _queue(self, read: Read | ReadSegment) -> None:
+        if len(self.waiting) < READS_QUEUED_MAX and read not in self.waiting:
+            self.waiting.append(read)
 
-    @property
-    def waits(self) -> bool:
-        """Whether a request waits for the budget."""
-        return bool(self._waiting)
-
-    def reads(self, now_ms: int) -> tuple[list[ReadPiece], list[ReadSegment]]:
+    def reads(self, now_ms: int) -> tuple[list[Read], list[ReadSegment]]:
         """What the budget of this moment allows to read: of snapshots, of deliveries."""
-        pieces: list[ReadPiece] = []
+        pieces: list[Read] = []
         segments: list[ReadSegment] = []
-        if not self._waiting:
-            return pieces, segments
         self._budget = min(
             self._budget + (now_ms - self._budget_at) * self._bytes_per_s / 1000,
             float(max(CHUNK_BYTES, self._bytes_per_s // 20)),
         )
         self._budget_at = now_ms
-        while self._waiting and self._budget > 0:
-            read = self._waiting.popleft()
+        while self.waiting and self._budget > 0:
+            read = self.waiting.popleft()
             self._budget -= read.length
-            if isinstance(read, ReadPiece):
+            if isinstance(read, Read):
                 pieces.append(read)
             else:
                 segments.append(read)
         return pieces, segments
 
-    def read_piece(self, task: ReadPiece, result: GroupResult, term: int) -> PeerMessage | None:
+    def read_piece(self, task: Read, result: Result, term: int) -> SnapshotChunk | None:
         """A piece of a snapshot was read: the message that carries it, or None if its file is gone."""
-        if not isinstance(result, bytes):
+        if isinstance(result, bytes):
+            return SnapshotChunk(task.group, term, task.id, task.offset, result) if result else None
+        key = task.group, ServerId(task.server)
+        receiver = self._receivers.get(key)
+        if receiver is not None and receiver.info.id == task.id:
             # Purged or damaged: what is newest is offered next.
-            self._receivers.pop((task.group, ServerId(task.server)), None)
-            return None
-        if not result:
-            return None
-        self.sent_bytes_total += len(result)
-        return SnapshotChunk(task.group, term, task.id, task.offset, result)
+            del self._receivers[key]
+        return None
 
-    def read_segment(self, task: ReadSegment, result: DeliveryResult) -> PeerMessage:
+    def read_segment(self, task: ReadSegment, result: DeliveryResult) -> DeliveryPiece:
         """The same of a delivery segment; one that retention removed is answered by nothing at all of it."""
-        data = result if isinstance(result, bytes) else b""
-        self.sent_bytes_total += len(data)
-        return DeliveryPiece(task.group, task.id, task.offset, data)
+        return DeliveryPiece(task.group, task.id, task.offset, result if isinstance(result, bytes) else b"")

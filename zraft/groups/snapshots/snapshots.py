@@ -16,6 +16,7 @@ from zraft.config.sections import SnapshotConfig
 from zraft.groups.identity import Identity
 from zraft.groups.retention import Retention
 from zraft.groups.snapshots.keeper import SnapshotKeeper
+from zraft.groups.snapshots.sending import SnapshotSender
 from zraft.groups.snapshots.tasks import (
     Abort,
     Begin,
@@ -30,7 +31,7 @@ from zraft.groups.snapshots.tasks import (
     Task,
     WriteBlock,
 )
-from zraft.groups.snapshots.transfer import Received, SnapshotReceiver, SnapshotSender
+from zraft.groups.snapshots.transfer import Received, SnapshotReceiver
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
@@ -38,7 +39,7 @@ from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotOffer, SnapshotRequest
 from zraft.tree.machine import Machine
 from zraft_core.errors import StorageError
-from zraft_core.ids import ServerId
+from zraft_core.ids import COORDINATION_GROUP, ServerId
 
 OPERATOR_READS_MAX: Final = 64
 
@@ -62,12 +63,14 @@ class Snapshots:
         newest: SnapshotInfo | None,
         retention: Retention,
         held_after: Callable[[int], int],
+        sender: SnapshotSender,
     ) -> None:
+        """`sender` is that of all groups of this server; its owner carries to the disk what it reads."""
         self._settings = settings
         self.keeper = SnapshotKeeper(settings, identity, machine, entropy, newest, retention, held_after)
         self.receiver = SnapshotReceiver()
-        self.sender: SnapshotSender | None = None
-        self._sender_term = 0
+        self.sender = sender
+        self._led_term = 0  # of the leadership in which followers are offered snapshots; 0: there is none
         self._tasks: list[Task] = []
         self._outgoing: list[tuple[ServerId, PeerMessage]] = []
         self._compact_to = 0
@@ -79,7 +82,7 @@ class Snapshots:
 
     def is_quiet(self, now_ms: int, raft: Raft, *, idle: bool) -> bool:
         """Whether there is nothing to do now, nothing to take, and nothing to wake for, as in nearly every turn."""
-        keeper, sender = self.keeper, self.sender
+        keeper = self.keeper
         if (
             now_ms >= self._compact_at
             or self._tasks
@@ -91,13 +94,8 @@ class Snapshots:
         if keeper.is_due(now_ms, idle=idle):
             return False
         if raft.role is not Role.LEADER:
-            return sender is None
-        return (
-            sender is not None
-            and self._sender_term == raft.term
-            and not sender.busy
-            and not raft.followers_needing_snapshot
-        )
+            return not self._led_term
+        return self._led_term == raft.term and not self.sender.busy and not raft.followers_needing_snapshot
 
     def turn(
         self,
@@ -121,24 +119,32 @@ class Snapshots:
             self._tasks += self.keeper.step(now_ms, wall_ms, meta, cluster, idle=idle)
         if raft.role is Role.LEADER:
             self._lead(now_ms, raft)
-        else:
-            self.sender = None
+        elif self._led_term:
+            self._led_term = 0
+            self.sender.forget(COORDINATION_GROUP)
         if now_ms >= self._compact_at:
             self._compact_at = now_ms + COMPACT_INTERVAL_MS
             self._compact(raft)
         return received
 
     def _lead(self, now_ms: int, raft: Raft) -> None:
-        if self.sender is None or self._sender_term != raft.term:
-            self.sender = SnapshotSender(self._settings.send_bytes_per_s, now_ms)
-            self._sender_term = raft.term
-        needing = raft.followers_needing_snapshot
-        if not needing and not self.sender.busy:
-            return
-        if needing and self.keeper.newest is None:
+        sender, newest, needing = self.sender, self.keeper.newest, raft.followers_needing_snapshot
+        if sender.busy:
+            sender.forget(COORDINATION_GROUP, needing if self._led_term == raft.term else ())
+        self._led_term = raft.term
+        if needing and newest is None:
             self.keeper.request()
-        self._outgoing += self.sender.offers(now_ms, raft.term, needing, self.keeper.newest)
-        self._tasks += self.sender.reads(now_ms)
+        for server in needing:
+            offer = sender.offer(
+                COORDINATION_GROUP,
+                server,
+                newest,
+                term=raft.term,
+                match=raft.matches.get(server, 0),
+                now_ms=now_ms,
+            )
+            if offer is not None:
+                self._outgoing.append((server, offer))
 
     def _compact(self, raft: Raft) -> None:
         """Forget the log that a durable snapshot covers and nobody is going to ask for."""
@@ -148,7 +154,7 @@ class Snapshots:
             return
         leads = raft.role is Role.LEADER
         needed = raft.matches_of_heard_followers if leads else []
-        pulled = self.sender.oldest_index if leads and self.sender is not None else None
+        pulled = self.sender.oldest_index(COORDINATION_GROUP) if leads else None
         index = min(self.keeper.may_compact_to(needed, pulled), raft.applicable_index)
         if index >= raft.log.first_index and not self._compact_to:
             raft.compact(index)
@@ -162,8 +168,7 @@ class Snapshots:
                 if message.term >= raft.term and server == raft.leader:
                     self._tasks += self.receiver.on_offer(server, message, raft.commit_index, now_ms)
             case SnapshotRequest():
-                if self.sender is not None:
-                    self.sender.on_request(server, message, now_ms)
+                self.sender.on_request(server, message, now_ms)
             case SnapshotChunk():
                 self._tasks += self.receiver.on_chunk(server, message, now_ms)
             case _:
@@ -177,10 +182,9 @@ class Snapshots:
                 _, done = self._operators.popleft()
                 done(result)
             case Read():
-                if self.sender is not None:
-                    chunk = self.sender.performed(task, result, term)
-                    if chunk is not None:
-                        self._outgoing.append(chunk)
+                chunk = self.sender.read_piece(task, result, term)
+                if chunk is not None:
+                    self._outgoing.append((ServerId(task.server), chunk))
             case Receive() | Store() | Complete() | Load():
                 self._tasks += self.receiver.performed(task, result)
                 self._note_problem()
@@ -199,7 +203,7 @@ class Snapshots:
         self.receiver.reset()
         self.keeper.restored(info)
         self._restored_index = info.header.meta.index
-        self._tasks.append(Purge(self._settings.keep))
+        self._tasks.append(Purge(COORDINATION_GROUP, self._settings.keep))
         self.restored_total += 1
 
     def discard(self) -> None:
@@ -236,6 +240,4 @@ class Snapshots:
         """After how long a turn can go on by itself, its tasks taken; None if only somebody else can."""
         if self._outgoing or self.receiver.loading:
             return 0
-        if self.sender is not None and self.sender.waiting:
-            return 5
         return self.keeper.wake_in_ms

@@ -28,7 +28,7 @@ from zraft.groups.retention import Retention
 from zraft.groups.roster import Roster
 from zraft.groups.server_statistics import Latencies, Proposals
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.group_tasks import GroupResult, GroupTask, Installable
+from zraft.groups.snapshots.sending import WAKE_MS, SnapshotSender
 from zraft.groups.snapshots.snapshots import Snapshots
 from zraft.groups.snapshots.tasks import Read, Result, Task
 from zraft.groups.snapshots.transfer import Received
@@ -171,6 +171,7 @@ class Driver:
             four_letter_word=four_letter_word,
         )
         retention = Retention(settings.groups)
+        self._sender = SnapshotSender(settings.snapshots.send_bytes_per_s)
         self.snapshots = Snapshots(
             settings.snapshots,
             identity,
@@ -179,6 +180,7 @@ class Driver:
             stored.snapshot,
             retention,
             stored.held_after,
+            self._sender,
         )
         self.clients.view = self._view = ClusterView(self)
         self.applier = Applier(
@@ -227,7 +229,7 @@ class Driver:
                 machine=self.machine,
                 submit=lambda command: self.submit(command, lambda _: None),
                 outbox=self._outbox,
-                send_bytes_per_s=settings.snapshots.send_bytes_per_s,
+                sender=self._sender,
                 log_end=stored.log.last_index,
                 retention=retention,
                 frame=self._frame,
@@ -487,11 +489,13 @@ class Driver:
         if not quiet:
             self._take_snapshot_effects(effects)
         if share is not None:
-            effects.group_tasks = share.tasks
+            effects.tasks = [*effects.tasks, *share.tasks]
             effects.deliveries = share.deliveries
             effects.group_compactions = share.compactions
             if share.due_in is not None:
                 effects.wake_at = min(effects.wake_at, now_ms + share.due_in)
+        if self._sender.waiting:
+            self._read_for_followers(effects)
         self.clock.asked_at = effects.wake_at
         return effects
 
@@ -733,14 +737,13 @@ class Driver:
 
     # -- snapshots
 
-    def performed(self, task: Task | GroupTask, result: Result | GroupResult) -> None:
-        """The snapshot disk has done one of `Effects.tasks`, or of `Effects.group_tasks`."""
+    def performed(self, task: Task, result: Result) -> None:
+        """The snapshot disk has done one of `Effects.tasks`."""
         self._stirred = self._snapshots_stirred = True
-        if isinstance(task, GroupTask):
+        if task.group != COORDINATION_GROUP:
             if self.groups is not None:
                 self.groups.performed(task, result, self.clock.now)
             return
-        assert not isinstance(result, Installable)
         self.snapshots.performed(task, result, self.raft.term if self.raft is not None else 0, self.clock.now)
 
     def read_snapshot(self, read: Read, done: Callable[[Result], None]) -> None:
@@ -793,6 +796,14 @@ class Driver:
         in_ms = snapshots.wake_in_ms
         if in_ms is not None:
             effects.wake_at = min(effects.wake_at, self.clock.now + max(1, in_ms))
+
+    def _read_for_followers(self, effects: Effects) -> None:
+        """What followers of any group asked for, as far as the budget for all of them goes."""
+        pieces, segments = self._sender.reads(self.clock.now)
+        effects.tasks = [*effects.tasks, *pieces]
+        effects.deliveries = [*effects.deliveries, *segments]
+        if self._sender.waiting:
+            effects.wake_at = min(effects.wake_at, self.clock.now + WAKE_MS)
 
     def _where_applied(self) -> SnapshotMeta:
         """Where the log stands at the state machine's index."""

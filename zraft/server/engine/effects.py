@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from attrs import define
 
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.group_tasks import GroupTask
 from zraft.groups.snapshots.tasks import Task
 from zraft.server.clients.output import Output
 from zraft.storage.records import Record
@@ -24,8 +23,8 @@ class Effects:
     write-ahead log no longer needs the entries up to it. `wake_at` is when the next turn is due even if nothing
     arrives.
 
-    Of the other groups: `group_tasks` are for the snapshot disk, too; `deliveries` for the disk of deliveries, of which
-    `HostedGroups.refused` is told those that it does not take; `group_compactions` are (group, index), as `compact_to`.
+    Of the other groups: `deliveries` are for the disk of deliveries, and `HostedGroups.refused` is told of those that it
+    does not take; `group_compactions` are (group, index), as `compact_to`.
     """
 
     sends: list[tuple[ServerId, list[PeerMessage]]]
@@ -34,6 +33,5 @@ class Effects:
     wake_at: int
     tasks: Sequence[Task] = ()
     compact_to: int | None = None
-    group_tasks: Sequence[GroupTask] = ()
     deliveries: Sequence[delivery_tasks.Task] = ()
     group_compactions: Sequence[tuple[GroupId, int]] = ()

@@ -54,7 +54,7 @@ from zraft.server.operators.members import MemberChange, MemberRequest, change_o
 from zraft.server.operators.topics import answer, change
 from zraft.tree.node import CONFIG
 from zraft_core.errors import Code
-from zraft_core.ids import ServerId
+from zraft_core.ids import COORDINATION_GROUP, ServerId
 from zraft_core.znodes.member_roles import REMOVE
 from zraft_core.znodes.txn import MEMBERS, SETTINGS, Command
 
@@ -131,7 +131,7 @@ class Administration:
                 self._taking.append((driver.applied_index, reply))
             case SnapshotRead(id, offset, length):
                 driver.read_snapshot(
-                    Read(0, id, offset, min(length, PART_BYTES_MAX)),
+                    Read(0, COORDINATION_GROUP, id, offset, min(length, PART_BYTES_MAX)),
                     lambda result: _give_part(offset, result, reply),
                 )
             case SettingsShow():

@@ -55,7 +55,7 @@ from zraft.server.operators.status import (
 from zraft.server.operators.topics import topic_metrics, topics_status
 from zraft.transport.link import LinkStatistics
 from zraft.transport.udp import UdpStatistics
-from zraft_core.ids import ServerId
+from zraft_core.ids import COORDINATION_GROUP, ServerId
 
 DIGEST_ITEMS_MAX: Final = 2_000
 """About 8 ms of hashing; a server without load has fewer left after a few ticks."""
@@ -499,8 +499,7 @@ class Report:
         leads = server == self._driver.leader
         if follower is None:
             return MemberStatus(server, address, leads, is_me, part)
-        sender = self._driver.snapshots.sender
-        sending = None if sender is None else sender.progress_of(server)
+        sending = self._driver.snapshots.sender.progress_of(COORDINATION_GROUP, server)
         return MemberStatus(
             server,
             address,

@@ -12,15 +12,13 @@ from zraft.config.server import ServerConfig
 from zraft.groups.recovery import Recovery
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.delivery_tasks import DeliveryPerformer
-from zraft.groups.snapshots.group_tasks import GroupResult, GroupSnapshotDisk, GroupTask, RemoveFiles
-from zraft.groups.snapshots.tasks import Result, SnapshotDisk, Task
+from zraft.groups.snapshots.tasks import Remove, SnapshotDisk
 from zraft.monitoring.statistics import Metric
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.effects import Effects
 from zraft.server.partitions.delivery_reading import DeliveryReaders, ReadDeliveries, ReadResult
 from zraft.server.partitions.partitions import Partitions
 from zraft.server.process.delivery_thread import DeliveryThread
-from zraft.server.process.snapshot_thread import SnapshotThread
 from zraft.server.process.wal_thread import WalThread
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.settings import DeliverySettings
@@ -44,7 +42,7 @@ log = structlog.get_logger()
 
 
 class GroupFiles:
-    """Snapshots and deliveries of groups on this disk."""
+    """Snapshots of all groups on this disk, and what partitions delivered."""
 
     def __init__(
         self, fs: FileSystem, directory: DataDirectory, settings: DeliverySettings, recovery: Recovery
@@ -54,30 +52,15 @@ class GroupFiles:
         Raises:
             StorageError: a directory cannot be read or written.
         """
-        stores = {group: store for group, store in recovery.stores.items() if group != COORDINATION_GROUP}
-        self.snapshots = GroupSnapshotDisk(fs, directory, stores)
+        self.snapshots = SnapshotDisk(fs, directory, recovery.stores)
         self.deliveries = DeliveryDisk(fs, directory, settings)
         self.performer = DeliveryPerformer(fs, self.deliveries)
         for group in recovery.recovered.forgotten:
             self.deliveries.remove(group)
-            self.snapshots.perform(RemoveFiles(group))
-        for store in stores.values():
-            for damage in store.damaged:
+            self.snapshots.perform(Remove(group))
+        for group, store in recovery.stores.items():
+            for damage in store.damaged if group != COORDINATION_GROUP else ():
                 log.error("a snapshot of a group is damaged, an older one is taken", problem=str(damage))
-
-
-class SnapshotDisks:
-    """The disk of snapshots: of the coordination group, and of all others. Blocks."""
-
-    def __init__(self, coordination: SnapshotDisk, groups: GroupSnapshotDisk) -> None:
-        self._coordination = coordination
-        self._groups = groups
-
-    def perform(self, task: Task | GroupTask) -> Result | GroupResult:
-        """Carry out one task; raises as `SnapshotDisk.perform`."""
-        if isinstance(task, GroupTask):
-            return self._groups.perform(task)
-        return self._coordination.perform(task)
 
 
 class GroupShell:
@@ -91,7 +74,6 @@ class GroupShell:
         partitions: Partitions,
         *,
         wal: WalThread,
-        snapshots: SnapshotThread[Task | GroupTask, Result | GroupResult],
         from_thread: Callable[[Callable[..., None], object], None],
         on_arrived: Callable[[], None],
         on_failed: Callable[[BaseException], None],
@@ -100,7 +82,6 @@ class GroupShell:
         self._driver = driver
         self._partitions = partitions
         self._wal = wal
-        self._snapshots = snapshots
         self._files = files
         self._on_arrived = on_arrived
         self._on_failed = on_failed
@@ -135,8 +116,6 @@ class GroupShell:
             log.error("partition stopped", problem=self._partitions.notices.popleft())
         for group, index in effects.group_compactions:
             self._wal.compact(group, index)
-        for task in effects.group_tasks:
-            self._snapshots.submit(task)
         deliveries = effects.deliveries
         if not deliveries:
             return
@@ -204,7 +183,7 @@ class GroupShell:
             "groups_receiving": groups.transfers.receiver.active,
             "groups_installed_total": groups.transfers.receiver.installed_total,
             "groups_transfers_failed_total": groups.transfers.receiver.failed_total,
-            "groups_transfer_bytes_sent_total": groups.transfers.sender.sent_bytes_total,
+            "groups_transfer_bytes_sent_total": groups.transfers.sent_bytes_total,
             "groups_transfer_bytes_received_total": groups.transfers.receiver.received_bytes_total,
             "deliveries_open": len(self._files.deliveries.groups),
             "deliveries_files_open": self._files.deliveries.open_files,

@@ -29,8 +29,7 @@ from zraft.groups.hosted_groups import Hosting
 from zraft.groups.identity import Identity
 from zraft.groups.recovery import recover, restore_machine
 from zraft.groups.server_statistics import ProcessStatistics
-from zraft.groups.snapshots.group_tasks import GroupResult, GroupTask
-from zraft.groups.snapshots.tasks import Result, SnapshotDisk, Task
+from zraft.groups.snapshots.tasks import Result, Task
 from zraft.monitoring import four_letter
 from zraft.monitoring.statistics import Metric
 from zraft.operator.requests import OperatorReply, OperatorRequest
@@ -59,7 +58,7 @@ from zraft.server.process.configured import (
     wal_settings,
 )
 from zraft.server.process.deadlines import Deadlines
-from zraft.server.process.group_shell import GroupFiles, GroupShell, SnapshotDisks
+from zraft.server.process.group_shell import GroupFiles, GroupShell
 from zraft.server.process.listening_sockets import ListeningSockets, bound
 from zraft.server.process.memory import MemoryReturn, malloc_trim
 from zraft.server.process.operators import OperatorStreams
@@ -147,7 +146,7 @@ class Node:
             self._restore,
         )
         self._wal = wal = recovery.wal
-        self._snapshot_store = store = recovery.stores[COORDINATION_GROUP]
+        self._snapshot_store = recovery.stores[COORDINATION_GROUP]
         files = GroupFiles(self._fs, directory, delivery_settings(config), recovery)
         partitions = Partitions(
             RegistryCoordination(lambda: self.driver), self._read_deliveries, partition_settings(config)
@@ -230,8 +229,8 @@ class Node:
             on_full=lambda error: self._from_thread(self._on_full, error),
             on_failed=lambda error: self._from_thread(self._fail, error),
         )
-        self._snapshot_thread = SnapshotThread[Task | GroupTask, Result | GroupResult](
-            SnapshotDisks(SnapshotDisk(store), files.snapshots),
+        self._snapshot_thread = SnapshotThread(
+            files.snapshots,
             on_performed=lambda done: self._from_thread(self._on_performed, done),
             on_failed=lambda error: self._from_thread(self._fail, error),
         )
@@ -241,7 +240,6 @@ class Node:
             self.driver,
             partitions,
             wal=self._wal_thread,
-            snapshots=self._snapshot_thread,
             from_thread=self._from_thread,
             on_arrived=self.schedule,
             on_failed=self._fail,
@@ -560,7 +558,7 @@ class Node:
             self._scheduled = True
             self._turn()
 
-    def _on_performed(self, done: tuple[Task | GroupTask, Result | GroupResult]) -> None:
+    def _on_performed(self, done: tuple[Task, Result]) -> None:
         self.driver.performed(*done)
         self.schedule()
 

@@ -9,26 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Generic, Protocol, TypeVar
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-Taken = TypeVar("Taken", contravariant=True)
-Given = TypeVar("Given", covariant=True)
+from zraft.groups.snapshots.tasks import Result, SnapshotDisk, Task
 
 
-class Disk(Protocol[Taken, Given]):
-    """Who carries out tasks, and blocks."""
-
-    def perform(self, task: Taken, /) -> Given: ...
-
-
-class SnapshotThread(Generic[Task, Result]):
+class SnapshotThread:
     """Owns the thread; callbacks are made in it, and the caller carries them to its loop."""
 
     def __init__(
         self,
-        disk: Disk[Task, Result],
+        disk: SnapshotDisk,
         *,
         on_performed: Callable[[tuple[Task, Result]], None],
         on_failed: Callable[[BaseException], None],
