@@ -154,7 +154,6 @@ class Driver:
         self._frame = LogFrame()
         self.pace = DiskPace(settings.slow_fsync_ms, settings.raft.election_timeout_ticks)
         self._stirred = False
-        self._snapshots_stirred = True
         self._look_at = now_ms
         self._tick_at: float = 0
         self._seen_commit = 0
@@ -463,10 +462,7 @@ class Driver:
             if looks:
                 self._let_go(raft)
             self._seen_commit = raft.commit_index
-            quiet = True
-            if looks or self._snapshots_stirred:
-                quiet = self.snapshots.is_quiet(now_ms, raft, idle=self.origin.idle)
-                self._snapshots_stirred = not quiet
+            quiet = self.snapshots.is_quiet(now_ms, raft, idle=self.origin.idle)
             if (self._remains or not quiet) and not self.applier.halfway:
                 self._keep_snapshots(raft, wall_ms)
         share = None
@@ -602,7 +598,6 @@ class Driver:
             case SnapshotOffer() | SnapshotRequest() | SnapshotChunk():
                 # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
                 if raft is not None and raft.knows(server, instance):
-                    self._snapshots_stirred = True
                     self.snapshots.on_message(server, message, raft, self.clock.now)
             case (
                 Bundle()
@@ -739,7 +734,7 @@ class Driver:
 
     def performed(self, task: Task, result: Result) -> None:
         """The snapshot disk has done one of `Effects.tasks`."""
-        self._stirred = self._snapshots_stirred = True
+        self._stirred = True
         if task.group != COORDINATION_GROUP:
             if self.groups is not None:
                 self.groups.performed(task, result, self.clock.now)
@@ -748,7 +743,7 @@ class Driver:
 
     def read_snapshot(self, read: Read, done: Callable[[Result], None]) -> None:
         """An operator wants a piece of a snapshot file: `done` gets it, or why not, when the disk has it."""
-        self._stirred = self._snapshots_stirred = True
+        self._stirred = True
         self.snapshots.read_for_operator(read, done)
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
