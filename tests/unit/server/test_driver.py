@@ -25,7 +25,7 @@ from zraft.raft.role import Role
 from zraft.server.clients.connection import UNCOUNTED_BYTES
 from zraft.server.coordination.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
 from zraft.server.engine.applier import CopiedDirectoryError
-from zraft.server.engine.driver import IDLE_TURN_MS, SEEK_TURN_MS, Driver
+from zraft.server.engine.driver import DEAF_AFTER_MS, IDLE_TURN_MS, SEEK_TURN_MS, Driver
 from zraft.server.engine.effects import Effects
 from zraft.server.engine.settings import DriverSettings
 from zraft.storage.records import EntryRecord
@@ -229,6 +229,30 @@ def test_a_server_that_stops_answers_requests_that_wait_for_room(monkeypatch: py
     place.turns(100)
     assert client.closed
     assert len(client.received) == 3
+
+
+def test_a_server_that_was_to_leave_and_stays_answers_nothing_behind_what_it_did_not_look_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Simulation, seed 300004 among other schedules: the client got reply 33, and replies 30 to 32 never."""
+    place = _alone()
+    client = Client(place)
+    client.send([client.codec.write((CREATE, "/a", b"", None, 0, 0))])
+    place.turns(50)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(place.driver.belonging), "leaves", lambda *_: True)
+        # The disk takes its time, so this client goes on waiting, and is not let go.
+        patch.setattr(place.driver, "persisted", lambda: None)
+        client.send(_writes(client, 1))
+        place.turns(DEAF_AFTER_MS + 100)
+        client.send(_writes(client, 2))
+    place.driver.persisted()
+    place.turns(100)
+    client.send(_writes(client, 3))
+    place.turns(100)
+    assert client.closed
+    assert len(client.received) <= 2
+    assert _data(place) == b"1", "what it did not look at, and all behind that, was not carried out"
 
 
 def test_a_server_that_stops_ends_connections_that_wait_for_nothing_at_once() -> None:

@@ -694,6 +694,9 @@ class Driver:
             clients.availability.deaf = now - self._leaves_since >= DEAF_AFTER_MS
             clients.let_go()
         elif clients.availability.leaving:
+            if clients.availability.deaf:
+                # Nobody looked at what these clients sent last, so nothing that they send next may be answered.
+                clients.dismiss_all()
             clients.availability.leaving = clients.availability.deaf = False
 
     def _removed(self, index: int) -> None:
