@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -25,7 +26,9 @@ from tests.chaos.schedule import MEMBERSHIP, parse_faults
 from tests.simulation.planted import PLANTS
 from zraft_core.errors import ConfigError, ZraftError
 
-SHOWN_VIOLATIONS_MAX: Final = 20
+SHOWN_OF_A_CHECKER_MAX: Final = 10
+"""Violations: one checker that finds hundreds must not hide what another one finds."""
+
 SHOWN_CHARACTERS_MAX: Final = 4_000
 
 
@@ -123,7 +126,11 @@ def main(
         sys.exit(2)
     _show(console, summary)
     if summary.violations:
-        for violation in summary.violations[:SHOWN_VIOLATIONS_MAX]:
+        shown: Counter[str] = Counter()
+        for violation in summary.violations:
+            shown[violation.checker] += 1
+            if shown[violation.checker] > SHOWN_OF_A_CHECKER_MAX:
+                continue
             console.print(f"[red]{violation.checker}[/red] {escape(violation.found[:SHOWN_CHARACTERS_MAX])}")
         console.print(f"histories and logs: {out}\nagain: {escape(' '.join(again))} --out NEW_DIRECTORY")
         sys.exit(1)

@@ -27,6 +27,7 @@ from zraft.transport.keys import create_key_file
 from zraft_core.address import Address
 from zraft_core.errors import ConfigError, ZraftError
 
+REPOSITORY: Final = Path(__file__).parents[2]
 HOST: Final = "127.0.0.1"
 PORTS: Final = (32_800, 60_000)
 READY_S: Final = 90.0
@@ -238,7 +239,7 @@ class Servers:
     def environment(self) -> Mapping[str, str]:
         """The caller's, without its own zraft settings, and with this very code."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ZRAFT_")}
-        return {**inherited, "PYTHONPATH": str(Path(__file__).parents[3])}
+        return {**inherited, "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "client")))}
 
     def start(self, number: int) -> None:
         server = self.all[number]
