@@ -278,6 +278,14 @@ class UdpEndpoint:
         if batch:
             self._on_datagrams(batch)
 
+    def _listen_again(self, sock: socket.socket) -> None:
+        """Have the loop watch a socket that had an error: uvloop's stops to, and tells nobody.
+
+        Else whatever comes from a peer that was down for a moment would be read when a timer drains the sockets.
+        """
+        self._loop.remove_reader(sock.fileno())
+        self._loop.add_reader(sock.fileno(), self._on_readable, sock)
+
     def _read(self, sock: socket.socket) -> list[tuple[bytes, Address]]:
         batch: list[tuple[bytes, Address]] = []
         if self._closed:
@@ -292,6 +300,7 @@ class UdpEndpoint:
             except OSError as error:
                 # An ICMP answer to something sent earlier (port closed, filtered by a firewall); the socket itself is well.
                 _count(self._receive_errors, error)
+                self._listen_again(sock)
                 continue
             batch.append(received)
             size += len(received[0])
