@@ -65,7 +65,7 @@ KNOWN_SEEDS = {
     "one_report_is_enough": 3,
     "difference_without_closed": 3,
     "former_disks_forgotten": 3,
-    "history_survives_restore": 7,
+    "history_survives_restore": 60,
 }
 """When a change of the simulator or the product moves a schedule, `--planted NAME` finds another seed."""
 
