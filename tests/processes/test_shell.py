@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Authority, subject_of
-from tests.processes.cluster import ROOT, Cluster
+from tests.processes.cluster import ROOT, Cluster, wait_until
 from tests.processes.conftest import StartCluster
 from tests.processes.terminal import Terminal
 
@@ -293,6 +293,12 @@ def test_at_a_terminal_there_are_a_prompt_completion_events_and_history(
         assert two.process.wait(60) == 0
 
 
+def unread_bytes(port: int) -> int:
+    """What clients have sent to this port of 127.0.0.1 and its server has not read yet."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(int(row[4].partition(":")[2], 16) for row in rows if row[1] == f"0100007F:{port:04X}")
+
+
 def test_ctrl_c_ends_the_line_or_the_command_and_not_the_shell(running: Cluster, tmp_path: Path) -> None:
     server = running.servers[1].process
     assert server is not None
@@ -302,8 +308,12 @@ def test_ctrl_c_ends_the_line_or_the_command_and_not_the_shell(running: Cluster,
         one.expect(prompt(running, 0))
         server.send_signal(signal.SIGSTOP)
         try:
+            before = unread_bytes(running.servers[1].address.port)
             one.type("ls /\r")
             one.wait_no_prompt()
+            wait_until(
+                lambda: unread_bytes(running.servers[1].address.port) > before, "the request to be sent"
+            )
             one.type("\x03")
             one.expect("interrupted (what was sent already may be done or not)")
             one.expect(prompt(running, 1))
