@@ -40,6 +40,27 @@ class BrokenError(RuntimeError):
     """What nobody expected."""
 
 
+@pytest.mark.loops("asyncio")
+async def test_chores_are_done_by_a_server_whose_turns_never_leave_it_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its deadlines, its garbage and its operators must not wait for a moment at which nothing is left to do."""
+    async with Nodes(tmp_path, servers=1) as nodes:
+        (node,) = nodes.nodes.values()
+        turn = node.driver.turn
+
+        def busy(now_ms: int, wall_ms: int) -> Any:
+            effects = turn(now_ms, wall_ms)
+            effects.wake_at = now_ms
+            return effects
+
+        monkeypatch.setattr(node.driver, "turn", busy)
+        node.schedule()
+        await nodes.until(lambda: node._wake_at > 0)
+        done = node._chores_done
+        await nodes.until(lambda: node._chores_done > done + 5)
+
+
 # A failure of the first turn or tick leaves `Node.run` without its clean-up, for which uvloop aborts the process.
 @pytest.mark.loops("asyncio")
 @pytest.mark.parametrize("where", ["turn", "callback", "tick"])

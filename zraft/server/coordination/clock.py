@@ -1,7 +1,8 @@
 """How time passes for one server: a clock that counts sleep, and one of the time in which this process ran.
 
 Silence is judged by the first, because the other servers do not sleep when we do (D-14); nobody ages on the
-second while this process could not hear them (D-11). Milliseconds; told once per turn, never read.
+second while this process could not hear them (D-11). Milliseconds; told with each turn and when messages arrive, never
+read.
 
 Pure. Source: rules D-11 and D-14 in docs/RULES.md.
 """

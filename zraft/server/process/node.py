@@ -502,6 +502,8 @@ class Node:
             self._on_leadership()
         if effects.wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
             self.schedule()
+            # Chores must not wait until a busy server has nothing left to do.
+            self._wake(now + SOON_MS, now)
         else:
             self._wake(effects.wake_at, now)
 
