@@ -496,9 +496,7 @@ DURATIONS: Final[tuple[Histogram[Durations], ...]] = (
         "One turn of the loop: decide, send, answer.",
         lambda times: times.turns,
     ),
-    Histogram(
-        "zraft_loop_lag_seconds", "How late the loop's heartbeat of 10 ms came.", lambda times: times.loop_lag
-    ),
+    Histogram("zraft_loop_lag_seconds", "How late the loop's alarms rang.", lambda times: times.loop_lag),
     Histogram(
         "zraft_leaderless_seconds",
         "Time without a known leader, per leader then found.",

@@ -141,7 +141,7 @@ class ProcessStatistics:
         """It was asked to stop, and lets its clients go."""
 
     def add_lag(self, seconds: float) -> None:
-        """The loop's own heartbeat came this late."""
+        """An alarm of the loop rang this late."""
         self.loop_lag.add(seconds)
         self.stall_ms_max = max(self.stall_ms_max, seconds * 1000)
 

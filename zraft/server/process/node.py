@@ -498,6 +498,9 @@ class Node:
         ended = now_ms_exactly()
         driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
+        if ended - began > self._process.stall_ms_max:
+            # Alarms may be too far apart to tell of it.
+            self._process.stall_ms_max = ended - began
         if driver.role is not self._role or driver.leader != self._leader:
             self._on_leadership()
         if effects.wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
