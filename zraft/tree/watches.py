@@ -73,6 +73,11 @@ class WatchTable(Generic[W]):
         """Whether anybody watches anything; most servers most of the time need not look further."""
         return bool(self._by_watcher)
 
+    @property
+    def lasting_count(self) -> int:
+        """Number of watches that a change does not consume; one that is persistent counts for data and for children."""
+        return self._lasting
+
     # -- registering
 
     def add_data(self, path: str, watcher: W) -> None:

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from tests.unit.server.one_server import BOOT, INSTANCE, ME
-from zraft.server.coordination.origin import SHARE_BYTES_MIN, SLOW_START_BYTES, OriginSettings, OriginStream
+from zraft.server.coordination.origin import (
+    SHARE_BYTES_MIN,
+    SLOW_START_BYTES,
+    TOLD_AT_WORST_MAX,
+    OriginSettings,
+    OriginStream,
+)
 from zraft_core.znodes.txn import ATTACH, DELETE, Command, unpack_batch
 
 IDS = (("ip", "127.0.0.1"),)
@@ -270,3 +276,33 @@ def test_d4_a_restored_state_covers_batches_and_the_others_go_again() -> None:
     assert [(batch.seq, batch.blob) for batch in stream.due(1_001)] == [(3, blobs[3])]
     assert stream.owners() == ["c"]
     assert stream.on_restore(2, 9) == [], "an earlier boot's numbers are others"
+
+
+@pytest.mark.parametrize(("followers", "most"), [(0, 4_000), (3, 4_000), (100, 163), (1_000, 32)])
+def test_one_session_alone_fills_no_batch_that_may_have_to_be_told_to_many(followers: int, most: int) -> None:
+    """What is written by others and told to nobody does not bring the large batches back."""
+    stream = _stream(batch_bytes_max=256 * 1024)
+    stream.count_followers = lambda: followers
+    stream.add(object(), 8, IDS, [_command(0)], 60)
+    for _ in range(10):
+        stream.cut(0)
+        (message,) = stream.due(0)
+        quiet = stream.take_applied(message.seq)
+        assert quiet is not None
+        stream.on_told(quiet, 0)
+        stream.add(object(), 8, IDS, [_command(0)], 60)
+    stream.add(object(), 7, IDS, [_command(n) for n in range(4_000)], 240_000)
+    (batch, *_) = _batches(stream)
+    assert [len(paths) for session, paths in batch if session == 7] == [most]
+    assert [len(paths) for session, paths in batch if session == 8] == [1], "who writes little is not held up"
+
+
+def test_a_batch_of_many_sessions_that_may_have_to_be_told_to_many_is_bounded_too() -> None:
+    stream = _stream(batch_bytes_max=256 * 1024)
+    stream.count_followers = lambda: 1_000
+    for session in range(100):
+        stream.add(object(), session, IDS, [_command(n) for n in range(20)], 1_200)
+    counts = [sum(len(paths) for _, paths in batch) for batch in _batches(stream)]
+    assert sum(counts) == 2_000
+    assert max(counts) <= TOLD_AT_WORST_MAX // 1_000
+    assert counts[0] == 200, "each session has its share"

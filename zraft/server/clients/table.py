@@ -129,6 +129,7 @@ class Clients:
         self.expired_total = 0
         self.native_connections_total = 0
         self._origin = origin
+        origin.count_followers = self.count_followers
         self._entropy = entropy
         self.four_letter_word = four_letter_word
         self._connection_class = GuardedConnection if settings.auth.required_schemes else Connection
@@ -303,6 +304,10 @@ class Clients:
     def on_follower(self) -> None:
         """Somebody follows what is written from now on."""
         self._origin.on_follower()
+
+    def count_followers(self) -> int:
+        """Return how many lasting watches and subscriptions there are."""
+        return self.watches.lasting_count + len(self.feeds)
 
     def bound_watches(self, connection: ZooKeeperSpeaker) -> None:
         """Watches were added; a connection with too many of them is refused."""

@@ -10,7 +10,7 @@ Pure: time is handed in. Source: rule D-2 in docs/RULES.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 from attrs import define, frozen
@@ -44,11 +44,20 @@ COMMAND_OVERHEAD_BYTES: Final = 128
 SHARE_BYTES_MIN: Final = 4 * 1024
 """Of one session in a batch that cannot take all that was collected, however many sessions there are."""
 
+SHARE_COMMANDS_MIN: Final = 32
+"""Of one session, alone in a batch whose changes may have to be told to many, however many these are."""
+
+BATCH_BYTES_MIN: Final = 512
+"""Of a batch, however many have to be told of it."""
+
 SLOW_START_BYTES: Final = 16 * 1024
 """Of the first batch after somebody began to follow what is written: nobody knows yet how much there is to tell."""
 
 TOLD_PER_BATCH_MAX: Final = 16_384
 """Followers told of the changes of one batch, about 20 ms: if there are more, the next batches are smaller."""
+
+TOLD_AT_WORST_MAX: Final = 16 * TOLD_PER_BATCH_MAX
+"""The same if all who follow anything follow all that is in the batch, which is only known when it is applied."""
 
 
 class NumberedBatch:
@@ -113,8 +122,12 @@ class OriginStream:
         """Of the runs not yet numbered, oldest first."""
         self._stamped = 0
         self._collected_bytes = 0
+        self._collected = 0
+        """Commands of the runs not yet numbered."""
         self._commands = 0
         """Taken and not yet applied."""
+        self.count_followers: Callable[[], int] = lambda: 0
+        """How many follow what is written here, by lasting watches and subscriptions; set by whoever knows them."""
         self._small_first = False
         self._batch_bytes_max = settings.batch_bytes_max
         """At most that of the settings."""
@@ -161,6 +174,7 @@ class OriginStream:
             self._sizes.append(size + RUN_OVERHEAD_BYTES)
             size += RUN_OVERHEAD_BYTES
         self._collected_bytes += size
+        self._collected += len(commands)
         self._commands += len(commands)
 
     def cut(self, now: int, arrived: float | None = None) -> None:
@@ -177,16 +191,19 @@ class OriginStream:
         settings = self._settings
         while self._runs and len(self._unapplied) < settings.batches_in_flight_max:
             bytes_max = self._batch_bytes_max
-            if self._collected_bytes > bytes_max and (
-                len(self._runs) > 1 or bytes_max < settings.batch_bytes_max
+            runs_max = len(self._runs)
+            followers = self.count_followers() if self._collected > SHARE_COMMANDS_MIN else 0
+            if followers * self._collected > TOLD_PER_BATCH_MAX or (
+                self._collected_bytes > bytes_max
+                and (runs_max > 1 or bytes_max < settings.batch_bytes_max)
             ):
-                self._bring_forward()
+                runs_max = self._bring_forward(followers)
             runs: list[Run] = []
             owners: list[Any] = []
             size = count = counted = 0
             arrivals: list[tuple[float, int]] = []
             oldest = self._arrivals[0]
-            while self._runs and (not runs or size + self._sizes[0] <= bytes_max):
+            while len(runs) < runs_max and (not runs or size + self._sizes[0] <= bytes_max):
                 run = self._runs.popleft()
                 owners.append(self._owners.popleft())
                 size += self._sizes.popleft()
@@ -206,18 +223,29 @@ class OriginStream:
             message = OriginBatch(COORDINATION_GROUP, self._boot, self._last_seq, count, blob)
             self._unapplied[self._last_seq] = NumberedBatch(message, owners, size, now, arrivals)
             self._collected_bytes -= size
+            self._collected -= count
             self._unapplied_bytes += size
         self._stamped = len(self._runs)
 
-    def _bring_forward(self) -> None:
-        """Put a share of each session in front of the rest; what is about one session keeps its order.
+    def _bring_forward(self, followers: int) -> int:
+        """Put a share of each session in front of the rest; how many runs these shares are.
 
-        Every other time a command that is larger than a share stands behind those that are smaller.
+        What is about one session keeps its order. Every other time a command that is larger than a share stands behind
+        those that are smaller. `followers`: how many may have to be told of each command.
         """
         self._small_first = not self._small_first
         flows = list(map(_flow, self._runs, self._owners))
-        share = max(SHARE_BYTES_MIN, self._batch_bytes_max // len(set(flows)))
+        commands_max = self._collected
+        if followers:
+            commands_max = min(
+                max(SHARE_COMMANDS_MIN, TOLD_PER_BATCH_MAX // followers),
+                max(1, TOLD_AT_WORST_MAX // followers // len(set(flows))),
+            )
+        # A batch that is kept small still has room for others beside who sends most.
+        share_min = min(SHARE_BYTES_MIN, self._batch_bytes_max // 2)
+        share = max(share_min, self._batch_bytes_max // len(set(flows)))
         taken: dict[Hashable, int] = {}
+        commands_left: dict[Hashable, int] = {}
         first: list[_Collected] = []
         large: list[_Collected] = []
         rest: list[_Collected] = []
@@ -227,6 +255,7 @@ class OriginStream:
             session, ids, commands = run
             left = max(0, share - taken.get(flow, 0))
             count = len(commands) if size <= left else left * len(commands) // size
+            count = min(count, commands_left.get(flow, commands_max))
             if not count and flow not in taken:
                 count = 1
             if not count:
@@ -235,6 +264,7 @@ class OriginStream:
                 continue
             part = size * count // len(commands)
             taken[flow] = taken.get(flow, 0) + part
+            commands_left[flow] = commands_left.get(flow, commands_max) - count
             into = large if part > share and self._small_first else first
             into.append(((session, ids, commands[:count]), owner, part, at))
             if count < len(commands):
@@ -250,6 +280,7 @@ class OriginStream:
                 self._arrivals[-1].runs += 1
             else:
                 self._arrivals.append(_Arrival(at, 1))
+        return len(first) + len(large)
 
     def on_follower(self) -> None:
         """Somebody follows what is written from now on, by a lasting watch or a subscription."""
@@ -258,7 +289,7 @@ class OriginStream:
     def on_told(self, batch: NumberedBatch, told: int) -> None:
         """The changes of an applied batch were told to so many followers."""
         if told > TOLD_PER_BATCH_MAX:
-            self._set_batch_bytes_max(max(SHARE_BYTES_MIN, batch.size * TOLD_PER_BATCH_MAX // told))
+            self._set_batch_bytes_max(max(BATCH_BYTES_MIN, batch.size * TOLD_PER_BATCH_MAX // told))
         elif self.is_slowed:
             self._set_batch_bytes_max(2 * self._batch_bytes_max)
 
