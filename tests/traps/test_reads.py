@@ -94,7 +94,7 @@ def test_pings_are_answered_while_everything_else_waits(
     server.settle()
     assert len(peer.take()) == 2
     peer.say(get_all_children_number("/a"), get_data("/a"))
-    server.clients.step_count()
+    server.clients.take_step()
     server.run()
     answered_at_once()
     server.settle()

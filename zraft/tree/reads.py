@@ -18,6 +18,9 @@ from zraft_core.znodes.acl import ADMIN, READ, Acl, Ids, permits, user_of
 
 _DIGEST_MASK: Final = "x"
 
+SHARDS_PER_STEP: Final = 8
+"""Of the 256 of the tree: with a million znodes a step takes about 3 ms."""
+
 
 def exists(machine: Machine, path: str, ids: Ids) -> Znode | Code:
     """The znode; NO_NODE leaves the caller to register the watch, NO_AUTH (only if it exists) does not.
@@ -92,7 +95,7 @@ class DescendantCount:
         if node is None or not node.children:
             self._shard = SHARD_COUNT
 
-    def step(self, shards: int) -> bool:
+    def step(self, shards: int = SHARDS_PER_STEP) -> bool:
         """Count in that many more of the table's shards; True when all are done."""
         prefix = self._prefix
         stop = min(SHARD_COUNT, self._shard + shards)

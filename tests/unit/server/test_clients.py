@@ -12,7 +12,9 @@ from zraft.server.coordination.origin import OriginSettings
 from zraft.tree.sessions.session import session_id_for
 from zraft_core.ids import zxid_after
 from zraft_core.wire.client import Pong, Reply, WatchEvent
+from zraft_core.wire.jute import encode_ustring
 from zraft_core.wire.opcodes import Opcode
+from zraft_core.wire.requests import MULTI_END, MULTI_HEADER
 from zraft_core.znodes.txn import SET_DATA
 
 THIRD_MS = TIMEOUT_MS // 3
@@ -404,3 +406,26 @@ def test_what_a_connection_is_told_in_a_turn_is_one_list_in_the_order_of_zxids()
             (part.zxid, isinstance(part, Reply)) for part in received if isinstance(part, WatchEvent | Reply)
         ]
         assert order == sorted(order)
+
+
+def test_who_asks_for_little_does_not_wait_for_all_who_ask_for_much() -> None:
+    """Sixteen requests of a megabyte took a turn each, and everybody behind them waited for sixteen turns."""
+    server = OneServer()
+    greedy = [server.attached() for _ in range(16)]
+    modest = server.attached()
+    part = MULTI_HEADER.pack(Opcode.GET_DATA, 0, -1) + encode_ustring("/none") + b"\x00"
+    many = part * 20_000 + MULTI_END
+    server.clients.turn.taken = 2 * REQUESTS_PER_TURN_MAX
+    for client in greedy:
+        client.send(*[client.codec._request(Opcode.MULTI_READ, many, lambda _: None) for _ in range(4)])
+    modest.send(modest.codec.read(Opcode.EXISTS, "/"))
+    server.clients.begin_turn()
+    server.flush()
+    assert len(modest.replies()) == 1
+    answered = []
+    for _ in range(8):
+        modest.send(*[modest.codec.read(Opcode.EXISTS, "/none") for _ in range(REQUESTS_PER_TURN_MAX)])
+        server.clients.begin_turn()
+        server.flush()
+        answered.append(sum(len(client.replies()) for client in greedy))
+    assert sum(answered) >= 4, "nor does who asks for much wait for ever"

@@ -10,6 +10,7 @@ from tests.simulation import jute
 from tests.unit.server.one_server import Client, OneServer, create
 from zraft.server.clients.authentication.proofs import IDS_MAX, AuthSettings, digest_id
 from zraft.server.clients.settings import ClientSettings
+from zraft.server.clients.zookeeper.queries import WATCHES_PER_STEP
 from zraft_core.errors import Code
 from zraft_core.wire.client import Reply, WatchEvent
 from zraft_core.wire.client_requests import (
@@ -28,9 +29,10 @@ from zraft_core.wire.client_requests import (
     RestoreWatches,
     WhoAmI,
 )
+from zraft_core.wire.events import EventType
 from zraft_core.wire.framing import frame
 from zraft_core.wire.jute import JuteReader
-from zraft_core.wire.opcodes import Opcode
+from zraft_core.wire.opcodes import XID_SET_WATCHES, Opcode
 from zraft_core.znodes.acl import ADMIN, ALL, READ
 from zraft_core.znodes.events import AddWatchMode, WatcherType
 from zraft_core.znodes.txn import CREATE, DELETE, SET_ACL, SET_DATA
@@ -43,9 +45,14 @@ def ask(server: OneServer, client: Client, *requests: Request[object]) -> list[R
     """The replies to requests that one read of the socket brings."""
     client.send(*[client.codec.ask(request) for request in requests])
     for _ in range(40):
-        server.clients.step_count()
+        server.clients.take_step()
         server.run()
     return client.replies()
+
+
+def events_of(client: Client) -> list[WatchEvent]:
+    """All that the client was told since the last time, which is events and nothing else."""
+    return [one for one in client.take() if isinstance(one, WatchEvent)]
 
 
 def only(replies: list[Reply]) -> Reply:
@@ -298,11 +305,11 @@ def test_counting_a_subtree_holds_what_is_behind_it(server: OneServer) -> None:
         client.codec.ask(GetChildren("/a")),
         client.codec.write(create("/e")),
     )
-    server.clients.step_count()
+    server.clients.take_step()
     server.run()
     assert client.replies() == [], "256 shards are not counted in one turn"
     for _ in range(40):
-        server.clients.step_count()
+        server.clients.take_step()
         server.run()
     replies = client.replies()
     assert [r.xid for r in replies] == [5, 6, 7]
@@ -318,7 +325,7 @@ def test_counting_ends_with_its_connection(server: OneServer) -> None:
     ask(server, client, Create("/a"), Create("/a/b"))
     client.send(client.codec.ask(GetAllChildrenNumber("/a")))
     client.connection.connection_lost()
-    server.clients.step_count()
+    server.clients.take_step()
     assert not server.clients.wants_turn
 
 
@@ -385,3 +392,54 @@ def test_connection_with_too_many_watches_is_closed_and_its_watches_are_forgotte
     assert not server.clients.watches
     ((_, why),) = server.clients.refusals
     assert "client.watches_per_connection_max" in why
+
+
+def test_many_restored_watches_are_looked_at_over_several_turns(server: OneServer) -> None:
+    """20,000 of them in one request took a turn of 100 ms; what is missed is still told first, and once."""
+    client = server.attached()
+    other = server.attached()
+    ask(server, client, Create("/a"), Create("/b"))
+    seen = server.machine.last_zxid
+    client.send(*[client.codec.write(command) for command in (create("/z"), (SET_DATA, "/a", b"", -1))])
+    server.run()
+    gone = tuple(f"/gone-{number:06}" for number in range(3 * WATCHES_PER_STEP))
+    client.take()
+    client.send(
+        client.codec.ask(RestoreWatches(seen, data=("/b", "/a", *gone), exist=("/z",))),
+        client.codec.ask(Exists("/a")),
+        client.codec.write(create("/behind")),
+    )
+    assert client.connection.held
+    server.clients.take_step()
+    server.flush()
+    told = events_of(client)
+    assert len(told) == WATCHES_PER_STEP - 1, "one is not missed: it is watched"
+    other.send(*[other.codec.write(command) for command in ((SET_DATA, "/b", b"", -1), create(gone[-1]))])
+    server.run()
+    told += events_of(client)
+    assert (EventType.NODE_DATA_CHANGED, "/b") in [(one.type, one.path) for one in told]
+    assert "/behind" not in server.machine.nodes
+    while server.clients.wants_turn:
+        server.clients.take_step()
+        server.run()
+    server.run()
+    *events, restored, exists, written = client.take()
+    missed = [(one.type, one.path) for one in (*told, *events) if isinstance(one, WatchEvent)]
+    assert len(missed) == len(told) + len(events), "events come before the reply"
+    assert missed.count((EventType.NODE_DATA_CHANGED, "/a")) == 1
+    assert missed[-2:] == [(EventType.NODE_DATA_CHANGED, gone[-1]), (EventType.NODE_CREATED, "/z")]
+    replies = [one for one in (restored, exists, written) if isinstance(one, Reply)]
+    assert [one.xid for one in replies] == [XID_SET_WATCHES, 5, 6]
+    assert "/behind" in server.machine.nodes
+
+
+def test_restoring_watches_ends_with_its_connection(server: OneServer) -> None:
+    client = server.attached()
+    paths = tuple(f"/{number:06}" for number in range(3 * WATCHES_PER_STEP))
+    client.send(client.codec.ask(RestoreWatches(0, exist=paths)))
+    server.clients.take_step()
+    assert server.clients.watches.watch_count() == WATCHES_PER_STEP
+    client.connection.connection_lost()
+    server.clients.take_step()
+    assert server.clients.watches.watch_count() == 0
+    assert not server.clients.wants_turn

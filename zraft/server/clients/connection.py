@@ -193,6 +193,11 @@ class ClientConnection(ABC):
 
     @property
     @abstractmethod
+    def backlog_bytes(self) -> int:
+        """Bytes of complete requests that wait for a turn that has time for them."""
+
+    @property
+    @abstractmethod
     def wants_read(self) -> bool:
         """False while the shell must not read more from this client."""
 

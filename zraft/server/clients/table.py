@@ -39,12 +39,11 @@ from zraft.server.clients.sums import Sums
 from zraft.server.clients.turn_share import TurnShare
 from zraft.server.clients.zookeeper.connection import Connection
 from zraft.server.clients.zookeeper.guarded_connection import GuardedConnection
-from zraft.server.clients.zookeeper.services import ZooKeeperSpeaker
+from zraft.server.clients.zookeeper.services import Steps, ZooKeeperSpeaker
 from zraft.server.coordination.origin import OriginStream
 from zraft.server.coordination.touches import TouchReporter
 from zraft.topics.service import TopicService
 from zraft.tree.machine import Machine
-from zraft.tree.reads import DescendantCount
 from zraft.tree.watches import WatchTable
 from zraft_core.wire.connect import ConnectRequest
 from zraft_core.znodes.acl import READ, Ids, permits
@@ -62,9 +61,6 @@ TOLD_PER_TURN_MAX: Final = 8_192
 
 PUSHED_PER_TURN_BYTES_MAX: Final = 4 * 1024 * 1024
 """To all subscriptions together, a few milliseconds; the others come first in the next turn."""
-
-SHARDS_PER_COUNT_STEP: Final = 8
-"""Of the 256 of the tree: with a million znodes a step takes about 3 ms."""
 
 
 SERVED: Final = (Phase.ATTACHED, Phase.OPEN, Phase.READ_ONLY)
@@ -137,12 +133,15 @@ class Clients:
         self._connections: dict[ClientConnection, None] = {}
         self._dirty: list[ClientConnection] = []
         self._backlogged: dict[ClientConnection, None] = {}
+        self._passed_over = False
+        """Somebody whose requests are large got nothing of the turn before."""
         self._syncs: list[SyncWaiter] = []
         self._floored: dict[NativeSpeaker, None] = {}
         """Connections with reads that wait for this server to have applied more."""
         self._topical: dict[NativeSpeaker, None] = {}
         """Connections that are to be told something of topics."""
-        self._counts: deque[tuple[ZooKeeperSpeaker, DescendantCount]] = deque()
+        self._steps: deque[tuple[ZooKeeperSpeaker, Steps]] = deque()
+        """Requests that take more than one turn."""
         self._words: deque[ZooKeeperSpeaker] = deque()
         """Connections whose four-letter word waits for its answer."""
 
@@ -282,20 +281,20 @@ class Clients:
         """It has reads that wait for this server to have applied more; they are looked at once per turn."""
         self._floored[connection] = None
 
-    def request_count(self, connection: ZooKeeperSpeaker, count: DescendantCount) -> None:
-        """`connection.complete_count()` is due when this is counted."""
-        self._counts.append((connection, count))
+    def request_steps(self, connection: ZooKeeperSpeaker, steps: Steps) -> None:
+        """`connection.complete_steps(steps)` is due when these are done."""
+        self._steps.append((connection, steps))
 
-    def step_count(self) -> None:
-        """Count on, for one connection of those that wait: the others have their turns next."""
-        if self._counts:
-            connection, count = self._counts.popleft()
-            if connection.phase is not Phase.ATTACHED:
+    def take_step(self) -> None:
+        """Take one step for one connection of those that wait: the others have their turns next."""
+        if self._steps:
+            connection, steps = self._steps.popleft()
+            if connection.phase is Phase.CLOSED:
                 return
-            if count.step(SHARDS_PER_COUNT_STEP):
-                connection.complete_count(count.number)
-            else:
-                self._counts.append((connection, count))
+            if not steps.step():
+                self._steps.append((connection, steps))
+            elif connection.phase is not Phase.CLOSED:
+                connection.complete_steps(steps)
 
     def notice(self, connection: ClientConnection, what: str) -> None:
         """Have the operator told; the connection stays."""
@@ -422,8 +421,8 @@ class Clients:
                 self.on_backlog(connection)
         if self._words:
             self._answer_word(self._words.popleft())
-        if self._counts:
-            self.step_count()
+        if self._steps:
+            self.take_step()
         if self.sessions.paced or self.sessions.waiting:
             self.sessions.begin_turn()
         if self._backlogged:
@@ -437,19 +436,31 @@ class Clients:
     @property
     def due_in_ms(self) -> int | None:
         """After how long a turn can do what waits here; None if nothing does, or only somebody else can help."""
-        if self.turn.cut_short or self._counts or self._words or (self._backlogged and self.turn.busy):
+        if self.turn.cut_short or self._steps or self._words or (self._backlogged and self.turn.busy):
             return 0
         if self.feeds.wants_turn:
             return 0
         return self.sessions.due_in_ms if self.sessions.waiting else None
 
     def take_backlog(self) -> None:
-        """Requests that waited for room in the origin stream, or for this turn."""
+        """Take requests that waited for room in the origin stream, or for this turn.
+
+        Whoever asks for little goes first, in the order in which they began to wait: requests of a megabyte take a turn
+        each, and those of many clients would make everybody else wait for all of them. Large ones get every second turn
+        at least.
+        """
         if not self._backlogged:
             return
-        for connection in list(self._backlogged):
+        waiting = list(self._backlogged)
+        waiting.sort(key=_asks_for_much, reverse=self._passed_over)
+        passed_over = not self._passed_over and _asks_for_much(waiting[-1])
+        self._passed_over = False
+        for connection in waiting:
             if self.turn.full:
+                self._passed_over = passed_over
                 return
+            if passed_over and _asks_for_much(connection):
+                passed_over = False
             # A new one has sent its first message in a turn that was full.
             if (connection.phase in SERVED or connection.phase is Phase.NEW) and not connection.wants_flush:
                 del self._backlogged[connection]
@@ -576,6 +587,11 @@ class Clients:
         self.sent_total += sent
         self.bytes_sent_total += sent_bytes
         return outputs
+
+
+def _asks_for_much(connection: ClientConnection) -> bool:
+    """Whether what it asked for and waits for is large."""
+    return connection.backlog_bytes > UNCOUNTED_BYTES
 
 
 def _parts_of(out: Iterable[bytes]) -> list[bytes]:

@@ -194,8 +194,7 @@ class OriginStream:
             runs_max = len(self._runs)
             followers = self.count_followers() if self._collected > SHARE_COMMANDS_MIN else 0
             if followers * self._collected > TOLD_PER_BATCH_MAX or (
-                self._collected_bytes > bytes_max
-                and (runs_max > 1 or bytes_max < settings.batch_bytes_max)
+                self._collected_bytes > bytes_max and (runs_max > 1 or bytes_max < settings.batch_bytes_max)
             ):
                 runs_max = self._bring_forward(followers)
             runs: list[Run] = []

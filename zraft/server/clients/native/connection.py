@@ -116,19 +116,19 @@ class NativeConnection(NativeSpeaker):
     # -- input
 
     @property
-    def _undecoded(self) -> int:
+    def backlog_bytes(self) -> int:
         return 0 if self._decoder is None else self._decoder.left
 
     @property
     def wants_read(self) -> bool:
         return self.clients.sums.may_read(
-            self, HELD_TWICE * len(self._reader.partial), HELD_TWICE * self._undecoded
+            self, HELD_TWICE * len(self._reader.partial), HELD_TWICE * self.backlog_bytes
         )
 
     def account(self) -> bool:
         unfinished = HELD_TWICE * len(self._reader.partial)
         if self._decoder is not None or unfinished > UNCOUNTED_BYTES or self.counted:
-            self.clients.sums.count_input(self, unfinished, HELD_TWICE * self._undecoded)
+            self.clients.sums.count_input(self, unfinished, HELD_TWICE * self.backlog_bytes)
             return self.wants_read
         return True
 

@@ -23,10 +23,12 @@ EXISTS: Final = int(Opcode.EXISTS)
 GET_CHILDREN: Final = int(Opcode.GET_CHILDREN)
 GET_CHILDREN2: Final = int(Opcode.GET_CHILDREN2)
 
+RESTORES: Final = frozenset(map(int, (Opcode.SET_WATCHES, Opcode.SET_WATCHES2)))
+
 LISTINGS: Final = frozenset(
-    {GET_CHILDREN, GET_CHILDREN2, *map(int, (Opcode.GET_EPHEMERALS, Opcode.MULTI_READ))}
+    {GET_CHILDREN, GET_CHILDREN2, *map(int, (Opcode.GET_EPHEMERALS, Opcode.MULTI_READ)), *RESTORES}
 )
-"""Requests of a few bytes whose answers may take milliseconds and a megabyte. They never stand between two writes."""
+"""Requests whose answers may take milliseconds and a megabyte. They never stand between two writes."""
 
 ANSWERED: Final = frozenset({GET_DATA, EXISTS, GET_CHILDREN, GET_CHILDREN2, *QUERIES})
 """Requests that are answered from applied state, each by itself."""
@@ -36,6 +38,9 @@ ENOUGH: Final = -1
 
 LATER: Final = -2
 """Of `answer`: it takes about as long as a turn should, and this turn has done enough."""
+
+IN_STEPS: Final = -3
+"""Of `answer`: it names so many watches that they are looked at over several turns."""
 
 LISTING_SHIFT: Final = 8
 """A list of children costs about as much per 256 bytes as another request."""
@@ -49,8 +54,8 @@ def answer(connection: ZooKeeperSpeaker, opcode: int, xid: int, frame: bytes, *,
 
     Returns:
         0 if it is answered; `ENOUGH` if that took so long that others have their turn first; else nothing has happened:
-        `LATER` if it has to wait for the next turn, or how many bytes of room it has to wait for. With `now` it never
-        waits.
+        `LATER` if it has to wait for the next turn, `IN_STEPS` if it is to be answered over several, or how many bytes of
+        room it has to wait for. With `now` it never waits.
     """
     clients = connection.clients
     machine = clients.machine
@@ -118,6 +123,8 @@ def answer(connection: ZooKeeperSpeaker, opcode: int, xid: int, frame: bytes, *,
                 return LATER
             if opcode in LISTINGS and not clients.sums.output.has_room(connection, LARGE_BYTES):
                 return LARGE_BYTES
+            if opcode in RESTORES and len(frame) >= UNCOUNTED_BYTES:
+                return IN_STEPS
         clients.turn.taken += len(frame) >> QUERY_SHIFT
         found = QUERIES[opcode](clients, connection, xid, frame)
         if isinstance(found, Code):

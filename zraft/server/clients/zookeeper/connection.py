@@ -26,12 +26,14 @@ from zraft.server.clients.connection import (
 from zraft.server.clients.zookeeper.answers import (
     ANSWERED,
     ENOUGH,
+    IN_STEPS,
     LISTINGS,
     answer,
     answer_count,
     answer_unknown,
 )
-from zraft.server.clients.zookeeper.services import ZooKeeperServices, ZooKeeperSpeaker
+from zraft.server.clients.zookeeper.queries import RestoredWatches
+from zraft.server.clients.zookeeper.services import Steps, ZooKeeperServices, ZooKeeperSpeaker
 from zraft.server.clients.zookeeper.waiting import (
     HELD,
     Count,
@@ -41,6 +43,7 @@ from zraft.server.clients.zookeeper.waiting import (
     Listing,
     Proved,
     Read,
+    Restore,
     Sync,
     Unknown,
     Waiting,
@@ -139,6 +142,10 @@ class Connection(ZooKeeperSpeaker):
     # -- input
 
     @property
+    def backlog_bytes(self) -> int:
+        return self._backlog_bytes
+
+    @property
     def wants_read(self) -> bool:
         """False while the shell must not read more from this client."""
         return self.clients.sums.may_read(
@@ -225,11 +232,28 @@ class Connection(ZooKeeperSpeaker):
 
     def _put_off(self, wanted: int, frames: list[bytes]) -> None:
         """Go on in another turn: behind the first request if it was answered, else with it; see `answer`."""
+        if wanted == IN_STEPS:
+            self._restore(frames)
+            return
         self._defer(frames[1:] if wanted == ENOUGH else frames)
         if wanted > 0:
             self.clients.on_no_room(self, wanted)
         else:
             self.clients.turn.cut_short = True
+
+    def _restore(self, frames: list[bytes]) -> None:
+        """Begin to restore the watches that the first request names; what is behind it waits."""
+        xid, _ = HEADER(frames[0])
+        try:
+            watches = RestoredWatches(self.clients, self, frames[0])
+        except MarshallingError:
+            self.failed(xid, Code.MARSHALLING_ERROR)
+            self._defer(frames[1:])
+            return
+        self.held = True
+        self.queue.append(Restore(xid))
+        self.clients.request_steps(self, watches)
+        self._defer(frames[1:])
 
     def take_backlog(self) -> None:
         """There is room again: handle what was kept, unless it stands behind a request that takes longer."""
@@ -532,12 +556,16 @@ class Connection(ZooKeeperSpeaker):
             zxid = self.clients.machine.last_zxid
             self._complete_held(replies.encode_create_reply(sync.xid, zxid, sync.path))
 
-    def complete_count(self, number: int) -> None:
-        """The descendants of the znode asked for are counted."""
-        if self.phase is Phase.ATTACHED:
-            count = self.queue.popleft()
-            assert isinstance(count, Count), "nothing is answered while a count waits"
-            self._complete_held(replies.encode_int_reply(count.xid, self.clients.machine.last_zxid, number))
+    def complete_steps(self, steps: Steps) -> None:
+        """Answer the request that took more than one turn."""
+        held = self.queue.popleft()
+        zxid = self.clients.machine.last_zxid
+        if isinstance(steps, DescendantCount):
+            assert isinstance(held, Count), "nothing is answered while a count waits"
+            self._complete_held(replies.encode_int_reply(held.xid, zxid, steps.number))
+        else:
+            assert isinstance(held, Restore), "nothing is answered while watches are restored"
+            self._complete_held(replies.encode_empty_reply(held.xid, zxid))
 
     def _complete_held(self, reply: bytes) -> None:
         self.held = False
@@ -648,7 +676,7 @@ class Connection(ZooKeeperSpeaker):
     def _begin_count(self, xid: int, path: str) -> None:
         code = reads.countable(self.clients.machine, path, self.ids)
         if code is Code.OK:
-            self.clients.request_count(self, DescendantCount(self.clients.machine, path))
+            self.clients.request_steps(self, DescendantCount(self.clients.machine, path))
         else:
             self.queue.popleft()
             self.held = False

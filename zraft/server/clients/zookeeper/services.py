@@ -8,9 +8,15 @@ from typing import Protocol
 
 from zraft.server.clients.connection import ClientConnection
 from zraft.server.clients.services import ClientServices
-from zraft.tree.reads import DescendantCount
 from zraft_core.errors import Code
 from zraft_core.znodes.acl import Ids
+
+
+class Steps(Protocol):
+    """Work for one request that takes more than one turn."""
+
+    def step(self) -> bool:
+        """Go on for a few milliseconds at most; True if it is done."""
 
 
 class ZooKeeperSpeaker(ClientConnection):
@@ -33,8 +39,8 @@ class ZooKeeperSpeaker(ClientConnection):
         """All that was committed when it asked for a sync is applied here."""
 
     @abstractmethod
-    def complete_count(self, number: int) -> None:
-        """The descendants of the znode asked for are counted."""
+    def complete_steps(self, steps: Steps) -> None:
+        """Take what it has requested in steps, which is done."""
 
     @abstractmethod
     def answer_word(self, respond: Callable[[str, bytes], bytes]) -> None:
@@ -65,8 +71,8 @@ class ZooKeeperServices(ClientServices, Protocol):
     def on_word(self, connection: ZooKeeperSpeaker) -> None:
         """It asks one four-letter word: `answer_word` is called now, or when a turn has time for it."""
 
-    def request_count(self, connection: ZooKeeperSpeaker, count: DescendantCount) -> None:
-        """`complete_count` is due when this is counted."""
+    def request_steps(self, connection: ZooKeeperSpeaker, steps: Steps) -> None:
+        """Take these steps, one in a turn and in turn with those of others; `complete_steps` is due after the last."""
 
     def bound_watches(self, connection: ZooKeeperSpeaker) -> None:
         """Watches were added; a connection with too many of them is refused."""

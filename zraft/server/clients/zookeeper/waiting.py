@@ -51,6 +51,15 @@ class Count:
         self.path: Final = path
 
 
+class Restore:
+    """Watches of a client that reconnected, which are looked at over several turns."""
+
+    __slots__ = ("xid",)
+
+    def __init__(self, xid: int) -> None:
+        self.xid: Final = xid
+
+
 class Unknown:
     """A request that this server does not know; it ends the connection in its turn."""
 
@@ -90,11 +99,11 @@ class Last:
         self.reply: Final = reply
 
 
-Held = Sync | Count | Listing
+Held = Sync | Count | Listing | Restore
 """Requests that take more than one turn when something stands before them: nothing behind them is looked at before they
 are answered."""
 
-HELD: Final = (Sync, Count, Listing)
+HELD: Final = (Sync, Count, Listing, Restore)
 """The classes of `Held`."""
 
 Waiting = Write | Read | Unknown | Failed | Proved | Last | Held
