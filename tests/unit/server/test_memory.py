@@ -27,6 +27,14 @@ def test_what_clients_let_go_is_given_back_once() -> None:
     assert trims.count == 1
 
 
+def test_what_connections_themselves_take_counts() -> None:
+    """After 500 that said little a server was forty megabytes larger for good."""
+    trims = Trims()
+    for now_ms, connections in enumerate([1, 500, 500, 1, 1]):
+        trims.memory.step(now_ms * INTERVAL_MS, 0, connections)
+    assert trims.count == 1
+
+
 def test_little_is_kept_for_the_next_client() -> None:
     trims = Trims()
     for now_ms, held in enumerate([0, FREED_BYTES_MIN - 1, 0, FREED_BYTES_MIN - 1, 0]):

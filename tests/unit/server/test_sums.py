@@ -303,6 +303,23 @@ def test_whoever_does_not_finish_while_others_wait_is_closed() -> None:
     assert "client.unfinished_bytes_sum_max" in server.reasons
 
 
+def test_who_only_began_a_request_keeps_nobody_waiting_for_ever() -> None:
+    """Each waits for the others, none is far enough to go on, and who is not read is not noticed when it leaves."""
+    server, _ = furnished()
+    strangers = [End(server) for _ in range(100)]
+    for one in strangers:
+        one.feed(request_of(1_000_000)[:30_000])
+    honest = Client(server)
+    honest.feed(honest.write((SET_DATA, "/small", bytes(20_000), -1)))
+    assert honest.unread, "nobody reads more of it for now"
+    turns(server, 30, PATIENCE_MS // 20)
+    honest.feed(honest.unread)
+    turns(server, 1)
+    assert honest.hear()[0].code is Code.OK
+    assert "client.unfinished_bytes_sum_max" in server.reasons
+    assert not server.server.clients.sums.unfinished.pressed
+
+
 def test_requests_that_wait_are_bounded_and_all_are_answered_in_the_end() -> None:
     server, _ = furnished()
     many = [Client(server) for _ in range(60)]

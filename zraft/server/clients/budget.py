@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 from ipaddress import IPv6Address, ip_address, ip_network
+from itertools import takewhile
 from typing import Final, Generic, Protocol, TypeVar
 
 from attrs import frozen
@@ -173,23 +174,33 @@ class Budget(Generic[T]):
         return share is not None and share.held > self._per_address.bytes_max // 2
 
     def overdue(self, now_ms: int, above: int = 0) -> list[Excess[T]]:
-        """Those who have held something for too long while others wait, and more than `above` bytes; they hold nothing from
-        now on."""
-        found: list[T] = []
-        for one, since in self._since.items():
-            if now_ms - since < PATIENCE_MS:
-                break
-            if self._shares[one].ones[one] > above:
-                found.append(one)
+        """End the patience with those who have held something for too long while others wait.
+
+        Whoever holds no more than `above` bytes waits itself. If all do, they wait for each other: then those go who have
+        waited longest, until nobody has to wait.
+
+        Returns:
+            Who has to go; they hold nothing from now on.
+        """
+        latest = now_ms - PATIENCE_MS
+        waiting = [one for one, _ in takewhile(lambda item: item[1] <= latest, self._since.items())]
+        gone = [self._impatient(one, now_ms) for one in waiting if self.held_by(one) > above]
+        if not gone and above and not self._is_above(above):
+            for one in waiting:
+                if not self.pressed:
+                    break
+                gone.append(self._impatient(one, now_ms))
+        return gone
+
+    def _is_above(self, size: int) -> bool:
+        """Whether anybody holds more than that."""
+        return any(held > size for share in self._by_address.values() for held in share.ones.values())
+
+    def _impatient(self, one: T, now_ms: int) -> Excess[T]:
         knob = self._together.knob
-        return [
-            self._evict(
-                one,
-                now_ms,
-                f"for more than {PATIENCE_MS / 1000:g} s, while others wait for room within {knob}",
-            )
-            for one in found
-        ]
+        return self._evict(
+            one, now_ms, f"for more than {PATIENCE_MS / 1000:g} s, while others wait for room within {knob}"
+        )
 
     def excess(self, now_ms: int) -> list[Excess[T]]:
         """Those who must go for the bounds to hold again, largest first; they hold nothing from now on."""

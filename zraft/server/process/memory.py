@@ -14,6 +14,9 @@ from typing import Final
 FREED_BYTES_MIN: Final = 16 * 1024 * 1024
 """Less is not worth a call, and is soon used again."""
 
+CONNECTION_BYTES: Final = 64 * 1024
+"""What a connection takes beside what its client sent or left unread: a MessagePack reader alone has a stack of 50 kB."""
+
 INTERVAL_MS: Final = 2_000
 """Between two calls, however often clients come and go."""
 
@@ -34,8 +37,15 @@ class MemoryReturn:
         """The most that was held since the last call."""
         self._next_ms = 0
 
-    def step(self, now_ms: int, held_bytes: int) -> None:
-        """Give memory back if clients hold much less than they did. `held_bytes`: what all of them hold together."""
+    def step(self, now_ms: int, client_bytes: int, connections: int = 0) -> None:
+        """Give memory back if clients hold much less than they did.
+
+        Args:
+            now_ms: the time, of any clock.
+            client_bytes: what all clients sent and left unread.
+            connections: how many there are.
+        """
+        held_bytes = client_bytes + connections * CONNECTION_BYTES
         if held_bytes > self._most:
             self._most = held_bytes
         elif self._most - held_bytes >= FREED_BYTES_MIN and now_ms >= self._next_ms:

@@ -457,7 +457,7 @@ class Node:
             self.administration.turn()
         idle = driver.origin.idle
         self._collector.step(now_ms, idle=idle)
-        self._memory.step(now_ms, driver.clients.sums.held)
+        self._memory.step(now_ms, driver.clients.sums.held, len(driver.clients))
         folds = idle and bool(driver.machine.undigested)
         if folds:
             driver.machine.fold_digest(IDLE_FOLD_ITEMS)
