@@ -18,9 +18,8 @@ from zraft.server.clients.output import Output
 from zraft.server.clients.table import Clients
 from zraft.server.clients.zookeeper import answers as answers_module
 from zraft.server.clients.zookeeper import connection as connection_module
-from zraft.server.clients.zookeeper import queries as queries_module
 from zraft.server.clients.zookeeper.connection import Connection
-from zraft.server.clients.zookeeper.services import ZooKeeperServices
+from zraft.server.clients.zookeeper.queries import RestoredWatches
 from zraft.server.clients.zookeeper.waiting import Proved
 from zraft.server.coordination.leadership import Leadership
 from zraft.server.coordination.origin import NumberedBatch, OriginStream
@@ -261,19 +260,17 @@ def lasting_watch_consumed() -> Sequence[Patch]:
 
 @plant("trap 9", "a lasting watch is told what was missed while its client was away")
 def lasting_watch_catches_up() -> Sequence[Patch]:
-    original = queries_module._watch_again
+    original = RestoredWatches.step
 
-    def watch_again(clients: ZooKeeperServices, connection: Connection, xid: int, again: Any) -> Any:
-        reply = original(clients, connection, xid, again)
-        assert isinstance(reply, bytes), "setWatches is never refused"
-        events = []
-        for path in again.persistent:
-            node = clients.machine.nodes.get(path)
+    def step(self: Any) -> bool:
+        again = self._again
+        for path in () if self._at else again.persistent:
+            node = self._clients.machine.nodes.get(path)
             if node is not None and node.mzxid > again.relative_zxid:
-                events.append(encode_watch_event(-1, 3, path))
-        return b"".join(events) + reply
+                self._connection.emit(encode_watch_event(-1, 3, path))
+        return original(self)
 
-    return [(queries_module, "_watch_again", watch_again)]
+    return [(RestoredWatches, "step", step)]
 
 
 @plant("trap 15", "an event is told to who may not read the znode")

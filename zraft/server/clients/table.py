@@ -291,10 +291,10 @@ class Clients:
             connection, steps = self._steps.popleft()
             if connection.phase is Phase.CLOSED:
                 return
-            if not steps.step():
-                self._steps.append((connection, steps))
-            elif connection.phase is not Phase.CLOSED:
+            if steps.step():
                 connection.complete_steps(steps)
+            else:
+                self._steps.append((connection, steps))
 
     def notice(self, connection: ClientConnection, what: str) -> None:
         """Have the operator told; the connection stays."""

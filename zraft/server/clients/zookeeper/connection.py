@@ -557,7 +557,9 @@ class Connection(ZooKeeperSpeaker):
             self._complete_held(replies.encode_create_reply(sync.xid, zxid, sync.path))
 
     def complete_steps(self, steps: Steps) -> None:
-        """Answer the request that took more than one turn."""
+        """Answer the request that took more than one turn, unless its last step has ended the connection."""
+        if self.phase is Phase.CLOSED:
+            return
         held = self.queue.popleft()
         zxid = self.clients.machine.last_zxid
         if isinstance(steps, DescendantCount):
