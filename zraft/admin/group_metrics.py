@@ -17,7 +17,7 @@ GROUPS: Final[tuple[Number[Monitored], ...]] = (
     monitored(
         "zraft_groups_leaderless",
         "Groups of which no leader is known here.",
-        note="One without a leader for long has lost its quorum.",
+        note="A group without a leader for long has lost its quorum.",
     ),
     monitored("zraft_groups_asleep", "Groups that have nothing to do."),
     monitored("zraft_groups_misplaced", "Groups led here that another server should lead and could."),
@@ -29,7 +29,7 @@ GROUPS: Final[tuple[Number[Monitored], ...]] = (
     monitored(
         "zraft_groups_log_oldest_group",
         "Id of the group that needs it; 0 is the coordination group.",
-        note="If the log grows and this group stays the same, look why it is not snapshotted.",
+        note="If the log grows and this group stays the same, find out why it is not snapshotted.",
     ),
     monitored("zraft_groups_receiving", "Images and deliveries that are being received from other servers."),
     monitored("zraft_partitions", "Partitions with a replica here."),
@@ -82,7 +82,7 @@ GROUPS: Final[tuple[Number[Monitored], ...]] = (
     monitored(
         "zraft_groups_digests_compared_total", "States of groups compared between members.", note="Rule D-26."
     ),
-    monitored("zraft_groups_digest_alarms_total", "Comparisons in which nobody has a majority."),
+    monitored("zraft_groups_digest_alarms_total", "Comparisons in which no state has a majority."),
     monitored("zraft_groups_installed_total", "Images taken over from other servers."),
     monitored("zraft_groups_transfers_failed_total", "Images given up on their way from another server."),
     monitored(
@@ -110,7 +110,7 @@ GROUPS: Final[tuple[Number[Monitored], ...]] = (
         "zraft_partitions_edges_sent_total",
         "Messages to the coordination group, on this server or another one.",
     ),
-    monitored("zraft_partitions_strays_total", "Messages for partitions that nobody here knows a leader of."),
+    monitored("zraft_partitions_strays_total", "Messages for partitions whose leader is not known here."),
     monitored(
         "zraft_partitions_mistakes_total",
         "Messages between partitions dropped that no correct server sends.",

@@ -66,9 +66,9 @@ ZOOKEEPER: Final[tuple[Number[Monitored], ...]] = (
         "synced_non_voting_followers", "New servers that have everything committed and are about to vote."
     ),
     monitored("synced_observers", "Observers that have everything committed, as the leader knows it."),
-    monitored("pending_syncs", "Syncs that wait: none is kept by a leader."),
+    monitored("pending_syncs", "Syncs that wait; a leader keeps none."),
     monitored("quorum_size", "Voters."),
-    monitored("leader_uptime", "Time in ms that this leadership lasts."),
+    monitored("leader_uptime", "Time in ms since this leadership began."),
     monitored("last_proposal_size", "Bytes of the last entry proposed here, -1 before the first."),
     monitored("max_proposal_size", "Bytes of the largest entry proposed here."),
     monitored("min_proposal_size", "Bytes of the smallest entry proposed here."),
@@ -106,11 +106,11 @@ ZOOKEEPER_TIMES: Final[tuple[SummaryMs[Durations], ...]] = (
 FURTHER: Final[tuple[Number[Monitored], ...]] = (
     monitored("zraft_tls_handshakes_total", "TLS handshakes done.", note="Where TLS is configured."),
     monitored("zraft_tls_handshakes_failed_total", "TLS handshakes that failed."),
-    monitored("zraft_tls_reloads_failed_total", "Certificates that could not be loaded anew."),
+    monitored("zraft_tls_reloads_failed_total", "Certificates that could not be loaded again."),
     monitored(
         "zraft_cluster_key_reloads_failed_total",
-        "Files of the cluster key that could not be read anew.",
-        note="The keys before stay in force.",
+        "Files of the cluster key that could not be read again.",
+        note="The former keys stay in force.",
     ),
     monitored("zraft_peer_stream_messages_sent_total", "Messages sent to other servers by streams (TCP)."),
     monitored(
@@ -163,7 +163,11 @@ SERVER: Final[tuple[Exposed[Status], ...]] = (
         "Longest stall of the loop, since srst.",
         lambda status: status.loop_stall_max_ms / 1000,
     ),
-    Number("zraft_feature_level", "The cluster's, in force.", lambda status: status.feature_level),
+    Number(
+        "zraft_feature_level",
+        "Feature level of the cluster that is in force.",
+        lambda status: status.feature_level,
+    ),
     Number("zraft_wal_bytes", "Write-ahead log on disk.", lambda status: status.log_bytes),
     Number("zraft_snapshot_files_bytes", "Snapshots on disk.", lambda status: status.snapshots_bytes),
     Number(
@@ -174,7 +178,7 @@ SERVER: Final[tuple[Exposed[Status], ...]] = (
     Number("zraft_data_size_bytes", "Size of that file system.", lambda status: status.data_size_bytes),
     Number(
         "zraft_tls_certificate_not_after_seconds",
-        "When the certificate that clients are shown ends, since 1970.",
+        "End of the certificate that clients are shown, in seconds since 1970.",
         lambda status: status.certificate_ends_s,
         note="Follows a reload.",
     ),
@@ -245,7 +249,7 @@ RAFT: Final[tuple[Exposed[RaftStatus], ...]] = (
     ),
     Number(
         "zraft_raft_messages_ignored_total",
-        "Messages of strangers.",
+        "Messages ignored, such as those of servers that are not members.",
         lambda raft: raft.messages_ignored_total,
     ),
     Number(
@@ -253,7 +257,7 @@ RAFT: Final[tuple[Exposed[RaftStatus], ...]] = (
     ),
     Number(
         "zraft_raft_reads_dropped_total",
-        "Read indices asked for in vain.",
+        "Read indices that were asked for without success.",
         lambda raft: raft.reads_dropped_total,
     ),
     Number(
@@ -310,17 +314,17 @@ MEMBERS: Final[tuple[Numbers[Members], ...]] = (
     ),
     _of_followers(
         "zraft_raft_follower_silent_seconds",
-        "Since the follower last said anything, or since the leadership began.",
+        "Time since the follower last sent anything, or since the leadership began.",
         lambda member: None if member.silent_ms is None else member.silent_ms / 1000,
     ),
     _of_followers(
         "zraft_raft_follower_snapshot_remaining_bytes",
-        "What is left to send of a snapshot.",
+        "Bytes of a snapshot that are left to send.",
         _snapshot_remaining,
     ),
     Numbers(
         "zraft_members",
-        "Members of the cluster by what they are.",
+        "Members of the cluster by part.",
         lambda members: [((part,), sum(member.part == part for member in members)) for part in PARTS],
         labels=("part",),
         note=f"Parts: {', '.join(PARTS)}.",
@@ -332,7 +336,7 @@ TOPICS: Final[tuple[Number[TopicsStatus], ...]] = (
     Number("zraft_topic_partitions", "Partitions of all topics.", lambda topics: topics.partitions),
     Number(
         "zraft_topic_partitions_missing",
-        "Partitions that topics should have and have not.",
+        "Partitions that topics should have but do not have.",
         lambda topics: topics.partitions_missing,
     ),
     Number(
@@ -342,7 +346,7 @@ TOPICS: Final[tuple[Number[TopicsStatus], ...]] = (
     ),
     Number(
         "zraft_topic_partitions_deleting",
-        "Partitions of deleted topics that are not gone.",
+        "Partitions of deleted topics that still exist.",
         lambda topics: topics.partitions_deleting,
     ),
     Number("zraft_topic_producers", "Producers of all sessions.", lambda topics: topics.producers),
@@ -362,7 +366,7 @@ CLIENTS: Final[tuple[Number[ClientTraffic], ...]] = (
     ),
     Number(
         "zraft_client_outstanding_bytes",
-        "Writes taken and not applied yet; see client.outstanding_bytes_max.",
+        "Bytes of writes accepted and not applied yet; see client.outstanding_bytes_max.",
         lambda clients: clients.outstanding_bytes,
     ),
     Number(
@@ -372,17 +376,17 @@ CLIENTS: Final[tuple[Number[ClientTraffic], ...]] = (
     ),
     Number(
         "zraft_client_output_bytes",
-        "What clients leave unread; see client.output_bytes_sum_max.",
+        "Bytes that clients have not read yet; see client.output_bytes_sum_max.",
         lambda clients: clients.output_bytes,
     ),
     Number(
         "zraft_client_input_bytes",
-        "Requests that were read and wait; see client.input_bytes_sum_max.",
+        "Bytes of requests that were read and wait; see client.input_bytes_sum_max.",
         lambda clients: clients.input_bytes,
     ),
     Number(
         "zraft_client_unfinished_bytes",
-        "Beginnings of requests; see client.unfinished_bytes_sum_max.",
+        "Bytes of incomplete requests; see client.unfinished_bytes_sum_max.",
         lambda clients: clients.unfinished_bytes,
     ),
     Number(
@@ -398,17 +402,17 @@ CLIENTS: Final[tuple[Number[ClientTraffic], ...]] = (
     ),
     Number(
         "zraft_client_connections_rejected_total",
-        "Refused: client.connections_max, …_per_address_max.",
+        "Connections refused because of client.connections_max or client.connections_per_address_max.",
         lambda clients: clients.rejected_total,
     ),
     Number(
         "zraft_client_connections_evicted_total",
-        "Closed for the bounds of client_output_bytes and client_unfinished_bytes.",
+        "Connections closed because of the bounds of zraft_client_output_bytes and zraft_client_unfinished_bytes.",
         lambda clients: clients.evicted_total,
     ),
     Number(
         "zraft_client_connections_refused_total",
-        "Closed for what their clients did; the log says why, now and then.",
+        "Connections closed for what their clients did; the log says why, now and then.",
         lambda clients: clients.refused_total,
         note="Those that were evicted count here, too.",
     ),
@@ -425,9 +429,8 @@ CLIENTS: Final[tuple[Number[ClientTraffic], ...]] = (
     Number("zraft_client_sent_bytes_total", "Bytes sent.", lambda clients: clients.bytes_sent_total),
     Number(
         "zraft_sessions_expired_total",
-        "Sessions that ended in silence.",
+        "Sessions of the whole cluster that expired.",
         lambda clients: clients.sessions_expired_total,
-        note="Of the whole cluster.",
     ),
 )
 
@@ -444,18 +447,22 @@ PEERS: Final[tuple[Exposed[PeerTraffic], ...]] = (
     ),
     Number(
         "zraft_peer_sent_bytes_total",
-        "Bytes of them.",
+        "Bytes of datagrams sent.",
         lambda peers: peers.bytes_sent,
-        note="Of datagrams sent.",
     ),
     Number(
         "zraft_peer_received_bytes_total",
-        "Bytes of them.",
+        "Bytes of datagrams received.",
         lambda peers: peers.bytes_received,
-        note="Of datagrams received.",
     ),
-    Number("zraft_peer_messages_sent_total", "Messages in them.", lambda peers: peers.messages_sent),
-    Number("zraft_peer_messages_received_total", "Messages in them.", lambda peers: peers.messages_received),
+    Number(
+        "zraft_peer_messages_sent_total", "Messages in datagrams sent.", lambda peers: peers.messages_sent
+    ),
+    Number(
+        "zraft_peer_messages_received_total",
+        "Messages in datagrams received.",
+        lambda peers: peers.messages_received,
+    ),
     Number(
         "zraft_peer_messages_not_understood_total",
         "Authentic messages of another form.",
@@ -470,7 +477,7 @@ PEERS: Final[tuple[Exposed[PeerTraffic], ...]] = (
     ),
     Numbers(
         "zraft_peer_socket_errors_total",
-        "Datagrams that the system did not take or bring.",
+        "Datagrams that the system could not send or receive.",
         lambda peers: sorted(peers.errors.items()),
         labels=("direction", "error"),
         note="By errno.",

@@ -32,9 +32,11 @@ class RaftConfig:
         300,
         20,
         60_000,
-        "A follower that hears no leader for this long, up to twice it at random, asks for votes.",
+        "A follower that hears no leader for this long, or randomly up to twice as long, asks for votes.",
     )
-    heartbeat_ticks: int = count(50, 1, 20_000, "The leader speaks to every follower at least this often.")
+    heartbeat_ticks: int = count(
+        50, 1, 20_000, "The leader sends something to every follower at least this often."
+    )
     batch_bytes_max: int = count(
         524_288,
         1_024,
@@ -42,7 +44,7 @@ class RaftConfig:
         "An entry stops taking further commands at this size; one command may exceed it.",
     )
     append_bytes_max: int = count(
-        524_288, 1_024, 2_097_152, "Entries sent in one AppendEntries, at least one entry always."
+        524_288, 1_024, 2_097_152, "Bytes of entries in one AppendEntries; at least one entry is always sent."
     )
     inflight_messages_max: int = count(
         8, 1, 4_096, "AppendEntries sent to one follower and not yet answered; later entries gather into one."
@@ -57,7 +59,7 @@ class RaftConfig:
         67_108_864,
         1_048_576,
         4_294_967_296,
-        "Entries awaiting a quorum; at the bound a leader takes no more.",
+        "Bytes of entries that wait for a quorum; at the bound, a leader accepts no more.",
     )
 
 
@@ -75,10 +77,10 @@ class WalConfig:
         67_108_864,
         0,
         17_179_869_184,
-        "The log's end that is kept in memory after a start, for slow followers.",
+        "Bytes of the log's end that are kept in memory after a start, for slow followers.",
     )
     group_tail_bytes_max: int = count(
-        65_536, 0, 1_073_741_824, "The same of each partition's group, of which there may be hundreds."
+        65_536, 0, 1_073_741_824, "The same for each partition's group; there may be hundreds."
     )
     slow_fsync_ms: int = count(
         1_000,
@@ -111,7 +113,7 @@ class ClientConfig:
         16_777_216,
         65_536,
         4_294_967_296,
-        "Writes taken and not yet applied; at the bound requests wait in the socket.",
+        "Bytes of writes accepted and not yet applied; at the bound, requests wait in the socket.",
     )
     watches_per_connection_max: int = count(
         1_000_000, 1_000, 1_000_000_000, "Watches one connection may have; with more it is closed."
@@ -140,34 +142,34 @@ class ClientConfig:
         16_777_216,
         65_536,
         4_294_967_296,
-        "Replies and events one connection may leave unread before it is closed.",
+        "Bytes of replies and events that one connection may leave unread before it is closed.",
     )
     output_bytes_per_address_max: int = count(
         33_554_432,
         65_536,
         68_719_476_736,
-        "The same of all connections of one address; at half of it large replies wait, beyond it the largest are closed.",
+        "The same for all connections of one address; at half of it, large replies wait; beyond it, the largest are closed.",
     )
     output_bytes_sum_max: int = count(
-        67_108_864, 65_536, 68_719_476_736, "The same of all connections of this server."
+        67_108_864, 65_536, 68_719_476_736, "The same for all connections of this server."
     )
     input_bytes_per_address_max: int = count(
         16_777_216,
         65_536,
         68_719_476_736,
-        "Requests of one address that were read and wait; at half of it no more are read from those who have some.",
+        "Bytes of requests of one address that were read and wait; at half of it, connections that have some are not read.",
     )
     input_bytes_sum_max: int = count(
-        33_554_432, 65_536, 68_719_476_736, "The same of all connections of this server."
+        33_554_432, 65_536, 68_719_476_736, "The same for all connections of this server."
     )
     unfinished_bytes_per_address_max: int = count(
         16_777_216,
         65_536,
         68_719_476_736,
-        "Beginnings of requests of one address; at half of it new ones wait, beyond it the longest are closed.",
+        "Bytes of incomplete requests of one address; at half of it, new ones wait; beyond it, the longest are closed.",
     )
     unfinished_bytes_sum_max: int = count(
-        33_554_432, 65_536, 68_719_476_736, "The same of all connections of this server."
+        33_554_432, 65_536, 68_719_476_736, "The same for all connections of this server."
     )
     handshake_timeout_ms: int = count(
         10_000,
@@ -191,7 +193,9 @@ class TreeConfig:
     )
     quota_enforced: bool = field(
         default=False,
-        metadata=knob("switch", "Hard limits of quotas refuse, instead of being logged (enforceQuota)."),
+        metadata=knob(
+            "switch", "Refuse what exceeds a hard limit of a quota, instead of logging it (enforceQuota)."
+        ),
     )
     container_never_used_ms_max: int = count(
         300_000,
@@ -221,32 +225,32 @@ class SnapshotConfig:
         200,
         1,
         10_000,
-        "... nor before it is this many percent of the state's own size; a busy server waits for twice as much.",
+        "No snapshot is written before the log is this many percent of the state's size, or twice that on a busy server.",
     )
     commands_min: int = count(
         250_000,
         1,
         1_000_000_000,
-        "The same in commands, which a restart has to replay; more with many znodes (half as many as there are).",
+        "`log_bytes_min` in commands, which a restart has to replay; with many znodes, at least half their number.",
     )
     keep: int = count(3, 1, 1_000, "Snapshots kept; older ones are removed (autopurge.snapRetainCount).")
     retain_bytes: int = count(
         8_388_608,
         0,
         1_099_511_627_776,
-        "The log of all groups before the newest snapshot that is kept, so that a short absence needs no snapshot.",
+        "Bytes of the log of all groups kept before the newest snapshot, so that a short absence needs no snapshot.",
     )
     retain_bytes_max: int = count(
         268_435_456,
         0,
         1_099_511_627_776,
-        "The most that is kept before the newest snapshot for followers that answer but are behind.",
+        "Most bytes of the log kept before the newest snapshot for followers that answer but are behind.",
     )
     send_bytes_per_s: int = count(
         67_108_864,
         65_536,
         10_737_418_240,
-        "What a leader sends of snapshots per second, to all followers together; live traffic keeps its latency.",
+        "Bytes of snapshots sent per second, to all followers together, so that other traffic keeps its latency.",
     )
 
 
@@ -258,7 +262,7 @@ class PeerConfig:
         1_400,
         512,
         65_000,
-        "Largest UDP datagram; not set, it is 60000 when every server is on loopback, else 1400.",
+        "Largest UDP datagram; if not set, 60000 when every server is on loopback, else 1400.",
     )
 
 
@@ -276,7 +280,8 @@ class TlsConfig:
     key: Path | None = field(
         default=None,
         metadata=knob(
-            "path", "PEM file of the private key, mode 0600; not set, it is in the file of tls.certificate."
+            "path",
+            "PEM file of the private key, mode 0600; if not set, the key is in the file of tls.certificate.",
         ),
     )
     client_ca: Path | None = field(
@@ -303,7 +308,8 @@ class TlsConfig:
     ciphers: str | None = field(
         default=None,
         metadata=knob(
-            "text", "OpenSSL's cipher list for TLS 1.2; not set, Python's. TLS 1.3 has none but good ones."
+            "text",
+            "OpenSSL's cipher list for TLS 1.2; if not set, Python's. All ciphers of TLS 1.3 are good.",
         ),
     )
     handshakes_max: int = count(
@@ -369,5 +375,5 @@ class AuditConfig:
         16_777_216,
         65_536,
         4_294_967_296,
-        "Lines waiting for a slow disk; further ones are dropped and counted, clients never wait for them.",
+        "Bytes of lines that wait for a slow disk; further lines are dropped and counted. Clients never wait for them.",
     )

@@ -81,7 +81,7 @@ class ServerConfig:
         default=True,
         metadata=knob(
             "switch",
-            "An empty server may found a cluster, with the others of `cluster`; without it, it only joins one.",
+            "An empty server may create a cluster, with the others of `cluster`; if false, it only joins one.",
             default="true; false beside ZooKeeper's data (`version-2`)",
         ),
     )
@@ -92,7 +92,7 @@ class ServerConfig:
         default=(),
         metadata=knob(
             "hosts",
-            "Names under which browsers may ask it for pages and resets, beside IP addresses and localhost.",
+            "Host names under which browsers may request pages and resets, beside IP addresses and localhost.",
             name="admin.hosts",
         ),
     )
@@ -100,7 +100,7 @@ class ServerConfig:
         2_000,
         20,
         600_000,
-        "ZooKeeper's tickTime: sessions expire in steps of it, touches are reported each half of it.",
+        "ZooKeeper's tickTime: sessions expire in steps of it, and servers report touches every half of it.",
     )
     session_timeout_ms_min: int = field(
         default=Factory(lambda self: 2 * self.tick_time_ms, takes_self=True),
@@ -114,7 +114,7 @@ class ServerConfig:
         FEATURE_LEVEL_MAX,
         FEATURE_LEVEL_MIN,
         FEATURE_LEVEL_MAX,
-        "Highest feature level announced to the cluster: hold it down while an upgrade may have to be taken back.",
+        "Highest feature level announced to the cluster; set it while you may want to undo an upgrade.",
     )
     log_format: str = field(
         default="console", metadata=knob("choice", f"One of {', '.join(LOG_FORMATS)}.", LOG_FORMATS)

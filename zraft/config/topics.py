@@ -23,13 +23,13 @@ class TopicConfig:
         3,
         1,
         15,
-        "Servers that hold each partition of a topic, as far as as many vote.",
+        "Servers that hold each partition of a topic, if as many vote.",
     )
     dead_after_ms: int = count(
         600_000,
         0,
         31_536_000_000,
-        "Others take over the partitions of a server that was silent for so long; 0: only of one that was removed.",
+        "Other servers take over the partitions of a server that was silent for this long; 0: only of a removed server.",
     )
     topics_max: int = count(4_096, 0, 65_536, "Topics; further ones are refused.")
     groups_max: int = count(16_384, 0, 65_536, "Partitions of all topics together.")
@@ -51,38 +51,38 @@ class GroupsConfig:
         1_048_576,
         4_096,
         1_073_741_824,
-        "Entries of one group applied in one turn; the rest waits for the next.",
+        "Bytes of entries of one group applied in one turn; the rest waits for the next turn.",
     )
     log_bytes_max: int = count(
         1_048_576,
         4_096,
         1_073_741_824,
-        "Entries of a group in memory; beyond, those that are applied are read from the log when they are needed.",
+        "Bytes of entries of a group in memory; beyond it, applied entries are read from the log when needed.",
     )
     asleep_log_bytes_max: int = count(4_096, 0, 1_073_741_824, "The same for a group that has nothing to do.")
     snapshot_bytes: int = count(
         4_194_304,
         4_096,
         1_099_511_627_776,
-        "Entries since the last snapshot of a group at which the next one is due.",
+        "Bytes of entries since the last snapshot of a group at which the next one is due.",
     )
     keep_log_bytes_max: int = count(
         16_777_216,
         1,
         1_099_511_627_776,
-        "Log kept before a group's snapshot for followers that are behind; beyond, they take the snapshot.",
+        "Bytes of log kept before a group's snapshot for followers that are behind; beyond it, they get the snapshot.",
     )
     wal_bytes_max: int = count(
         536_870_912,
         8_192,
         1_099_511_627_776,
-        "Log of all groups at which the one that needs its oldest part, the coordination group too, is snapshotted.",
+        "Bytes of the log of all groups at which the group that needs its oldest part is snapshotted, also group 0.",
     )
     snapshots_at_once: int = count(2, 1, 64, "Snapshots of groups that are written at a time.")
     transfers_at_once: int = count(
         4, 1, 1_024, "Leaderships of groups that are moved to their preferred servers at a time."
     )
-    transfer_pause_ticks: int = count(20, 1, 60_000, "Time between two beginnings of such a move.")
+    transfer_pause_ticks: int = count(20, 1, 60_000, "Time between the beginnings of two such moves.")
     digest_interval: int = count(
         1_024,
         1,
@@ -99,48 +99,57 @@ class PartitionsConfig:
         1_048_576,
         1,
         PAYLOAD_BYTES_LARGEST,
-        "Of one message; a larger one is refused. Servers tell each other messages whole.",
+        "Bytes of one message's payload; a larger one is refused, because servers send each other whole messages.",
     )
     entry_bytes_max: int = count(
         524_288, 1_024, 2_097_152, "An entry of a partition stops taking further commands at this size."
     )
     entries_in_flight_max: int = count(
-        4, 1, 1_024, "Entries of a partition that await their quorum; what comes meanwhile is one more."
+        4,
+        1,
+        1_024,
+        "Entries of a partition that wait for their quorum; what comes meanwhile gathers in one more.",
     )
     tail_bytes_max: int = count(
-        1_048_576, 1, 1_073_741_824, "Deliveries of one partition kept in memory for consumers that follow."
+        1_048_576,
+        1,
+        1_073_741_824,
+        "Bytes of deliveries of one partition kept in memory for consumers that follow.",
     )
     tails_bytes_max: int = count(
         67_108_864,
         1,
         68_719_476_736,
-        "The same of all; partitions that delivered least recently forget first.",
+        "The same for all partitions together; those that delivered least recently are dropped first.",
     )
     fetch_bytes_max: int = count(
-        1_048_576, 1_024, 16_777_216, "Of one answer to a consumer, one delivery always."
+        1_048_576,
+        1_024,
+        16_777_216,
+        "Bytes of one answer to a consumer; at least one delivery is always sent.",
     )
     fetch_wait_ms_max: int = count(60_000, 1, 600_000, "The longest that a consumer can let a fetch wait.")
     fetches_max: int = count(
-        16_384, 1, 1_048_576, "Fetches that wait for something new; beyond, they are refused."
+        16_384, 1, 1_048_576, "Fetches that wait for something new; further ones are refused."
     )
     reads_max: int = count(
         256,
         1,
         65_536,
-        "Reads of older deliveries under way or waiting for the disk; beyond, they are refused.",
+        "Reads of older deliveries under way or waiting for the disk; further ones are refused.",
     )
     requests_max: int = count(
         4_096,
         1,
         1_048_576,
-        "Claims, and reads of offsets, of one partition that wait for their quorum, of each kind.",
+        "Claims, and reads of offsets, of one partition that wait for their quorum; the bound is for each kind.",
     )
     retain_interval_ms: int = count(60_000, 100, 86_400_000, "How often retention looks at each partition.")
     claims_heartbeat_ms: int = count(
         HEARTBEAT_MS_DEFAULT,
         HEARTBEAT_MS_MIN,
         HEARTBEAT_MS_MAX,
-        "The interval of claims' heartbeats, of consumers that choose none, in partitions that are created from now on.",
+        "Interval of claims' heartbeats for consumers that choose none, in partitions that are created from now on.",
     )
 
 
@@ -152,26 +161,26 @@ class DeliveriesConfig:
         67_108_864,
         4_096,
         1_099_511_627_776,
-        "A segment is closed before it grows beyond; retention removes whole segments.",
+        "A segment is closed before it grows beyond this size; retention removes whole segments.",
     )
     frame_bytes_max: int = count(
-        262_144, 256, 16_777_216, "Deliveries that are compressed and checked together."
+        262_144, 256, 16_777_216, "Bytes of deliveries that are compressed and checked together."
     )
-    compression_level: int = count(1, 0, 19, "Of zstd; 0 stores deliveries as they are.")
+    compression_level: int = count(1, 0, 19, "Level of zstd; 0 stores deliveries uncompressed.")
     sync_bytes_max: int = count(
         8_388_608,
         1,
         1_099_511_627_776,
-        "Of one partition, what may be written before it is made durable without being asked.",
+        "Bytes of one partition that may be written before they are made durable without a request.",
     )
     checkpoint_bytes: int = count(
         8_388_608,
         1,
         1_099_511_627_776,
-        "What a start after a crash reads at most of the segment that was being written, about.",
+        "About the most bytes that a start after a crash reads of the segment that was being written.",
     )
     index_stride_bytes: int = count(
-        65_536, 1, 1_099_511_627_776, "A point to start reading from every so many bytes of a segment."
+        65_536, 1, 1_099_511_627_776, "Bytes of a segment between two points at which reading can start."
     )
     indices_max: int = count(
         256, 1, 1_048_576, "Segments whose points are in memory at once, over all partitions."
@@ -181,11 +190,11 @@ class DeliveriesConfig:
         33_554_432,
         1_048_576,
         4_294_967_296,
-        "Deliveries that wait for the disk; beyond, nothing more is applied to partitions for a while.",
+        "Bytes of deliveries that wait for the disk; beyond it, partitions apply nothing more for a while.",
     )
     sync_interval_ms: int = count(
         2_000,
         10,
         600_000,
-        "How long deliveries wait to be made durable if nobody asks; the log holds them meanwhile.",
+        "How long deliveries wait to be made durable without a request; meanwhile, the log holds them.",
     )
