@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.simulation.planted_registry import Patch, plant
+from tests.simulation.planted_registry import Patch, plant, replaced
 from tests.simulation.profile import Mode
+from zraft.groups.replica import Replica
 from zraft.raft.core import Raft
 from zraft.raft.messages import (
     ReadIndexReply,
@@ -24,7 +25,7 @@ from zraft.server.clients.zookeeper.services import ZooKeeperServices
 from zraft.server.clients.zookeeper.waiting import Proved
 from zraft.server.coordination.leadership import Leadership
 from zraft.server.coordination.origin import NumberedBatch, OriginStream
-from zraft.server.engine.driver import Driver
+from zraft.server.engine.driver import APPLY_BYTES_PER_TURN, Driver
 from zraft.server.engine.linearizable_reads import LinearizableReads
 from zraft.transport.messages import OriginBatch
 from zraft.tree import machine as machine_module
@@ -297,10 +298,11 @@ def silent_readers() -> Sequence[Patch]:
 def uncommitted_to_readers() -> Sequence[Patch]:
     original = Driver._advance
 
-    def advance(self: Driver, raft: Raft) -> None:
-        original(self, raft)
+    def advance(self: Driver, replica: Replica, raft: Raft) -> None:
+        original(self, replica, raft)
         if self.contact.stale and raft.role is not Role.LEADER and not self.clients.availability.serving:
-            self.applier.apply_committed(raft.log, raft.log.last_index)
+            with replaced((Raft, "applicable_index", property(lambda self: self.log.last_index))):
+                replica.apply(APPLY_BYTES_PER_TURN)
 
     return [(Driver, "_advance", advance)]
 

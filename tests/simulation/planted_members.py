@@ -16,9 +16,7 @@ from zraft.raft import state as state_module
 from zraft.raft.core import Raft
 from zraft.raft.membership import quorum as quorum_module
 from zraft.raft.membership.value import Membership
-from zraft.raft.messages import (
-    Entry,
-)
+from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.replication import Replication
 from zraft.raft.role import Role
 from zraft.server.coordination import membership_keeper as keeper_module
@@ -143,9 +141,9 @@ def _differs_from(server: int, index: int) -> Sequence[Patch]:
     original = Applier.apply
 
     def apply(self: Applier, entry: Entry) -> bool:
-        before = self.applied_index
+        before = self._machine.index
         is_done = original(self, entry)
-        if self._me[0] == server and before < index <= entry.index:
+        if entry.kind is EntryKind.COMMANDS and self._me[0] == server and before < index <= entry.index:
             # As a wrong count of bytes would: no client can see it.
             self._machine.marks.total += 1
         return is_done

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.groups.calls import Calls
 from tests.unit.server.hosting import DISKS, S1, S2, S3, STEP_MS, World, record
 from zraft.config.sections import SnapshotConfig
-from zraft.groups.divergence import DivergedError
+from zraft.groups.digests import DivergedError
 from zraft.groups.hosted_groups import GroupsShare
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks

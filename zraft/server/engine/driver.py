@@ -18,12 +18,13 @@ from math import ceil
 from typing import Final
 
 from zraft.config.features import LEVEL_OF_TOPICS
-from zraft.groups.divergence import check_verdict
+from zraft.groups.digests import check_digests
 from zraft.groups.frame import LogFrame
 from zraft.groups.hosted_groups import GroupsShare, HostedGroups, Hosting
 from zraft.groups.identity import Identity
 from zraft.groups.outbox import Outbox
 from zraft.groups.recovery import Stored
+from zraft.groups.replica import Replica
 from zraft.groups.retention import Retention
 from zraft.groups.roster import Roster
 from zraft.groups.server_statistics import Latencies, Proposals
@@ -44,7 +45,6 @@ from zraft.raft.messages import (
 )
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.role import Role
-from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.clients.errands import Errand
 from zraft.server.clients.native.view import ClusterView
 from zraft.server.clients.table import Clients
@@ -100,6 +100,9 @@ from zraft_core.znodes.txn import REGISTER, Command
 IDLE_TURN_MS: Final = 200
 """Longest time between two turns: what has an exact moment asks for it, and all else may be late by this."""
 
+APPLY_BYTES_PER_TURN: Final = 128 * 1024
+"""Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
+
 LOOK_INTERVAL_MS: Final = 50
 """What no event brings is looked at this often, in the turns that something else brings."""
 
@@ -146,6 +149,8 @@ class Driver:
         self.identity = identity
         self.machine = stored.machine if stored.machine is not None else Machine()
         self.raft: Raft | None = None
+        self.replica: Replica | None = None
+        """Of the coordination group, with `raft` as its core: None before this server belongs to a cluster."""
         self.latencies = Latencies()
         self._stored = stored
         self._rng = rng
@@ -340,7 +345,7 @@ class Driver:
             or raft.commit_index != self._seen_commit
             or raft.leader != self._leader
             or self._frame.due
-            or self.applier.applied_index < raft.applicable_index
+            or self.applied_index < raft.applicable_index
             or raft.has_ready
             or (self.groups is not None and self.groups.wants_turn)
         )
@@ -401,7 +406,7 @@ class Driver:
     @property
     def settings_differ(self) -> dict[str, tuple[object, object]]:
         """Settings that this configuration names and that are not in force: name -> (configured, replicated) (D-5)."""
-        if not self.applier.applied_index:
+        if not self.applied_index:
             return {}
         level = self.machine.feature_level
         ours, theirs = self.settings.tree.known_at(level), self.machine.settings.known_at(level)
@@ -422,7 +427,8 @@ class Driver:
 
     @property
     def applied_index(self) -> int:
-        return self.applier.applied_index
+        """The last entry whose effects are in the state machine."""
+        return 0 if self.replica is None else self.replica.applied_index
 
     # -- one turn
 
@@ -458,7 +464,8 @@ class Driver:
                 self._deliver_local()
             if self.leadership is not None:
                 self._lead(self.leadership, raft, wall_ms)
-            self._advance(raft)
+            assert self.replica is not None
+            self._advance(self.replica, raft)
             if looks:
                 self._let_go(raft)
             self._seen_commit = raft.commit_index
@@ -513,7 +520,7 @@ class Driver:
             self.clock.now,
             wall_ms,
             coordination=raft,
-            applied=self.applier.applied_index,
+            applied=self.applied_index,
             cluster=self.cluster or b"",
         )
         if share is not None and share.coordination_due:
@@ -673,7 +680,7 @@ class Driver:
                     leadership.members.on_report(server, instance, message)
             case Verdict():
                 if raft is not None and server == self._leader:
-                    check_verdict(dict(self.machine.digests), message.digests)
+                    check_digests(COORDINATION_GROUP, self.machine.digests, message.digests)
 
     def submit(self, command: Command, done: Callable[[object], None]) -> None:
         """Put an operator's command into the log; `done` gets its result when it is applied here."""
@@ -711,12 +718,12 @@ class Driver:
             if isinstance(owner, Errand):
                 owner.complete(Code.OPERATION_TIMEOUT, self.machine.last_zxid)
 
-    def _on_members(self, membership: Membership) -> None:
-        """A MEMBERSHIP entry was applied."""
+    def _on_members(self, membership: Membership, index: int) -> None:
+        """The MEMBERSHIP entry at `index` was applied."""
         if self.leadership is not None:
             rows = {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
             self.leadership.intake.set_origins(rows)
-        self._note_membership(membership, self.applier.applied_index + 1)
+        self._note_membership(membership, index)
 
     def _note_membership(self, membership: Membership, index: int) -> None:
         """The configuration of entry `index` is in the state."""
@@ -756,8 +763,10 @@ class Driver:
             self.groups.delivered(task, result)
 
     def _keep_snapshots(self, raft: Raft, wall_ms: int) -> None:
+        replica = self.replica
+        assert replica is not None
         received = self.snapshots.turn(
-            self.clock.now, wall_ms, raft, self._where_applied, self.cluster, idle=self.origin.idle
+            self.clock.now, wall_ms, raft, replica.where_applied, self.cluster, idle=self.origin.idle
         )
         for to, message in self.snapshots.take_outgoing():
             self._outbox.send(to, message)
@@ -766,18 +775,19 @@ class Driver:
         if received is None:
             return
         meta = received.info.header.meta
-        if meta.index <= self.applier.applied_index or not raft.restore(meta):
+        if meta.index <= replica.applied_index or not raft.restore(meta):
             # The log has brought us as far meanwhile.
             self.snapshots.discard()
             return
-        self._adopt(received)
+        self._adopt(replica, received)
 
-    def _adopt(self, received: Received) -> None:
+    def _adopt(self, replica: Replica, received: Received) -> None:
         """Become what the snapshot says (D-4): no client here can know what happened in between."""
         meta = received.info.header.meta
         self.clients.close_all()
         self._remains.append(self.machine.adopt(received.state))
-        self.applier.restored(meta)
+        self.applier.restored()
+        replica.stands_at(meta)
         self._note_membership(Membership.decode(meta.membership), meta.index)
         self.snapshots.restored(received.info)
         row = self.machine.rows.get((self.identity.server, self.identity.instance))
@@ -803,13 +813,6 @@ class Driver:
         if self._sender.waiting:
             effects.wake_at = min(effects.wake_at, self.clock.now + WAKE_MS)
 
-    def _where_applied(self) -> SnapshotMeta:
-        """Where the log stands at the state machine's index."""
-        applier = self.applier
-        assert self.raft is not None
-        index = applier.applied_index
-        return SnapshotMeta(index, self.raft.log.term_at(index), applier.next_position, applier.membership)
-
     # -- group and leadership
 
     def _start_raft(self, membership: Membership) -> None:
@@ -826,11 +829,12 @@ class Driver:
             membership=membership,
             rng=self._rng,
         )
+        self.replica = Replica(COORDINATION_GROUP, raft, self.applier)
         if stored.snapshot is not None:
             meta = stored.snapshot.header.meta
             replaced = raft.restore(meta)
             assert not replaced, "the log does not reach the newest snapshot"
-            self.applier.restored(meta)
+            self.replica.stands_at(meta)
             self._note_membership(Membership.decode(meta.membership), meta.index)
 
     def _lead(self, leadership: Leadership, raft: Raft, wall_ms: int) -> None:
@@ -842,7 +846,7 @@ class Driver:
             for server in raft.membership.members:
                 if server != self.identity.server:
                     self._outbox.send(server, verdict)
-            check_verdict(dict(self.machine.digests), verdict.digests)
+            check_digests(COORDINATION_GROUP, self.machine.digests, verdict.digests)
 
     def _follow_role(self, raft: Raft, step: int) -> None:
         """Notice a change of leader; begin or end our own leadership's bookkeeping."""
@@ -884,11 +888,11 @@ class Driver:
     def _leads(self) -> bool:
         """This server leads, and its first entry is applied."""
         raft = self.raft
-        return raft is not None and raft.role is Role.LEADER and raft.noop_index <= self.applier.applied_index
+        return raft is not None and raft.role is Role.LEADER and raft.noop_index <= self.applied_index
 
     # -- log, network, state machine
 
-    def _advance(self, raft: Raft) -> None:
+    def _advance(self, replica: Replica, raft: Raft) -> None:
         """Take what the core wants done, and apply what is committed and durable here (D-7)."""
         ready = raft.ready()
         send = self._outbox.send
@@ -896,16 +900,15 @@ class Driver:
             send(to, message)
         if ready.write is not None:
             self._frame.add(COORDINATION_GROUP, ready.write)
-        if ready.read_states:
-            self._reads.answered(ready.read_states)
+        replica.reads += ready.read_states
         if raft.role is Role.LEADER:
             self.contact.note_rounds(raft.round, raft.quorum_round)
-        applicable = raft.applicable_index
-        if self.applier.applied_index < applicable:
-            self.applier.apply_committed(raft.log, applicable)
-            if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
-                raft.log.evict_to(self.applier.applied_index)
-        self._reads.finish(self.applier.applied_index)
+        if raft.commit_index > replica.applied_index and replica.apply(APPLY_BYTES_PER_TURN):
+            log = raft.log
+            if log.bytes_in_memory > self.settings.log_memory_bytes_max:
+                log.evict_to(replica.applied_index)
+        if replica.reads:
+            self._reads.answer(replica.take_reads())
 
     def _deliver_local(self) -> None:
         """What this server says to itself as origin and leader takes the same road, without the network."""
@@ -918,7 +921,7 @@ class Driver:
         now = self.clock.now
         raft = self.raft
         if raft is not None and (
-            self.applier.applied_index < raft.applicable_index
+            self.applied_index < raft.applicable_index
             or (raft.role is Role.LEADER and self.leadership is None and self._leads())
         ):
             return now

@@ -22,7 +22,6 @@ class LinearizableReads:
         self._context = boot << 32
         self._waiting: dict[int, list[SyncWaiter]] = {}
         self._asked_at = 0
-        self._answered: list[tuple[int, int]] = []
 
     def ask_again(self) -> None:
         """The leader changed: an answer of the old one may never come."""
@@ -45,22 +44,11 @@ class LinearizableReads:
         self._asked_at = now
         return self._context
 
-    def answered(self, read_states: Iterable[tuple[int, int]]) -> None:
-        """(context, read index) pairs: what was asked may be answered once that index is applied."""
-        self._answered.extend(read_states)
-
-    def finish(self, applied_index: int) -> None:
-        """Answer every sync whose read index is applied."""
-        if not self._answered:
-            return
-        left: list[tuple[int, int]] = []
-        for context, index in self._answered:
-            if index > applied_index:
-                left.append((context, index))
-                continue
+    def answer(self, contexts: Iterable[int]) -> None:
+        """Answer what was asked with these contexts, whose read indices are applied."""
+        for context in contexts:
             # What was asked earlier is answered too: its own answer may be lost, and with a new question every
             # few milliseconds nobody would ask again.
             for asked in [number for number in self._waiting if number <= context]:
                 for connection in self._waiting.pop(asked):
                     connection.complete_sync()
-        self._answered = [(c, i) for c, i in left if c in self._waiting]
