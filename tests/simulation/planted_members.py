@@ -21,9 +21,9 @@ from zraft.raft.replication import Replication
 from zraft.raft.role import Role
 from zraft.server.coordination import membership_keeper as keeper_module
 from zraft.server.coordination import reconciliation as reconciliation_module
+from zraft.server.coordination.group import CoordinationGroup
 from zraft.server.coordination.membership_keeper import MembershipKeeper
 from zraft.server.engine.applier import Applier
-from zraft.server.engine.driver import Driver
 from zraft.tree.origins import Origins
 from zraft_core.ids import ServerId
 
@@ -128,7 +128,7 @@ def late_transfer() -> Sequence[Patch]:
 def removed_and_not_told() -> Sequence[Patch]:
     return [
         (MembershipKeeper, "not_member", lambda self, *arguments: None),
-        (Driver, "_removed", lambda self, index: None),
+        (CoordinationGroup, "_remove", lambda self, index: None),
     ]
 
 

@@ -41,9 +41,8 @@ from zraft_core.ids import ServerId
 def old_snapshot_accepted() -> Sequence[Patch]:
     on_offer = SnapshotReceiver.on_offer
 
-    def keep(self: Driver, raft: Raft, wall_ms: int) -> None:
-        replica = self.replica
-        assert replica is not None
+    def keep(self: Driver, replica: Replica, wall_ms: int) -> None:
+        raft = replica.raft
         received = self.snapshots.turn(
             self.clock.now, wall_ms, raft, replica.where_applied, self.cluster, idle=self.origin.idle
         )
@@ -51,7 +50,7 @@ def old_snapshot_accepted() -> Sequence[Patch]:
             self._outbox.send(to, message)
         if received is not None:
             raft.restore(received.info.header.meta)
-            self._adopt(replica, received)
+            self._adopt(received)
 
     def offered(self: SnapshotReceiver, server: ServerId, offer: Any, commit: int, now: int) -> Any:
         return on_offer(self, server, offer, 0, now)
@@ -67,9 +66,9 @@ def old_snapshot_accepted() -> Sequence[Patch]:
 def snapshot_keeps_clients() -> Sequence[Patch]:
     original = Driver._adopt
 
-    def adopt(self: Driver, replica: Replica, received: Received) -> None:
+    def adopt(self: Driver, received: Received) -> None:
         with replaced((Clients, "close_all", lambda self: None)):
-            original(self, replica, received)
+            original(self, received)
 
     return [(Driver, "_adopt", adopt)]
 
@@ -101,9 +100,9 @@ def snapshot_says_more() -> Sequence[Patch]:
         adopting.discard(self)
         return flush(self, now)
 
-    def adopt(self: Driver, replica: Replica, received: Received) -> None:
+    def adopt(self: Driver, received: Received) -> None:
         with replaced((Clients, "close_all", close_all)):
-            original(self, replica, received)
+            original(self, received)
         adopting.add(self.clients)
 
     return [(Driver, "_adopt", adopt), (Clients, "flush", flush_once)]

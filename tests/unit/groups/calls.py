@@ -7,13 +7,17 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+import zraft
 from tests.unit.groups.hosts import DISKS, Hosts
 from zraft.groups.effects import GroupMessage
 from zraft.transport.messages import Sender
 from zraft_core.ids import GroupId, ServerId
+
+REPOSITORY: Final = Path(zraft.__file__).parents[1]
 
 HOP_TICKS: Final = 1
 """What a datagram takes, what a frame takes to become durable, and a client to ask for the next write."""
@@ -42,7 +46,7 @@ class Calls:
         """Those of a room, which is a path below the repository, such as "zraft/groups"."""
         inside: Counter[str] = Counter()
         for place, calls in self._places.items():
-            if f"/{room}/" in place:
+            if place.startswith(f"{REPOSITORY}/{room}/"):
                 inside += calls
         return inside
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from zraft.groups.identity import Identity
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind
 from zraft.server.clients.audit import AuditTap
@@ -20,8 +21,7 @@ from zraft.server.coordination.origin import NumberedBatch, OriginStream
 from zraft.server.coordination.touches import TouchReporter
 from zraft.tree.machine import LEADER, Machine
 from zraft.tree.sessions.session import Session
-from zraft_core.errors import Code, ZraftError
-from zraft_core.ids import Instance, ServerId
+from zraft_core.errors import Code
 from zraft_core.znodes.txn import (
     ATTACH,
     CLOSE_SESSION,
@@ -43,10 +43,6 @@ EXPIRE_RESULTS: Final = frozenset({Code.OK, Code.UNKNOWN_SESSION, Code.BAD_VERSI
 """Any other result says that it was no EXPIRE of a leader, but something that a faulty origin made look like one."""
 
 
-class CopiedDirectoryError(ZraftError):
-    """Another process runs, or ran, with this data directory's identity (D-1): this one must not go on."""
-
-
 def _holds(payload: bytes, blob: bytes) -> bool:
     """Whether the batch stands unchanged in the entry: found by its head, which no other batch shares, then compared."""
     at = payload.find(blob[:BATCH_HEAD_BYTES])
@@ -65,10 +61,7 @@ class Applier:
     def __init__(
         self,
         *,
-        server: ServerId,
-        instance: Instance,
-        boot: int,
-        boot_id: bytes,
+        identity: Identity,
         machine: Machine,
         origin: OriginStream,
         touches: TouchReporter,
@@ -77,9 +70,9 @@ class Applier:
         on_applied: Callable[[int, int, int], None] = lambda index, size, commands: None,
         on_members: Callable[[Membership, int], None] = lambda membership, index: None,
     ) -> None:
-        self._me = (server, instance)
-        self._boot = boot
-        self._boot_id = boot_id
+        self._identity = identity
+        self._me = (identity.server, identity.instance)
+        self._boot = identity.boot
         self._machine = machine
         self._origin = origin
         self._touches = touches
@@ -144,7 +137,7 @@ class Applier:
                 continue
             mine = (server, instance) == self._me
             if mine and boot > self._boot:
-                raise self.copied(boot)
+                raise self._identity.copied(boot)
             batch = self._origin.take_applied(seq) if mine and boot == self._boot else None
             if batch is not None and not _holds(entry.payload, batch.message.blob):
                 # D-2: a batch never changes. What became of these requests, their clients must find out anew.
@@ -250,10 +243,10 @@ class Applier:
             if (
                 mine
                 and understood
-                and command[1] != self._boot_id
+                and command[1] != self._identity.boot_id
                 and self._machine.rows[self._me].boot == self._boot
             ):
-                raise self.copied(self._boot)
+                raise self._identity.copied(self._boot)
         elif isinstance(result, Session):
             if self.expiry is not None:
                 self.expiry.touch(result.id)
@@ -268,12 +261,3 @@ class Applier:
             if result == Code.OK:
                 self._clients.expired_total += 1
                 self._sessions.on_session_moved(command[1], None)
-
-    def copied(self, boot: int) -> CopiedDirectoryError:
-        """The error to raise: `boot` of our own directory was registered, and not by us."""
-        server, instance = self._me
-        return CopiedDirectoryError(
-            f"server {server}: another process has registered boot {boot} of this data directory's instance "
-            f"{instance.hex()}, and this process is boot {self._boot}: the directory is a copy, or was restored from "
-            f"one. Stop this server, and start it with an empty directory (it will ask to be replaced)"
-        )

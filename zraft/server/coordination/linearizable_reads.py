@@ -5,22 +5,39 @@ Pure. Source: Raft dissertation, section 6.4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
-from zraft.server.clients.errands import SyncWaiter
-from zraft.server.clients.table import Clients
 from zraft.server.coordination.touches import NEVER
+
+
+class Waiter(Protocol):
+    """Whoever waits for a sync."""
+
+    def complete_sync(self) -> None:
+        """All that was acknowledged anywhere when it asked is applied here."""
+
+
+class Syncs(Protocol):
+    """What this server's clients ask for."""
+
+    @property
+    def has_syncs(self) -> bool:
+        """Whether somebody asked since the last `take_syncs`."""
+
+    def take_syncs(self) -> Sequence[Waiter]:
+        """Those who did."""
 
 
 class LinearizableReads:
     """The syncs of this server's clients that wait for a read index, or for its entry to be applied."""
 
-    def __init__(self, clients: Clients, boot: int, resend_ms: int) -> None:
-        self._clients = clients
+    def __init__(self, syncs: Syncs, boot: int, resend_ms: int) -> None:
+        self._syncs = syncs
         self._resend_ms = resend_ms
         # No number is used twice, also not by an earlier boot: a late answer would pass for that of a later read.
         self._context = boot << 32
-        self._waiting: dict[int, list[SyncWaiter]] = {}
+        self._waiting: dict[int, list[Waiter]] = {}
         self._asked_at = 0
 
     def ask_again(self) -> None:
@@ -29,9 +46,9 @@ class LinearizableReads:
 
     def ask(self, now: int) -> int | None:
         """The context to ask the leader's read index for now, None if there is nothing to ask."""
-        if not self._waiting and not self._clients.has_syncs:
+        if not self._waiting and not self._syncs.has_syncs:
             return None
-        waiting = self._clients.take_syncs()
+        waiting = list(self._syncs.take_syncs())
         overdue = self._waiting and now - self._asked_at >= self._resend_ms
         if not waiting and not overdue:
             return None
@@ -45,7 +62,7 @@ class LinearizableReads:
         return self._context
 
     def answer(self, contexts: Iterable[int]) -> None:
-        """Answer what was asked with these contexts, whose read indices are applied."""
+        """What was asked with these may be answered: their read indices are applied."""
         for context in contexts:
             # What was asked earlier is answered too: its own answer may be lost, and with a new question every
             # few milliseconds nobody would ask again.
