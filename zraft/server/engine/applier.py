@@ -114,15 +114,13 @@ class Applier:
                 return False
             self._rest = None
         else:
-            membership = None
             if entry.kind is EntryKind.MEMBERSHIP:
                 membership = Membership.decode(entry.payload)
                 self._machine.set_members(
                     [(server, m.instance) for server, m in membership.members.items() if m.instance]
                 )
-            self._machine.pass_entry(entry.index, entry.term)
-            if membership is not None:
                 self._on_members(membership, entry.index)
+            self._machine.pass_entry(entry.index, entry.term)
         self._on_applied(entry.index, len(entry.payload) + 1, entry.count)
         return True
 

@@ -47,7 +47,6 @@ from zraft.server.engine.applier import Applier
 from zraft.server.engine.effects import Effects
 from zraft.server.engine.leaving import Leaving
 from zraft.server.engine.settings import DriverSettings
-from zraft.storage.records import Record
 from zraft.topics.service import TopicService
 from zraft.transport.messages import (
     PeerMessage,
@@ -468,7 +467,10 @@ class Driver:
         self, now_ms: int, outputs: Sequence[Output], share: GroupsShare | None, *, quiet: bool
     ) -> Effects:
         """What the shell is to do; `quiet`: there is nothing of the coordination group's snapshots."""
-        frame = self._next_frame()
+        # What all groups of this server have to write now is one frame (D-13); there is none while one is being written.
+        frame = self._frame.take(self.coordination.bootstrap.to_make_durable())
+        if frame is not None:
+            self.pace.began(self.clock.run)
         wake_at = now_ms if self._outbox.local else self.coordination.due_at()
         clients_in_ms = self.clients.due_in_ms
         if clients_in_ms is not None and now_ms + clients_in_ms < wake_at:
@@ -497,13 +499,6 @@ class Driver:
         return Effects(
             self._outbox.take(), frame, outputs, wake_at, tasks, compact_to, deliveries, compactions
         )
-
-    def _next_frame(self) -> list[Record] | None:
-        """What all groups of this server have to write now, as one frame (D-13); None while one is being written."""
-        frame = self._frame.take(self.coordination.bootstrap.to_make_durable())
-        if frame is not None:
-            self.pace.began(self.clock.run)
-        return frame
 
     # -- clients
 
