@@ -38,7 +38,9 @@ def test_removed_server_serves_no_reader() -> None:
         reader = scene.clients[-1]
         assert reader.reader
         scene.ask(leader, leaves(third))
-        scene.until(lambda: third.driver is not None and third.driver.removed is not None, "it is told")
+        scene.until(
+            lambda: third.driver is not None and third.driver.coordination.removed is not None, "it is told"
+        )
         reader.stay_at(third)
         reader.drop()
         connections = reader.connections

@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.directed import Scene
 from tests.simulation.planted import differing
 from tests.simulation.profile import TICK_TIME_MS
-from zraft.groups.divergence import DivergedError
+from zraft.groups.digests import DivergedError
 from zraft.server.coordination.membership_keeper import LOOK_INTERVAL_MS
 
 POINTS_EVERY: Final = 64

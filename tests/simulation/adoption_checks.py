@@ -84,7 +84,7 @@ class AdoptionChecks:
         applied = self._applied(driver)
         for seq in [seq for seq in self._batches if seq <= applied]:
             del self._batches[seq]
-        if driver.removed is not None:
+        if driver.coordination.removed is not None:
             self._again.clear()  # nobody would take them from who is no member
         if not self._again:
             return

@@ -9,7 +9,7 @@ from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.directed import Scene, raft_of
 from tests.simulation.directed_registry import breaks
 from tests.simulation.disk import Trouble
-from zraft.groups.divergence import DivergedError
+from zraft.groups.digests import DivergedError
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership.value import Membership

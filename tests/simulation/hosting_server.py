@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
-from zraft.groups.divergence import DivergedError
+from zraft.groups.digests import DivergedError
 from zraft.groups.hosted_groups import Hosting
 from zraft.groups.identity import Identity
 from zraft.groups.recovery import recover

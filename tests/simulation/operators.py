@@ -256,7 +256,7 @@ class Operators:
                 process.boot()
             elif (
                 process.driver is not None
-                and process.driver.removed
+                and process.driver.coordination.removed
                 and not self._survival.counted_on(server)
             ):
                 self.counts["anew"] += 1

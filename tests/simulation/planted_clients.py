@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.simulation.planted_registry import Patch, plant
+from tests.simulation.planted_registry import Patch, plant, replaced
 from tests.simulation.profile import Mode
 from zraft.raft.core import Raft
 from zraft.raft.messages import (
@@ -21,10 +21,10 @@ from zraft.server.clients.zookeeper import connection as connection_module
 from zraft.server.clients.zookeeper.connection import Connection
 from zraft.server.clients.zookeeper.queries import RestoredWatches
 from zraft.server.clients.zookeeper.waiting import Proved
+from zraft.server.coordination.group import APPLY_BYTES_PER_TURN, CoordinationGroup
 from zraft.server.coordination.leadership import Leadership
+from zraft.server.coordination.linearizable_reads import LinearizableReads
 from zraft.server.coordination.origin import NumberedBatch, OriginStream
-from zraft.server.engine.driver import Driver
-from zraft.server.engine.linearizable_reads import LinearizableReads
 from zraft.transport.messages import OriginBatch
 from zraft.tree import machine as machine_module
 from zraft.tree import quota_usage as quota_usage_module
@@ -95,7 +95,7 @@ def read_ahead() -> Sequence[Patch]:
 @plant("6.4", "sync is answered from local state, without asking the leader", Mode.READS)
 def local_sync() -> Sequence[Patch]:
     def ask(self: LinearizableReads, now: int) -> int | None:
-        for connection in self._clients.take_syncs():
+        for connection in self._syncs.take_syncs():
             connection.complete_sync()
         return None
 
@@ -219,9 +219,9 @@ def blind_reap() -> Sequence[Patch]:
 def lifetimes_by_wall_clock() -> Sequence[Patch]:
     original = Leadership.lead
 
-    def lead(self: Leadership, raft: Raft, now_ms: int, run_ms: int, wall_ms: int, **settled: bool) -> object:
-        self._log_time_base = wall_ms - run_ms + self._began
-        return original(self, raft, now_ms, run_ms, wall_ms, **settled)
+    def lead(self: Leadership, raft: Raft, wall_ms: int) -> None:
+        self._log_time_base = wall_ms - self.uptime_ms
+        original(self, raft, wall_ms)
 
     return [(Leadership, "lead", lead)]
 
@@ -292,14 +292,18 @@ def silent_readers() -> Sequence[Patch]:
 
 @plant("D-7", "a server without a quorum also serves what its log holds beyond the last commit", Mode.READS)
 def uncommitted_to_readers() -> Sequence[Patch]:
-    original = Driver._advance
+    original = CoordinationGroup.settle
 
-    def advance(self: Driver, raft: Raft) -> None:
-        original(self, raft)
-        if self.contact.stale and raft.role is not Role.LEADER and not self.clients.availability.serving:
-            self.applier.apply_committed(raft.log, raft.log.last_index)
+    def settle(self: CoordinationGroup) -> None:
+        original(self)
+        stale, before = self.contact.stale, self.__dict__.get("planted_stale", True)
+        self.__dict__["planted_stale"] = stale
+        replica = self.replica
+        if stale and before and replica is not None and replica.raft.role is not Role.LEADER:
+            with replaced((Raft, "applicable_index", property(lambda self: self.log.last_index))):
+                replica.apply(APPLY_BYTES_PER_TURN)
 
-    return [(Driver, "_advance", advance)]
+    return [(CoordinationGroup, "settle", settle)]
 
 
 # -- feature level 3

@@ -14,6 +14,7 @@ from zraft.groups.snapshots.receiving import GroupReceiver
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
 from zraft.server.coordination.bootstrap import Bootstrap
+from zraft.server.coordination.group import CoordinationGroup
 from zraft.server.engine.driver import Driver
 from zraft.server.partitions.partitions import Partitions
 from zraft.storage.records import ForgetRecord
@@ -91,23 +92,24 @@ def coordination_removed() -> Sequence[Patch]:
 def votes_before_founding() -> Sequence[Patch]:
     conclude = Bootstrap._conclude
     turn = Driver.turn
-    start = Driver._start_raft
+    start = CoordinationGroup._start
 
     def found_early(self: Bootstrap) -> None:
         conclude(self)
         self.founded = self.founded or self.roster is not None
 
     def start_early(self: Driver, now_ms: int, wall_ms: int) -> Any:
-        if self.bootstrap.roster is not None:
-            self._start_raft(self._founders(self.bootstrap.roster))
+        group = self.coordination
+        if group.bootstrap.roster is not None:
+            group._start(group._founders(group.bootstrap.roster))
         return turn(self, now_ms, wall_ms)
 
-    def start_once(self: Driver, membership: Membership) -> None:
+    def start_once(self: CoordinationGroup, membership: Membership) -> None:
         if self.raft is None:
             start(self, membership)
 
     return [
         (Bootstrap, "_conclude", found_early),
         (Driver, "turn", start_early),
-        (Driver, "_start_raft", start_once),
+        (CoordinationGroup, "_start", start_once),
     ]

@@ -16,16 +16,14 @@ from zraft.raft import state as state_module
 from zraft.raft.core import Raft
 from zraft.raft.membership import quorum as quorum_module
 from zraft.raft.membership.value import Membership
-from zraft.raft.messages import (
-    Entry,
-)
+from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.replication import Replication
 from zraft.raft.role import Role
 from zraft.server.coordination import membership_keeper as keeper_module
 from zraft.server.coordination import reconciliation as reconciliation_module
+from zraft.server.coordination.group import CoordinationGroup
 from zraft.server.coordination.membership_keeper import MembershipKeeper
 from zraft.server.engine.applier import Applier
-from zraft.server.engine.driver import Driver
 from zraft.tree.origins import Origins
 from zraft_core.ids import ServerId
 
@@ -130,7 +128,7 @@ def late_transfer() -> Sequence[Patch]:
 def removed_and_not_told() -> Sequence[Patch]:
     return [
         (MembershipKeeper, "not_member", lambda self, *arguments: None),
-        (Driver, "_removed", lambda self, index: None),
+        (CoordinationGroup, "_remove", lambda self, index: None),
     ]
 
 
@@ -143,9 +141,9 @@ def _differs_from(server: int, index: int) -> Sequence[Patch]:
     original = Applier.apply
 
     def apply(self: Applier, entry: Entry) -> bool:
-        before = self.applied_index
+        before = self._machine.index
         is_done = original(self, entry)
-        if self._me[0] == server and before < index <= entry.index:
+        if entry.kind is EntryKind.COMMANDS and self._me[0] == server and before < index <= entry.index:
             # As a wrong count of bytes would: no client can see it.
             self._machine.marks.total += 1
         return is_done

@@ -7,15 +7,15 @@ from typing import Any
 
 from tests.simulation.planted_registry import Patch, plant, replaced
 from tests.simulation.profile import Mode
-from zraft.raft.core import Raft
 from zraft.server.clients.output import Output
 from zraft.server.clients.sessions import AttachedSessions
 from zraft.server.clients.table import Clients
 from zraft.server.clients.zookeeper.connection import Connection
 from zraft.server.coordination import intake as intake_module
 from zraft.server.coordination.clock import TurnClock
+from zraft.server.coordination.contact import Contact
 from zraft.server.coordination.expiry import SessionExpiry
-from zraft.server.engine.contact import Contact
+from zraft.server.coordination.group import CoordinationGroup
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.effects import Effects
 from zraft.transport.messages import Sender, TouchReport
@@ -28,17 +28,17 @@ from zraft_core.errors import Code
 
 @plant("D-2", "the next number of an origin is kept from an earlier leadership", Mode.ELECTIONS)
 def stale_next() -> Sequence[Patch]:
-    original = Driver._follow_role
+    original = CoordinationGroup.advance
 
-    def follow_role(self: Driver, raft: Raft, step: int) -> None:
+    def advance(self: CoordinationGroup, rest: int, step: int) -> None:
         before = self.leadership
         if before is not None:
             self.__dict__["planted_taken"] = dict(before.intake._taken)
-        original(self, raft, step)
+        original(self, rest, step)
         if self.leadership is not None and self.leadership is not before:
             self.leadership.intake._taken.update(self.__dict__.get("planted_taken", {}))
 
-    return [(Driver, "_follow_role", follow_role)]
+    return [(CoordinationGroup, "advance", advance)]
 
 
 @plant("D-3", "a late batch of an old boot is accepted", Mode.BOOTS)

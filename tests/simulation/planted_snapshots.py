@@ -10,6 +10,7 @@ from attrs import evolve
 
 from tests.simulation.planted_registry import Patch, plant, replaced
 from tests.simulation.profile import Mode
+from zraft.groups.replica import Replica
 from zraft.groups.snapshots.keeper import SnapshotKeeper
 from zraft.groups.snapshots.transfer import Received, SnapshotReceiver
 from zraft.raft.core import Raft
@@ -22,7 +23,6 @@ from zraft.raft.writes import Writes
 from zraft.server.clients.output import Output
 from zraft.server.clients.table import Clients
 from zraft.server.coordination.origin import OriginStream
-from zraft.server.engine.applier import Applier
 from zraft.server.engine.driver import Driver
 from zraft.storage import durable as durable_module
 from zraft.storage import segments as segments_module
@@ -41,9 +41,10 @@ from zraft_core.ids import ServerId
 def old_snapshot_accepted() -> Sequence[Patch]:
     on_offer = SnapshotReceiver.on_offer
 
-    def keep(self: Driver, raft: Raft, wall_ms: int) -> None:
+    def keep(self: Driver, replica: Replica, wall_ms: int) -> None:
+        raft = replica.raft
         received = self.snapshots.turn(
-            self.clock.now, wall_ms, raft, self._where_applied, self.cluster, idle=self.origin.idle
+            self.clock.now, wall_ms, raft, replica.where_applied, self.cluster, idle=self.origin.idle
         )
         for to, message in self.snapshots.take_outgoing():
             self._outbox.send(to, message)
@@ -203,13 +204,13 @@ def snapshot_without_members() -> Sequence[Patch]:
 
 @plant("D-16", "positions begin anew after a snapshot", Mode.SNAPSHOTS)
 def position_lost() -> Sequence[Patch]:
-    original = Applier.restored
+    original = Replica.stands_at
 
-    def restored(self: Applier, meta: SnapshotMeta) -> None:
+    def stands_at(self: Replica, meta: SnapshotMeta) -> None:
         original(self, meta)
         self.next_position = 1
 
-    return [(Applier, "restored", restored)]
+    return [(Replica, "stands_at", stands_at)]
 
 
 @plant("D-1", "the configuration of a snapshot is not taken over with it", Mode.MEMBERS)

@@ -272,7 +272,7 @@ class CutSimulation(Simulation):
 
     def _says_it_is_out(self, server: ServerId) -> bool:
         driver = self._process(server).driver
-        return driver is not None and (driver.problem or driver.waiting) is not None
+        return driver is not None and (driver.coordination.problem or driver.coordination.waiting) is not None
 
     def _submit(self, *changes: tuple[int, int, str]) -> None:
         running = [

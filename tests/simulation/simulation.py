@@ -425,7 +425,11 @@ class Simulation:
         for process in serving:
             if process.driver is None or process.driver.raft is None:
                 driver = process.driver
-                why = (driver.problem or driver.waiting) if driver is not None else "it does not run"
+                why = (
+                    (driver.coordination.problem or driver.coordination.waiting)
+                    if driver is not None
+                    else "it does not run"
+                )
                 fail("progress", f"S{process.server} is wanted and takes no part long after healing: {why}")
         indexes = {p.server: p.driver.applied_index if p.driver else 0 for p in serving}
         top = max(indexes.values())
@@ -505,7 +509,7 @@ class Simulation:
             driver = process.driver
             if driver is None or process.server in history.wanted:
                 continue
-            if driver.problem is None and driver.waiting is None:
+            if driver.coordination.problem is None and driver.coordination.waiting is None:
                 fail("membership", f"S{process.server} runs, is no member, and does not say so")
 
     def _note(self, data: bytes) -> None:
@@ -575,7 +579,7 @@ class Simulation:
                 f"S{server} leads in term {raft.term}, log {raft.log.last_index}, commit {raft.commit_index}"
             )
         self._demand_committed_configuration(process, newest)
-        if driver.removed is not None and server not in self._removed:
+        if driver.coordination.removed is not None and server not in self._removed:
             self._removed.add(server)
             self.say(f"S{server} was removed")
             disk = (server, driver.identity.instance)

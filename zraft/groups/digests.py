@@ -1,32 +1,118 @@
-"""Whether a group's members have the same state: digests at the same entries, compared by its leader (D-26).
+"""Whether the members of a group have the same state: digests at the same entries, compared by its leader (D-26).
 
-As for the coordination group (`divergence`), but for all groups at once: every member notes its digest every so many
-entries and tells the leader, which tells all what the majority has. A server of which one group differs stops as a whole:
-what it computes cannot be trusted, and its votes in every group are on one disk. Pure.
+Every member notes a digest of its state after the same entries and reports it to the leader, which tells everybody what
+the majority has. Whoever differs must not serve another reply, and stops as a whole: what it computes cannot be trusted,
+and its votes in every group are on one disk.
+
+`DigestTable` and `check_digests` serve every group. Members of the coordination group report with what else they say of
+themselves (`MemberReport`, `Verdict`), and its leader repeats its verdicts; `GroupComparison` is about all other groups.
+
+Pure. Source: rule D-26 in docs/RULES.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Final
 
-from zraft.groups.divergence import DigestComparison, DivergedError
 from zraft.groups.host import GroupHost
-from zraft.groups.replica import Replica
+from zraft.groups.replica import HostedReplica
+from zraft.raft.membership.quorum import majority
 from zraft.raft.role import Role
 from zraft.transport.messages import GroupDigests, GroupVerdict, PeerMessage
-from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.errors import ZraftError
+from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
+
+POINTS_KEPT_MAX: Final = 8
+"""Indexes compared at once; older ones have been decided, or never will be."""
 
 PER_MESSAGE_MAX: Final = 64
 """As many as the codec takes."""
 
 ALARMS_KEPT_MAX: Final = 16
 
+Point = tuple[int, int]
+"""The index of an entry, and the digest of the state after it."""
+
 _Noted = tuple[GroupId, int, int]
 
 
+class DivergedError(ZraftError):
+    """This server's state is not the one the majority has: it must stop, and begin anew from another's."""
+
+
+class DigestTable:
+    """What the members of one group computed, as its leader was told: index -> server -> digest."""
+
+    def __init__(self) -> None:
+        self._reported: dict[int, dict[ServerId, int]] = {}
+        self._decided: dict[int, int] = {}
+        self.disagreements: list[str] = []
+        """For the log: points without a majority. Nobody stops for them."""
+        self.alarms_total = 0
+
+    def report(self, server: ServerId, digests: Iterable[Point]) -> None:
+        """What a server's state was."""
+        for index, digest in digests:
+            if index in self._decided or index in self._reported or self._is_new(index):
+                self._reported.setdefault(index, {})[server] = digest
+        while len(self._reported) > POINTS_KEPT_MAX:
+            oldest = min(self._reported)
+            del self._reported[oldest]
+            self._decided.pop(oldest, None)
+
+    def _is_new(self, index: int) -> bool:
+        return len(self._reported) < POINTS_KEPT_MAX or index > min(self._reported)
+
+    def decide(self, voters: Collection[ServerId]) -> list[Point]:
+        """Count what was reported: every point that a majority of the voters agreed on so far, with what it has."""
+        needed = majority(len(voters))
+        for index, reported in self._reported.items():
+            if index in self._decided:
+                continue
+            counts = Counter(digest for server, digest in reported.items() if server in voters)
+            if not counts:
+                continue
+            digest, count = counts.most_common(1)[0]
+            if count >= needed:
+                self._decided[index] = digest
+            elif sum(counts.values()) == len(voters):
+                self._decided[index] = -1
+                self.alarms_total += 1
+                shown = ", ".join(f"server {s}: {d:032x}" for s, d in sorted(reported.items()))
+                self.disagreements.append(
+                    f"no two of a majority agree on the state at entry {index} ({shown}): nobody stops, compare "
+                    "the data directories with `zraft log verify`"
+                )
+        return self.decided
+
+    @property
+    def decided(self) -> list[Point]:
+        """The points that a majority agreed on, with what it has."""
+        return [(index, digest) for index, digest in sorted(self._decided.items()) if digest >= 0]
+
+
+def check_digests(group: GroupId, own: Iterable[Point], verdict: Iterable[Point]) -> None:
+    """Compare what the majority has with this server's own digests.
+
+    Raises:
+        DivergedError: they differ at some index.
+    """
+    noted = dict(own)
+    for index, digest in verdict:
+        mine = noted.get(index)
+        if mine is not None and mine != digest:
+            whose = "this server" if group == COORDINATION_GROUP else f"group {group} on this server"
+            raise DivergedError(
+                f"the state of {whose} differs from the majority's since entry {index} at the latest (digest "
+                f"{mine:032x}, the majority has {digest:032x}): it serves no longer. Its directory is kept aside "
+                "for examination, and it joins again with an empty one"
+            )
+
+
 class GroupComparison:
-    """Both sides, for all groups of one server.
+    """Both sides, for all groups of one server but the coordination group.
 
     Attributes:
         compared_total: points that a majority agreed on, of groups led here.
@@ -35,7 +121,7 @@ class GroupComparison:
 
     def __init__(self, host: GroupHost) -> None:
         self._host = host
-        self._tables: dict[GroupId, tuple[int, DigestComparison, set[int]]] = {}
+        self._tables: dict[GroupId, tuple[int, DigestTable]] = {}
         self._told: dict[GroupId, int] = {}
         self.compared_total = 0
         self.alarms_total = 0
@@ -98,45 +184,33 @@ class GroupComparison:
         for group, index, digest in message.digests:
             replica = self._host.groups.get(group)
             if replica is not None and replica.raft.leader == server:
-                _check(replica, index, digest)
+                check_digests(group, replica.digests, [(index, digest)])
 
-    def _table(self, replica: Replica) -> DigestComparison:
+    def _table(self, replica: HostedReplica) -> DigestTable:
         term = replica.raft.term
         known = self._tables.get(replica.group)
         if known is None or known[0] != term:
-            known = self._tables[replica.group] = (term, DigestComparison(), set())
+            known = self._tables[replica.group] = (term, DigestTable())
         return known[1]
 
-    def _decide(self, replica: Replica, verdicts: dict[ServerId, list[_Noted]]) -> None:
+    def _decide(self, replica: HostedReplica, verdicts: dict[ServerId, list[_Noted]]) -> None:
         """Say once what is decided now."""
-        _, table, said = self._tables[replica.group]
+        _, table = self._tables[replica.group]
         raft = replica.raft
-        decided = table.decide(raft.membership.voters)
-        for index, digest in decided:
-            if index in said:
+        said = table.decided
+        for point in table.decide(raft.membership.voters):
+            if point in said:
                 continue
-            said.add(index)
             self.compared_total += 1
             for server in raft.membership.members:
                 if server != raft.server:
-                    verdicts.setdefault(server, []).append((replica.group, index, digest))
-            _check(replica, index, digest)
-        said.intersection_update({index for index, _ in decided})
+                    verdicts.setdefault(server, []).append((replica.group, *point))
+            check_digests(replica.group, replica.digests, [point])
         while table.disagreements:
             self.alarms_total += 1
             problem = table.disagreements.pop(0)
             if len(self.alarms) < ALARMS_KEPT_MAX:
                 self.alarms.append(f"group {replica.group}: {problem}")
-
-
-def _check(replica: Replica, index: int, digest: int) -> None:
-    mine = dict(replica.digests).get(index)
-    if mine is not None and mine != digest:
-        raise DivergedError(
-            f"the state of group {replica.group} on this server differs from the majority's since its entry {index} at "
-            f"the latest (digest {mine:032x}, the majority has {digest:032x}): it serves no longer. Its directory is "
-            "kept aside for examination, and it joins again with an empty one"
-        )
 
 
 def _messages(

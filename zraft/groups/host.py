@@ -23,7 +23,7 @@ from zraft.groups.hosting import HostState
 from zraft.groups.keeping import Keeping
 from zraft.groups.machine import StateMachine
 from zraft.groups.placing import Placing
-from zraft.groups.replica import Replica, StoredGroup
+from zraft.groups.replica import HostedReplica, StoredGroup
 from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.statistics import GroupsStatistics
@@ -104,7 +104,8 @@ class GroupHost:
         """Take part in a group from now on, with what the disk holds of it.
 
         A disk that knows nothing of the group votes for itself only if it is one of the founders; any other starts as a
-        learner and is told by the leader who the members are (D-18). `covered`: see `Replica`; all members say the same.
+        learner and is told by the leader who the members are (D-18). `covered`: see `HostedReplica`; all members say
+        the same.
 
         Raises:
             StorageError: hard state and log contradict each other.
@@ -124,7 +125,7 @@ class GroupHost:
         )
         for server, instance in {**description.founders, **self._vouched}.items():
             raft.vouch(server, instance)
-        replica = Replica(group, raft, machine, self._state.now, self.settings.digest_interval)
+        replica = HostedReplica(group, raft, machine, self._state.now, self.settings.digest_interval)
         replica.preferred = description.preferred
         replica.covered = covered
         if stored.snapshot is not None:
@@ -323,7 +324,7 @@ class GroupHost:
 
     # -- what became of a group in this turn
 
-    def _settle(self, replica: Replica) -> None:
+    def _settle(self, replica: HostedReplica) -> None:
         """Take what its core has for others and for the disk, and apply what is committed."""
         state, settings, raft, group = self._state, self.settings, replica.raft, replica.group
         ready = raft.ready()
@@ -366,7 +367,7 @@ class GroupHost:
             if due < state.timers.due.get(group, NEVER):
                 state.timers.set(group, max(state.now + 1, due))
 
-    def _reconsider(self, replica: Replica) -> None:
+    def _reconsider(self, replica: HostedReplica) -> None:
         """Who leads the group may be another one, or it may rest from now on or no longer."""
         raft = replica.raft
         leads = raft.role is Role.LEADER
@@ -379,7 +380,7 @@ class GroupHost:
         else:
             self._rest_following(replica)
 
-    def _rest_leading(self, replica: Replica) -> None:
+    def _rest_leading(self, replica: HostedReplica) -> None:
         state, raft, group = self._state, replica.raft, replica.group
         needing = raft.followers_needing_snapshot
         if needing:
@@ -398,7 +399,7 @@ class GroupHost:
                 due = self._covers.due_at
             state.timers.set(group, max(state.now + 1, due))
 
-    def _rest_following(self, replica: Replica) -> None:
+    def _rest_following(self, replica: HostedReplica) -> None:
         state, raft, group = self._state, replica.raft, replica.group
         peer = state.peers.get(raft.leader) if raft.leader is not None else None
         replica.asleep = (
@@ -412,7 +413,7 @@ class GroupHost:
         else:
             state.timers.set(group, max(state.now + 1, replica.born + raft.due_at))
 
-    def _rest(self, replica: Replica) -> None:
+    def _rest(self, replica: HostedReplica) -> None:
         """It has nothing due, and keeps little of its log in memory."""
         self._state.timers.clear(replica.group)
         log = replica.raft.log

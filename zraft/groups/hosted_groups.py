@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, get_args
 
-from attrs import define, frozen
+from attrs import frozen
 
 from zraft.groups.description import GroupDescription
 from zraft.groups.digests import GroupComparison
@@ -62,7 +62,7 @@ _OF_PARTITIONS: Final = (Bundle, Edge, GroupLeader)
 _OF_CORES: Final = frozenset((*get_args(RaftMessage), SharedHeartbeat, SharedHeartbeatReply))
 
 
-@define
+@frozen
 class GroupsShare:
     """What a turn of the groups adds to the driver's effects.
 

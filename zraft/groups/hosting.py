@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from zraft.groups.covers.peer import Peer
 from zraft.groups.effects import GroupEffects, GroupMessage
-from zraft.groups.replica import Replica
+from zraft.groups.replica import HostedReplica
 from zraft.groups.settings import GroupSettings
 from zraft.groups.timers import Timers
 from zraft.raft.membership.quorum import majority
@@ -51,9 +51,9 @@ class HostState:
         self.boot = boot
         self.settings = settings
         self.now = 0
-        self.groups: dict[GroupId, Replica] = {}
+        self.groups: dict[GroupId, HostedReplica] = {}
         self.peers: dict[ServerId, Peer] = {}
-        self.touched: dict[GroupId, Replica] = {}
+        self.touched: dict[GroupId, HostedReplica] = {}
         self.stirred = False
         self.timers = Timers()
         self.effects = GroupEffects()
@@ -75,7 +75,7 @@ class HostState:
 
     # -- bringing a group up to date
 
-    def stir(self, replica: Replica) -> None:
+    def stir(self, replica: HostedReplica) -> None:
         """Entries of it are proposed, arrive, or became durable: its clock stands at the present tick.
 
         The next turn looks at it, but there need not be one for this. What others vouched for it is not asked before
@@ -96,7 +96,7 @@ class HostState:
             return
         raft.tick(elapsed)
 
-    def touch(self, replica: Replica) -> None:
+    def touch(self, replica: HostedReplica) -> None:
         """Something happens to it beside its entries: the next turn looks at all that concerns it.
 
         Its clock stands at the present tick, and what others vouched for it counts.
@@ -122,7 +122,7 @@ class HostState:
             if replica is not None:
                 self.touch(replica)
 
-    def _credit_leader(self, replica: Replica, now: int) -> None:
+    def _credit_leader(self, replica: HostedReplica, now: int) -> None:
         raft, contacts, reached, everybody = replica.raft, dict[ServerId, int](), 1, True
         voters = raft.membership.voters
         for server in raft.matches:

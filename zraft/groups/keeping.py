@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zraft.groups.effects import SnapshotTask
 from zraft.groups.hosting import HostState
-from zraft.groups.replica import Replica
+from zraft.groups.replica import HostedReplica
 from zraft.groups.retention import Retention
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
@@ -82,7 +82,7 @@ class Keeping:
                 )
         self.retention.reckon()
 
-    def _compact(self, replica: Replica) -> int:
+    def _compact(self, replica: HostedReplica) -> int:
         """Let go of what the snapshot covers, but for what slow followers lack; where the log begins after that."""
         raft = replica.raft
         index = replica.snapshot_index

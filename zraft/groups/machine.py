@@ -7,15 +7,24 @@ from typing import Protocol
 from zraft.raft.messages import Entry
 
 
-class StateMachine(Protocol):
-    """The replicated state of one group. It changes by committed entries alone, and alike on every server (D-5)."""
+class EntryTaker(Protocol):
+    """What a replica applies entries to. It changes by committed entries alone, and alike on every server (D-5)."""
 
     @property
     def stopped(self) -> bool:
         """It met an entry that it cannot carry out: it takes no more, and there is no image of it."""
 
-    def apply(self, entry: Entry) -> None:
-        """Take the next COMMANDS entry. What its leader is to do about it, the machine keeps for its owner."""
+    def apply(self, entry: Entry) -> bool:
+        """Take the next entry, of whatever kind. What its leader is to do about it, the machine keeps for its owner.
+
+        Returns:
+            Whether it is carried out. If not, and the machine has not stopped, a part of it is: call this again with the
+            same entry, in another turn.
+        """
+
+
+class StateMachine(EntryTaker, Protocol):
+    """The replicated state of a group that a host has."""
 
     def snapshot(self) -> bytes:
         """All of the state, as `restore` takes it. Small: what is large lies in files of its own (D-13)."""

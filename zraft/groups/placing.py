@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from zraft.groups.hosting import HostState
 from zraft.groups.leadership import Moves
 from zraft.groups.members import Await, next_step, target_of
-from zraft.groups.replica import Replica
+from zraft.groups.replica import HostedReplica
 from zraft.raft.role import Role
 from zraft_core.ids import GroupId, Instance, ServerId
 
@@ -59,7 +59,7 @@ class Placing:
         self._state.touch(replica)
         return replica.raft.transfer_leadership(target)
 
-    def place(self, replica: Replica, *, settled: bool) -> None:
+    def place(self, replica: HostedReplica, *, settled: bool) -> None:
         """Note whether a group that is led here should be led elsewhere."""
         preferred = replica.preferred
         if preferred is None or preferred == self._state.server:
@@ -83,7 +83,7 @@ class Placing:
         self._state.touch(replica)
         return raft.transfer_leadership(target)
 
-    def _note_placed(self, replica: Replica) -> None:
+    def _note_placed(self, replica: HostedReplica) -> None:
         """Tell the owner, once in a leadership, that the members are as wanted."""
         raft = replica.raft
         membership = raft.membership
@@ -94,7 +94,7 @@ class Placing:
             replica.placed = True
             self._state.effects.placed.append(replica.group)
 
-    def change_members(self, replica: Replica) -> None:
+    def change_members(self, replica: HostedReplica) -> None:
         """Make the next safe step to the members that are wanted, if there is one."""
         raft = replica.raft
         assert replica.wanted is not None

@@ -1,17 +1,20 @@
-"""One group on this server: its core, its state machine, and how far the one was applied to the other. Pure."""
+"""One group on this server: its core, its state machine, and how far the one was applied to the other. Pure.
+
+`Replica` is what every group has, the coordination group, too; `HostedReplica` adds what a host of groups keeps of one.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from attrs import frozen
 
-from zraft.groups.machine import StateMachine
+from zraft.groups.machine import EntryTaker, StateMachine
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
-from zraft.raft.messages import EntryKind, HardState
+from zraft.raft.messages import HardState
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
 from zraft_core.ids import GroupId, Instance, ServerId
@@ -35,106 +38,83 @@ class StoredGroup:
 
 
 class Replica:
-    """A member of a group, with its state machine.
+    """A member of a group: applies to a state machine what is committed and durable here.
+
+    Args:
+        digest: gives the digest of the state, which is noted every `digest_interval` entries; None: nothing is noted here.
 
     Attributes:
-        born: tick of the host at which the core's clock stood at 0.
-        preferred: who should lead the group.
-        wanted: the disks that should be its members; None if that is not known here.
         applied_index, next_position: how far the state machine is.
-        snapshot_index: what the newest durable snapshot covers.
-        kept_bytes: log that was kept before the newest snapshot for slow followers.
-        covered: shared heartbeats may speak for it. Else it has rounds of its own, always, and never sleeps.
-        asleep: it has nothing to do, and no alarm of its own.
-        placed: while leading: its owner was told that the members are as wanted.
-        retired: the group has left this server. What is here answers whoever asks, and does nothing by itself.
-        seen: term, role, leader and index of the newest members that the core had when a turn looked at it last.
-        reconsider: who leads it, whether it may rest, and who should belong to it is to be looked at by the next turn,
-            even if the core is as it was `seen`.
-        heard_at: tick of the host at which the newest shared heartbeat came that the core was told of.
-        shown: what the other servers' covers were last brought in line with.
-        taken_from: the server in whose cover this server follows here.
-        digests: the newest (index, digest of the state after that entry), one every `digest_interval` entries (D-26).
         reads: (context, index) of reads that wait for their index to be applied.
+        digests: the newest (index, digest of the state after that entry) that were noted (D-26).
     """
 
     __slots__ = (
+        "_digest",
+        "_in_part",
         "applied_index",
-        "asleep",
-        "born",
-        "covered",
         "digest_interval",
         "digests",
         "group",
-        "heard_at",
-        "kept_bytes",
         "machine",
         "next_position",
-        "placed",
-        "preferred",
         "raft",
         "reads",
-        "reconsider",
-        "retired",
-        "seen",
-        "shown",
-        "snapshot_index",
-        "taken_from",
-        "wanted",
     )
 
+    machine: EntryTaker
+
     def __init__(
-        self, group: GroupId, raft: Raft, machine: StateMachine, born: int, digest_interval: int = 1_024
+        self,
+        group: GroupId,
+        raft: Raft,
+        machine: EntryTaker,
+        *,
+        digest: Callable[[], int] | None = None,
+        digest_interval: int = 1_024,
     ) -> None:
         self.group = group
         self.raft = raft
         self.machine = machine
-        self.born = born
-        self.preferred: ServerId | None = None
-        self.wanted: Mapping[ServerId, Instance] | None = None
         self.applied_index = 0
         self.next_position = 1
-        self.snapshot_index = 0
-        self.kept_bytes = 0
-        self.covered = True
-        self.asleep = False
-        self.placed = False
-        self.retired = False
-        self.seen: tuple[int, Role, ServerId | None, int] = (0, Role.FOLLOWER, None, 0)
-        self.reconsider = True
-        self.heard_at = -1
-        self.shown: tuple[int, int, int] = (0, 0, 0)
-        self.taken_from: ServerId | None = None
         self.reads: list[tuple[int, int]] = []
         self.digest_interval = digest_interval
         self.digests: deque[tuple[int, int]] = deque(maxlen=DIGESTS_KEPT)
+        self._digest = digest
+        self._in_part = False  # the entry behind `applied_index` was taken in part
 
-    def restored(self, meta: SnapshotMeta, image: bytes) -> None:
-        """A durable snapshot is the state from now on."""
-        self.machine.restore(image)
-        self.applied_index = self.snapshot_index = meta.index
+    def stands_at(self, meta: SnapshotMeta) -> None:
+        """The state machine became what a snapshot says."""
+        self.applied_index = meta.index
         self.next_position = meta.next_position
-        self.kept_bytes = 0
         self.digests.clear()
+        self._in_part = False
 
     def apply(self, bytes_max: int) -> bool:
-        """Apply what is committed and durable here (D-7), at most about so much at once; True if anything was."""
-        raft, machine = self.raft, self.machine
+        """Apply what is committed and durable here (D-7), at most about so much at once; True if anything was done.
+
+        Where the machine took an entry in part, the next call goes on with it, and ends with it: what has to wait for the
+        end of an entry has its chance then, however much is left.
+        """
+        raft, machine, digest = self.raft, self.machine, self._digest
         applicable = raft.applicable_index
-        if self.applied_index >= applicable or self.machine.stopped:
+        if self.applied_index >= applicable or machine.stopped:
             return False
         left = bytes_max
         while self.applied_index < applicable and left > 0:
             for entry in raft.log.slice(self.applied_index + 1, applicable + 1, left):
-                if entry.kind is EntryKind.COMMANDS:
-                    machine.apply(entry)
-                    if machine.stopped:
-                        return True
+                if not machine.apply(entry):
+                    self._in_part = not machine.stopped
+                    return True
                 self.applied_index = entry.index
                 self.next_position = entry.next_position
-                if not entry.index % self.digest_interval:
-                    self.digests.append((entry.index, machine.digest()))
+                if digest is not None and not entry.index % self.digest_interval:
+                    self.digests.append((entry.index, digest()))
                 left -= len(entry.payload) + 1
+                if self._in_part:
+                    self._in_part = False
+                    return True
         return True
 
     @property
@@ -155,3 +135,74 @@ class Replica:
         if done:
             self.reads = [read for read in self.reads if read[1] > applied]
         return done
+
+
+class HostedReplica(Replica):
+    """A replica of a group that `GroupHost` has.
+
+    Attributes:
+        born: tick of the host at which the core's clock stood at 0.
+        preferred: who should lead the group.
+        wanted: the disks that should be its members; None if that is not known here.
+        snapshot_index: what the newest durable snapshot covers.
+        kept_bytes: log that was kept before the newest snapshot for slow followers.
+        covered: shared heartbeats may speak for it. Else it has rounds of its own, always, and never sleeps.
+        asleep: it has nothing to do, and no alarm of its own.
+        placed: while leading: its owner was told that the members are as wanted.
+        retired: the group has left this server. What is here answers whoever asks, and does nothing by itself.
+        seen: term, role, leader and index of the newest members that the core had when a turn looked at it last.
+        reconsider: who leads it, whether it may rest, and who should belong to it is to be looked at by the next turn,
+            even if the core is as it was `seen`.
+        heard_at: tick of the host at which the newest shared heartbeat came that the core was told of.
+        shown: what the other servers' covers were last brought in line with.
+        taken_from: the server in whose cover this server follows here.
+    """
+
+    __slots__ = (
+        "asleep",
+        "born",
+        "covered",
+        "heard_at",
+        "kept_bytes",
+        "placed",
+        "preferred",
+        "reconsider",
+        "retired",
+        "seen",
+        "shown",
+        "snapshot_index",
+        "taken_from",
+        "wanted",
+    )
+
+    machine: StateMachine
+
+    def __init__(
+        self, group: GroupId, raft: Raft, machine: StateMachine, born: int, digest_interval: int
+    ) -> None:
+        super().__init__(group, raft, machine, digest=machine.digest, digest_interval=digest_interval)
+        self.born = born
+        self.preferred: ServerId | None = None
+        self.wanted: Mapping[ServerId, Instance] | None = None
+        self.snapshot_index = 0
+        self.kept_bytes = 0
+        self.covered = True
+        self.asleep = False
+        self.placed = False
+        self.retired = False
+        self.seen: tuple[int, Role, ServerId | None, int] = (0, Role.FOLLOWER, None, 0)
+        self.reconsider = True
+        self.heard_at = -1
+        self.shown: tuple[int, int, int] = (0, 0, 0)
+        self.taken_from: ServerId | None = None
+
+    def restored(self, meta: SnapshotMeta, image: bytes) -> None:
+        """A durable snapshot is the state from now on.
+
+        Raises:
+            ProtocolError: the bytes are no image; nothing was changed.
+        """
+        self.machine.restore(image)
+        self.stands_at(meta)
+        self.snapshot_index = meta.index
+        self.kept_bytes = 0

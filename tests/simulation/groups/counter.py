@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Final
 
 from tests.simulation.broken import BrokenPromiseError
-from zraft.raft.messages import Entry
+from zraft.raft.messages import Entry, EntryKind
 from zraft_core.errors import ProtocolError
 
 _IMAGE: Final = struct.Struct(">QQ16s")
@@ -23,7 +23,9 @@ class AppendCounter:
         self.last_index = 0
         self._chain = bytes(16)
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: Entry) -> bool:
+        if entry.kind is not EntryKind.COMMANDS:
+            return True
         if entry.index <= self.last_index or entry.position != self.commands + 1:
             raise BrokenPromiseError(
                 "apply",
@@ -33,6 +35,7 @@ class AppendCounter:
         self.last_index = entry.index
         self.commands += entry.count
         self._chain = blake2b(self._chain + entry.payload, digest_size=16).digest()
+        return True
 
     def snapshot(self) -> bytes:
         return _IMAGE.pack(self.commands, self.last_index, self._chain)

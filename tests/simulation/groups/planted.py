@@ -13,7 +13,7 @@ from zraft.groups.description import GroupDescription
 from zraft.groups.frame import Durable, LogFrame
 from zraft.groups.host import GroupHost
 from zraft.groups.keeping import Keeping
-from zraft.groups.replica import Replica
+from zraft.groups.replica import HostedReplica
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Member
@@ -91,7 +91,7 @@ def late_answer() -> Sequence[Patch]:
 def commit_above_match() -> Sequence[Patch]:
     original = Covers.all_agree
 
-    def all_agree(self: Covers, replica: Replica) -> bool:
+    def all_agree(self: Covers, replica: HostedReplica) -> bool:
         raft = replica.raft
         for server in raft.matches:
             self._state.peer(server).given.offer(replica.group, raft.term, raft.commit_index)
@@ -180,7 +180,7 @@ def compacts_early() -> Sequence[Patch]:
 def never_asleep() -> Sequence[Patch]:
     original = GroupHost._settle
 
-    def settle(self: GroupHost, replica: Replica) -> None:
+    def settle(self: GroupHost, replica: HostedReplica) -> None:
         original(self, replica)
         if replica.asleep:
             self._state.timers.set(replica.group, self._state.now + self.settings.raft.heartbeat_ticks)
@@ -190,7 +190,7 @@ def never_asleep() -> Sequence[Patch]:
 
 @plant("cost", "leaders beat for each group although shared heartbeats do")
 def own_heartbeats_too() -> Sequence[Patch]:
-    def all_agree(self: Covers, replica: Replica) -> bool:
+    def all_agree(self: Covers, replica: HostedReplica) -> bool:
         original(self, replica)
         return False
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from tests.simulation.planted_registry import Patch, Plants
-from zraft.groups.replica import Replica
+from zraft.groups.replica import HostedReplica
 from zraft.raft.messages import Entry
 from zraft.raft.role import Role
 from zraft.server.partitions.delivery_tail import DeliveryTail
@@ -68,7 +68,7 @@ def born_again() -> Sequence[Patch]:
             self.partition = self.claims = None
         return original(self, entry)
 
-    def lead(self: Partitions, hosted: HostedPartition, replica: Replica) -> None:
+    def lead(self: Partitions, hosted: HostedPartition, replica: HostedReplica) -> None:
         before = hosted.leadership
         follow(self, hosted, replica)
         if hosted.leadership is not None and hosted.leadership is not before and self._host is not None:
@@ -83,7 +83,7 @@ def born_again() -> Sequence[Patch]:
 def leads_on() -> Sequence[Patch]:
     original = Partitions._follow
 
-    def follow(self: Partitions, hosted: HostedPartition, replica: Replica) -> None:
+    def follow(self: Partitions, hosted: HostedPartition, replica: HostedReplica) -> None:
         raft = replica.raft
         if hosted.leadership is not None and raft.role is not Role.LEADER:
             for entry in hosted.take_applied(self._tasks):

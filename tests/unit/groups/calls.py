@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+import zraft
 from tests.unit.groups.hosts import DISKS, Hosts
 from zraft.groups.effects import GroupMessage
 from zraft.transport.messages import Sender
 from zraft_core.ids import GroupId, ServerId
 
+REPOSITORY: Final = Path(zraft.__file__).parents[1]
+
 HOP_TICKS: Final = 1
 """What a datagram takes, what a frame takes to become durable, and a client to ask for the next write."""
 
-ENGINE: Final = "/zraft/groups/"
-CONSENSUS: Final = "/zraft/raft/"
-
 
 class Calls:
-    """How often functions of each folder were called, in Python and in C, by the name of the function.
+    """How often functions of each room were called, in Python and in C, by the name of the function.
 
-    A call belongs to the folder that the function lives in. What lives in no file of ours (C, and methods that attrs
-    made) belongs to the folder of whoever called it.
+    A call belongs to the room that the function lives in. What lives in no file of ours (C, and methods that attrs
+    made) belongs to the room of whoever called it.
     """
 
     def __init__(self) -> None:
-        self.engine: Counter[str] = Counter()
-        self.consensus: Counter[str] = Counter()
+        self._places: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -42,6 +42,14 @@ class Calls:
         finally:
             sys.setprofile(None)
 
+    def of(self, room: str) -> Counter[str]:
+        """Those of a room, which is a path below the repository, such as "zraft/groups"."""
+        inside: Counter[str] = Counter()
+        for place, calls in self._places.items():
+            if place.startswith(f"{REPOSITORY}/{room}/"):
+                inside += calls
+        return inside
+
     def _note(self, frame: FrameType, event: str, function: Any) -> None:
         if event == "c_call":
             name = function.__qualname__
@@ -51,11 +59,8 @@ class Calls:
                 frame = frame.f_back
         else:
             return
-        place = frame.f_code.co_filename
-        if ENGINE in place:
-            self.engine[f"{frame.f_code.co_qualname}: {name}" if event == "c_call" else name] += 1
-        elif CONSENSUS in place:
-            self.consensus[name] += 1
+        caller = f"{frame.f_code.co_qualname}: {name}" if event == "c_call" else name
+        self._places[frame.f_code.co_filename][caller] += 1
 
 
 class EventDriven:

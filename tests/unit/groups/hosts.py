@@ -9,7 +9,7 @@ from tests.simulation.groups.counter import AppendCounter
 from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupEffects, GroupMessage
 from zraft.groups.host import GroupHost
-from zraft.groups.replica import Replica, StoredGroup
+from zraft.groups.replica import HostedReplica, StoredGroup
 from zraft.groups.settings import GroupSettings
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
@@ -87,7 +87,7 @@ class Hosts:
                 return
         raise AssertionError([host.statistics() for host in self.hosts.values()])
 
-    def replica(self, server: ServerId, group: int) -> Replica:
+    def replica(self, server: ServerId, group: int) -> HostedReplica:
         return self.hosts[server].groups[GroupId(group)]
 
     def leader(self, group: int) -> ServerId:

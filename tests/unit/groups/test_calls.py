@@ -31,7 +31,7 @@ def test_a_write_costs_few_calls_beside_those_of_consensus(
         driven.write(leader, 1, bytes(100))
     for server in DISKS:
         calls, most = (
-            driven.calls[server].engine,
+            driven.calls[server].of("zraft/groups"),
             leader_calls_max if server == leader else follower_calls_max,
         )
         assert calls.total() <= most * WRITES, calls.most_common()

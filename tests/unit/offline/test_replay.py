@@ -11,7 +11,6 @@ from tests.unit.offline.states import CLUSTER, ONE, entries, server_directory, s
 from tests.unit.server.one_server import OneServer
 from zraft.offline.errors import OfflineError
 from zraft.offline.replay import Replayed, apply_entry, replay
-from zraft.raft.log import Log
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import RealFileSystem
@@ -41,10 +40,9 @@ def applied(instance: Instance, count: int, until: int = 1 << 30) -> Machine:
 def test_it_applies_what_a_server_applies(tmp_path: Path) -> None:
     """The same entries through the apply loop of a server."""
     instance = Instance(b"1" * 16)
-    log = Log(entries=entries(instance, 20))
     server = OneServer()
     server.machine.origins.set_members(())
-    server.applier.apply_committed(log, log.last_index)
+    assert all(server.applier.apply(entry) for entry in entries(instance, 20))
     machine = applied(instance, 20)
     assert machine.image() == server.machine.image()
     assert machine.digest() == server.machine.digest()

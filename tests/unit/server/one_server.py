@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from zraft.groups.identity import Identity
 from zraft.raft.messages import Entry, EntryKind
 from zraft.server.clients.settings import ClientSettings
 from zraft.server.clients.table import Clients
@@ -105,10 +106,7 @@ class OneServer:
             four_letter_word=lambda word, argument: word.encode() + argument,
         )
         self.applier = Applier(
-            server=ME,
-            instance=INSTANCE,
-            boot=BOOT,
-            boot_id=BOOT_ID,
+            identity=Identity(ME, INSTANCE, BOOT, BOOT_ID, None),
             machine=self.machine,
             origin=self.origin,
             touches=self.touches,

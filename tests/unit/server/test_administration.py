@@ -398,7 +398,7 @@ def test_a_setting_that_no_configuration_names_differs_from_nothing_after_it_was
 ) -> None:
     office = Office(configured_by("tick_time_ms=2000", "client.jute_maxbuffer=4096"))
     assert isinstance(office.ask(SettingsSet(name, value)), Done)
-    assert office.driver.settings_differ == {}
+    assert office.driver.coordination.settings_differ == {}
     listing = office.ask(SettingsShow())
     assert isinstance(listing, SettingsListing)
     found = {line.name: (line.value, line.configured) for line in listing.settings}
@@ -411,7 +411,7 @@ def test_a_setting_that_the_configuration_names_differs_until_both_say_the_same(
     office = Office(configured_by("topics.groups_max=9", "client.jute_maxbuffer=2000000"))
     assert isinstance(office.ask(SettingsSet("topics_groups_max", 10)), Done)
     assert isinstance(office.ask(SettingsSet("data_bytes_max", 1_999_999)), Done)
-    assert office.driver.settings_differ == {
+    assert office.driver.coordination.settings_differ == {
         "data_bytes_max": (2_000_000, 1_999_999),
         "topics_groups_max": (9, 10),
     }
@@ -421,7 +421,7 @@ def test_a_setting_that_the_configuration_names_differs_until_both_say_the_same(
     assert found["topics_groups_max"] == (10, 9)
     assert isinstance(office.ask(SettingsSet("topics_groups_max", 9)), Done)
     assert isinstance(office.ask(SettingsSet("data_bytes_max", 2_000_000)), Done)
-    assert office.driver.settings_differ == {}
+    assert office.driver.coordination.settings_differ == {}
 
 
 def test_a_setting_that_does_not_exist_or_is_out_of_bounds_is_refused_with_the_choice() -> None:
@@ -439,7 +439,7 @@ def test_a_setting_that_does_not_exist_or_is_out_of_bounds_is_refused_with_the_c
 
 def test_a_server_that_is_not_part_of_its_cluster_says_why() -> None:
     office = Office()
-    office.driver.belonging.removed = "it was removed"
+    office.driver.coordination.belonging.removed = "it was removed"
     reply = office.ask(MemberList())
     assert isinstance(reply, Refused)
     assert "it was removed" in reply.text

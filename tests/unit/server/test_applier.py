@@ -15,9 +15,9 @@ from tests.unit.server.one_server import (
     WatchEvent,
     create,
 )
+from zraft.groups.identity import CopiedDirectoryError
 from zraft.server.clients import table as clients_module
 from zraft.server.coordination.expiry import SessionExpiry
-from zraft.server.engine.applier import CopiedDirectoryError
 from zraft_core.errors import Code
 from zraft_core.wire.client_requests import AddWatch
 from zraft_core.wire.opcodes import Opcode

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.groups.divergence import POINTS_KEPT_MAX, DigestComparison, DivergedError, check_verdict
-from zraft_core.ids import ServerId
+from zraft.groups.digests import POINTS_KEPT_MAX, DigestTable, DivergedError, check_digests
+from zraft_core.ids import COORDINATION_GROUP, ServerId
 
 ONE, TWO, THREE = ServerId(1), ServerId(2), ServerId(3)
 ALL = (ONE, TWO, THREE)
 
 
 def test_d26_the_majority_decides_as_soon_as_it_is_one() -> None:
-    comparison = DigestComparison()
+    comparison = DigestTable()
     comparison.report(ONE, [(1024, 7)])
     assert comparison.decide(ALL) == []
     comparison.report(TWO, [(1024, 7)])
@@ -23,7 +23,7 @@ def test_d26_the_majority_decides_as_soon_as_it_is_one() -> None:
 
 
 def test_d26_without_a_majority_it_is_an_alarm_and_nobody_stops() -> None:
-    comparison = DigestComparison()
+    comparison = DigestTable()
     for server, digest in ((ONE, 1), (TWO, 2), (THREE, 3)):
         comparison.report(server, [(1024, digest)])
     assert comparison.decide(ALL) == []
@@ -35,7 +35,7 @@ def test_d26_without_a_majority_it_is_an_alarm_and_nobody_stops() -> None:
 
 
 def test_learners_and_observers_do_not_decide() -> None:
-    comparison = DigestComparison()
+    comparison = DigestTable()
     for server in (ServerId(4), ServerId(5), ServerId(6)):
         comparison.report(server, [(1024, 9)])
     comparison.report(ONE, [(1024, 7)])
@@ -43,7 +43,7 @@ def test_learners_and_observers_do_not_decide() -> None:
 
 
 def test_memory_is_bounded_and_old_points_do_not_come_back() -> None:
-    comparison = DigestComparison()
+    comparison = DigestTable()
     points = [(1024 * n, n) for n in range(1, 3 * POINTS_KEPT_MAX)]
     for point in points:
         comparison.report(ONE, [point])
@@ -53,6 +53,6 @@ def test_memory_is_bounded_and_old_points_do_not_come_back() -> None:
 
 
 def test_d26_the_minority_learns_that_it_must_stop() -> None:
-    check_verdict({1024: 7, 2048: 8}, [(512, 1), (1024, 7)])
+    check_digests(COORDINATION_GROUP, [(1024, 7), (2048, 8)], [(512, 1), (1024, 7)])
     with pytest.raises(DivergedError, match="entry 2048"):
-        check_verdict({1024: 7, 2048: 8}, [(1024, 7), (2048, 9)])
+        check_digests(COORDINATION_GROUP, [(1024, 7), (2048, 8)], [(1024, 7), (2048, 9)])

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 from attrs import asdict
 
-from zraft.groups.identity import Identity
+from zraft.groups.identity import CopiedDirectoryError, Identity
 from zraft.groups.recovery import Stored
 from zraft.groups.snapshots.tasks import Read, Receive
 from zraft.raft.log import Log
@@ -23,10 +23,11 @@ from zraft.raft.messages import (
 )
 from zraft.raft.role import Role
 from zraft.server.clients.connection import UNCOUNTED_BYTES
+from zraft.server.coordination.group import IDLE_TURN_MS, SEEK_TURN_MS
 from zraft.server.coordination.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
-from zraft.server.engine.applier import CopiedDirectoryError
-from zraft.server.engine.driver import DEAF_AFTER_MS, IDLE_TURN_MS, SEEK_TURN_MS, Driver
+from zraft.server.engine.driver import Driver
 from zraft.server.engine.effects import Effects
+from zraft.server.engine.leaving import DEAF_AFTER_MS
 from zraft.server.engine.settings import DriverSettings
 from zraft.storage.records import EntryRecord
 from zraft.transport.messages import (
@@ -240,7 +241,7 @@ def test_a_server_that_was_to_leave_and_stays_answers_nothing_behind_what_it_did
     client.send([client.codec.write((CREATE, "/a", b"", None, 0, 0))])
     place.turns(50)
     with monkeypatch.context() as patch:
-        patch.setattr(type(place.driver.belonging), "leaves", lambda *_: True)
+        patch.setattr(type(place.driver.coordination.belonging), "leaves", lambda *_: True)
         # The disk takes its time, so this client goes on waiting, and is not let go.
         patch.setattr(place.driver, "persisted", lambda: None)
         client.send(_writes(client, 1))
@@ -276,7 +277,7 @@ def test_a_removed_server_answers_what_was_applied_before_its_removal() -> None:
     def removing(entry: Entry) -> bool:
         done = apply(entry)
         if place.driver.machine.nodes.get("/a") is not None:
-            place.driver._removed(99)
+            place.driver.coordination._remove(99)
         return done
 
     place.driver.applier.apply = removing  # type: ignore[method-assign]
@@ -408,35 +409,35 @@ def test_a_server_that_was_left_behind_by_a_recovered_cluster_says_so_while_nobo
     """And nothing else follows from what a stranger says (D-1)."""
     place = Place(1, 2, 3)
     driver = place.driver
-    driver.bootstrap.welcomed(b"the old cluster!")
+    driver.coordination.bootstrap.welcomed(b"the old cluster!")
     place.turns(500)
-    assert driver.problem is None
+    assert driver.coordination.problem is None
     place.hear(2, NotMember(b"the new cluster!", 10**6))
-    assert driver.removed is None
-    assert driver.problem is not None
-    assert b"the new cluster!".hex() in driver.problem
-    assert "recovered without this disk" in driver.problem
-    driver._leader = ServerId(3)
-    assert driver.problem is None, "it has a leader, so it belongs somewhere"
+    assert driver.coordination.removed is None
+    assert driver.coordination.problem is not None
+    assert b"the new cluster!".hex() in driver.coordination.problem
+    assert "recovered without this disk" in driver.coordination.problem
+    driver.coordination.leader = ServerId(3)
+    assert driver.coordination.problem is None, "it has a leader, so it belongs somewhere"
 
 
 def test_a_removed_server_hears_it_from_its_own_cluster() -> None:
     place = Place(1, 2, 3)
-    place.driver.bootstrap.welcomed(b"the old cluster!")
+    place.driver.coordination.bootstrap.welcomed(b"the old cluster!")
     place.hear(2, NotMember(b"the old cluster!", 10**6))
-    assert place.driver.removed is not None
+    assert place.driver.coordination.removed is not None
 
 
 def test_a_voter_that_nobody_leads_asks_all_members_whether_it_still_is_one() -> None:
     """Simulator, seed 560101: of {1, 2, 3, 4} 1 was removed, and so was 2; 4 led, who as far as 1 knew only learned."""
     place = Place(1, 2, 3)
-    place.driver.bootstrap.welcomed(b"the cluster is 1")
+    place.driver.coordination.bootstrap.welcomed(b"the cluster is 1")
     place.turns(2_000)
     asked = [to for to, message in place.sent if isinstance(message, Hello) and message.wants_reply]
     assert set(asked) == {2, 3}
     assert 6 <= len(asked) <= 10, "twice a second each"
     place.hear(2, NotMember(b"the cluster is 1", 7))
-    assert place.driver.removed is not None
+    assert place.driver.coordination.removed is not None
 
 
 def test_a_server_takes_the_snapshot_of_a_leader_that_its_configuration_does_not_know() -> None:

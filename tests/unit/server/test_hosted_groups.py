@@ -9,7 +9,7 @@ import pytest
 from tests.unit.groups.calls import Calls
 from tests.unit.server.hosting import DISKS, S1, S2, S3, STEP_MS, World, record
 from zraft.config.sections import SnapshotConfig
-from zraft.groups.divergence import DivergedError
+from zraft.groups.digests import DivergedError
 from zraft.groups.hosted_groups import GroupsShare
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
@@ -314,7 +314,7 @@ def test_a_turn_of_the_groups_asks_only_what_something_happened_to() -> None:
         world.write(1, bytes(100))
         world.run(5 * STEP_MS)
     assert leader.partitions.machines[GroupId(1)].commands >= 50
-    assert calls.engine.total() <= 20 * turns, calls.engine.most_common()
+    assert calls.of("zraft/groups").total() <= 20 * turns, calls.of("zraft/groups").most_common()
 
 
 def test_what_followers_of_all_groups_ask_for_is_read_within_the_servers_one_budget() -> None:

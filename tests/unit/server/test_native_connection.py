@@ -695,7 +695,7 @@ def test_a_server_that_does_not_lead_knows_only_how_silent_its_own_clients_are(
         server.turn()
     assert view.silent_ms(session) is not None
     with monkeypatch.context() as patch:
-        patch.setattr(server.driver, "leadership", None)
+        patch.setattr(server.driver.coordination, "leadership", None)
         assert view.silent_ms(session) is not None
         client.hang_up()
         assert view.silent_ms(session) is None
@@ -818,8 +818,8 @@ def test_below_the_feature_level_writes_are_to_be_tried_again(client: NativeClie
 
 
 def without_contact(server: OneServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(server.driver.contact), "stale", property(lambda self: True))
-    monkeypatch.setattr(type(server.driver.contact), "lost", property(lambda self: True))
+    monkeypatch.setattr(type(server.driver.coordination.contact), "stale", property(lambda self: True))
+    monkeypatch.setattr(type(server.driver.coordination.contact), "lost", property(lambda self: True))
     server.turn()
 
 

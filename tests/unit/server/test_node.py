@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from tests.ipv6 import has_ipv6
 from tests.unit.server.nodes import Nodes
@@ -50,9 +51,7 @@ async def test_chores_are_done_by_a_server_whose_turns_never_leave_it_idle(
         turn = node.driver.turn
 
         def busy(now_ms: int, wall_ms: int) -> Any:
-            effects = turn(now_ms, wall_ms)
-            effects.wake_at = now_ms
-            return effects
+            return evolve(turn(now_ms, wall_ms), wake_at=now_ms)
 
         monkeypatch.setattr(node.driver, "turn", busy)
         node.schedule()

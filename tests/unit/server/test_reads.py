@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zraft.server.clients.zookeeper.connection import Connection
-from zraft.server.engine.linearizable_reads import LinearizableReads
+from zraft.server.coordination.linearizable_reads import LinearizableReads
 
 
 class _Syncs:

@@ -126,8 +126,8 @@ def test_a_leader_tells_how_long_it_has_heard_nothing_of_each_follower(tmp_path:
     place.hear(2, HeartbeatReply(COORDINATION_GROUP, raft.term, 1, raft.log.last_index))
     place.turns(100)
     silent = {m.server: m.silent_ms for m in one_of_three.report.status().members}
-    assert silent == {1: None, 2: 100, 3: place.driver.leader_uptime_ms}
-    assert place.driver.leader_uptime_ms > 200
+    assert silent == {1: None, 2: 100, 3: place.driver.coordination.leader_uptime_ms}
+    assert place.driver.coordination.leader_uptime_ms > 200
 
 
 def test_a_full_disk_makes_a_server_unready(watched: Watched) -> None:
@@ -148,7 +148,7 @@ def test_a_server_that_was_asked_to_stop_is_not_ready_for_new_clients(watched: W
 
 def test_a_server_that_lost_contact_says_so(watched: Watched) -> None:
     watched.lead()
-    watched.place.driver.contact._touches.contact = -(10**9)
+    watched.place.driver.coordination.contact._touches.contact = -(10**9)
     [reason] = watched.report.status().reasons
     assert reason == "no contact with a quorum through leader 1 for too long"
 

@@ -144,13 +144,13 @@ def test_d5_the_first_values_of_the_settings_are_those_of_who_raises_the_level()
     place.turns(2_500)
     driver = place.driver
     assert driver.machine.feature_level == 3
-    assert driver.settings_differ == {}, "what is not in force differs from nothing"
+    assert driver.coordination.settings_differ == {}, "what is not in force differs from nothing"
     assert driver.leadership is not None
     driver.leadership.raise_features(4)
     place.turns(100)
     assert driver.machine.feature_level == 4
     assert driver.machine.settings.topics_replication == 5
-    assert driver.settings_differ == {}
+    assert driver.coordination.settings_differ == {}
 
 
 def test_a_report_that_a_move_is_over_comes_by_an_ordinary_command(alone: Alone) -> None:

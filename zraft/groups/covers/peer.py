@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from zraft.groups.covers.cover import GivenCover, TakenCover
-from zraft.groups.replica import Replica
+from zraft.groups.replica import HostedReplica
 from zraft.groups.settings import GroupSettings
 from zraft.groups.timers import NEVER
 from zraft_core.ids import GroupId, Instance, ServerId
@@ -50,7 +50,7 @@ class Peer:
         # Never one of an earlier run of this server: late answers to that one must not count.
         self.given = GivenCover(settings.items_max, epoch=boot * EPOCHS_PER_BOOT + 1)
         self.taken = TakenCover()
-        self.led: dict[GroupId, Replica] = {}
+        self.led: dict[GroupId, HostedReplica] = {}
         self.run: tuple[Instance, int] | None = None
         self.silent = True
         self.unheard = True

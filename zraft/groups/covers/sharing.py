@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zraft.groups.covers.peer import Peer
 from zraft.groups.hosting import HostState
-from zraft.groups.replica import Replica
+from zraft.groups.replica import HostedReplica
 from zraft.groups.timers import NEVER
 from zraft.raft.membership.quorum import majority
 from zraft.raft.role import Role
@@ -79,7 +79,7 @@ class Covers:
         replica.taken_from = peer.server
         return True
 
-    def _lose(self, replica: Replica) -> None:
+    def _lose(self, replica: HostedReplica) -> None:
         """It follows whom it followed no more: that server has to know before it counts on it again."""
         if replica.taken_from is not None:
             self._state.peer(replica.taken_from).taken.lose(replica.group)
@@ -149,7 +149,7 @@ class Covers:
             peer.given.begin_anew()
         state.send(peer.server, peer.given.heartbeat(state.now))
 
-    def show(self, replica: Replica) -> bool:
+    def show(self, replica: HostedReplica) -> bool:
         """Bring the covers in line with what the group has become, before anything is said of them.
 
         True if who leads it, or whom that concerns, has changed.
@@ -186,13 +186,13 @@ class Covers:
             peer.given.withdraw(group)
             peer.taken.lose(group)
 
-    def _still_follows(self, replica: Replica) -> bool:
+    def _still_follows(self, replica: HostedReplica) -> bool:
         server = replica.taken_from
         assert server is not None
         term = self._state.peer(server).taken.term_of(replica.group)
         return term is not None and replica.raft.follows(server, term)
 
-    def all_agree(self, replica: Replica) -> bool:
+    def all_agree(self, replica: HostedReplica) -> bool:
         """Offer the group to every follower that has caught up; True if all in reach have agreed, and a majority."""
         raft, group = replica.raft, replica.group
         term, index, voters = raft.term, raft.log.last_index, raft.membership.voters
@@ -208,6 +208,6 @@ class Covers:
                 complete = False
         return complete and agreed >= majority(len(voters))
 
-    def _offered_index(self, replica: Replica, match: int) -> int:
+    def _offered_index(self, replica: HostedReplica, match: int) -> int:
         """What a follower may take for committed: no further than its log is known to agree (D-7)."""
         return min(replica.raft.commit_index, match)

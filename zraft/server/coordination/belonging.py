@@ -17,10 +17,10 @@ from zraft.groups.recovery import Stored
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
 from zraft.server.coordination.bootstrap import Bootstrap
-from zraft.server.coordination.joining import Joining
+from zraft.server.coordination.joining import Joining, introduction
 from zraft.server.coordination.leadership import Leadership
 from zraft.server.coordination.settings import CoordinationSettings
-from zraft.transport.messages import Hello, NotMember, Sender
+from zraft.transport.messages import Hello, Join, NotMember, PeerMessage, Sender
 from zraft.tree.machine import Machine
 from zraft_core.ids import Instance, ServerId
 
@@ -198,6 +198,28 @@ class Belonging:
         elif now_ms >= self._ask_stranger_at:
             self._ask_stranger_at = now_ms + ASK_STRANGER_INTERVAL_MS
             self._outbox.send(server, Hello(self.cluster, None, wants_reply=True))
+
+    def on_join(
+        self,
+        server: ServerId,
+        instance: Instance,
+        join: Join,
+        raft: Raft,
+        leadership: Leadership | None,
+        machine: Machine,
+        now_ms: int,
+    ) -> None:
+        """An empty disk asks to be let in: the leader decides, and anybody else says who the others are."""
+        answer: PeerMessage | None = None
+        if leadership is not None and self.cluster is not None:
+            answer = leadership.members.on_join(
+                server, instance, join, raft, self.cluster, machine.members, now_ms
+            )
+        elif join.cluster == self.cluster and raft.membership_committed:
+            # The leader may be somebody it does not know.
+            answer = introduction(join.cluster, raft.members_changed_index, raft.membership, server)
+        if answer is not None:
+            self._outbox.send(server, answer)
 
     def on_not_member(self, server: ServerId, message: NotMember, raft: Raft | None) -> int | None:
         """A server says that this one is none of its cluster's: the index that removed it, if that is to be believed."""

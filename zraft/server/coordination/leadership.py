@@ -11,18 +11,22 @@ from __future__ import annotations
 from typing import Final
 
 from zraft.config.features import FEATURE_LEVEL_MIN
+from zraft.groups.digests import check_digests
+from zraft.groups.frame import LogFrame
+from zraft.groups.outbox import Outbox
 from zraft.groups.server_statistics import Proposals
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
+from zraft.server.coordination.clock import TurnClock
 from zraft.server.coordination.expiry import SessionExpiry
 from zraft.server.coordination.intake import BatchIntake
 from zraft.server.coordination.membership_keeper import MembershipKeeper
 from zraft.server.coordination.reaper import Reaper
 from zraft.server.coordination.settings import CoordinationSettings
 from zraft.server.coordination.topic_registry import RegistryKeeper
-from zraft.transport.messages import TouchAck, TouchReport, Verdict
+from zraft.transport.messages import TouchAck, TouchReport
 from zraft.tree.machine import Machine
-from zraft_core.ids import Instance, ServerId
+from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft_core.znodes.txn import FEATURE, SETTINGS, Command, pack_batch, pack_entry
 
 LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
@@ -44,12 +48,19 @@ class Leadership:
         settings: CoordinationSettings,
         machine: Machine,
         proposals: Proposals,
-        run_ms: int,
-        now_ms: int,
+        clock: TurnClock,
+        outbox: Outbox,
+        frame: LogFrame,
     ) -> None:
+        """`frame` is what waits for this server's log, which may be stuck."""
+        self._me = me
         self._settings = settings
         self._machine = machine
         self._proposals = proposals
+        self._clock = clock
+        self._outbox = outbox
+        self._frame = frame
+        now_ms, run_ms = clock.now, clock.run
         self._began = run_ms
         self._look_at = now_ms
         self._log_time_base = machine.log_time
@@ -69,9 +80,10 @@ class Leadership:
             # first entry with commands, whoever writes it.
             self.commands.append((SETTINGS, settings.tree.known_at(FEATURE_LEVEL_MIN)))
 
-    def uptime_ms(self, run_ms: int) -> int:
+    @property
+    def uptime_ms(self) -> int:
         """Time that this leadership ran."""
-        return run_ms - self._began
+        return self._clock.run - self._began
 
     def raise_features(self, level: int) -> None:
         """Log that the feature level rises. The settings that are newer get the values of this server's configuration.
@@ -95,27 +107,25 @@ class Leadership:
         refused = self.expiry.accept_report(server, instance, report, self._machine.sessions)
         return None if refused is None else TouchAck(raft.term, report.boot, report.number, refused)
 
-    def lead(
-        self, raft: Raft, now_ms: int, run_ms: int, wall_ms: int, *, may_propose: bool = True
-    ) -> Verdict | None:
+    def lead(self, raft: Raft, wall_ms: int) -> None:
         """The leader's turn: expire who is to be expired, and put what gathered into one entry.
 
-        `may_propose`: this server's own log can take more. Returns what the majority of the members computed, when
-        they are to be told.
+        Raises:
+            DivergedError: this server's state is not the majority's (D-26).
         """
-        machine, intake, commands = self._machine, self.intake, self.commands
-        log_time = self._log_time_base + run_ms - self._began
-        verdict = None
-        if now_ms >= self._look_at or self.topics.heard or self._reaper.left:
-            self._look_at = now_ms + LOOK_INTERVAL_MS
-            verdict = self._look(raft, now_ms, run_ms, log_time)
-        window = self._settings.entries_in_flight_max if may_propose else 0
+        machine, intake, commands, settings = self._machine, self.intake, self.commands, self._settings
+        log_time = self._log_time_base + self._clock.run - self._began
+        if self._clock.now >= self._look_at or self.topics.heard or self._reaper.left:
+            self._look_at = self._clock.now + LOOK_INTERVAL_MS
+            self._look(raft, log_time)
+        stuck = self._frame.waiting_bytes(COORDINATION_GROUP) > settings.raft.uncommitted_bytes_max
+        window = 0 if stuck else settings.entries_in_flight_max
         while (
             (intake or commands)
             and raft.log.last_index - raft.commit_index < window
             and not raft.transferring
         ):
-            blobs, count = intake.take(self._settings.entry_bytes_max)
+            blobs, count = intake.take(settings.entry_bytes_max)
             if commands:
                 own = commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
                 del commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
@@ -127,11 +137,14 @@ class Leadership:
             self._proposals.add(len(payload), count)
             index = raft.propose(payload, count)
             assert index is not None, "a leader with few uncommitted entries refused a bounded one"
-        return verdict
 
-    def _look(self, raft: Raft, now_ms: int, run_ms: int, log_time: int) -> Verdict | None:
-        """The leader's own commands: sessions and znodes that are to go, members and topics that are to change."""
+    def _look(self, raft: Raft, log_time: int) -> None:
+        """The leader's own commands: sessions and znodes that are to go, members and topics that are to change.
+
+        And what the majority of the members computed, when they are to be told.
+        """
         machine, expiry, commands = self._machine, self.expiry, self.commands
+        now_ms, run_ms = self._clock.now, self._clock.run
         expiry.tick_time_ms = machine.settings.tick_time_ms
         if expiry.wants_round(machine.sessions, raft.round + 1):
             raft.request_round()
@@ -144,4 +157,8 @@ class Leadership:
             else:
                 commands.append(command)
         commands.extend(self.topics.turn(raft, machine, now_ms))
-        return verdict
+        if verdict is not None:
+            for server in raft.membership.members:
+                if server != self._me:
+                    self._outbox.send(server, verdict)
+            check_digests(COORDINATION_GROUP, machine.digests, verdict.digests)

@@ -2,7 +2,7 @@
 
 Part of one leadership, so it begins empty with each. Looks several times a second whether the membership is as
 wanted (`reconciliation`), whether all members can do more than the cluster does (D-5), and whether anybody's state
-differs (`divergence`, D-26).
+differs (`zraft.groups.digests`, D-26).
 
 Pure.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from zraft.config.features import LEVEL_OF_MEMBERS
-from zraft.groups.divergence import DigestComparison
+from zraft.groups.digests import DigestTable
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import MemberRole
@@ -56,7 +56,7 @@ class MembershipKeeper:
         self._joins: dict[ServerId, JoinRequest] = {}
         self._announced: dict[ServerId, tuple[Instance, int]] = {}
         self._answered_at: dict[tuple[ServerId, Instance], int] = {}
-        self.digests = DigestComparison()
+        self.digests = DigestTable()
         self._look_at = 0
         self._progress_at = 0
         self._commit_then: int | None = None

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from zraft.config.features import FEATURE_LEVEL_MAX
+from zraft.raft.settings import RaftSettings
+from zraft.server.coordination.origin import OriginSettings
 from zraft.tree.settings import Settings
 from zraft_core.ids import ServerId
 
@@ -15,6 +17,10 @@ from zraft_core.ids import ServerId
 class CoordinationSettings:
     """`tree` seeds the replicated settings when a cluster is founded (D-5)."""
 
+    raft: RaftSettings = field(factory=RaftSettings)
+    origin: OriginSettings = field(factory=OriginSettings)
+    log_memory_bytes_max: int = 32 * 1024 * 1024
+    """Entries that are applied leave memory beyond this; who needs them reads them from the disk."""
     tree: Settings = field(factory=Settings)
     configured: frozenset[str] = frozenset()
     """Names of those of `tree` that the operator gave a value; nobody misses a default that is not in force."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from zraft.raft.log import Log
+from zraft.groups.identity import Identity
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind
-from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.clients.audit import AuditTap
 from zraft.server.clients.connection import ClientConnection, Phase
 from zraft.server.clients.errands import Errand
@@ -22,8 +21,7 @@ from zraft.server.coordination.origin import NumberedBatch, OriginStream
 from zraft.server.coordination.touches import TouchReporter
 from zraft.tree.machine import LEADER, Machine
 from zraft.tree.sessions.session import Session
-from zraft_core.errors import Code, ZraftError
-from zraft_core.ids import Instance, ServerId
+from zraft_core.errors import Code
 from zraft_core.znodes.txn import (
     ATTACH,
     CLOSE_SESSION,
@@ -38,18 +36,11 @@ from zraft_core.znodes.txn import (
 SESSION_COMMANDS: Final = frozenset({ATTACH, CREATE_SESSION, CLOSE_SESSION, EXPIRE, REGISTER})
 """Commands after which something beside the tree has changed."""
 
-APPLY_BYTES_PER_TURN: Final = 128 * 1024
-"""Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
-
 BATCH_HEAD_BYTES: Final = 40
 """Server, instance, boot and number of a packed batch stand within these; searching for all of it would cost more."""
 
 EXPIRE_RESULTS: Final = frozenset({Code.OK, Code.UNKNOWN_SESSION, Code.BAD_VERSION})
 """Any other result says that it was no EXPIRE of a leader, but something that a faulty origin made look like one."""
-
-
-class CopiedDirectoryError(ZraftError):
-    """Another process runs, or ran, with this data directory's identity (D-1): this one must not go on."""
 
 
 def _holds(payload: bytes, blob: bytes) -> bool:
@@ -59,26 +50,29 @@ def _holds(payload: bytes, blob: bytes) -> bool:
 
 
 class Applier:
-    """The apply loop of one server."""
+    """What the coordination group's replica applies entries to: a `zraft.groups.machine.EntryTaker`.
+
+    It tells `on_applied` of each entry that is carried out (index, bytes, commands), and `on_members` of memberships.
+    """
+
+    stopped = False
+    """What it cannot carry out ends this server."""
 
     def __init__(
         self,
         *,
-        server: ServerId,
-        instance: Instance,
-        boot: int,
-        boot_id: bytes,
+        identity: Identity,
         machine: Machine,
         origin: OriginStream,
         touches: TouchReporter,
         clients: Clients,
         on_answered: Callable[[float, int], None],
         on_applied: Callable[[int, int, int], None] = lambda index, size, commands: None,
-        on_members: Callable[[Membership], None] = lambda membership: None,
+        on_members: Callable[[Membership, int], None] = lambda membership, index: None,
     ) -> None:
-        self._me = (server, instance)
-        self._boot = boot
-        self._boot_id = boot_id
+        self._identity = identity
+        self._me = (identity.server, identity.instance)
+        self._boot = identity.boot
         self._machine = machine
         self._origin = origin
         self._touches = touches
@@ -87,57 +81,20 @@ class Applier:
         self._on_answered = on_answered
         self._on_applied = on_applied
         self._on_members = on_members
-        self.applied_index = 0
-        """The last entry whose effects are in the state machine."""
-        self.next_position = 1
-        """Of the first command after it (D-16)."""
-        self.membership = b""
-        """The newest MEMBERSHIP entry applied, as it stands in the log."""
         self.expiry: SessionExpiry | None = None
         """The leader's table of touches while this server leads: every applied run of a session is a touch."""
         self._rest: Iterator[None] | None = None
-        """Of the entry behind `applied_index`, which is applied in part; see `halfway`."""
+        """Of the entry that is applied in part; see `halfway`."""
         self.audit: AuditTap | None = None
         """Is told of own batches, and of the leader's while this server leads: each write is told of once."""
 
-    def apply_committed(self, log: Log, limit: int) -> None:
-        """Apply what follows up to index `limit`, which is committed and durable here (D-7): one turn's worth."""
-        budget = APPLY_BYTES_PER_TURN
-        while self.applied_index < limit and budget > 0:
-            for entry in log.slice(self.applied_index + 1, limit + 1, budget):
-                resumed = self._rest is not None
-                if entry.kind is EntryKind.COMMANDS:
-                    if not self.apply(entry):
-                        return
-                elif entry.kind is EntryKind.MEMBERSHIP:
-                    membership = Membership.decode(entry.payload)
-                    self._machine.set_members(
-                        [(s, m.instance) for s, m in membership.members.items() if m.instance]
-                    )
-                    self._machine.pass_entry(entry.index, entry.term)
-                    self.membership = entry.payload
-                    self._on_members(membership)
-                else:
-                    self._machine.pass_entry(entry.index, entry.term)
-                self.applied_index = entry.index
-                self.next_position = entry.next_position
-                size = len(entry.payload) + 1
-                self._on_applied(entry.index, size, entry.count)
-                budget -= size
-                if resumed:
-                    # What has to wait for the end of an entry has its chance now, however much is still to be told.
-                    return
-
-    def restored(self, meta: SnapshotMeta) -> None:
+    def restored(self) -> None:
         """The state machine was replaced by that of a snapshot."""
         self._rest = None
-        self.applied_index = meta.index
-        self.next_position = meta.next_position
-        self.membership = meta.membership
 
     @property
     def halfway(self) -> bool:
-        """Whether the entry behind `applied_index` is applied in part.
+        """Whether the entry after the last one that is carried out is applied in part.
 
         The state is then that of a command in the middle of it, which clients may see; what is about whole entries, as
         snapshots and digests are, has to wait.
@@ -145,16 +102,26 @@ class Applier:
         return self._rest is not None
 
     def apply(self, entry: Entry) -> bool:
-        """Apply one COMMANDS entry, or the rest of it, command by command.
+        """Apply the next entry, or the rest of it; commands one by one.
 
         Returns:
             False if so many watchers were told of it that the rest waits for another turn: call it again then.
         """
-        if self._rest is None:
-            self._rest = self._steps(entry)
-        for _ in self._rest:
-            return False
-        self._rest = None
+        if entry.kind is EntryKind.COMMANDS:
+            if self._rest is None:
+                self._rest = self._steps(entry)
+            for _ in self._rest:
+                return False
+            self._rest = None
+        else:
+            if entry.kind is EntryKind.MEMBERSHIP:
+                membership = Membership.decode(entry.payload)
+                self._machine.set_members(
+                    [(server, m.instance) for server, m in membership.members.items() if m.instance]
+                )
+                self._on_members(membership, entry.index)
+            self._machine.pass_entry(entry.index, entry.term)
+        self._on_applied(entry.index, len(entry.payload) + 1, entry.count)
         return True
 
     def _steps(self, entry: Entry) -> Iterator[None]:
@@ -168,7 +135,7 @@ class Applier:
                 continue
             mine = (server, instance) == self._me
             if mine and boot > self._boot:
-                raise self.copied(boot)
+                raise self._identity.copied(boot)
             batch = self._origin.take_applied(seq) if mine and boot == self._boot else None
             if batch is not None and not _holds(entry.payload, batch.message.blob):
                 # D-2: a batch never changes. What became of these requests, their clients must find out anew.
@@ -274,10 +241,10 @@ class Applier:
             if (
                 mine
                 and understood
-                and command[1] != self._boot_id
+                and command[1] != self._identity.boot_id
                 and self._machine.rows[self._me].boot == self._boot
             ):
-                raise self.copied(self._boot)
+                raise self._identity.copied(self._boot)
         elif isinstance(result, Session):
             if self.expiry is not None:
                 self.expiry.touch(result.id)
@@ -292,12 +259,3 @@ class Applier:
             if result == Code.OK:
                 self._clients.expired_total += 1
                 self._sessions.on_session_moved(command[1], None)
-
-    def copied(self, boot: int) -> CopiedDirectoryError:
-        """The error to raise: `boot` of our own directory was registered, and not by us."""
-        server, instance = self._me
-        return CopiedDirectoryError(
-            f"server {server}: another process has registered boot {boot} of this data directory's instance "
-            f"{instance.hex()}, and this process is boot {self._boot}: the directory is a copy, or was restored from "
-            f"one. Stop this server, and start it with an empty directory (it will ask to be replaced)"
-        )

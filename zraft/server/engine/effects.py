@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import define
+from attrs import frozen
 
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.tasks import Task
@@ -14,7 +14,7 @@ from zraft.transport.messages import PeerMessage
 from zraft_core.ids import GroupId, ServerId
 
 
-@define
+@frozen
 class Effects:
     """What the shell does after a turn, in any order.
 
@@ -27,9 +27,9 @@ class Effects:
     does not take; `group_compactions` are (group, index), as `compact_to`.
     """
 
-    sends: list[tuple[ServerId, list[PeerMessage]]]
+    sends: Sequence[tuple[ServerId, list[PeerMessage]]]
     write: list[Record] | None
-    outputs: list[Output]
+    outputs: Sequence[Output]
     wake_at: int
     tasks: Sequence[Task] = ()
     compact_to: int | None = None

@@ -109,10 +109,10 @@ class Administration:
         """Answer through `reply`, now or later, once."""
         driver = self._driver
         raft = driver.raft
-        if raft is None or driver.problem is not None:
+        if raft is None or driver.coordination.problem is not None:
             reply(
                 Refused(
-                    f"this server is not part of its cluster: {driver.problem or 'it is starting'}",
+                    f"this server is not part of its cluster: {driver.coordination.problem or 'it is starting'}",
                     retriable=True,
                 )
             )
@@ -187,7 +187,11 @@ class Administration:
     def _leader_address(self) -> str | None:
         driver = self._driver
         member = driver.machine.members.get(driver.leader) if driver.leader is not None else None
-        return member.address if member is not None and member.address else driver.address_of(driver.leader)
+        return (
+            member.address
+            if member is not None and member.address
+            else driver.coordination.address_of(driver.leader)
+        )
 
     def _elsewhere(self, raft: Raft) -> Refused | None:
         """Who can answer what only the leader can; None if this server leads."""
@@ -215,7 +219,7 @@ class Administration:
             lines.append(
                 MemberLine(
                     server,
-                    member.address or driver.address_of(server) or "",
+                    member.address or driver.coordination.address_of(server) or "",
                     role.name.lower(),
                     member.instance,
                     leads,

@@ -187,7 +187,7 @@ class Report:
             ),
             pending_syncs=0,
             quorum_size=len(voters),
-            leader_uptime_ms=self._driver.leader_uptime_ms,
+            leader_uptime_ms=self._driver.coordination.leader_uptime_ms,
             last_proposal_size=sizes.last,
             min_proposal_size=sizes.smallest,
             max_proposal_size=sizes.largest,
@@ -226,7 +226,7 @@ class Report:
             "raft_commit_index": raft.commit_index,
             "raft_applied_index": driver.applied_index,
             "raft_campaigns_total": campaigns,
-            "raft_leader_changes_total": driver.leader_changes,
+            "raft_leader_changes_total": driver.coordination.leader_changes,
             "raft_peer_mistakes_total": driver.peer_mistakes,
             **self._digest(),
             "loop_turns_total": process.turns.view().count,
@@ -379,7 +379,7 @@ class Report:
             loop_stall_max_ms=process.stall_ms_max,
             disk_full=process.disk_full,
             undigested=driver.machine.undigested,
-            settings_differ=tuple(driver.settings_differ),
+            settings_differ=tuple(driver.coordination.settings_differ),
             feature_level=driver.machine.feature_level,
             topics=topics_status(driver.machine.registry),
             snapshot=self._snapshot(),
@@ -415,13 +415,14 @@ class Report:
         """Why clients are better served elsewhere now."""
         driver = self._driver
         reasons = []
-        if driver.problem is not None:
-            reasons.append(driver.problem)
+        if driver.coordination.problem is not None:
+            reasons.append(driver.coordination.problem)
         elif driver.serving:
             pass  # also for the moment without a leader that an election takes: nobody's request fails of it
         elif driver.raft is None:
             reasons.append(
-                driver.waiting or "the cluster is not founded yet: more of its servers must be reachable"
+                driver.coordination.waiting
+                or "the cluster is not founded yet: more of its servers must be reachable"
             )
         elif driver.leader is None:
             reasons.append("no leader is known: a majority of the servers must be reachable")
@@ -451,7 +452,7 @@ class Report:
             uncommitted_bytes=numbers.uncommitted_bytes,
             pending_reads=numbers.pending_reads,
             campaigns_total=numbers.campaigns_total,
-            leader_changes_total=self._driver.leader_changes,
+            leader_changes_total=self._driver.coordination.leader_changes,
             messages_ignored_total=numbers.messages_ignored_total,
             proposals_refused_total=numbers.proposals_refused_total,
             reads_dropped_total=numbers.reads_dropped_total,
@@ -479,7 +480,7 @@ class Report:
                 (server, str(address), "unknown") for server, address in sorted(self._config.cluster.items())
             ]
         listed = {
-            server: (member.address or driver.address_of(server) or "", member.role.name.lower())
+            server: (member.address or driver.coordination.address_of(server) or "", member.role.name.lower())
             for server, member in members.items()
         }
         for server, wish in driver.machine.members.items():
@@ -514,7 +515,7 @@ class Report:
             needs_snapshot=follower.needs_snapshot,
             snapshot_sent_bytes=None if sending is None else sending[0],
             snapshot_bytes=None if sending is None else sending[1],
-            silent_ms=self._driver.leader_uptime_ms if silent_ms is None else silent_ms,
+            silent_ms=self._driver.coordination.leader_uptime_ms if silent_ms is None else silent_ms,
         )
 
     def _client_traffic(self) -> ClientTraffic:

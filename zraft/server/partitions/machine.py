@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from zraft.raft.messages import Entry
+from zraft.raft.messages import Entry, EntryKind
 from zraft.storage.delivery.values import Delivery, Mark, Stamp, beginning
 from zraft.topics.applied import Applied, BrokenGroupError
 from zraft.topics.entries import BatchEntry, BirthEntry, decode_entry
@@ -86,12 +86,16 @@ class PartitionMachine:
 
     # -- a state machine
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: Entry) -> bool:
         """Take the next entry. One that cannot be carried out stops the group here, as it does on all of its replicas."""
+        if entry.kind is not EntryKind.COMMANDS:
+            return True
         try:
             self._fresh.append(self._apply(entry))
         except (BrokenGroupError, ProtocolError) as error:
             self.error = f"group {self.group}, entry {entry.index}: {error}"
+            return False
+        return True
 
     def _apply(self, entry: Entry) -> AppliedEntry:
         found = decode_entry(entry.payload)

@@ -14,7 +14,7 @@ from typing import Final
 
 from zraft.groups.effects import GroupEffects
 from zraft.groups.host import GroupHost
-from zraft.groups.replica import Replica
+from zraft.groups.replica import HostedReplica
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.timers import NEVER, Timers
 from zraft.raft.role import Role
@@ -284,7 +284,7 @@ class Partitions:
             return self._routes.target(group, self._now_ms)
         return replica.raft.leader
 
-    def _replica(self, group: GroupId) -> Replica | None:
+    def _replica(self, group: GroupId) -> HostedReplica | None:
         return None if self._host is None else self._host.groups.get(group)
 
     # -- a turn
@@ -355,7 +355,7 @@ class Partitions:
         self.topics.finish(now_ms)
         self._answers.deliver()
 
-    def _follow(self, hosted: HostedPartition, replica: Replica) -> None:
+    def _follow(self, hosted: HostedPartition, replica: HostedReplica) -> None:
         """What was applied to a partition, and whether this server leads it."""
         raft, leadership, stopped = replica.raft, hosted.leadership, hosted.machine.stopped
         entries = hosted.take_applied(self._tasks)
@@ -416,7 +416,7 @@ class Partitions:
         else:
             self._alarms.set(group, self._run_ms + max(1, due))
 
-    def _stand_aside(self, host: GroupHost, hosted: HostedPartition, replica: Replica) -> None:
+    def _stand_aside(self, host: GroupHost, hosted: HostedPartition, replica: HostedReplica) -> None:
         """Others have these deliveries unharmed: one of them is to lead. The vote and the log here still count."""
         if hosted.leadership is not None:
             self._follow(hosted, replica)
@@ -430,7 +430,9 @@ class Partitions:
             host.transfer(hosted.group, others[(self._run_ms // STAND_ASIDE_AGAIN_MS) % len(others)])
         self._alarms.set(hosted.group, self._run_ms + STAND_ASIDE_AGAIN_MS)
 
-    def _give_birth(self, host: GroupHost, hosted: HostedPartition, replica: Replica, wall_ms: int) -> None:
+    def _give_birth(
+        self, host: GroupHost, hosted: HostedPartition, replica: HostedReplica, wall_ms: int
+    ) -> None:
         """The first entry of a partition's log that counts, by whoever leads it first; another one would change nothing."""
         raft = replica.raft
         if raft.role is not Role.LEADER or raft.noop_index > replica.applied_index:

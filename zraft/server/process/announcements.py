@@ -80,7 +80,11 @@ class Announcements:
             self._leaderless_since = None
         self._show_role()
         self._compare_settings()
-        known = driver.raft.membership if driver.raft is not None else driver.belonging.joining.members
+        known = (
+            driver.raft.membership
+            if driver.raft is not None
+            else driver.coordination.belonging.joining.members
+        )
         if known is not None and known is not self._members_known:
             self._members_known = known
             self._on_members(known)
@@ -92,8 +96,8 @@ class Announcements:
                 log.info("snapshot", index=newest.header.meta.index, items=newest.items, bytes=newest.size)
         if now >= self._waiting_log_at:
             self._waiting_log_at = now + WAITING_LOG_INTERVAL_S
-            if driver.waiting is not None:
-                log.warning("waiting", reason=driver.waiting)
+            if driver.coordination.waiting is not None:
+                log.warning("waiting", reason=driver.coordination.waiting)
         self._show_notices()
         exceeded = driver.machine.quotas.exceeded
         if exceeded and now >= self._quotas_logged + QUOTA_LOG_INTERVAL_S:
@@ -118,8 +122,8 @@ class Announcements:
 
     def _show_role(self) -> None:
         driver = self._driver
-        joining = driver.belonging.joining.waiting
-        shown = (driver.role, driver.leader, driver.problem, driver.cluster, joining)
+        joining = driver.coordination.belonging.joining.waiting
+        shown = (driver.role, driver.leader, driver.coordination.problem, driver.cluster, joining)
         if shown != self._shown:
             raft = driver.raft
             before, self._shown = self._shown, shown
@@ -127,10 +131,12 @@ class Announcements:
                 if self._directory.cluster is None:
                     self._directory.set_cluster(driver.cluster)
                 log.info("member of cluster", cluster=driver.cluster.hex())
-            if driver.problem is not None and (not before or before[2] != driver.problem):
+            if driver.coordination.problem is not None and (
+                not before or before[2] != driver.coordination.problem
+            ):
                 # A removal was somebody's wish, or another process says that it was.
-                write = log.error if driver.removed is None else log.warning
-                write("server stays out", problem=driver.problem)
+                write = log.error if driver.coordination.removed is None else log.warning
+                write("server stays out", problem=driver.coordination.problem)
             if joining is not None and (not before or before[4] != joining):
                 log.info("joins a cluster", waiting=joining)
             if raft is not None and raft.role is Role.FOLLOWER and driver.leader is not None:
@@ -150,7 +156,7 @@ class Announcements:
         driver = self._driver
         if not self._settings_compared and driver.serving and driver.applied_index > 2:
             self._settings_compared = True
-            for name, (ours, theirs) in driver.settings_differ.items():
+            for name, (ours, theirs) in driver.coordination.settings_differ.items():
                 log.warning(
                     "a configured value is not in force: change the configuration, or use `zraft settings set`",
                     setting=name,

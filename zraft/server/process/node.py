@@ -24,7 +24,7 @@ import structlog
 import uvloop
 
 from zraft.config.server import ServerConfig
-from zraft.groups.divergence import DivergedError
+from zraft.groups.digests import DivergedError
 from zraft.groups.hosted_groups import Hosting
 from zraft.groups.identity import Identity
 from zraft.groups.recovery import recover, restore_machine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from zraft.groups.identity import Identity
@@ -52,7 +53,7 @@ class Rates:
 
 
 class Server(Protocol):
-    """The server whose clients look at it."""
+    """What a server is in its cluster."""
 
     @property
     def identity(self) -> Identity: ...
@@ -75,10 +76,6 @@ class Server(Protocol):
     def raft(self) -> Raft | None:
         """None before the server belongs to a cluster."""
 
-    @property
-    def waiting_clients(self) -> int:
-        """How many connections have a request that is not answered yet."""
-
     def address_of(self, server: ServerId) -> str | None: ...
 
     def silent_ms(self, session: int) -> int | None:
@@ -86,10 +83,15 @@ class Server(Protocol):
 
 
 class ClusterView:
-    """Reads a server; decides nothing."""
+    """Reads a server; decides nothing.
 
-    def __init__(self, server: Server) -> None:
+    Args:
+        waiting_clients: how many connections have a request that is not answered yet.
+    """
+
+    def __init__(self, server: Server, waiting_clients: Callable[[], int]) -> None:
         self._server = server
+        self._waiting_clients = waiting_clients
         self.rates = Rates()
 
     @property
@@ -180,7 +182,7 @@ class ClusterView:
             fields["leaderStatus"] = {
                 "nextIndex": {f.server: f.next_index for f in followers},
                 "matchIndex": {f.server: f.match_index for f in followers},
-                "waiting_clients": serving.waiting_clients,
+                "waiting_clients": self._waiting_clients(),
             }
         return fields
 

@@ -8,10 +8,19 @@ Pure. Source: rule D-14 in docs/RULES.md.
 
 from __future__ import annotations
 
-from zraft.server.clients.table import Clients
+from typing import Protocol
+
 from zraft.server.coordination.clock import TurnClock
 from zraft.server.coordination.touches import NEVER, TouchReporter
 from zraft.tree.machine import Machine
+
+
+class Sessions(Protocol):
+    """The sessions whose clients are connected here."""
+
+    @property
+    def timeout_ms_min(self) -> int | None:
+        """The smallest of their timeouts; None if there are none."""
 
 
 class Contact:
@@ -21,13 +30,13 @@ class Contact:
         self,
         clock: TurnClock,
         touches: TouchReporter,
-        clients: Clients,
+        sessions: Sessions,
         machine: Machine,
         election_timeout_ms: int,
     ) -> None:
         self._clock = clock
         self._touches = touches
-        self._clients = clients
+        self._sessions = sessions
         self._machine = machine
         self._election_timeout_ms = election_timeout_ms
         self._round_sent: dict[int, int] = {}
@@ -65,7 +74,7 @@ class Contact:
         clock = self._clock
         if contact < clock.woke:
             return True
-        timeout = self._clients.sessions.timeout_ms_min or self._machine.settings.session_timeout_ms_min
+        timeout = self._sessions.timeout_ms_min or self._machine.settings.session_timeout_ms_min
         return clock.now - contact > timeout // 3
 
     @property
@@ -74,5 +83,5 @@ class Contact:
 
         Never without being `stale`, for this clock is the slower one.
         """
-        timeout = self._clients.sessions.timeout_ms_min
+        timeout = self._sessions.timeout_ms_min
         return timeout is not None and self._clock.run - self._touches.contact_run > timeout // 3

@@ -1,0 +1,143 @@
+"""Counts the calls that a client's write costs three servers: driven by events, one write under way at a time."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tests.unit.groups.calls import Calls
+from zraft.groups.identity import Identity
+from zraft.groups.recovery import Stored
+from zraft.raft.log import Log
+from zraft.raft.messages import HardState
+from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.engine.driver import Driver
+from zraft.server.engine.settings import DriverSettings
+from zraft.transport.messages import PeerMessage, Sender
+from zraft_core.ids import Instance, ServerId
+from zraft_core.wire.client import ZkClientCodec
+from zraft_core.znodes.txn import CREATE, SET_DATA
+
+DISKS: Final = {ServerId(number): Instance(bytes([number]) * 16) for number in (1, 2, 3)}
+
+HOP_MS: Final = 1
+"""What a datagram takes, what a frame takes to become durable, and a client to ask for the next write."""
+
+SETTLES_MS: Final = 3_000
+
+WALL_EPOCH_MS: Final = 1_700_000_000_000
+
+
+class ThreeDrivers:
+    """A cluster that was founded a moment ago, whose servers have a turn when something arrived that wants one, or when it
+    is due.
+
+    Attributes:
+        calls, turns: of each server, since `forget` was called last.
+    """
+
+    def __init__(self) -> None:
+        self._now = 0
+        self._events: list[tuple[int, int, ServerId, Callable[[], None] | None]] = []
+        self._number = 0
+        self._wakes_at: dict[ServerId, int] = {}
+        self.forget()
+        self.drivers = {
+            server: Driver(
+                settings=DriverSettings(),
+                identity=Identity(server, instance, 1, b"boot id!", None),
+                peers=tuple(DISKS),
+                stored=Stored(HardState(), None, Log()),
+                rng=random.Random(server),
+                entropy=lambda size: b"e" * size,
+                four_letter_word=lambda word, argument: word,
+                now_ms=0,
+            )
+            for server, instance in DISKS.items()
+        }
+        for server in DISKS:
+            self._turn(server)
+        self._pass(SETTLES_MS)
+        (self.leader,) = (server for server, driver in self.drivers.items() if driver.leadership is not None)
+        self._codec = ZkClientCodec()
+        self._answers = 0
+        connection = self.drivers[self.leader].connect("127.0.0.1:1", ())
+        assert connection is not None
+        self._connection: Connection = connection
+        connection.handle = self._answered
+        self._ask(self._codec.connect(timeout_ms=60_000))
+        self._ask(self._codec.write((CREATE, "/a", b"", None, 0, -1))[1])
+
+    def forget(self) -> None:
+        """Count from here on."""
+        self.calls = {server: Calls() for server in DISKS}
+        self.turns: Counter[ServerId] = Counter()
+
+    def write(self, data: bytes) -> None:
+        """Set a znode's data through the leader, and go on until its client has the answer."""
+        self._ask(self._codec.write((SET_DATA, "/a", data, -1))[1])
+
+    def _ask(self, request: bytes) -> None:
+        answers, self._request = self._answers, request
+        self._at(HOP_MS, self.leader, self._send)
+        while self._answers == answers:
+            self._next()
+
+    def _send(self) -> None:
+        self._connection.data_received(self._request)
+
+    def _answered(self, data: bytes, close: bool) -> None:
+        assert not close, "the client was hung up on"
+        self._answers += bool(data)
+
+    # -- what happens when
+
+    def _pass(self, ms: int) -> None:
+        end = self._now + ms
+        while self._now < end:
+            self._next()
+
+    def _at(self, ms: int, server: ServerId, event: Callable[[], None] | None) -> None:
+        self._number += 1
+        heapq.heappush(self._events, (self._now + ms, self._number, server, event))
+
+    def _next(self) -> None:
+        self._now, _, server, event = heapq.heappop(self._events)
+        if event is None:
+            if self._wakes_at[server] == self._now:
+                self._turn(server)
+            return
+        with self.calls[server].counted():
+            event()
+            # As in the server's own loop: whatever a client sends has a turn.
+            wants_turn = event == self._send or self.drivers[server].wants_turn
+        if wants_turn:
+            self._turn(server)
+
+    def _turn(self, server: ServerId) -> None:
+        driver = self.drivers[server]
+        self.turns[server] += 1
+        with self.calls[server].counted():
+            effects = driver.turn(self._now, WALL_EPOCH_MS + self._now)
+        if effects.write is not None:
+            self._at(HOP_MS, server, driver.persisted)
+        for to, messages in effects.sends:
+            self._at(HOP_MS, to, self._receiving(server, to, messages))
+        for connection, data, close in effects.outputs:
+            connection.handle(data, close)
+        self._wakes_at[server] = max(effects.wake_at, self._now + 1)
+        self._at(self._wakes_at[server] - self._now, server, None)
+
+    def _receiving(
+        self, server: ServerId, to: ServerId, messages: Sequence[PeerMessage]
+    ) -> Callable[[], None]:
+        sender, driver = Sender(server, DISKS[server], 1), self.drivers[to]
+
+        def receive() -> None:
+            driver.pass_time(self._now)
+            driver.receive(sender, messages)
+
+        return receive

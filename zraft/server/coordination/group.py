@@ -1,0 +1,538 @@
+"""The coordination group on one server: its replica, whether this server belongs to it, who leads, and what a leader does.
+
+Group 0 is founded and joined, has members that come and go by what operators want, and is led on behalf of clients: that is
+what is special about it. All else it has in common with every group (`zraft.groups`). A turn of the server calls `advance`,
+then `ask_leader` with what clients want, `Leadership.lead` if this server leads, and `settle`.
+
+Pure. Source: rules D-1, D-2, D-7, D-11 and D-14 in docs/RULES.md.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Final
+
+from zraft.groups.digests import check_digests
+from zraft.groups.frame import LogFrame
+from zraft.groups.identity import Identity
+from zraft.groups.machine import EntryTaker
+from zraft.groups.outbox import Outbox
+from zraft.groups.recovery import Stored
+from zraft.groups.replica import Replica
+from zraft.groups.roster import Roster
+from zraft.groups.server_statistics import Proposals
+from zraft.raft.core import Raft
+from zraft.raft.membership.value import Membership
+from zraft.raft.messages import (
+    AppendEntries,
+    AppendEntriesReply,
+    Heartbeat,
+    HeartbeatReply,
+    Member,
+    MemberRole,
+)
+from zraft.raft.messages import Message as RaftMessage
+from zraft.raft.role import Role
+from zraft.raft.snapshot import SnapshotMeta
+from zraft.server.coordination.belonging import Belonging
+from zraft.server.coordination.clock import TurnClock
+from zraft.server.coordination.contact import Contact, Sessions
+from zraft.server.coordination.leadership import Leadership
+from zraft.server.coordination.linearizable_reads import LinearizableReads, Syncs
+from zraft.server.coordination.origin import OriginStream
+from zraft.server.coordination.settings import CoordinationSettings
+from zraft.server.coordination.touches import TouchReporter
+from zraft.transport.messages import (
+    Hello,
+    Join,
+    MemberReport,
+    NotMember,
+    OriginBatch,
+    PeerMessage,
+    Sender,
+    TouchAck,
+    TouchReport,
+    Verdict,
+    Welcome,
+)
+from zraft.tree.machine import Machine
+from zraft_core.errors import ProtocolError
+from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
+
+IDLE_TURN_MS: Final = 200
+"""Longest time between two turns: what has an exact moment asks for it, and all else may be late by this."""
+
+SEEK_TURN_MS: Final = 20
+"""The same of a server that has no cluster yet, and says hello to others until it has."""
+
+APPLY_BYTES_PER_TURN: Final = 128 * 1024
+"""Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
+
+EARLY_BATCHES_MAX: Final = 16
+"""Batches kept between an election and the leader's first applied entry: one or two per origin."""
+
+_WANT_A_TURN: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
+
+
+class CoordinationGroup:
+    """One server's part in the coordination group. Owned by its driver.
+
+    Args:
+        settings: what the group decides by.
+        machine, origin, touches, sessions, syncs: the replicated state, and what this server's clients want.
+        clock: the time of the turn; whoever owns it lets it pass.
+        outbox, frame: where messages and writes go.
+        on_mistake: is told of a message that no correct peer sends: (who sent it, what is wrong).
+        on_removal: is told that this server no longer belongs to the cluster.
+
+    Attributes:
+        replica, raft: the replica here and its core; None before this server belongs to a cluster.
+        belonging, bootstrap: whether it does, and how it came to.
+        leader: who led when the last turn looked.
+        leadership: what exists while this server leads, from its first applied entry on.
+        contact: when this server was last in touch with a quorum.
+        stirred: a message came that gives the next turn something to do; whoever takes that turn takes it back.
+        leader_changes: how often another leader was found.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: CoordinationSettings,
+        identity: Identity,
+        peers: Sequence[ServerId],
+        addresses: Mapping[ServerId, str],
+        stored: Stored,
+        rng: random.Random,
+        machine: Machine,
+        origin: OriginStream,
+        touches: TouchReporter,
+        sessions: Sessions,
+        syncs: Syncs,
+        clock: TurnClock,
+        outbox: Outbox,
+        frame: LogFrame,
+        proposals: Proposals,
+        on_mistake: Callable[[ServerId, str], None],
+        on_removal: Callable[[], None],
+    ) -> None:
+        self.identity = identity
+        self.machine = machine
+        self.replica: Replica | None = None
+        self.raft: Raft | None = None
+        self.leader: ServerId | None = None
+        self.leadership: Leadership | None = None
+        self.stirred = False
+        self.leader_changes = 0
+        self._settings = settings
+        self._stored = stored
+        self._addresses = addresses
+        self._rng = rng
+        self._origin = origin
+        self._touches = touches
+        self._clock = clock
+        self._outbox = outbox
+        self._frame = frame
+        self._proposals = proposals
+        self._on_mistake = on_mistake
+        self._on_removal = on_removal
+        timeout_ms = settings.raft.election_timeout_ticks
+        self.contact = Contact(clock, touches, sessions, machine, timeout_ms)
+        self._reads = LinearizableReads(syncs, identity.boot, settings.origin.resend_ms)
+        self.belonging = Belonging(identity, peers, settings, stored, addresses, outbox)
+        self.bootstrap = self.belonging.bootstrap
+        self._founding = stored.log.last_index == 0
+        self._led_term = 0
+        self._early_batches: deque[tuple[ServerId, Instance, OriginBatch]] = deque(maxlen=EARLY_BATCHES_MAX)
+        self._entries: EntryTaker | None = None
+        self._tick_at: float = 0
+        self._seen_commit = 0
+
+    # -- how it begins
+
+    def open(self, entries: EntryTaker) -> None:
+        """Take part with what the disk holds, if it holds anything. Entries are applied to `entries`."""
+        self._entries = entries
+        if self._stored.roster is not None:
+            self._start(self._founders(self._stored.roster))
+        elif self._stored.log.last_index > 0:
+            # It was let in by a Welcome; its log may end before the entry that did so, and its vote may be needed.
+            me = Member(self.identity.instance, MemberRole.LEARNER)
+            self._start(Membership({self.identity.server: me}))
+
+    def roster_durable(self) -> None:
+        """The roster of a new cluster is on this disk: vote for it from now on (D-1)."""
+        self.bootstrap.roster_durable()
+        assert self.bootstrap.roster is not None
+        self._start(self._founders(self.bootstrap.roster))
+
+    def _founders(self, roster: Roster) -> Membership:
+        return Membership(
+            {
+                server: Member(instance, MemberRole.VOTER, self._addresses.get(server, ""))
+                for server, instance in roster
+            }
+        )
+
+    def _start(self, membership: Membership) -> None:
+        """Take part from now on; `membership` holds while the log names none."""
+        identity, stored = self.identity, self._stored
+        assert self._entries is not None, "not open"
+        self.raft = raft = Raft(
+            group=COORDINATION_GROUP,
+            server=identity.server,
+            instance=identity.instance,
+            settings=self._settings.raft,
+            hard_state=stored.hard_state,
+            log=stored.log,
+            membership=membership,
+            rng=self._rng,
+        )
+        self.replica = Replica(COORDINATION_GROUP, raft, self._entries)
+        if stored.snapshot is not None:
+            meta = stored.snapshot.header.meta
+            replaced = raft.restore(meta)
+            assert not replaced, "the log does not reach the newest snapshot"
+            self.stands_at(meta)
+
+    # -- what others see
+
+    @property
+    def cluster(self) -> bytes | None:
+        """The cluster id, once the roster is agreed and the cluster founded."""
+        return self.bootstrap.cluster
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server leads, and may take what is asked of a leader."""
+        return self.leadership is not None
+
+    @property
+    def serving(self) -> bool:
+        """Whether clients get answers: contact with a leader that has a quorum, later than the last wake-up (D-14)."""
+        return self.raft is not None and not self.contact.stale and self.belonging.removed is None
+
+    @property
+    def removed(self) -> str | None:
+        """Why this server no longer belongs to the cluster, in words for its operator."""
+        return self.belonging.removed
+
+    @property
+    def problem(self) -> str | None:
+        """Why this server stays out of its cluster, in words for its operator."""
+        return self.belonging.problem(led=self.leader is not None)
+
+    @property
+    def waiting(self) -> str | None:
+        """What an empty server waits for, in words for its operator; None once it belongs to a cluster, or was told no."""
+        return self.belonging.waiting(led=self.leader is not None)
+
+    @property
+    def leader_uptime_ms(self) -> int:
+        """Time that this leadership ran; 0 while not leading."""
+        return 0 if self.leadership is None else self.leadership.uptime_ms
+
+    @property
+    def settings_differ(self) -> dict[str, tuple[object, object]]:
+        """Settings that this configuration names and that are not in force: name -> (configured, replicated) (D-5)."""
+        if self.replica is None or not self.replica.applied_index:
+            return {}
+        level = self.machine.feature_level
+        ours, theirs = self._settings.tree.known_at(level), self.machine.settings.known_at(level)
+        named = self._settings.configured & ours.keys()
+        return {name: (ours[name], theirs[name]) for name in sorted(named) if ours[name] != theirs[name]}
+
+    def address_of(self, server: ServerId | None) -> str | None:
+        """Where a server is, as far as this one was told."""
+        return self._addresses.get(server) if server is not None else None
+
+    def silent_ms(self, session: int) -> int | None:
+        """Since anything of a session was received: here, or anywhere if this server leads; None if it does not know."""
+        heard = self._touches.heard(session)
+        here = None if heard is None else self._clock.now - heard
+        told = None if self.leadership is None else self.leadership.expiry.silent_ms(session)
+        return min((one for one in (here, told) if one is not None), default=None)
+
+    # -- a share of the turn
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether what arrived since the last turn gives one something to do before the next regular one.
+
+        The second of two acknowledgements, or the leader's own fsync when no follower has answered yet, changes
+        nothing that anybody waits for; a turn for each would be a third of all turns under light load.
+        """
+        raft, replica = self.raft, self.replica
+        return (
+            self.stirred
+            or raft is None
+            or replica is None
+            or raft.commit_index != self._seen_commit
+            or raft.leader != self.leader
+            or (raft.commit_index > replica.applied_index and replica.has_more_to_apply)
+            or raft.has_ready
+        )
+
+    def advance(self, rest: int, step: int) -> None:
+        """Let time pass: `step` ms since the last turn, of which the core was not told `rest` ms yet."""
+        raft, now = self.raft, self._clock.now
+        founded = self.bootstrap.founded
+        if not founded:
+            self.belonging.seek(now)
+        elif self._founding and raft is not None:
+            self._begin_cluster(raft)
+        if raft is None:
+            return
+        if founded and step:
+            raft.pass_time(rest)
+            if raft.now >= self._tick_at:
+                raft.tick(0)
+        if raft.leader != self.leader:
+            self._follow(raft.leader)
+        leadership = self.leadership
+        if raft.role is not Role.LEADER:
+            if leadership is not None or self._early_batches:
+                self.leadership = None
+                self._early_batches.clear()
+        elif leadership is not None and raft.term == self._led_term:
+            leadership.expiry.advance(step)
+        else:
+            self._begin_leadership(raft)
+
+    def ask_leader(self) -> None:
+        """Say what the leader is to know, write down or confirm; it may be this server itself."""
+        leader, now = self.leader, self._clock.now
+        if leader is None:
+            return
+        for batch in self._origin.due(now):
+            self._outbox.send(leader, batch)
+        touches = self._touches
+        if now >= touches.due_at:
+            # The log may not hold the settings yet; of a cluster that is only just founded it does not.
+            tick_ms = min(self.machine.settings.tick_time_ms, self._settings.tree.tick_time_ms)
+            touches.interval_ms = tick_ms // 2
+            for report in touches.make_reports(now):
+                self._outbox.send(leader, report)
+            if leader != self.identity.server:
+                digests = tuple(self.machine.digests)
+                self._outbox.send(leader, MemberReport(self._settings.features, digests))
+        context = self._reads.ask(now)
+        if context is not None:
+            assert self.raft is not None
+            self.raft.read_index(context)
+
+    def settle(self) -> None:
+        """Take what the core wants done, and apply what is committed and durable here (D-7)."""
+        replica, raft = self.replica, self.raft
+        assert replica is not None
+        assert raft is not None
+        ready = raft.ready()
+        send = self._outbox.send
+        for to, message in ready.messages:
+            send(to, message)
+        if ready.write is not None:
+            self._frame.add(COORDINATION_GROUP, ready.write)
+        replica.reads += ready.read_states
+        if raft.role is Role.LEADER:
+            self.contact.note_rounds(raft.round, raft.quorum_round)
+        if raft.commit_index > replica.applied_index and replica.apply(APPLY_BYTES_PER_TURN):
+            log = raft.log
+            if log.bytes_in_memory > self._settings.log_memory_bytes_max:
+                log.evict_to(replica.applied_index)
+        if replica.reads:
+            self._reads.answer(replica.take_reads())
+        self._seen_commit = raft.commit_index
+
+    def look(self) -> None:
+        """Look at what no event brings: whether this server still belongs to its cluster."""
+        raft, now = self.raft, self._clock.now
+        # Who may not campaign goes on naming a leader that no longer speaks to it.
+        if (
+            raft is not None
+            and (raft.leader is None or (not raft.is_voter and self.contact.stale))
+            and self.belonging.asks_outside(now)
+        ):
+            self.belonging.ask_whether_member(raft, now)
+
+    def due_at(self) -> int:
+        """When the next turn is due if nothing happens: now, if this one left something undone."""
+        now, raft, replica = self._clock.now, self.raft, self.replica
+        due = now + (IDLE_TURN_MS if self.bootstrap.founded else SEEK_TURN_MS)
+        if raft is not None and replica is not None:
+            if (raft.commit_index > replica.applied_index and replica.has_more_to_apply) or (
+                raft.role is Role.LEADER
+                and self.leadership is None
+                and raft.noop_index <= replica.applied_index
+            ):
+                return now
+            in_ms = raft.alarm_in
+            self._tick_at = raft.now + in_ms
+            if in_ms < IDLE_TURN_MS:
+                due = now + ceil(in_ms)
+        if self.leader is not None and self._touches.due_at < due:
+            # Without a leader there is nobody to report to, however long it is overdue.
+            due = self._touches.due_at
+        return due if due > now else now + 1
+
+    def _begin_cluster(self, raft: Raft) -> None:
+        """Nobody leads a cluster that was founded this moment: one server need not wait to find that out."""
+        self._founding = False
+        first = self.identity.server == min(raft.membership.voters)
+        if first and raft.leader is None and raft.log.last_index == 0:
+            raft.hasten_election()
+
+    # -- who leads
+
+    def _follow(self, leader: ServerId | None) -> None:
+        """Another server leads, or none."""
+        self.leader = leader
+        if leader is not None:
+            self.leader_changes += 1
+            self._origin.on_leader_change()
+            self._touches.report_now()
+        self._reads.ask_again()
+
+    def _begin_leadership(self, raft: Raft) -> None:
+        """This server leads: its leadership begins with the first entry of its term that is applied."""
+        if raft.term != self._led_term:
+            self._led_term = raft.term
+            self.leadership = None
+            self.contact.new_term()
+        assert self.replica is not None
+        if raft.noop_index <= self.replica.applied_index:
+            self.leadership = Leadership(
+                self.identity.server,
+                self._settings,
+                self.machine,
+                self._proposals,
+                self._clock,
+                self._outbox,
+                self._frame,
+            )
+            while self._early_batches:
+                self.leadership.intake.offer(*self._early_batches.popleft())
+
+    # -- what others say
+
+    def on_message(
+        self, server: ServerId, instance: Instance, message: PeerMessage, sender: Sender | None
+    ) -> None:
+        """A message about this group; `sender` is None if this server says it to itself.
+
+        Raises:
+            CopiedDirectoryError: a later boot of this very directory is registered (D-1).
+            DivergedError: this server's state is not the majority's (D-26).
+        """
+        raft, leadership = self.raft, self.leadership
+        if message.__class__ in _WANT_A_TURN:
+            self.stirred = True
+        match message:
+            case AppendEntries() | AppendEntriesReply() | Heartbeat() | HeartbeatReply():
+                # By far the most; the rest of the core's follow below.
+                self._on_consensus(raft, server, instance, message)
+            case OriginBatch():
+                if leadership is not None:
+                    leadership.intake.offer(server, instance, message)
+                elif raft is not None and raft.role is Role.LEADER:
+                    # Its origin has heard of this leader before our first entry is applied; it would ask again
+                    # only after a while, and clients have waited for an election already.
+                    self._early_batches.append((server, instance, message))
+            case TouchReport():
+                if raft is not None and leadership is not None:
+                    has_quorum = self.contact.has_quorum
+                    report_ack = leadership.answer_report(raft, server, instance, message, has_quorum)
+                    if report_ack is not None:
+                        self._outbox.send(server, report_ack)
+            case TouchAck():
+                if message.boot > self.identity.boot and server == self.leader:
+                    # Only the leader is believed: it could write the same into the log.
+                    raise self.identity.copied(message.boot)
+                if raft is not None and message.term >= raft.term:
+                    self._touches.on_ack(message, self._clock.run)
+            case Hello():
+                assert sender is not None
+                self.belonging.on_hello(
+                    sender, message, raft, leadership, serving=self.serving, now_ms=self._clock.now
+                )
+            case Join() | Welcome() | NotMember() | MemberReport() | Verdict():
+                self._on_membership(server, instance, message)
+            case _:
+                assert isinstance(message, RaftMessage), f"{message!r} is not about the coordination group"
+                self._on_consensus(raft, server, instance, message)
+
+    def _on_membership(
+        self,
+        server: ServerId,
+        instance: Instance,
+        message: Join | Welcome | NotMember | MemberReport | Verdict,
+    ) -> None:
+        """Who belongs to the cluster, what each can do, and whose state differs."""
+        raft, leadership = self.raft, self.leadership
+        match message:
+            case Join():
+                if raft is not None:
+                    self.belonging.on_join(
+                        server, instance, message, raft, leadership, self.machine, self._clock.now
+                    )
+            case Welcome():
+                if raft is None:
+                    membership = self.belonging.joining.on_welcome(message)
+                    if membership is not None:
+                        self.bootstrap.welcomed(message.cluster)
+                        self._start(membership)
+                        assert self.raft is not None
+                        self.raft.vouch(server, instance)
+            case NotMember():
+                removed_at = self.belonging.on_not_member(server, message, raft)
+                if removed_at is not None:
+                    self._remove(removed_at)
+            case MemberReport():
+                if leadership is not None and raft is not None and raft.membership.has(server, instance):
+                    leadership.members.on_report(server, instance, message)
+            case Verdict():
+                if raft is not None and server == self.leader:
+                    check_digests(COORDINATION_GROUP, self.machine.digests, message.digests)
+
+    def _on_consensus(
+        self, raft: Raft | None, server: ServerId, instance: Instance, message: RaftMessage
+    ) -> None:
+        if raft is None:
+            return
+        is_member = raft.membership.has(server, instance)
+        if not is_member:
+            self.belonging.on_stranger(raft, self.leadership, server, instance, self._clock.now)
+        if not self.bootstrap.founded and not self.bootstrap.admits(message, from_member=is_member):
+            return
+        try:
+            raft.step(server, instance, message)
+        except ProtocolError as error:
+            # One peer's mistake costs that one message: whoever sends it must not be able to end this server.
+            self._on_mistake(server, str(error))
+
+    # -- who belongs
+
+    def on_members(self, membership: Membership, index: int) -> None:
+        """The MEMBERSHIP entry at `index` was applied."""
+        if self.leadership is not None:
+            rows = {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
+            self.leadership.intake.set_origins(rows)
+        self._note_membership(membership, index)
+
+    def stands_at(self, meta: SnapshotMeta) -> None:
+        """The state is that of a snapshot, and so is the configuration."""
+        assert self.replica is not None
+        self.replica.stands_at(meta)
+        self._note_membership(Membership.decode(meta.membership), meta.index)
+
+    def _note_membership(self, membership: Membership, index: int) -> None:
+        """The configuration of entry `index` is in the state."""
+        if self.belonging.note_membership(membership, index):
+            self._remove(index)
+
+    def _remove(self, index: int) -> None:
+        """Entry `index` removed this server."""
+        if self.belonging.remove(index):
+            self._on_removal()
