@@ -103,7 +103,8 @@ def reports_of(tree: Path, simulator: str, seeds: range, jobs: int) -> dict[int,
     answer = subprocess.run(
         [sys.executable, "-c", PROGRAM, words],
         cwd=tree,
-        env=os.environ | {"PYTHONPATH": path},
+        # The order of a set of strings is no difference between two trees.
+        env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"},
         capture_output=True,
         text=True,
         check=False,
