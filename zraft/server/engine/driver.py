@@ -28,10 +28,10 @@ from zraft.groups.retention import Retention
 from zraft.groups.roster import Roster
 from zraft.groups.server_statistics import Latencies, Proposals
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.sending import WAKE_MS, SnapshotSender
+from zraft.groups.snapshots.receiving import Received
+from zraft.groups.snapshots.sending import WAKE_MS
 from zraft.groups.snapshots.snapshots import Snapshots
 from zraft.groups.snapshots.tasks import Read, Result, Task
-from zraft.groups.snapshots.transfer import Received
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import (
@@ -91,10 +91,11 @@ from zraft.transport.messages import (
     Welcome,
     is_of_groups,
 )
+from zraft.tree.image.reader import ImageState
 from zraft.tree.machine import Machine
 from zraft.tree.remains import Remains
 from zraft_core.errors import Code, ProtocolError
-from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 from zraft_core.znodes.txn import REGISTER, Command
 
 IDLE_TURN_MS: Final = 200
@@ -170,7 +171,6 @@ class Driver:
             four_letter_word=four_letter_word,
         )
         retention = Retention(settings.groups)
-        self._sender = SnapshotSender(settings.snapshots.send_bytes_per_s)
         self.snapshots = Snapshots(
             settings.snapshots,
             identity,
@@ -179,8 +179,10 @@ class Driver:
             stored.snapshot,
             retention,
             stored.held_after,
-            self._sender,
+            self._core_of,
+            hosting.partitions.cut_index if hosting is not None else lambda group: 0,
         )
+        self._sender = self.snapshots.sender
         self.clients.view = self._view = ClusterView(self)
         self.applier = Applier(
             server=identity.server,
@@ -223,12 +225,11 @@ class Driver:
                 identity=identity,
                 settings=settings.groups,
                 rng=rng,
-                entropy=entropy,
                 hosting=hosting,
                 machine=self.machine,
                 submit=lambda command: self.submit(command, lambda _: None),
                 outbox=self._outbox,
-                sender=self._sender,
+                snapshots=self.snapshots,
                 log_end=stored.log.last_index,
                 retention=retention,
                 frame=self._frame,
@@ -482,14 +483,14 @@ class Driver:
         clients.arrived = now_ms
         frame = self._next_frame()
         effects = Effects(self._outbox.take(), frame, outputs, self._wake_at())
-        if not quiet:
-            self._take_snapshot_effects(effects)
         if share is not None:
-            effects.tasks = [*effects.tasks, *share.tasks]
+            effects.tasks = share.tasks
             effects.deliveries = share.deliveries
             effects.group_compactions = share.compactions
             if share.due_in is not None:
                 effects.wake_at = min(effects.wake_at, now_ms + share.due_in)
+        if not quiet:
+            self._take_snapshot_effects(effects)
         if self._sender.waiting:
             self._read_for_followers(effects)
         self.clock.asked_at = effects.wake_at
@@ -598,7 +599,7 @@ class Driver:
             case SnapshotOffer() | SnapshotRequest() | SnapshotChunk():
                 # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
                 if raft is not None and raft.knows(server, instance):
-                    self.snapshots.on_message(server, message, raft, self.clock.now)
+                    self.snapshots.on_message(server, message, self.clock.now)
             case (
                 Bundle()
                 | Edge()
@@ -742,7 +743,7 @@ class Driver:
             if self.groups is not None:
                 self.groups.performed(task, result, self.clock.now)
             return
-        self.snapshots.performed(task, result, self.raft.term if self.raft is not None else 0, self.clock.now)
+        self.snapshots.performed(task, result, self.clock.now)
 
     def read_snapshot(self, read: Read, done: Callable[[Result], None]) -> None:
         """An operator wants a piece of a snapshot file: `done` gets it, or why not, when the disk has it."""
@@ -756,27 +757,31 @@ class Driver:
             self.groups.delivered(task, result)
 
     def _keep_snapshots(self, raft: Raft, wall_ms: int) -> None:
-        received = self.snapshots.turn(
+        snapshots = self.snapshots
+        arrived = snapshots.turn(
             self.clock.now, wall_ms, raft, self._where_applied, self.cluster, idle=self.origin.idle
         )
-        for to, message in self.snapshots.take_outgoing():
+        for to, message in snapshots.work.take_outgoing():
             self._outbox.send(to, message)
         if self._remains and not self._remains[0].step(REMAINS_PER_TURN):
             del self._remains[0]
-        if received is None:
-            return
-        meta = received.info.header.meta
-        if meta.index <= self.applier.applied_index or not raft.restore(meta):
-            # The log has brought us as far meanwhile.
-            self.snapshots.discard()
-            return
-        self._adopt(received)
+        for received in arrived:
+            meta = received.info.meta
+            if received.info.group != COORDINATION_GROUP:
+                assert self.groups is not None
+                self.groups.adopt(received, self.clock.now)
+            elif meta.index > self.applier.applied_index and raft.restore(meta):
+                self._adopt(received)
+            else:
+                # The log has brought us as far meanwhile.
+                snapshots.receiver.drop(COORDINATION_GROUP)
 
     def _adopt(self, received: Received) -> None:
         """Become what the snapshot says (D-4): no client here can know what happened in between."""
-        meta = received.info.header.meta
+        meta, state = received.info.meta, received.state
+        assert isinstance(state, ImageState), "a state that is none of the coordination group"
         self.clients.close_all()
-        self._remains.append(self.machine.adopt(received.state))
+        self._remains.append(self.machine.adopt(state))
         self.applier.restored(meta)
         self._note_membership(Membership.decode(meta.membership), meta.index)
         self.snapshots.restored(received.info)
@@ -788,7 +793,9 @@ class Driver:
 
     def _take_snapshot_effects(self, effects: Effects) -> None:
         snapshots = self.snapshots
-        effects.tasks = snapshots.take_tasks()
+        # Files of groups that are gone go behind what was asked of these before.
+        effects.tasks = [*snapshots.work.take_tasks(), *effects.tasks]
+        effects.deliveries = [*effects.deliveries, *snapshots.work.take_deliveries()]
         if self.groups is None or not self.groups.removing:
             effects.compact_to = snapshots.take_compaction()
         in_ms = snapshots.wake_in_ms
@@ -802,6 +809,12 @@ class Driver:
         effects.deliveries = [*effects.deliveries, *segments]
         if self._sender.waiting:
             effects.wake_at = min(effects.wake_at, self.clock.now + WAKE_MS)
+
+    def _core_of(self, group: GroupId) -> Raft | None:
+        """The core of a group of this server."""
+        if group == COORDINATION_GROUP:
+            return self.raft
+        return None if self.groups is None else self.groups.core_of(group)
 
     def _where_applied(self) -> SnapshotMeta:
         """Where the log stands at the state machine's index."""
