@@ -31,7 +31,7 @@ from zraft.raft.messages import AppendEntries
 from zraft.server.coordination.expiry import SessionExpiry
 from zraft.transport.messages import PeerMessage, Sender
 from zraft_core.errors import Code
-from zraft_core.ids import ServerId
+from zraft_core.ids import COORDINATION_GROUP, ServerId
 from zraft_core.znodes import txn
 from zraft_core.znodes.member_roles import OBSERVER, PARTICIPANT, REMOVE
 
@@ -249,7 +249,7 @@ class Scene:
 
     def receives(self, server: Process) -> bool:
         """Whether another's state is on its way to a server."""
-        return server.driver is not None and server.driver.snapshots.receiver.active
+        return server.driver is not None and COORDINATION_GROUP in server.driver.snapshots.receiver
 
     def leave_behind(self, server: Process, leader: Process) -> None:
         """That server is cut off until the leader has forgotten the log after its end.

@@ -158,8 +158,8 @@ class HostingServer:
     def _count(self) -> None:
         groups = None if self.driver is None else self.driver.groups
         if groups is not None:
-            self.installed_total += groups.transfers.receiver.installed_total
-            self.snapshots_total += groups.snapshots.taken_total
+            self.installed_total += groups.installed_total
+            self.snapshots_total += groups.host.statistics().snapshots_total
 
     # -- a step
 

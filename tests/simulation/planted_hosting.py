@@ -8,11 +8,13 @@ from typing import Any, Final
 from tests.simulation.planted_registry import Patch, Plants
 from zraft.groups.frame import LogFrame
 from zraft.groups.hosted_groups import HostedGroups
+from zraft.groups.keeping import Keeping
 from zraft.groups.retention import Retention
 from zraft.groups.snapshots.keeper import SnapshotKeeper
-from zraft.groups.snapshots.receiving import GroupReceiver
+from zraft.groups.snapshots.receiving import SnapshotReceiver
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.coordination.bootstrap import Bootstrap
 from zraft.server.coordination.group import CoordinationGroup
 from zraft.server.engine.driver import Driver
@@ -32,11 +34,28 @@ def image_does_not_wait() -> Sequence[Patch]:
 
 @plant("D-13", "an image from another server is taken over without the deliveries under it")
 def image_without_deliveries() -> Sequence[Patch]:
-    def skip(self: GroupReceiver, transfer: Any, now_ms: int) -> None:
+    def skip(self: SnapshotReceiver, transfer: Any, now_ms: int) -> None:
         transfer.delivered_end = 1 << 60
         self._complete(transfer)
 
-    return [(GroupReceiver, "_ask_for_list", skip)]
+    return [(SnapshotReceiver, "_ask_for_list", skip)]
+
+
+@plant("D-4", "a late offer of an image takes back what a partition committed since")
+def old_image_accepted() -> Sequence[Patch]:
+    def install(self: Keeping, group: GroupId, meta: SnapshotMeta, image: bytes) -> bool:
+        replica = self._state.groups[group]
+        self._state.touch(replica)
+        replica.raft.restore(meta)
+        replica.restored(meta, image)
+        self.retention.removed(group)
+        return True
+
+    return [
+        (SnapshotReceiver, "_is_needed", lambda self, offer, commit_index: True),
+        (Raft, "_accepts_snapshot", lambda self, meta: True),
+        (Keeping, "install", install),
+    ]
 
 
 @plant(

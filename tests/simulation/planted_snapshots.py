@@ -12,7 +12,7 @@ from tests.simulation.planted_registry import Patch, plant, replaced
 from tests.simulation.profile import Mode
 from zraft.groups.replica import Replica
 from zraft.groups.snapshots.keeper import SnapshotKeeper
-from zraft.groups.snapshots.transfer import Received, SnapshotReceiver
+from zraft.groups.snapshots.receiving import Received, SnapshotReceiver
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.messages import (
@@ -32,31 +32,25 @@ from zraft.storage.errors import DiskFullError, FsyncError
 from zraft.storage.wal import Wal
 from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
-from zraft_core.ids import ServerId
 
 # -- snapshots and the log's end
 
 
 @plant("D-4", "a late offer of a snapshot takes back what was committed since", Mode.SNAPSHOTS)
 def old_snapshot_accepted() -> Sequence[Patch]:
-    on_offer = SnapshotReceiver.on_offer
-
     def keep(self: Driver, replica: Replica, wall_ms: int) -> None:
         raft = replica.raft
-        received = self.snapshots.turn(
+        arrived = self.snapshots.turn(
             self.clock.now, wall_ms, raft, replica.where_applied, self.cluster, idle=self.origin.idle
         )
-        for to, message in self.snapshots.take_outgoing():
+        for to, message in self.snapshots.work.take_outgoing():
             self._outbox.send(to, message)
-        if received is not None:
-            raft.restore(received.info.header.meta)
+        for received in arrived:
+            raft.restore(received.info.meta)
             self._adopt(received)
 
-    def offered(self: SnapshotReceiver, server: ServerId, offer: Any, commit: int, now: int) -> Any:
-        return on_offer(self, server, offer, 0, now)
-
     return [
-        (SnapshotReceiver, "on_offer", offered),
+        (SnapshotReceiver, "_is_needed", lambda self, offer, commit_index: True),
         (Driver, "_keep_snapshots", keep),
         (Raft, "_accepts_snapshot", lambda self, meta: True),
     ]
@@ -146,7 +140,7 @@ def snapshot_before_fsync() -> Sequence[Patch]:
 
 @plant("D-4", "the log is cut behind what is applied, not behind the snapshot", Mode.SNAPSHOTS)
 def compaction_above_snapshot() -> Sequence[Patch]:
-    def may_compact_to(self: SnapshotKeeper, needed: Any) -> int:
+    def may_compact_to(self: SnapshotKeeper, needed: Any, pulled: int | None = None) -> int:
         index: int = self._machine.index
         return index if self.newest is not None else 0
 

@@ -53,9 +53,10 @@ from tests.simulation.topics import TopicGroups
 from zraft.config.sections import SnapshotConfig
 from zraft.groups.snapshots import keeper as snapshot_keeper
 from zraft.groups.snapshots import pull as snapshot_pull
+from zraft.groups.snapshots import receiving as snapshot_receiving
 from zraft.groups.snapshots import sending as snapshot_sending
 from zraft.groups.snapshots import snapshots
-from zraft.groups.snapshots import transfer as snapshot_transfer
+from zraft.groups.snapshots import writing as snapshot_writing
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.settings import RaftSettings
 from zraft.server.clients.authentication.proofs import AuthSettings
@@ -96,16 +97,16 @@ SPARE_SERVERS: Final = 3
 
 SCALED: Final[tuple[tuple[Any, str, int], ...]] = (
     (snapshot_pull, "CHUNK_BYTES", 1_200),
-    (snapshot_transfer, "LOAD_ITEMS", 25),
+    (snapshot_receiving, "LOAD_ITEMS", 25),
     (snapshot_sending, "CHUNK_BYTES", 1_200),
     (snapshot_sending, "OFFER_INTERVAL_MS", 60),
     (snapshot_sending, "GIVE_UP_MS", 800),
     (snapshot_pull, "ASK_AGAIN_MS", 100),
-    (snapshot_transfer, "GIVE_UP_MS", 800),
-    (snapshot_keeper, "SLICE_ITEMS", 12),
-    (snapshot_keeper, "SLICE_GAP_MS", 2),
+    (snapshot_receiving, "SILENT_MS", 800),
+    (snapshot_writing, "SLICE_ITEMS", 12),
+    (snapshot_writing, "SLICE_GAP_MS", 2),
     (snapshot_keeper, "MARK_BYTES", 512),
-    (snapshot_keeper, "RETRY_MS", 300),
+    (snapshot_writing, "RETRY_MS", 300),
     (snapshots, "COMPACT_INTERVAL_MS", 60),
     (reconciliation, "DEAD_AFTER_MS", 700),
     (reconciliation, "JOIN_VALID_MS", 600),

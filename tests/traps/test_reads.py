@@ -19,7 +19,7 @@ from tests.traps.protocol import (
     set_data,
     sync,
 )
-from zraft.groups.snapshots import keeper as snapshot_keeper
+from zraft.groups.snapshots import writing as snapshot_writing
 from zraft.raft.messages import AppendEntries
 
 
@@ -101,7 +101,7 @@ def test_pings_are_answered_while_everything_else_waits(
     assert len(peer.take()) == 2
 
     # With real drivers: while a snapshot is written, one item in each of many turns.
-    monkeypatch.setattr(snapshot_keeper, "SLICE_ITEMS", 1)
+    monkeypatch.setattr(snapshot_writing, "SLICE_ITEMS", 1)
     leader = ensemble.wait_leader()
     client = ensemble.connect(leader)
     for n in range(40):

@@ -25,15 +25,13 @@ from zraft.groups.recovery import StoredGroups
 from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.group_snapshots import GroupSnapshots
-from zraft.groups.snapshots.sending import SnapshotSender
-from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Remove, Result, Task, WriteBlock
-from zraft.groups.snapshots.transfers import FETCHES, OF_TRANSFERS, GroupTransfers
+from zraft.groups.snapshots.receiving import Received
+from zraft.groups.snapshots.snapshots import ABOUT_SNAPSHOTS, FETCHES, Snapshots
+from zraft.groups.snapshots.tasks import Remove, Result, Task
 from zraft.raft.core import Raft
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.role import Role
 from zraft.storage.delivery.values import Mark
-from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.topics.service import TopicService
 from zraft.transport.messages import (
     Bundle,
@@ -47,7 +45,7 @@ from zraft.transport.messages import (
     SharedHeartbeatReply,
 )
 from zraft.tree.machine import Machine
-from zraft_core.errors import StorageError
+from zraft_core.errors import ProtocolError, StorageError
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.codec import encode_registry
 from zraft_core.topics.registry_commands import Placed
@@ -104,13 +102,15 @@ class HostedGroups:
     Args:
         machine: the coordination group's state.
         submit: put a command into the coordination group's log.
-        sender: what is sent of snapshots and deliveries, of the coordination group, too.
+        snapshots: those of all groups of this server, with the deliveries that travel with them.
         retention, frame: what each group of this server holds back of the log, and what waits to be written to it.
 
     Attributes:
         host: decides for each group.
         partitions: what the groups replicate.
         bundles_sent_total, bundles_received_total, edges_sent_total: what partitions said to other servers, and heard.
+        snapshots_failed_total: images that could not be written.
+        installed_total: images that were taken over from other servers.
     """
 
     def __init__(
@@ -119,12 +119,11 @@ class HostedGroups:
         identity: Identity,
         settings: GroupSettings,
         rng: random.Random,
-        entropy: Callable[[int], bytes],
         hosting: Hosting,
         machine: Machine,
         submit: Callable[[Command], None],
         outbox: Outbox,
-        sender: SnapshotSender,
+        snapshots: Snapshots,
         log_end: int,
         retention: Retention,
         frame: LogFrame,
@@ -141,8 +140,7 @@ class HostedGroups:
         )
         self.partitions = hosting.partitions
         self.topics = hosting.topics
-        self.snapshots = GroupSnapshots(identity, self.host, hosting.partitions, entropy)
-        self.transfers = GroupTransfers(self.host, sender, hosting.mark_of)
+        self.snapshots = snapshots
         self.digests = GroupComparison(self.host)
         self._touched: set[GroupId] = set()
         self._identity = identity
@@ -162,11 +160,12 @@ class HostedGroups:
         self._deliveries: list[delivery_tasks.Task] = []
         self._refused: list[delivery_tasks.Task] = []
         self._compactions: list[tuple[GroupId, int]] = []
+        self._restored: dict[GroupId, int] = {}
+        """Indices of snapshots that took the place of states, until the log says so."""
         self._tasks: list[Task] = []
         self._stirred = True
         """Something was given to this object since its last turn, or is left of that."""
-        self._transferring = False
-        """The same for transfers of snapshots."""
+        self.snapshots_failed_total = self.installed_total = 0
         self.bundles_sent_total = self.bundles_received_total = self.edges_sent_total = 0
 
     # -- what happened
@@ -186,9 +185,8 @@ class HostedGroups:
         for message in messages:
             if message.__class__ in _OF_CORES:
                 of_cores.append(message)  # type: ignore[arg-type]  # by its class
-            elif isinstance(message, OF_TRANSFERS):
-                self._transferring = True
-                self.transfers.on_message(sender.server, message, self._now_ms)
+            elif isinstance(message, ABOUT_SNAPSHOTS):
+                self.snapshots.on_message(sender.server, message, self._now_ms)
             elif isinstance(message, GroupDigests):
                 self._say(self.digests.on_digests(sender.server, sender.instance, message))
             elif isinstance(message, GroupVerdict):
@@ -211,18 +209,38 @@ class HostedGroups:
 
     def performed(self, task: Task, result: Result, now_ms: int) -> None:
         """The disk of snapshots has done a task."""
-        self._stirred = self._transferring = True
-        match task:
-            case Begin() | WriteBlock() | Finish():
-                if self.snapshots.performed(task, result, now_ms):
-                    assert isinstance(result, SnapshotInfo)
-                    self.transfers.found(result)
-            case Remove(group):
-                self._removing.discard(group)
-            case Abort() | Purge():
-                pass  # nothing follows from these
-            case _:
-                self.transfers.performed(task, result, now_ms)
+        self._stirred = True
+        if isinstance(task, Remove):
+            self._removing.discard(task.group)
+            return
+        written = self.snapshots.performed(task, result, now_ms)
+        if written is not None:
+            durable = written.info is not None
+            self.snapshots_failed_total += not durable
+            self.host.snapshotted(written.group, written.meta, durable=durable)
+
+    def adopt(self, received: Received, now_ms: int) -> None:
+        """Become what another server's snapshot says; what follows from it is done by the rest of the turn (D-4)."""
+        self._stirred = True
+        info, image, snapshots = received.info, received.state, self.snapshots
+        assert isinstance(image, bytes), f"a state of group {info.group} that is none of a partition"
+        try:
+            needed = self._mark_of(info.group, image, info.meta.index).offset
+            if needed > received.delivered_end:
+                raise ProtocolError(
+                    f"it needs deliveries up to offset {needed}, the leader's list ends at {received.delivered_end}"
+                )
+            taken = self.host.install(info.group, info.meta, image)
+        except ProtocolError as error:
+            snapshots.receiver.refuse(info.group, str(error), now_ms)
+            return
+        if not taken:
+            # The log has brought us as far meanwhile.
+            snapshots.receiver.drop(info.group)
+            return
+        self.installed_total += 1
+        self._restored[info.group] = info.meta.index
+        snapshots.restored(info)
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
         """The disk of deliveries has done a task.
@@ -230,7 +248,7 @@ class HostedGroups:
         Raises:
             StorageError: what this server's state stands on is damaged or missing: it must not go on.
         """
-        self._stirred = self._transferring = True
+        self._stirred = True
         if isinstance(task, delivery_tasks.Remove):
             # After them, because it takes away the directory that both are in.
             self._tasks.append(Remove(task.group))
@@ -239,9 +257,9 @@ class HostedGroups:
             if isinstance(result, StorageError):
                 raise result
             if isinstance(result, delivery_tasks.Opened) and task.group in self.host.groups:
-                self.transfers.logs[task.group] = result.log
+                self.snapshots.logs[task.group] = result.log
         if isinstance(task, FETCHES):
-            self.transfers.delivered(task, result, self._now_ms)
+            self.snapshots.delivered(task, result, self._now_ms)
             if not isinstance(task, delivery_tasks.CompleteFetch):
                 return
         self.partitions.performed(task, result)
@@ -270,6 +288,11 @@ class HostedGroups:
     def touch_again(self, group: GroupId) -> None:
         """It was taken, and is to be given once more."""
         self._touched.add(group)
+
+    def core_of(self, group: GroupId) -> Raft | None:
+        """The core of a group that is hosted here."""
+        replica = self.host.groups.get(group)
+        return None if replica is None else replica.raft
 
     @property
     def removing(self) -> bool:
@@ -319,25 +342,24 @@ class HostedGroups:
             self._remove_files(effects.forgotten)
         if effects.placed or self._placed:
             self._report_placed(effects.placed, now_ms)
-        writes, syncs = self.snapshots.turn(effects.snapshots, cluster, now_ms, wall_ms)
+        for image in effects.snapshots:
+            self.snapshots.write(image, cluster, wall_ms)
+        if effects.needs_snapshot:
+            self.snapshots.offer(effects.needs_snapshot, now_ms)
+            self.snapshots.sender.forget_silent(now_ms)
+            self._say(self.snapshots.work.take_outgoing())
         # A group is opened before anything is appended to it.
-        deliveries = [*self._refused, *self._deliveries, *self.partitions.take_tasks(), *syncs]
-        tasks = [*self._tasks, *writes]
+        deliveries = [*self._refused, *self._deliveries, *self.partitions.take_tasks()]
+        tasks = self._tasks
         self._refused, self._deliveries, self._tasks = [], [], []
         due_in = _soonest(effects.wake_in, self.partitions.wake_in)
         compactions = [*self._compactions, *effects.compactions]
-        if effects.needs_snapshot or self._transferring:
-            transfers = self.transfers.turn(effects.needs_snapshot, now_ms)
-            self._say(transfers.outgoing)
-            deliveries += transfers.deliveries
-            tasks += transfers.tasks
-            compactions += self.transfers.take_compactions()
-            self._transferring = self.transfers.active
-            due_in = _soonest(due_in, self.transfers.wake_in)
+        if self._restored:
+            compactions += self._take_restored()
         if effects.applied:
             self._say(self.digests.turn(effects.applied))
         compactions = self._take_compactions(compactions) if compactions else []
-        if self.host.stirred or self.partitions.wants_turn:
+        if effects.snapshots or self.host.stirred or self.partitions.wants_turn:
             due_in = 0
         self._stirred = bool(self.host.groups) or self._has_work
         return GroupsShare(tasks, deliveries, compactions, effects.coordination_due, due_in)
@@ -357,7 +379,7 @@ class HostedGroups:
             or self._deliveries
             or self._refused
             or self._compactions
-            or self.transfers.active
+            or self._restored
         )
 
     # -- the coordination group's table
@@ -411,7 +433,7 @@ class HostedGroups:
         group = row.group
         info = self._stored.newest(group)
         if info is not None:
-            self.transfers.found(info)
+            self.snapshots.found(info)
         stored = self._stored.take(group)
         expected = None
         if stored.snapshot is not None:
@@ -426,7 +448,7 @@ class HostedGroups:
         known = group in self.host.groups
         self.host.remove(group)
         self.snapshots.forget(group)
-        self.transfers.forget(group)
+        self._restored.pop(group, None)
         self.digests.forget(group)
         self._stored.drop(group)
         self._placed.pop(group, None)
@@ -455,6 +477,17 @@ class HostedGroups:
             elif now_ms >= due:
                 self._placed[group] = now_ms + REPORT_AGAIN_MS
                 self._submit((TOPICS, encode_registry(Placed(group, row.wanted))))
+
+    def _take_restored(self) -> list[tuple[GroupId, int]]:
+        """What logs were before a state from elsewhere took their place still fills the disk, until that is in the log."""
+        durable = [
+            (group, index)
+            for group, index in self._restored.items()
+            if self.host.groups[group].raft.durable_index >= index
+        ]
+        for group, _ in durable:
+            del self._restored[group]
+        return durable
 
     def _take_compactions(self, compactions: list[tuple[GroupId, int]]) -> list[tuple[GroupId, int]]:
         if self.removing:

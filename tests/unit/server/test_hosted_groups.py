@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.groups.counter import AppendCounter
 from tests.unit.groups.calls import Calls
 from tests.unit.server.hosting import DISKS, S1, S2, S3, STEP_MS, World, record
 from zraft.config.sections import SnapshotConfig
@@ -13,15 +14,30 @@ from zraft.groups.digests import DivergedError
 from zraft.groups.hosted_groups import GroupsShare
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.group_snapshots import SNAPSHOTS_KEPT
 from zraft.groups.snapshots.pull import CHUNK_BYTES
-from zraft.groups.snapshots.tasks import Begin, Finish, Purge, Read, Remove, WriteBlock
+from zraft.groups.snapshots.snapshots import SNAPSHOTS_KEPT
+from zraft.groups.snapshots.tasks import (
+    Abort,
+    Begin,
+    Complete,
+    Finish,
+    Load,
+    Purge,
+    Read,
+    Receive,
+    Remove,
+    WriteBlock,
+)
+from zraft.groups.snapshots.writing import RETRY_MS
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.storage.records import ForgetRecord
+from zraft.storage.delivery.manifest import Manifest, encode_manifest
+from zraft.storage.delivery.values import beginning
+from zraft.storage.errors import DiskFullError
+from zraft.storage.records import ForgetRecord, RestoreRecord
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
-from zraft.transport.messages import Edge, Sender, SnapshotRequest
+from zraft.transport.messages import DeliveryList, Edge, Sender, SnapshotOffer, SnapshotRequest
 from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance
 from zraft_core.topics.codec import encode_registry
 from zraft_core.topics.registry_commands import Placed
@@ -170,20 +186,102 @@ def test_d13_an_image_waits_for_what_its_group_delivered_and_the_log_is_cut_afte
     server.partitions.synced({group: server.host.groups[group].applied_index})
     server.effects.clear()
     world.run(50)
-    begin, block, finish, purge = [task for effects in server.effects for task in effects.tasks]
+    begin, block, finish = [task for effects in server.effects for task in effects.tasks]
     assert isinstance(begin, Begin)
     assert isinstance(block, WriteBlock)
     assert isinstance(finish, Finish)
-    assert purge == Purge(group, SNAPSHOTS_KEPT)
     server.driver.performed(begin, None)
     server.driver.performed(block, None)
     world.run(50)
     assert not any(effects.group_compactions for effects in server.effects)
     info = SnapshotInfo(begin.header, "/x", 1, 1, finish.digest, 0)
+    server.effects.clear()
     server.driver.performed(finish, info)
     world.run(50)
+    assert [task for effects in server.effects for task in effects.tasks] == [Purge(group, SNAPSHOTS_KEPT)]
     compactions = [one for effects in server.effects for one in effects.group_compactions]
     assert compactions == [(group, begin.header.meta.index)]
+
+
+def test_an_image_that_could_not_be_written_is_taken_anew_and_written_no_sooner_than_any_groups() -> None:
+    settings = GroupSettings(snapshot_bytes=2_000, keep_log_bytes_max=1)
+    world = _founded(1, settings)
+    server, group = world.leader(1), GroupId(1)
+    server.effects.clear()
+    world.write(1, *[bytes(300)] * 20)
+    world.run(300)
+    begin, block, finish = [task for effects in server.effects for task in effects.tasks]
+    server.effects.clear()
+    for task in (begin, block, finish):
+        server.driver.performed(task, DiskFullError("/snap: no space"))
+    world.run(RETRY_MS - 200)
+    assert [task for effects in server.effects for task in effects.tasks] == [Abort(group)]
+    assert "no snapshot of group 1 could be written" in server.driver.snapshots.work.problems[-1]
+    server.effects.clear()
+    world.run(1_000)
+    again, _, last = [task for effects in server.effects for task in effects.tasks]
+    assert isinstance(again, Begin)
+    assert isinstance(begin, Begin)
+    assert again.header.meta.index == server.host.groups[group].applied_index > begin.header.meta.index
+    assert again.header.id != begin.header.id
+    assert isinstance(last, Finish)
+    assert server.driver.groups is not None
+    assert server.driver.groups.snapshots_failed_total == 1
+
+
+def test_d4_a_group_becomes_the_state_that_arrived_within_a_turn_and_its_log_begins_anew_with_that_turns_frame() -> (
+    None
+):
+    world = _founded(1)
+    leader, group, id = world.leader(1), GroupId(1), b"i" * 16
+    server = next(one for one in world.servers.values() if one is not leader)
+    raft, machine = server.host.groups[group].raft, AppendCounter()
+    index = raft.commit_index + 5
+    machine.commands, machine.last_index = 7, index
+    membership = raft.log.membership_at(raft.commit_index)
+    assert membership is not None
+    header = SnapshotHeader(
+        group,
+        SnapshotMeta(index, raft.term, 8, membership),
+        b"c" * 16,
+        leader.sender.server,
+        leader.sender.instance,
+        id,
+        1,
+        0,
+    )
+    info = SnapshotInfo(header, "/x", 10, 1, 0, 0)
+
+    def asked() -> list[Any]:
+        server.effects.clear()
+        world.step()
+        return [task for effects in server.effects for task in (*effects.tasks, *effects.deliveries)]
+
+    server.driver.receive(leader.sender, [SnapshotOffer(group, raft.term, index, raft.term, id, 10)])
+    assert asked() == [Receive(group, id, 10)]
+    server.driver.performed(Receive(group, id, 10), 10)  # the file is here already
+    assert asked() == []
+    manifest = Manifest(group, beginning(group))
+    server.driver.receive(leader.sender, [DeliveryList(group, id, encode_manifest(manifest))])
+    assert asked() == [delivery_tasks.BeginFetch(group, manifest)]
+    server.driver.delivered(delivery_tasks.BeginFetch(group, manifest), None)
+    assert asked() == [delivery_tasks.CompleteFetch(group)]
+    server.driver.delivered(delivery_tasks.CompleteFetch(group), index)
+    assert asked() == [Complete(group, id)]
+    server.driver.performed(Complete(group, id), info)
+    first, second = asked()
+    assert (first, second) == (Load(info, first=True), Load(info))
+    server.driver.performed(first, machine.snapshot())
+    server.driver.performed(second, None)
+    assert server.host.groups[group].applied_index < index, "not before a turn"
+    server.frames.clear()
+    assert asked() == [Purge(group, SNAPSHOTS_KEPT)]
+    assert server.host.groups[group].applied_index == index
+    assert server.partitions.machines[group].commands == 7
+    assert RestoreRecord(group, header.meta) in server.frames[0]
+    assert server.driver.groups is not None
+    assert server.driver.groups.installed_total == 1
+    assert group not in server.driver.snapshots.receiver
 
 
 def test_while_the_disk_of_deliveries_takes_no_more_nothing_is_applied_and_the_tasks_come_again_in_order() -> (

@@ -11,14 +11,15 @@ from zraft.config.sections import SnapshotConfig
 from zraft.groups.identity import Identity
 from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
-from zraft.groups.snapshots.keeper import (
-    BLOCKS_QUEUED_MAX,
-    MARK_BYTES,
-    RETRY_MS,
-    SLICE_GAP_MS,
-    SnapshotKeeper,
-)
-from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Task, WriteBlock
+from zraft.groups.snapshots.keeper import MARK_BYTES, SnapshotKeeper
+from zraft.groups.snapshots.snapshots import Snapshots
+from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Result, Task, WriteBlock
+from zraft.groups.snapshots.writing import BLOCKS_QUEUED_MAX, RETRY_MS, SLICE_GAP_MS
+from zraft.raft.core import Raft
+from zraft.raft.log import Log
+from zraft.raft.membership.value import Membership
+from zraft.raft.messages import HardState, Member
+from zraft.raft.settings import RaftSettings
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.errors import DiskFullError
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
@@ -45,21 +46,49 @@ def info(index: int, size: int = 100, items: int = 10) -> SnapshotInfo:
 
 
 class Place:
-    """A keeper on server 5, whose stagger is none, and what it asked of the disk."""
+    """Snapshots on server 5, whose stagger is none, and what they asked of the disk."""
 
     def __init__(self, machine: Machine | None = None, settings: SnapshotConfig = SETTINGS) -> None:
         self.machine = machine if machine is not None else machine_with(10)
         identity = Identity(ServerId(5), Instance(b"5" * 16), 1, b"", CLUSTER)
         self.retention = Retention(GroupSettings(snapshot_bytes=1_000, wal_bytes_max=WAL_BYTES_MAX))
-        self.keeper = SnapshotKeeper(
-            settings, identity, self.machine, random.Random(1).randbytes, None, self.retention
+        self.raft = Raft(
+            group=COORDINATION_GROUP,
+            server=identity.server,
+            instance=identity.instance,
+            settings=RaftSettings(),
+            hard_state=HardState(),
+            log=Log(),
+            membership=Membership({identity.server: Member(identity.instance)}),
+            rng=random.Random(1),
         )
+        self.snapshots = Snapshots(
+            settings,
+            identity,
+            self.machine,
+            random.Random(1).randbytes,
+            None,
+            self.retention,
+            lambda index: 0,
+            lambda group: self.raft,
+            lambda group: 0,
+        )
+        self.snapshots._compact_at = 1 << 60  # each test asks for itself how much log may go
+        self.keeper = self.snapshots.keeper
         self.now = 0
         self.index = 5
         self.tasks: list[Task] = []
 
     def step(self, *, idle: bool = True) -> list[Task]:
-        tasks = self.keeper.step(self.now, 0, lambda: meta(self.index), CLUSTER, idle=idle)
+        self.snapshots.turn(self.now, 0, self.raft, lambda: meta(self.index), CLUSTER, idle=idle)
+        return self._take()
+
+    def performed(self, task: Task, result: Result) -> list[Task]:
+        self.snapshots.performed(task, result, self.now)
+        return self._take()
+
+    def _take(self) -> list[Task]:
+        tasks = self.snapshots.work.take_tasks()
         self.tasks += tasks
         return tasks
 
@@ -69,8 +98,7 @@ class Place:
         while True:
             self.now += SLICE_GAP_MS
             for task in self.step():
-                result = info(at) if isinstance(task, Finish) else None
-                self.tasks += self.keeper.performed(task, result, self.now)
+                self.performed(task, info(at) if isinstance(task, Finish) else None)
                 if isinstance(task, Finish):
                     return
 
@@ -110,12 +138,9 @@ def test_a_large_state_is_written_less_often() -> None:
 def test_servers_do_not_all_write_at_the_same_moment() -> None:
     due = set()
     for server in range(1, 6):
-        identity = Identity(ServerId(server), Instance(b"5" * 16), 1, b"", CLUSTER)
-        keeper = SnapshotKeeper(
-            SETTINGS, identity, machine_with(1), random.Random(1).randbytes, None, Retention(GroupSettings())
-        )
+        keeper = SnapshotKeeper(SETTINGS, ServerId(server), machine_with(1), None, Retention(GroupSettings()))
         size = 0
-        while not keeper.is_due(0, idle=True):
+        while not keeper.is_due(idle=True):
             keeper.applied(5, 100, 0)
             size += 100
         due.add(size)
@@ -148,8 +173,8 @@ def test_slices_keep_a_distance_and_a_slow_disk_is_waited_for() -> None:
         place.now += SLICE_GAP_MS
         place.step()
     assert len(place.tasks) <= BLOCKS_QUEUED_MAX + 2
-    place.keeper.performed(place.tasks[0], None, place.now)
-    place.keeper.performed(place.tasks[1], None, place.now)
+    place.performed(place.tasks[0], None)
+    place.performed(place.tasks[1], None)
     place.now += SLICE_GAP_MS
     assert place.step()
 
@@ -158,7 +183,7 @@ def test_a_full_disk_ends_the_attempt_and_it_is_repeated_later() -> None:
     place = Place(machine_with(3_000))
     place.keeper.request()
     begin = place.step()[0]
-    assert place.keeper.performed(begin, DiskFullError("/snap: full"), 0) == [Abort(COORDINATION_GROUP)]
+    assert place.performed(begin, DiskFullError("/snap: full")) == [Abort(COORDINATION_GROUP)]
     assert not place.keeper.writing
     assert place.machine.image_writer is None, "changes cost what they did before"
     place.keeper.request()
@@ -171,7 +196,8 @@ def test_an_adopted_state_makes_the_snapshot_under_way_obsolete() -> None:
     place = Place(machine_with(3_000))
     place.keeper.request()
     place.step()
-    place.keeper.restored(info(50))
+    place.snapshots.restored(info(50))
+    assert place.machine.image_writer is None
     assert not place.keeper.writing
     assert place.keeper.newest == info(50)
 
@@ -264,7 +290,7 @@ def test_while_its_snapshot_is_written_it_is_not_due_and_after_a_failure_it_is_a
     begin = place.step()[0]
     assert isinstance(begin, Begin)
     assert list(place.retention.due()) == []
-    place.keeper.performed(begin, DiskFullError("/snap: full"), 0)
+    place.performed(begin, DiskFullError("/snap: full"))
     assert list(place.retention.due()) == [COORDINATION_GROUP]
 
 
@@ -354,11 +380,8 @@ def test_bounds_on_the_log_count_what_all_groups_wrote() -> None:
 
 def test_a_start_counts_what_the_group_holds_back_of_the_log_that_is_there() -> None:
     retention = Retention(GroupSettings())
-    identity = Identity(ServerId(5), Instance(b"5" * 16), 2, b"", CLUSTER)
     held = {0: 700 * MEBIBYTE, 5: 300 * MEBIBYTE}
-    keeper = SnapshotKeeper(
-        SETTINGS, identity, machine_with(1), random.Random(1).randbytes, info(5), retention, held.__getitem__
-    )
+    keeper = SnapshotKeeper(SETTINGS, ServerId(5), machine_with(1), info(5), retention, held.__getitem__)
     assert retention.needed_bytes == 700 * MEBIBYTE
     assert list(retention.due()) == [COORDINATION_GROUP]
     keeper.kept_from(keeper.may_compact_to([]), last_index=6)

@@ -9,13 +9,22 @@ from pathlib import Path
 import pytest
 
 from zraft.groups.snapshots.pull import CHUNK_BYTES, CHUNKS_AHEAD
-from zraft.groups.snapshots.sending import OFFER_INTERVAL_MS, SnapshotSender
-from zraft.groups.snapshots.tasks import Complete, Load, Read, Receive, Result, SnapshotDisk, Store, Task
-from zraft.groups.snapshots.transfer import (
+from zraft.groups.snapshots.receiving import (
+    AGAIN_MS,
     GIVE_UP_MS,
+    SILENT_MS,
+    TRANSFERS_MAX,
     Received,
     SnapshotReceiver,
 )
+from zraft.groups.snapshots.sending import OFFER_INTERVAL_MS, SnapshotSender
+from zraft.groups.snapshots.tasks import Complete, Load, Read, Receive, Result, SnapshotDisk, Store, Task
+from zraft.groups.snapshots.work import Work
+from zraft.raft.core import Raft
+from zraft.raft.log import Log
+from zraft.raft.membership.value import Membership
+from zraft.raft.messages import HardState, Member
+from zraft.raft.settings import RaftSettings
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
@@ -23,9 +32,10 @@ from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
 from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotOffer, SnapshotRequest
+from zraft.tree.image.reader import ImageState
 from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
-from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 from zraft_core.znodes.txn import CREATE
 
 LEADER, FOLLOWER = ServerId(1), ServerId(2)
@@ -52,6 +62,20 @@ def image_of(machine: Machine) -> bytes:
         image += block
 
 
+def follower() -> Raft:
+    """The core of a group that has nothing yet."""
+    return Raft(
+        group=COORDINATION_GROUP,
+        server=FOLLOWER,
+        instance=Instance(b"2" * 16),
+        settings=RaftSettings(),
+        hard_state=HardState(),
+        log=Log(),
+        membership=Membership({FOLLOWER: Member(Instance(b"2" * 16))}),
+        rng=random.Random(1),
+    )
+
+
 class World:
     """A leader with one file, a follower, and the disks of both: a snapshot's file is its image here."""
 
@@ -66,7 +90,9 @@ class World:
         )
         self.info = SnapshotInfo(header, "/snap", len(self.file), 0, 0, 0)
         self.sender = SnapshotSender(64 << 20)
-        self.receiver = SnapshotReceiver()
+        self.work = Work()
+        core = follower()
+        self.receiver = SnapshotReceiver(self.work, lambda group: core)
         self.here = bytearray()
         self.now = 0
         self.tasks: deque[Task] = deque()
@@ -112,16 +138,16 @@ class World:
                     self.sender.on_request(FOLLOWER, message, self.now)
                 elif isinstance(message, SnapshotChunk):
                     self.chunks += 1
-                    self.tasks += self.receiver.on_chunk(LEADER, message, self.now)
+                    self.receiver.on_chunk(message, self.now)
                 else:
-                    self.tasks += self.receiver.on_offer(LEADER, message, 0, self.now)  # type: ignore[arg-type]
+                    self.receiver.on_offer(LEADER, message, 0, self.now)  # type: ignore[arg-type]
         offer = self.offer(self.now)
         if offer is not None:
             self.flying.append((FOLLOWER, offer))
-        self.flying += self.receiver.requests(self.now, 1)
+        received = self.receiver.turn(self.now)
+        self.flying += self.work.take_outgoing()
+        self.tasks += self.work.take_tasks()
         self.tasks += self.sender.reads(self.now)[0]
-        tasks, received = self.receiver.step()
-        self.tasks += tasks
         for _ in range(min(3, len(self.tasks))):
             task = self.tasks.popleft()
             result = self.perform(task)
@@ -130,15 +156,15 @@ class World:
                 if chunk is not None:
                     self.flying.append((FOLLOWER, chunk))
             else:
-                self.tasks += self.receiver.performed(task, result)
-        return received
+                self.receiver.performed(task, result, self.now)
+        return received[0] if received else None
 
     def run(self, turns: int = 5_000) -> Received:
         for _ in range(turns):
             received = self.turn()
             if received is not None:
                 return received
-        raise AssertionError(f"not here after {turns} turns: {self.receiver.progress}")
+        raise AssertionError(f"not here after {turns} turns: {self.receiver.progress_of(COORDINATION_GROUP)}")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -147,6 +173,7 @@ def test_the_state_arrives_whole_whatever_the_network_does(seed: int, loss: floa
     world = World(seed, loss)
     received = world.run()
     arrived = Machine()
+    assert isinstance(received.state, ImageState)
     arrived.adopt(received.state)
     assert arrived.full_digest() == world.machine.full_digest()
 
@@ -172,7 +199,9 @@ def test_an_interrupted_transfer_goes_on_where_it_stopped() -> None:
     while len(world.here) < 2 * CHUNK_BYTES:
         world.turn()
     before = world.chunks
-    world.receiver.reset()  # as after a restart of the follower: the disk still has what came
+    world.receiver.drop(
+        COORDINATION_GROUP
+    )  # as after a restart of the follower: the disk still has what came
     world.flying.clear()
     world.tasks.clear()
     world.run()
@@ -185,8 +214,7 @@ def test_a_full_disk_ends_the_transfer_and_a_later_offer_begins_it_again() -> No
     for _ in range(20):
         world.turn()
     assert world.receiver.failed_total > 0
-    assert world.receiver.problem is not None
-    assert "no space" in world.receiver.problem
+    assert "no space" in world.work.problems[-1]
     world.full = False
     assert world.run() is not None
 
@@ -195,7 +223,8 @@ def test_an_offer_of_what_is_committed_here_is_ignored() -> None:
     world = World(0, 0.0)
     offer = world.offer(0)
     assert offer is not None
-    assert world.receiver.on_offer(LEADER, offer, 5, 0) == []
+    world.receiver.on_offer(LEADER, offer, 5, 0)
+    assert world.work.take_tasks() == []
     assert not world.receiver.active
 
 
@@ -203,12 +232,64 @@ def test_another_leaders_offer_waits_until_the_first_sender_is_silent() -> None:
     world = World(0, 0.0)
     offer = world.offer(0)
     assert offer is not None
-    assert world.receiver.on_offer(LEADER, offer, 0, 0)
+    world.receiver.on_offer(LEADER, offer, 0, 0)
+    world.work.take_tasks()
     other = type(offer)(offer.group, 2, 9, 2, b"t" * 16, 10)
-    assert world.receiver.on_offer(ServerId(3), other, 0, GIVE_UP_MS - 1) == []
-    assert world.receiver.on_offer(ServerId(3), other, 0, GIVE_UP_MS) == [
-        Receive(COORDINATION_GROUP, b"t" * 16, 10)
-    ]
+    world.receiver.on_offer(ServerId(3), other, 0, SILENT_MS - 1)
+    assert world.work.take_tasks() == []
+    world.receiver.on_offer(ServerId(3), other, 0, SILENT_MS)
+    assert world.work.take_tasks() == [Receive(COORDINATION_GROUP, b"t" * 16, 10)]
+
+
+class Follower:
+    """A receiver of groups of topics and the coordination group, which all have committed up to entry 5."""
+
+    def __init__(self) -> None:
+        self.work = Work()
+        self.core = follower()
+        self.core.commit_index = 5
+        self.receiver = SnapshotReceiver(self.work, lambda group: self.core)
+
+    def offer(self, group: int, id: bytes = b"t" * 16, index: int = 9, now: int = 0) -> bool:
+        """Whether the offer is taken."""
+        offer = SnapshotOffer(GroupId(group), 1, index, 1, id, 10)
+        self.receiver.on_offer(LEADER, offer, self.core.commit_index, now)
+        return Receive(GroupId(group), id, 10) in self.work.take_tasks()
+
+
+def test_a_few_groups_are_received_at_a_time_and_the_coordination_group_waits_for_none() -> None:
+    place = Follower()
+    assert all(place.offer(group) for group in range(1, TRANSFERS_MAX + 1))
+    assert not place.offer(TRANSFERS_MAX + 1)
+    assert place.offer(COORDINATION_GROUP)
+
+
+@pytest.mark.parametrize("group", [COORDINATION_GROUP, GroupId(7)])
+def test_d4_a_transfer_ends_when_the_log_has_brought_the_group_as_far(group: GroupId) -> None:
+    place = Follower()
+    assert not place.offer(group, index=5)
+    assert place.offer(group)
+    place.receiver.turn(10)
+    assert group in place.receiver
+    place.core.commit_index = 9
+    assert place.receiver.turn(20) == []
+    assert group not in place.receiver
+
+
+@pytest.mark.parametrize("group", [COORDINATION_GROUP, GroupId(7)])
+def test_a_sender_that_says_nothing_is_given_up_and_the_group_is_begun_anew_a_little_later(
+    group: GroupId,
+) -> None:
+    place = Follower()
+    assert place.offer(group)
+    place.receiver.turn(GIVE_UP_MS)
+    assert group in place.receiver
+    now = GIVE_UP_MS + 1
+    place.receiver.turn(now)
+    assert group not in place.receiver
+    assert "says nothing any more" in place.work.problems[-1]
+    assert not place.offer(group, now=now + AGAIN_MS - 1)
+    assert place.offer(group, now=now + AGAIN_MS)
 
 
 def test_a_follower_that_is_pulling_is_left_in_peace() -> None:

@@ -1,10 +1,10 @@
-"""When this server writes a snapshot of its state, how it does so without stalling, and how much log it keeps.
+"""When this server writes a snapshot of the coordination group, and how much log it keeps.
 
 A snapshot is due when this group's own entries since the last one outgrew it (in bytes or in commands to replay); a busy
 server waits for a quieter moment, but not for ever. It is also due when the group holds back too much of the log of all
-groups: `zraft.groups.retention` says so. The image is taken in slices, one per turn at most, and everything that touches
-the disk happens elsewhere (`snapshot_tasks`). Afterwards the log is kept back to the slowest follower that is being heard,
-within a bound, so that an ordinary restart or delay needs no snapshot (D-4). That bound counts what all groups wrote.
+groups: `zraft.groups.retention` says so. `writing` has how it gets to the disk. Afterwards the log is kept back to the
+slowest follower that is being heard, within a bound, so that an ordinary restart or delay needs no snapshot (D-4). That
+bound counts what all groups wrote.
 
 Pure.
 """
@@ -17,26 +17,12 @@ from operator import itemgetter
 from typing import Final
 
 from zraft.config.sections import SnapshotConfig
-from zraft.groups.identity import Identity
 from zraft.groups.retention import Retention
-from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Result, Task, WriteBlock
+from zraft.groups.snapshots.writing import Written
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
-from zraft.tree.image.writer import ImageWriter
+from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.tree.machine import Machine
-from zraft_core.errors import StorageError
-from zraft_core.ids import COORDINATION_GROUP
-
-SLICE_ITEMS: Final = 400
-"""Items packed in one turn: about a millisecond."""
-
-SLICE_BYTES_MAX: Final = 256 * 1024
-
-SLICE_GAP_MS: Final = 4
-"""Least time between two slices: the snapshot takes at most about a third of the loop's time."""
-
-BLOCKS_QUEUED_MAX: Final = 8
-"""Pieces that wait for the disk; beyond it the image waits as well."""
+from zraft_core.ids import COORDINATION_GROUP, ServerId
 
 MARK_BYTES: Final = 256 * 1024
 """How finely it is known where in the log of all groups this group's entries stand."""
@@ -44,39 +30,34 @@ MARK_BYTES: Final = 256 * 1024
 COMPRESSION_ASSUMED: Final = 3
 """How much larger an image is than the file that another run wrote of it."""
 
-SNAPSHOT_ID_BYTES: Final = 16
-
-RETRY_MS: Final = 10_000
-"""After a snapshot that failed (the disk was full) the next one is tried no sooner."""
-
 
 class SnapshotKeeper:
-    """Snapshots of one group on one server.
+    """What is special about snapshots of the coordination group.
 
     Args:
+        server: who this is; each server waits for a little more log than another.
         retention: what each group holds back of the log; it has a row for this one from now on.
         held_after: bytes of the log that the group's entries after an index hold back, as a start found it.
 
     Attributes:
         newest: the newest durable snapshot, None before the first.
+        writing: whether one is being written.
     """
 
     def __init__(
         self,
         settings: SnapshotConfig,
-        identity: Identity,
+        server: ServerId,
         machine: Machine,
-        entropy: Callable[[int], bytes],
         newest: SnapshotInfo | None,
         retention: Retention,
         held_after: Callable[[int], int] = lambda index: 0,
     ) -> None:
         self._settings = settings
         self._retention = retention
-        self._identity = identity
         self._machine = machine
-        self._entropy = entropy
         self.newest = newest
+        self.writing = False
         self._fallback_index = 0
         self.taken_total = 0
         self.failed_total = 0
@@ -87,20 +68,13 @@ class SnapshotKeeper:
         self._marks: list[tuple[int, int]] = []
         self._begun_at = self._begun_others = 0
         self._newest_at = 0  # the position at which the newest snapshot was begun
-        self._writer: ImageWriter | None = None
-        self._written_bytes = 0
-        self._header: SnapshotHeader | None = None
-        self._queued = 0
-        self._next_at = 0
-        self._retry_at = 0
         self._wanted = False
-        self._finishing = False
         # Servers apply the same log; if all wrote at the same moment, all would be slow at once.
-        self._stagger_percent = 100 + 12 * (identity.server % 5)
+        self._stagger_percent = 100 + 12 * (server % 5)
         index = 0
         if newest is not None:
             self._size_up(COMPRESSION_ASSUMED * newest.size, newest.items)
-            index = newest.header.meta.index
+            index = newest.meta.index
             self._newest_at = retention.written - held_after(index)
             self._marks.append((self._newest_at, index))
         else:
@@ -125,23 +99,18 @@ class SnapshotKeeper:
 
     def restored(self, info: SnapshotInfo) -> None:
         """The state was replaced by that of a snapshot from elsewhere."""
-        self.abandon()
+        self._end()
         self.newest = info
         # Nothing older than what arrived could be continued with the log that begins after it.
-        self._fallback_index = info.header.meta.index
+        self._fallback_index = info.meta.index
         self._size_up(COMPRESSION_ASSUMED * info.size, info.items)
         self.log_bytes = self.commands = 0
         self._newest_at = self._retention.written
         self._retention.covered(self._retention.others)
-        self._marks = [(self._newest_at, info.header.meta.index)]
-        self.kept_from(info.header.meta.index, last_index=info.header.meta.index)
+        self._marks = [(self._newest_at, info.meta.index)]
+        self.kept_from(info.meta.index, last_index=info.meta.index)
 
-    # -- writing
-
-    @property
-    def writing(self) -> bool:
-        """Whether a snapshot is being written."""
-        return self._header is not None
+    # -- when one is written
 
     def request(self) -> None:
         """Write one as soon as possible, whatever the log's size: an operator wants it."""
@@ -149,7 +118,7 @@ class SnapshotKeeper:
 
     def shorten_log(self) -> None:
         """Other groups wrote much since the newest snapshot: write one soon, unless it would say nothing new."""
-        if self.newest is not None and self.newest.header.meta.index == self._machine.index:
+        if self.newest is not None and self.newest.meta.index == self._machine.index:
             self._retention.covered(self._retention.others)
         else:
             self._wanted = True
@@ -162,103 +131,45 @@ class SnapshotKeeper:
         self._retention.allow(image_bytes * self._stagger_percent // 100)
         self._commands_due_percent = max(settings.commands_min, items // 2) * self._stagger_percent
 
-    def is_due(self, now_ms: int, *, idle: bool) -> bool:
+    def is_due(self, *, idle: bool) -> bool:
         """Whether the log since the last snapshot is long enough; a busy server waits for twice as much."""
         factor = 1 if idle else 2
         long_enough = (
             self.log_bytes * 100 >= self._bytes_due_percent * factor
             or self.commands * 100 >= self._commands_due_percent * factor
         )
-        if not long_enough and not self._wanted:
-            return False
-        return not self.writing and now_ms >= self._retry_at and self._machine.index != 0
+        return (long_enough or self._wanted) and not self.writing and self._machine.index != 0
 
-    def step(
-        self, now_ms: int, wall_ms: int, meta: Callable[[], SnapshotMeta], cluster: bytes, *, idle: bool
-    ) -> list[Task]:
-        """The turn's share of a snapshot. `meta` tells where the log stands at the machine's index."""
-        tasks: list[Task] = []
-        if self._writer is None:
-            if not self.is_due(now_ms, idle=idle):
-                return tasks
-            machine = self._machine
-            self._wanted = False
-            self._writer = ImageWriter(machine)
-            self._written_bytes = 0
-            self._header = SnapshotHeader(
-                COORDINATION_GROUP,
-                meta(),
-                cluster,
-                self._identity.server,
-                self._identity.instance,
-                self._entropy(SNAPSHOT_ID_BYTES),
-                machine.feature_level,
-                wall_ms,
-            )
-            self.log_bytes = self.commands = 0
-            self._begun_at, self._begun_others = self._retention.written, self._retention.others
-            self._marks.append((self._begun_at, self._header.meta.index))
-            self._retention.begun(COORDINATION_GROUP)
-            tasks.append(Begin(self._header))
-            self._queued += 1
-        if now_ms < self._next_at or self._queued > BLOCKS_QUEUED_MAX or self._finishing:
-            return tasks
-        writer = self._writer
-        self._next_at = now_ms + SLICE_GAP_MS
-        block = writer.step(SLICE_ITEMS, SLICE_BYTES_MAX)
-        if block:
-            self._written_bytes += len(block)
-            tasks.append(WriteBlock(COORDINATION_GROUP, block))
-            self._queued += 1
-        if writer.done and not writer.backlog:
-            tasks.append(Finish(COORDINATION_GROUP, writer.items, writer.digest, writer.zxid))
-            self._finishing = True
-        return tasks
+    def begun(self, meta: SnapshotMeta) -> None:
+        """An image of the present state is being written, which covers what `meta` says."""
+        self.writing, self._wanted = True, False
+        self.log_bytes = self.commands = 0
+        self._begun_at, self._begun_others = self._retention.written, self._retention.others
+        self._marks.append((self._begun_at, meta.index))
+        self._retention.begun(COORDINATION_GROUP)
 
-    def performed(self, task: Task, result: Result, now_ms: int) -> list[Task]:
-        """One of the tasks of `step` is done; what follows from it."""
-        if isinstance(task, (Begin, WriteBlock)):
-            self._queued -= 1
-        if isinstance(result, StorageError):
-            if not self.writing or isinstance(task, Purge):
-                return []
+    def written(self, written: Written) -> None:
+        """The image is durable, or could not be written."""
+        self._end()
+        info = written.info
+        if info is None:
             self.failed_total += 1
-            self._retry_at = now_ms + RETRY_MS
             # The log that made it due is still there, only no longer counted.
             self._wanted = True
-            self.abandon()
-            return [Abort(COORDINATION_GROUP)]
-        if isinstance(task, Finish) and isinstance(result, SnapshotInfo):
-            assert self._header is not None
-            self._end()
-            self._size_up(self._written_bytes, result.items)
-            self.taken_total += 1
-            if self.newest is None or self.newest.header.meta.index < result.header.meta.index:
-                self._fallback_index = self.newest.header.meta.index if self.newest is not None else 0
-                self.newest = result
-                self._newest_at = self._begun_at
-            self._retention.covered(self._begun_others)
-            return [Purge(COORDINATION_GROUP, self._settings.keep)]
-        return []
-
-    def abandon(self) -> None:
-        """Stop writing; the tasks under way come to nothing."""
-        if self._writer is not None:
-            self._writer.close()
-        self._end()
+            return
+        self._size_up(written.size, info.items)
+        self.taken_total += 1
+        if self.newest is None or self.newest.meta.index < info.meta.index:
+            self._fallback_index = self.newest.meta.index if self.newest is not None else 0
+            self.newest = info
+            self._newest_at = self._begun_at
+        self._retention.covered(self._begun_others)
 
     def _end(self) -> None:
-        if self._header is not None:
+        if self.writing:
             # What it covers is let go of later, and `kept_from` then says how far.
             self._retention.ended(COORDINATION_GROUP, durable=False, needs_more=True)
-        self._writer = None
-        self._header = None
-        self._finishing = False
-
-    @property
-    def wake_in_ms(self) -> int | None:
-        """After how long a turn can go on with a snapshot; None if there is none."""
-        return SLICE_GAP_MS if self._writer is not None and not self._finishing else None
+        self.writing = False
 
     # -- how much log is kept
 
@@ -276,7 +187,7 @@ class SnapshotKeeper:
         if newest is None:
             return 0
         settings = self._settings
-        kept = newest.header.meta.index
+        kept = newest.meta.index
         if not self._retention.is_long(COORDINATION_GROUP):
             kept = min(self._index_at(self._newest_at - settings.retain_bytes), self._fallback_index, *needed)
         if pulled is not None:

@@ -1,27 +1,27 @@
-"""How a follower that is too far behind pulls a group's snapshot, and the deliveries under it, and becomes it.
+"""How a follower that is too far behind pulls a group's snapshot, has it made durable, and rebuilds the state from it.
 
-The image's file first, then the leader's list of delivery segments, then the segments that are missing here. Only when
-these are part of the log of deliveries, and durable, the image becomes one of ours: a start after a crash finds no image
-whose deliveries are not there (D-13). A few groups at a time. Pure.
+The image's file comes first. For a partition the leader's list of delivery segments follows, then the segments that are
+missing here. Only when these are part of the log of deliveries, and durable, the image becomes one of ours: a start after a
+crash finds no image whose deliveries are not there (D-13). Then the state is rebuilt in steps, beside the present one, and
+given to whoever owns the group, which becomes it within a turn (D-4). Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
-from attrs import Factory, define
+from attrs import define, frozen
 
-from zraft.groups.host import GroupHost
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.delivery_tasks import AbandonFetch, BeginFetch, CompleteFetch, StorePiece
-from zraft.groups.snapshots.group_snapshots import SNAPSHOTS_KEPT
 from zraft.groups.snapshots.pull import ASK_AGAIN_MS, Pull
-from zraft.groups.snapshots.tasks import Complete, Load, Purge, Receive, Result, Store, Task
+from zraft.groups.snapshots.tasks import Complete, Load, Receive, Result, Store
+from zraft.groups.snapshots.work import Work
+from zraft.raft.core import Raft
 from zraft.storage.delivery.fetching import Piece
 from zraft.storage.delivery.manifest import ManifestFormatError, decode_manifest
-from zraft.storage.delivery.values import Mark
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.transport.messages import (
     DeliveryList,
@@ -33,18 +33,73 @@ from zraft.transport.messages import (
     SnapshotOffer,
     SnapshotRequest,
 )
+from zraft.tree.image.reader import ImageReader, ImageState
 from zraft_core.errors import ProtocolError, StorageError
-from zraft_core.ids import GroupId, ServerId
+from zraft_core.ids import COORDINATION_GROUP, GroupId, ServerId
 
 TRANSFERS_MAX: Final = 4
-"""Groups that are received at a time; the others are offered again."""
+"""Groups that are received at a time; the others are offered again. The coordination group never waits for them."""
 SILENT_MS: Final = 1_500
-"""A transfer whose sender says nothing for this long gives way to an offer of another snapshot."""
+"""A transfer whose sender says nothing for this long gives way to another server's offer of another snapshot."""
 GIVE_UP_MS: Final = 10_000
-"""A transfer whose sender says nothing for this long makes room for another."""
+"""A transfer whose sender says nothing for this long makes room for another group's."""
 AGAIN_MS: Final = 2_000
 """A group whose transfer came to nothing is not begun anew before this."""
-PROBLEMS_KEPT_MAX: Final = 16
+LOAD_ITEMS: Final = 500
+"""Items of an image rebuilt per turn: some two milliseconds for znodes."""
+BLOCKS_AHEAD: Final = 2
+"""Blocks of an image asked of the disk and not yet rebuilt."""
+
+
+class Loader(Protocol):
+    """Rebuilds a state from the blocks of its image."""
+
+    def feed(self, block: bytes) -> None:
+        """Take the next block."""
+
+    def step(self, items: int) -> bool:
+        """Rebuild up to so many items; False if the next block is needed.
+
+        Raises:
+            ProtocolError: this is no image.
+        """
+
+    def finish(self) -> ImageState | bytes:
+        """Give the state: all blocks were fed and rebuilt.
+
+        Raises:
+            ProtocolError: this is no whole image.
+        """
+
+
+class SmallLoader:
+    """Gathers an image that its machine takes whole, as a partition's is."""
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+
+    def feed(self, block: bytes) -> None:
+        self._blocks.append(block)
+
+    def step(self, items: int) -> bool:
+        return False
+
+    def finish(self) -> bytes:
+        return b"".join(self._blocks)
+
+
+@frozen
+class Received:
+    """A snapshot is here and durable: what its group's state machine is to become.
+
+    Attributes:
+        state: rebuilt from the image; a partition's is the image itself.
+        delivered_end: the offset after the last delivery that came with it.
+    """
+
+    info: SnapshotInfo
+    state: ImageState | bytes
+    delivered_end: int
 
 
 class _Step(Enum):
@@ -53,6 +108,7 @@ class _Step(Enum):
     LIST = "list"
     SEGMENTS = "segments"
     COMPLETING = "completing"
+    LOADING = "loading"
 
 
 @define
@@ -63,38 +119,33 @@ class _Transfer:
     server: ServerId
     offer: SnapshotOffer
     heard_at: int
+    loader: Loader
     step: _Step = _Step.OPENING
     asked_at: int = 0
     pull: Pull | None = None
     fetching: bool = False
     delivered_end: int = 0
     """The offset after the last delivery of the leader's list."""
-    blocks: list[bytes] = Factory(list)
-    """Of the image, as far as it was read again from the file."""
+    info: SnapshotInfo | None = None
+    loads: int = 0
+    """Blocks asked of the disk and not yet here."""
+    ended: bool = False
+    """All blocks are here."""
 
 
-class GroupReceiver:
+class SnapshotReceiver:
     """The receiving side, for all groups of this server.
 
     Args:
-        mark_of: where a group's deliveries stood at the index of an image of it.
-
-    Attributes:
-        tasks, deliveries: for the disks; the owner takes them.
-        outgoing: for other servers; the owner takes them.
-        problems: what went wrong since they were last taken, for the log.
+        work: gets what the disks are to do, and what is asked of other servers.
+        core_of: the core of a group that is here.
     """
 
-    def __init__(self, host: GroupHost, mark_of: Callable[[GroupId, bytes, int], Mark]) -> None:
-        self._host = host
-        self._mark_of = mark_of
+    def __init__(self, work: Work, core_of: Callable[[GroupId], Raft | None]) -> None:
+        self._work = work
+        self._core_of = core_of
         self._transfers: dict[GroupId, _Transfer] = {}
         self._not_before: dict[GroupId, int] = {}
-        self.tasks: list[Task] = []
-        self.deliveries: list[delivery_tasks.Task] = []
-        self.outgoing: list[tuple[ServerId, PeerMessage]] = []
-        self.problems: list[str] = []
-        self.installed_total = 0
         self.failed_total = 0
         self.received_bytes_total = 0
 
@@ -103,49 +154,76 @@ class GroupReceiver:
         """How many groups are being received."""
         return len(self._transfers)
 
+    def __contains__(self, group: object) -> bool:
+        """Whether a snapshot of the group is on its way, or being rebuilt."""
+        return group in self._transfers
+
+    @property
+    def loading(self) -> bool:
+        """Whether a turn can go on with rebuilding at once."""
+        return any(transfer.step is _Step.LOADING for transfer in self._transfers.values())
+
+    def progress_of(self, group: GroupId) -> tuple[int, int] | None:
+        """(bytes here, bytes of the file) of a transfer under way."""
+        transfer = self._transfers.get(group)
+        if transfer is None:
+            return None
+        size, pull = transfer.offer.size, transfer.pull
+        if transfer.step in (_Step.OPENING, _Step.FILE):
+            return (0 if pull is None else pull.have), size
+        return size, size
+
     # -- what the leader says
 
-    def on_offer(self, server: ServerId, offer: SnapshotOffer, now_ms: int) -> None:
-        """A leader has a snapshot for us."""
+    def on_offer(self, server: ServerId, offer: SnapshotOffer, commit_index: int, now_ms: int) -> None:
+        """The group's leader has a snapshot for us."""
         group = offer.group
-        replica = self._host.groups.get(group)
-        if replica is None or offer.term < replica.raft.term or offer.index <= replica.applied_index:
-            return
-        if replica.raft.leader not in (None, server):
+        if not self._is_needed(offer, commit_index):
             return
         transfer = self._transfers.get(group)
         if transfer is not None:
             if transfer.offer.id == offer.id:
+                # The same file, perhaps from another leader that got it from the same source.
                 transfer.server = server
                 return
-            if transfer.step is _Step.COMPLETING or now_ms - transfer.heard_at < SILENT_MS:
+            if transfer.step in (_Step.COMPLETING, _Step.LOADING):
                 return
-            # Its sender is gone, or has forgotten it; somebody else has another one.
-            self._drop(transfer)
-        if len(self._transfers) >= TRANSFERS_MAX or now_ms < self._not_before.get(group, 0):
+            if transfer.server != server and now_ms - transfer.heard_at < SILENT_MS:
+                return
+            # Its sender is gone, or has another one by now.
+            self.drop(group)
+        full = len(self._transfers) >= TRANSFERS_MAX and group != COORDINATION_GROUP
+        if full or now_ms < self._not_before.get(group, 0):
             return
         self._not_before.pop(group, None)
-        self._transfers[group] = _Transfer(group, server, offer, now_ms)
-        self.tasks.append(Receive(group, offer.id, offer.size))
+        loader = ImageReader() if group == COORDINATION_GROUP else SmallLoader()
+        self._transfers[group] = _Transfer(group, server, offer, now_ms, loader)
+        self._work.tasks.append(Receive(group, offer.id, offer.size))
+
+    def _is_needed(self, offer: SnapshotOffer, commit_index: int) -> bool:
+        """Only what is ahead of what is committed here: an older state would take entries back (D-4)."""
+        return offer.index > commit_index
 
     def on_chunk(self, chunk: SnapshotChunk, now_ms: int) -> None:
         """A piece of the image's file."""
-        transfer = self._heard(chunk.group, now_ms)
+        transfer = self._transfers.get(chunk.group)
         if transfer is None or transfer.step is not _Step.FILE or transfer.pull is None:
             return
         if chunk.id != transfer.pull.id:
             return
+        transfer.heard_at = now_ms
         for offset, data in transfer.pull.take(chunk.offset, chunk.data, now_ms):
             self.received_bytes_total += len(data)
-            self.tasks.append(Store(chunk.group, chunk.id, offset, data))
+            self._work.tasks.append(Store(chunk.group, chunk.id, offset, data))
         if transfer.pull.complete:
-            self._ask_for_list(transfer, now_ms)
+            self._file_is_here(transfer, now_ms)
 
     def on_list(self, listed: DeliveryList, now_ms: int) -> None:
         """The leader's delivery segments."""
-        transfer = self._heard(listed.group, now_ms)
+        transfer = self._transfers.get(listed.group)
         if transfer is None or transfer.step is not _Step.LIST or listed.id != transfer.offer.id:
             return
+        transfer.heard_at = now_ms
         transfer.step = _Step.SEGMENTS
         try:
             manifest = decode_manifest(listed.manifest)
@@ -154,52 +232,51 @@ class GroupReceiver:
             return
         transfer.delivered_end = manifest.end.offset
         transfer.fetching = True
-        self.deliveries.append(BeginFetch(transfer.group, manifest))
+        self._work.deliveries.append(BeginFetch(transfer.group, manifest))
 
     def on_piece(self, piece: DeliveryPiece, now_ms: int) -> None:
         """A piece of a delivery segment."""
-        transfer = self._heard(piece.group, now_ms)
+        transfer = self._transfers.get(piece.group)
         if transfer is None or transfer.step is not _Step.SEGMENTS or transfer.pull is None:
             return
         if piece.id != transfer.pull.id:
             return
+        transfer.heard_at = now_ms
         if not piece.data:
             self._fail(transfer, "the leader removed a delivery segment meanwhile", now_ms)
             return
         for offset, data in transfer.pull.take(piece.offset, piece.data, now_ms):
             self.received_bytes_total += len(data)
-            self.deliveries.append(StorePiece(piece.group, piece.id, offset, data))
+            self._work.deliveries.append(StorePiece(piece.group, piece.id, offset, data))
 
     # -- what the disks did
 
-    def performed(
-        self, task: Receive | Store | Complete | Load, result: Result, now_ms: int
-    ) -> SnapshotInfo | None:
-        """The disk of snapshots has done one of our tasks; the snapshot that was taken over, if one was."""
+    def performed(self, task: Receive | Store | Complete | Load, result: Result, now_ms: int) -> None:
+        """The disk of snapshots has done one of our tasks."""
         transfer = self._transfers.get(task.group)
         if transfer is None or task.id != transfer.offer.id:
-            return None
+            return
         if isinstance(result, StorageError):
             self._fail(transfer, str(result), now_ms)
-            return None
+            return
         match task:
             case Receive():
                 assert isinstance(result, int)
                 transfer.step = _Step.FILE
-                transfer.pull = Pull(transfer.offer.id, transfer.offer.size, result, now_ms)
+                transfer.pull = Pull(transfer.offer.id, transfer.offer.size, result, transfer.heard_at)
                 if transfer.pull.complete:
-                    self._ask_for_list(transfer, now_ms)
+                    self._file_is_here(transfer, now_ms)
             case Complete():
                 assert isinstance(result, SnapshotInfo)
-                self.tasks.append(Load(result, first=True))
-            case Load(info):
+                transfer.step, transfer.info = _Step.LOADING, result
+                for ahead in range(BLOCKS_AHEAD):
+                    self._load(transfer, result, first=not ahead)
+            case Load():
+                transfer.loads -= 1
                 if isinstance(result, bytes):
-                    transfer.blocks.append(result)
-                    self.tasks.append(Load(info))
+                    transfer.loader.feed(result)
                 else:
-                    self.tasks.append(Purge(info.group, SNAPSHOTS_KEPT))
-                    return self._install(transfer, info, now_ms)
-        return None
+                    transfer.ended = True
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result, now_ms: int) -> None:
         """The disk of deliveries has done one of our tasks."""
@@ -219,20 +296,38 @@ class GroupReceiver:
 
     # -- a turn
 
-    def turn(self, now_ms: int) -> None:
-        """Ask for what is missing; give up what does not come."""
+    def turn(self, now_ms: int) -> list[Received]:
+        """Rebuild, ask for what is missing, give up what does not come; what is whole, until it is dropped."""
+        received: list[Received] = []
         for transfer in tuple(self._transfers.values()):
-            replica = self._host.groups.get(transfer.group)
-            if replica is None:
-                self._drop(transfer)
+            core = self._core_of(transfer.group)
+            if core is None:
+                self.drop(transfer.group)
+            elif transfer.step is _Step.LOADING:
+                self._rebuild(transfer, received, now_ms)
             elif transfer.step is _Step.COMPLETING:
-                pass  # it ends with the disk's next word
-            elif replica.applied_index >= transfer.offer.index:
-                self._drop(transfer)
+                pass  # it goes on with the disk's next word
+            elif not self._is_needed(transfer.offer, core.commit_index):
+                self.drop(transfer.group)
             elif now_ms - transfer.heard_at > GIVE_UP_MS:
                 self._fail(transfer, f"server {transfer.server} says nothing any more", now_ms)
             else:
-                self._ask(transfer, replica.raft.term, now_ms)
+                self._ask(transfer, core.term, now_ms)
+        return received
+
+    def _rebuild(self, transfer: _Transfer, received: list[Received], now_ms: int) -> None:
+        info = transfer.info
+        assert info is not None
+        try:
+            pending = transfer.loader.step(LOAD_ITEMS)
+            if transfer.ended and not pending:
+                received.append(Received(info, transfer.loader.finish(), transfer.delivered_end))
+                return
+        except ProtocolError as error:
+            self._fail(transfer, f"{info.path}: {error}", now_ms)
+            return
+        if not transfer.ended and not pending and transfer.loads < BLOCKS_AHEAD:
+            self._load(transfer, info)
 
     def _ask(self, transfer: _Transfer, term: int, now_ms: int) -> None:
         group, pull = transfer.group, transfer.pull
@@ -247,67 +342,60 @@ class GroupReceiver:
                     if of_file
                     else DeliveryRequest(group, pull.id, offset, length)
                 )
-                self.outgoing.append((transfer.server, request))
+                self._work.outgoing.append((transfer.server, request))
 
     # -- steps
 
-    def _heard(self, group: GroupId, now_ms: int) -> _Transfer | None:
-        transfer = self._transfers.get(group)
-        if transfer is not None:
-            transfer.heard_at = now_ms
-        return transfer
+    def _file_is_here(self, transfer: _Transfer, now_ms: int) -> None:
+        if transfer.group == COORDINATION_GROUP:
+            self._complete(transfer)
+        else:
+            self._ask_for_list(transfer, now_ms)
 
     def _ask_for_list(self, transfer: _Transfer, now_ms: int) -> None:
         transfer.step, transfer.pull = _Step.LIST, None
         transfer.asked_at = now_ms
-        self.outgoing.append((transfer.server, DeliveryListRequest(transfer.group, transfer.offer.id)))
+        request = DeliveryListRequest(transfer.group, transfer.offer.id)
+        self._work.outgoing.append((transfer.server, request))
 
     def _fetch(self, transfer: _Transfer, piece: Piece | None, now_ms: int) -> None:
         """The disk says what it wants next: more of the segment under way, another one, or nothing."""
         if piece is None:
             transfer.pull = None
-            self.deliveries.append(CompleteFetch(transfer.group))
+            self._work.deliveries.append(CompleteFetch(transfer.group))
         elif transfer.pull is None or transfer.pull.id != piece.id:
             transfer.pull = Pull(piece.id, piece.size, piece.offset, now_ms)
 
     def _complete(self, transfer: _Transfer) -> None:
         transfer.step, transfer.pull = _Step.COMPLETING, None
-        self.tasks.append(Complete(transfer.group, transfer.offer.id))
+        self._work.tasks.append(Complete(transfer.group, transfer.offer.id))
 
-    def _install(self, transfer: _Transfer, info: SnapshotInfo, now_ms: int) -> SnapshotInfo | None:
-        group, meta, image = transfer.group, info.meta, b"".join(transfer.blocks)
-        if group not in self._host.groups:
-            self._drop(transfer)
-            return None
-        needed = self._mark_of(group, image, meta.index).offset
-        if needed > transfer.delivered_end:
-            self._fail(
-                transfer,
-                f"it needs deliveries up to offset {needed}, the leader's list ends at {transfer.delivered_end}",
-                now_ms,
-            )
-            return None
-        try:
-            taken = self._host.install(group, meta, image)
-        except ProtocolError as error:
-            self._fail(transfer, str(error), now_ms)
-            return None
-        del self._transfers[group]
-        if not taken:
-            return None
-        self.installed_total += 1
-        return info
+    def _load(self, transfer: _Transfer, info: SnapshotInfo, *, first: bool = False) -> None:
+        transfer.loads += 1
+        self._work.tasks.append(Load(info, first))
+
+    # -- its end
+
+    def refuse(self, group: GroupId, why: str, now_ms: int) -> None:
+        """What was `Received` is of no use."""
+        self._fail(self._transfers[group], why, now_ms)
+
+    def drop(self, group: GroupId) -> None:
+        """The transfer is over, or not needed."""
+        transfer = self._transfers.pop(group, None)
+        if transfer is not None and transfer.fetching:
+            self._work.deliveries.append(AbandonFetch(group))
+
+    def forget(self, group: GroupId) -> None:
+        """The group is gone."""
+        self._transfers.pop(group, None)
+        self._not_before.pop(group, None)
 
     def _fail(self, transfer: _Transfer, why: str, now_ms: int) -> None:
+        group = transfer.group
         self.failed_total += 1
-        self._not_before[transfer.group] = now_ms + AGAIN_MS
-        if len(self.problems) < PROBLEMS_KEPT_MAX:
-            self.problems.append(
-                f"the snapshot of group {transfer.group} from server {transfer.server} could not be taken over: {why}"
-            )
-        self._drop(transfer)
-
-    def _drop(self, transfer: _Transfer) -> None:
-        del self._transfers[transfer.group]
-        if transfer.fetching:
-            self.deliveries.append(AbandonFetch(transfer.group))
+        self._not_before[group] = now_ms + AGAIN_MS
+        self._work.failed(
+            f"the snapshot of group {group} from server {transfer.server} could not be taken over: {why}"
+        )
+        self.drop(group)

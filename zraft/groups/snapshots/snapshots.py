@@ -1,7 +1,8 @@
-"""Everything about snapshots on one server: writing them, sending and receiving them, and cutting the log behind.
+"""Snapshots of all groups of one server: written, sent, received, and the coordination group's log cut behind them.
 
-Composes `snapshot_keeper` and `snapshot_transfer`; the driver gives it a share of every turn and carries its tasks
-to the snapshot disk.
+One writer, one sender and one receiver do the same for every group. What is special about the coordination group is in
+`keeper`; when a topic's group is snapshotted, and how much of its log goes then, is in `zraft.groups.keeping`. The driver
+gives all of it a share of every turn and carries the tasks to the disks.
 
 Pure.
 """
@@ -9,13 +10,16 @@ Pure.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from zraft.config.sections import SnapshotConfig
+from zraft.groups.effects import SnapshotTask
 from zraft.groups.identity import Identity
 from zraft.groups.retention import Retention
+from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.keeper import SnapshotKeeper
+from zraft.groups.snapshots.receiving import Received, SnapshotReceiver
 from zraft.groups.snapshots.sending import SnapshotSender
 from zraft.groups.snapshots.tasks import (
     Abort,
@@ -31,27 +35,64 @@ from zraft.groups.snapshots.tasks import (
     Task,
     WriteBlock,
 )
-from zraft.groups.snapshots.transfer import Received, SnapshotReceiver
+from zraft.groups.snapshots.work import Work
+from zraft.groups.snapshots.writing import SmallImage, SnapshotWriter, Written
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
+from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.snapshot_format import SnapshotInfo
-from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotOffer, SnapshotRequest
+from zraft.transport.messages import (
+    DeliveryList,
+    DeliveryListRequest,
+    DeliveryPiece,
+    DeliveryRequest,
+    PeerMessage,
+    SnapshotChunk,
+    SnapshotOffer,
+    SnapshotRequest,
+)
+from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
-from zraft_core.errors import StorageError
-from zraft_core.ids import COORDINATION_GROUP, ServerId
+from zraft_core.ids import COORDINATION_GROUP, GroupId, ServerId
+
+SNAPSHOTS_KEPT: Final = 2
+"""Of a topic's group: the newest, and the one before it, of which a transfer may be under way."""
+
+GROUP_IMAGE_LEVEL: Final = 1
+"""Of the header's feature level: an image of a topic's group says itself of which format it is."""
 
 OPERATOR_READS_MAX: Final = 64
 
 COMPACT_INTERVAL_MS: Final = 1_000
 """How often the log's beginning is reconsidered."""
 
+ABOUT_SNAPSHOTS: Final = (
+    *(SnapshotOffer, SnapshotRequest, SnapshotChunk),
+    *(DeliveryListRequest, DeliveryList, DeliveryRequest, DeliveryPiece),
+)
+"""Kinds of messages that `Snapshots.on_message` takes."""
+
+FETCHES: Final = (
+    *(delivery_tasks.BeginFetch, delivery_tasks.StorePiece, delivery_tasks.CompleteFetch),
+    *(delivery_tasks.AbandonFetch, delivery_tasks.ReadSegment),
+)
+"""Kinds of tasks whose end `Snapshots.delivered` takes."""
+
 
 class Snapshots:
-    """Snapshots of the coordination group.
+    """Snapshots of all groups of one server.
+
+    Args:
+        core_of: the core of a group that is here.
+        cut_index: up to which index of a topic's group everything that it delivered is durable.
 
     Attributes:
-        problems: what went wrong since it was last taken, for the log.
+        work: what the disks are to do and what goes to other servers; the owner takes it after each turn.
+        newest: the newest durable snapshot of each topic's group.
+        logs: the deliveries of each group here, as far as they are open.
+        restored_total: how often a snapshot took the place of the coordination group's state.
+        sent_bytes_total: of images and deliveries, to other servers.
     """
 
     def __init__(
@@ -63,35 +104,41 @@ class Snapshots:
         newest: SnapshotInfo | None,
         retention: Retention,
         held_after: Callable[[int], int],
-        sender: SnapshotSender,
+        core_of: Callable[[GroupId], Raft | None],
+        cut_index: Callable[[GroupId], int],
     ) -> None:
-        """`sender` is that of all groups of this server; its owner carries to the disk what it reads."""
+        """`newest` and `held_after` are of the coordination group."""
         self._settings = settings
-        self.keeper = SnapshotKeeper(settings, identity, machine, entropy, newest, retention, held_after)
-        self.receiver = SnapshotReceiver()
-        self.sender = sender
+        self._machine = machine
+        self._core_of = core_of
+        self.work = work = Work()
+        self.keeper = SnapshotKeeper(settings, identity.server, machine, newest, retention, held_after)
+        self.writer = SnapshotWriter(identity, entropy, work, cut_index)
+        self.receiver = SnapshotReceiver(work, core_of)
+        self.sender = SnapshotSender(settings.send_bytes_per_s)
+        self.newest: dict[GroupId, SnapshotInfo] = {}
+        self.logs: dict[GroupId, DeliveryLog] = {}
         self._led_term = 0  # of the leadership in which followers are offered snapshots; 0: there is none
-        self._tasks: list[Task] = []
-        self._outgoing: list[tuple[ServerId, PeerMessage]] = []
         self._compact_to = 0
         self._restored_index = 0
         self._compact_at = 0
-        self.problems: list[str] = []
-        self.restored_total = 0
+        self.restored_total = self.sent_bytes_total = 0
         self._operators: deque[tuple[Read, Callable[[Result], None]]] = deque()
+
+    # -- a turn
 
     def is_quiet(self, now_ms: int, raft: Raft, *, idle: bool) -> bool:
         """Whether there is nothing to do now, nothing to take, and nothing to wake for, as in nearly every turn."""
-        keeper = self.keeper
+        work = self.work
         if (
             now_ms >= self._compact_at
-            or self._tasks
-            or self._outgoing
+            or work.tasks
+            or work.outgoing
+            or work.deliveries
             or self.receiver.active
-            or keeper.writing
+            or self.writer.busy
+            or self._is_due(now_ms, idle=idle)
         ):
-            return False
-        if keeper.is_due(now_ms, idle=idle):
             return False
         if raft.role is not Role.LEADER:
             return not self._led_term
@@ -106,17 +153,30 @@ class Snapshots:
         cluster: bytes | None,
         *,
         idle: bool,
-    ) -> Received | None:
-        """This turn's share; a state that arrived and is to be taken over now, if there is one."""
-        received: Received | None = None
-        if self.receiver.active:
-            tasks, received = self.receiver.step()
-            self._tasks += tasks
-            self._outgoing += self.receiver.requests(now_ms, raft.term)
-            self._note_problem()
-        elif cluster is not None and (self.keeper.writing or self.keeper.is_due(now_ms, idle=idle)):
-            # Not while another server's state is on its way: ours would be obsolete.
-            self._tasks += self.keeper.step(now_ms, wall_ms, meta, cluster, idle=idle)
+    ) -> list[Received]:
+        """Do this turn's share; states that arrived and are to be taken over now.
+
+        The owner becomes each of these and tells `restored`, or lets the receiver `drop` or `refuse` it. `raft` and `meta`
+        are the coordination group's: its core, and where its log stands at the machine's index.
+        """
+        received = self.receiver.turn(now_ms) if self.receiver.active else []
+        # Not while another server's state is on its way: ours would be obsolete.
+        if (
+            cluster is not None
+            and COORDINATION_GROUP not in self.receiver
+            and self._is_due(now_ms, idle=idle)
+        ):
+            image, covered = ImageWriter(self._machine), meta()
+            self.writer.write(
+                COORDINATION_GROUP,
+                covered,
+                image,
+                cluster=cluster,
+                feature_level=self._machine.feature_level,
+                wall_ms=wall_ms,
+            )
+            self.keeper.begun(covered)
+        self.writer.step(now_ms, self.receiver)
         if raft.role is Role.LEADER:
             self._lead(now_ms, raft)
         elif self._led_term:
@@ -127,24 +187,17 @@ class Snapshots:
             self._compact(raft)
         return received
 
+    def _is_due(self, now_ms: int, *, idle: bool) -> bool:
+        return self.keeper.is_due(idle=idle) and self.writer.may_begin(COORDINATION_GROUP, now_ms)
+
     def _lead(self, now_ms: int, raft: Raft) -> None:
-        sender, newest, needing = self.sender, self.keeper.newest, raft.followers_needing_snapshot
+        sender, needing = self.sender, raft.followers_needing_snapshot
         if sender.busy:
             sender.forget(COORDINATION_GROUP, needing if self._led_term == raft.term else ())
         self._led_term = raft.term
-        if needing and newest is None:
+        if needing and self.keeper.newest is None:
             self.keeper.request()
-        for server in needing:
-            offer = sender.offer(
-                COORDINATION_GROUP,
-                server,
-                newest,
-                term=raft.term,
-                match=raft.matches.get(server, 0),
-                now_ms=now_ms,
-            )
-            if offer is not None:
-                self._outgoing.append((server, offer))
+        self.offer([(COORDINATION_GROUP, server) for server in needing], now_ms)
 
     def _compact(self, raft: Raft) -> None:
         """Forget the log that a durable snapshot covers and nobody is going to ask for."""
@@ -161,54 +214,98 @@ class Snapshots:
             self._compact_to = index
         self.keeper.kept_from(raft.log.first_index - 1, last_index=raft.log.last_index)
 
-    def on_message(self, server: ServerId, message: PeerMessage, raft: Raft, now_ms: int) -> None:
-        """An offer, a request or a piece of a snapshot, from a member."""
+    def take_compaction(self) -> int | None:
+        """The write-ahead log no longer needs the entries up to this index; None if there is nothing to do."""
+        index, self._compact_to = self._compact_to, 0
+        return index or None
+
+    @property
+    def wake_in_ms(self) -> int | None:
+        """After how long a turn can go on by itself, its work taken; None if only somebody else can."""
+        if self.work.outgoing or self.receiver.loading:
+            return 0
+        return self.writer.wake_in_ms
+
+    # -- other servers
+
+    def offer(self, needing: Iterable[tuple[GroupId, ServerId]], now_ms: int) -> None:
+        """Offer what is newest to these followers of groups led here: the log no longer reaches theirs."""
+        for group, server in needing:
+            raft = self._core_of(group)
+            if raft is None:
+                continue
+            offer = self.sender.offer(
+                group,
+                server,
+                self.keeper.newest if group == COORDINATION_GROUP else self.newest.get(group),
+                term=raft.term,
+                match=raft.matches.get(server, 0),
+                now_ms=now_ms,
+            )
+            if offer is not None:
+                self.work.outgoing.append((server, offer))
+
+    def on_message(self, server: ServerId, message: PeerMessage, now_ms: int) -> None:
+        """One of `ABOUT_SNAPSHOTS`, of a member of the cluster."""
         match message:
             case SnapshotOffer():
-                if message.term >= raft.term and server == raft.leader:
-                    self._tasks += self.receiver.on_offer(server, message, raft.commit_index, now_ms)
-            case SnapshotRequest():
-                self.sender.on_request(server, message, now_ms)
+                raft = self._core_of(message.group)
+                if raft is not None and message.term >= raft.term and server == raft.leader:
+                    self.receiver.on_offer(server, message, raft.commit_index, now_ms)
             case SnapshotChunk():
-                self._tasks += self.receiver.on_chunk(server, message, now_ms)
+                self.receiver.on_chunk(message, now_ms)
+            case DeliveryList():
+                self.receiver.on_list(message, now_ms)
+            case DeliveryPiece():
+                self.receiver.on_piece(message, now_ms)
+            case SnapshotRequest() | DeliveryListRequest() | DeliveryRequest():
+                # Of a topic's group also when another server leads by now: what was offered is committed, whoever leads.
+                answer = self.sender.on_request(server, message, now_ms, self.logs.get(message.group))
+                if answer is not None:
+                    self.work.outgoing.append((server, answer))
             case _:
                 raise AssertionError(f"{message!r} is not about snapshots")
 
-    def performed(self, task: Task, result: Result, term: int, now_ms: int) -> None:
-        """The disk has done a task."""
+    # -- the disks
+
+    def performed(self, task: Task, result: Result, now_ms: int) -> Written | None:
+        """The disk of snapshots has done a task; the image that was written, or could not be, if one ended by that."""
         match task:
             case Read() if task.server == 0:
                 # Tasks are done in the order in which they were given.
                 _, done = self._operators.popleft()
                 done(result)
             case Read():
-                chunk = self.sender.read_piece(task, result, term)
+                raft = self._core_of(task.group)
+                chunk = self.sender.read_piece(task, result, 0 if raft is None else raft.term)
                 if chunk is not None:
-                    self._outgoing.append((ServerId(task.server), chunk))
+                    self.sent_bytes_total += len(chunk.data)
+                    self.work.outgoing.append((ServerId(task.server), chunk))
             case Receive() | Store() | Complete() | Load():
-                self._tasks += self.receiver.performed(task, result)
-                self._note_problem()
+                self.receiver.performed(task, result, now_ms)
             case Begin() | WriteBlock() | Finish() | Abort() | Purge():
-                if isinstance(result, StorageError) and self.keeper.writing:
-                    self.problems.append(f"no snapshot could be written: {result}")
-                self._tasks += self.keeper.performed(task, result, now_ms)
+                written = self.writer.performed(task, result, now_ms)
+                if written is not None:
+                    self._written(written)
+                return written
+        return None
 
-    def _note_problem(self) -> None:
-        problem, self.receiver.problem = self.receiver.problem, None
-        if problem is not None:
-            self.problems.append(f"a snapshot from the leader could not be taken over: {problem}")
+    def _written(self, written: Written) -> None:
+        if written.group == COORDINATION_GROUP:
+            self.keeper.written(written)
+        elif written.info is not None:
+            self.found(written.info)
+        if written.info is not None:
+            self._purge(written.group)
 
-    def restored(self, info: SnapshotInfo) -> None:
-        """The state of `info` was taken over."""
-        self.receiver.reset()
-        self.keeper.restored(info)
-        self._restored_index = info.header.meta.index
-        self._tasks.append(Purge(COORDINATION_GROUP, self._settings.keep))
-        self.restored_total += 1
-
-    def discard(self) -> None:
-        """What arrived is no longer needed: the log has brought us further meanwhile."""
-        self.receiver.reset()
+    def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result, now_ms: int) -> None:
+        """The disk of deliveries has done one of `FETCHES`."""
+        if isinstance(task, delivery_tasks.ReadSegment):
+            piece = self.sender.read_segment(task, result)
+            self.sent_bytes_total += len(piece.data)
+            self.work.outgoing.append((ServerId(task.server), piece))
+        else:
+            self.receiver.delivered(task, result, now_ms)
 
     def read_for_operator(self, read: Read, done: Callable[[Result], None]) -> None:
         """A piece of a finished snapshot, for whoever saves it."""
@@ -216,28 +313,48 @@ class Snapshots:
             done(None)
             return
         self._operators.append((read, done))
-        self._tasks.append(read)
+        self.work.tasks.append(read)
 
-    def take_tasks(self) -> list[Task]:
-        """What the disk is to do, in this order."""
-        taken, self._tasks = self._tasks, []
-        return taken
+    # -- groups
 
-    def take_compaction(self) -> int | None:
-        """The write-ahead log no longer needs the entries up to this index; None if there is nothing to do."""
-        index, self._compact_to = self._compact_to, 0
-        return index or None
+    def write(self, task: SnapshotTask, cluster: bytes, wall_ms: int) -> None:
+        """Make this image of a topic's group durable; `performed` tells when it is."""
+        self.writer.write(
+            task.group,
+            task.meta,
+            SmallImage(task.image, task.digest),
+            cluster=cluster,
+            feature_level=GROUP_IMAGE_LEVEL,
+            wall_ms=wall_ms,
+        )
 
-    def take_outgoing(self) -> Sequence[tuple[ServerId, PeerMessage]]:
-        """Messages to send."""
-        if not self._outgoing:
-            return ()
-        taken, self._outgoing = self._outgoing, []
-        return taken
+    def found(self, info: SnapshotInfo) -> None:
+        """This snapshot of a topic's group is durable here: it is the newest, unless a newer one came meanwhile."""
+        newest = self.newest.get(info.group)
+        if newest is None or newest.meta.index <= info.meta.index:
+            self.newest[info.group] = info
 
-    @property
-    def wake_in_ms(self) -> int | None:
-        """After how long a turn can go on by itself, its tasks taken; None if only somebody else can."""
-        if self._outgoing or self.receiver.loading:
-            return 0
-        return self.keeper.wake_in_ms
+    def restored(self, info: SnapshotInfo) -> None:
+        """The group's state is that of `info`, which was received."""
+        group = info.group
+        self.receiver.drop(group)
+        self.writer.abandon(group)
+        if group == COORDINATION_GROUP:
+            self.keeper.restored(info)
+            self._restored_index = info.meta.index
+            self.restored_total += 1
+        else:
+            self.found(info)
+        self._purge(group)
+
+    def _purge(self, group: GroupId) -> None:
+        keep = self._settings.keep if group == COORDINATION_GROUP else SNAPSHOTS_KEPT
+        self.work.tasks.append(Purge(group, keep))
+
+    def forget(self, group: GroupId) -> None:
+        """The group is gone."""
+        self.newest.pop(group, None)
+        self.logs.pop(group, None)
+        self.writer.forget(group)
+        self.receiver.forget(group)
+        self.sender.forget(group)

@@ -26,10 +26,10 @@ from zraft.groups.replica import Replica
 from zraft.groups.retention import Retention
 from zraft.groups.server_statistics import Latencies, Proposals
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.sending import WAKE_MS, SnapshotSender
+from zraft.groups.snapshots.receiving import Received
+from zraft.groups.snapshots.sending import WAKE_MS
 from zraft.groups.snapshots.snapshots import Snapshots
 from zraft.groups.snapshots.tasks import Read, Result, Task
-from zraft.groups.snapshots.transfer import Received
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
 from zraft.server.clients.errands import Errand
@@ -57,6 +57,7 @@ from zraft.transport.messages import (
     TouchAck,
     is_of_groups,
 )
+from zraft.tree.image.reader import ImageState
 from zraft.tree.machine import Machine
 from zraft.tree.remains import Remains
 from zraft_core.errors import Code
@@ -155,7 +156,6 @@ class Driver:
         self._view = ClusterView(self.coordination, lambda: self.waiting_clients)
         self.clients.view = self._view
         retention = Retention(settings.groups)
-        self._sender = SnapshotSender(settings.snapshots.send_bytes_per_s)
         self.snapshots = Snapshots(
             settings.snapshots,
             identity,
@@ -164,8 +164,10 @@ class Driver:
             stored.snapshot,
             retention,
             stored.held_after,
-            self._sender,
+            self._core_of,
+            hosting.partitions.cut_index if hosting is not None else lambda group: 0,
         )
+        self._sender = self.snapshots.sender
         self.applier = Applier(
             identity=identity,
             machine=self.machine,
@@ -184,12 +186,11 @@ class Driver:
                 identity=identity,
                 settings=settings.groups,
                 rng=rng,
-                entropy=entropy,
                 hosting=hosting,
                 machine=self.machine,
                 submit=lambda command: self.submit(command, lambda _: None),
                 outbox=self._outbox,
-                sender=self._sender,
+                snapshots=self.snapshots,
                 log_end=stored.log.last_index,
                 retention=retention,
                 frame=self._frame,
@@ -232,7 +233,7 @@ class Driver:
                 # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
                 raft = coordination.raft
                 if raft is not None and raft.knows(sender.server, sender.instance):
-                    self.snapshots.on_message(sender.server, message, raft, self.clock.now)
+                    self.snapshots.on_message(sender.server, message, self.clock.now)
             else:
                 coordination.on_message(sender.server, sender.instance, message, sender)
         if of_groups and self.groups is not None:
@@ -271,8 +272,7 @@ class Driver:
             if self.groups is not None:
                 self.groups.performed(task, result, self.clock.now)
             return
-        raft = self.coordination.raft
-        self.snapshots.performed(task, result, raft.term if raft is not None else 0, self.clock.now)
+        self.snapshots.performed(task, result, self.clock.now)
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
         """The disk of deliveries has done one of `Effects.deliveries`."""
@@ -466,7 +466,7 @@ class Driver:
     def _effects(
         self, now_ms: int, outputs: Sequence[Output], share: GroupsShare | None, *, quiet: bool
     ) -> Effects:
-        """What the shell is to do; `quiet`: there is nothing of the coordination group's snapshots."""
+        """What the shell is to do; `quiet`: there is nothing of snapshots."""
         # What all groups of this server have to write now is one frame (D-13); there is none while one is being written.
         frame = self._frame.take(self.coordination.bootstrap.to_make_durable())
         if frame is not None:
@@ -480,14 +480,16 @@ class Driver:
         compactions: Sequence[tuple[GroupId, int]] = ()
         compact_to = None
         if not quiet:
-            tasks = self.snapshots.take_tasks()
+            tasks = self.snapshots.work.take_tasks()
+            deliveries = self.snapshots.work.take_deliveries()
             if self.groups is None or not self.groups.removing:
                 compact_to = self.snapshots.take_compaction()
             in_ms = self.snapshots.wake_in_ms
             if in_ms is not None:
                 wake_at = min(wake_at, now_ms + max(1, in_ms))
         if share is not None:
-            tasks, deliveries, compactions = [*tasks, *share.tasks], share.deliveries, share.compactions
+            tasks, deliveries = [*tasks, *share.tasks], [*share.deliveries, *deliveries]
+            compactions = share.compactions
             if share.due_in is not None:
                 wake_at = min(wake_at, now_ms + share.due_in)
         if self._sender.waiting:
@@ -543,30 +545,41 @@ class Driver:
 
     # -- snapshots
 
+    def _core_of(self, group: GroupId) -> Raft | None:
+        """The core of a group of this server."""
+        if group == COORDINATION_GROUP:
+            return self.coordination.raft
+        return None if self.groups is None else self.groups.core_of(group)
+
     def _keep_snapshots(self, replica: Replica, wall_ms: int) -> None:
         raft = replica.raft
-        received = self.snapshots.turn(
+        snapshots = self.snapshots
+        arrived = snapshots.turn(
             self.clock.now, wall_ms, raft, replica.where_applied, self.cluster, idle=self.origin.idle
         )
-        for to, message in self.snapshots.take_outgoing():
+        for to, message in snapshots.work.take_outgoing():
             self._outbox.send(to, message)
         if self._remains and not self._remains[0].step(REMAINS_PER_TURN):
             del self._remains[0]
-        if received is None:
-            return
-        meta = received.info.header.meta
-        if meta.index <= replica.applied_index or not raft.restore(meta):
-            # The log has brought us as far meanwhile.
-            self.snapshots.discard()
-            return
-        self._adopt(received)
+        for received in arrived:
+            meta = received.info.meta
+            if received.info.group != COORDINATION_GROUP:
+                assert self.groups is not None
+                self.groups.adopt(received, self.clock.now)
+            elif meta.index > replica.applied_index and raft.restore(meta):
+                self._adopt(received)
+            else:
+                # The log has brought us as far meanwhile.
+                snapshots.receiver.drop(COORDINATION_GROUP)
 
     def _adopt(self, received: Received) -> None:
         """Become what the snapshot says (D-4): no client here can know what happened in between."""
+        state = received.state
+        assert isinstance(state, ImageState), "a state that is none of the coordination group"
         self.clients.close_all()
-        self._remains.append(self.machine.adopt(received.state))
+        self._remains.append(self.machine.adopt(state))
         self.applier.restored()
-        self.coordination.stands_at(received.info.header.meta)
+        self.coordination.stands_at(received.info.meta)
         self.snapshots.restored(received.info)
         row = self.machine.rows.get((self.identity.server, self.identity.instance))
         if row is not None:

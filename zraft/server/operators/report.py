@@ -383,7 +383,7 @@ class Report:
             feature_level=driver.machine.feature_level,
             topics=topics_status(driver.machine.registry),
             snapshot=self._snapshot(),
-            snapshot_received=driver.snapshots.receiver.progress,
+            snapshot_received=driver.snapshots.receiver.progress_of(COORDINATION_GROUP),
             log_bytes=sizes[1],
             snapshots_bytes=sizes[2],
             data_free_bytes=room.f_bavail * room.f_frsize,

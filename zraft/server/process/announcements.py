@@ -174,8 +174,9 @@ class Announcements:
         driver = self._driver
         while driver.pace.notices:
             log.warning("leadership is handed on", reason=driver.pace.notices.pop(0))
-        while driver.snapshots.problems:
-            log.error("snapshot failed", problem=driver.snapshots.problems.pop())
+        problems = driver.snapshots.work.problems
+        while problems:
+            log.error("snapshot failed", problem=problems.pop(0))
         if driver.leadership is not None:
             members = driver.leadership.members
             while members.notices:

@@ -107,9 +107,6 @@ class GroupShell:
         """What a turn of the driver asks of the disks for groups, but for the common frame."""
         groups = self._driver.groups
         assert groups is not None
-        for problems in (groups.snapshots.problems, groups.transfers.receiver.problems):
-            while problems:
-                log.error("snapshot of a group failed", problem=problems.pop(0))
         while groups.digests.alarms:
             log.error("states of a group differ", problem=groups.digests.alarms.pop(0))
         while self._partitions.notices:
@@ -154,7 +151,7 @@ class GroupShell:
 
     def metrics(self) -> dict[str, Metric]:
         """Counts; no series per group."""
-        groups = self._driver.groups
+        groups, snapshots = self._driver.groups, self._driver.snapshots
         assert groups is not None
         of_host = groups.host.statistics()
         metrics: dict[str, Metric] = {
@@ -177,14 +174,14 @@ class GroupShell:
             "groups_bundles_received_total": groups.bundles_received_total,
             "groups_edges_sent_total": groups.edges_sent_total,
             "groups_snapshots_total": of_host.snapshots_total,
-            "groups_snapshots_failed_total": groups.snapshots.failed_total,
+            "groups_snapshots_failed_total": groups.snapshots_failed_total,
             "groups_digests_compared_total": groups.digests.compared_total,
             "groups_digest_alarms_total": groups.digests.alarms_total,
-            "groups_receiving": groups.transfers.receiver.active,
-            "groups_installed_total": groups.transfers.receiver.installed_total,
-            "groups_transfers_failed_total": groups.transfers.receiver.failed_total,
-            "groups_transfer_bytes_sent_total": groups.transfers.sent_bytes_total,
-            "groups_transfer_bytes_received_total": groups.transfers.receiver.received_bytes_total,
+            "groups_receiving": snapshots.receiver.active,
+            "groups_installed_total": groups.installed_total,
+            "groups_transfers_failed_total": snapshots.receiver.failed_total,
+            "groups_transfer_bytes_sent_total": snapshots.sent_bytes_total,
+            "groups_transfer_bytes_received_total": snapshots.receiver.received_bytes_total,
             "deliveries_open": len(self._files.deliveries.groups),
             "deliveries_files_open": self._files.deliveries.open_files,
             "deliveries_unsynced_groups": self._files.deliveries.dirty,

@@ -119,6 +119,11 @@ class ImageWriter:
         """Bytes packed and not yet taken: what changed since the last step, before the sweep reached it."""
         return len(self._ready) + len(self._packer.getbuffer())
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether all of it was given out."""
+        return self.done and not self.backlog
+
     def step(self, items: int, bytes_max: int) -> bytes:
         """The next piece, of up to `bytes_max` bytes, after a sweep of up to `items` items: 2 us per item.
 

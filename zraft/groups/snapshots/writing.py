@@ -1,0 +1,262 @@
+"""How images of groups get to the disk: in slices, one per turn at most, while the groups go on.
+
+An image of a topic's group waits until everything that the group delivered up to it is durable. A restart begins with
+the image and applies the log after it, and nobody could make again what entries before it delivered (D-13). Everything that
+touches the disk happens elsewhere (`tasks`). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Final, Protocol
+
+from attrs import define, frozen
+
+from zraft.groups.identity import Identity
+from zraft.groups.snapshots.delivery_tasks import Sync
+from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Result, WriteBlock
+from zraft.groups.snapshots.work import Work
+from zraft.raft.snapshot import SnapshotMeta
+from zraft.storage.snapshot_format import SNAPSHOT_ID_BYTES, SnapshotHeader, SnapshotInfo
+from zraft_core.errors import StorageError
+from zraft_core.ids import COORDINATION_GROUP, GroupId
+
+SLICE_ITEMS: Final = 400
+"""Items packed in one turn: about a millisecond."""
+
+SLICE_BYTES_MAX: Final = 256 * 1024
+
+SLICE_GAP_MS: Final = 4
+"""Least time between two slices: snapshots take at most about a third of the loop's time."""
+
+BLOCKS_QUEUED_MAX: Final = 8
+"""Pieces that wait for the disk; beyond it images wait as well."""
+
+RETRY_MS: Final = 10_000
+"""After a snapshot that failed (the disk was full) the group's next one is tried no sooner."""
+
+ASK_AGAIN_MS: Final = 500
+"""A group whose deliveries are not durable yet is asked to make them so again after this."""
+
+
+class Image(Protocol):
+    """The state of one moment, given out in slices while its machine goes on.
+
+    `items` and `digest` are those of the whole image once it is `exhausted`; `zxid` is that of its last change.
+    """
+
+    items: int
+    zxid: int
+
+    @property
+    def digest(self) -> int: ...
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all of it was given out."""
+
+    def step(self, items: int, bytes_max: int) -> bytes:
+        """Give the next slice, of up to `bytes_max` bytes, for the work of up to `items` items."""
+
+    def close(self) -> None:
+        """Give up what is left of it."""
+
+
+class SmallImage:
+    """An image that was taken whole, as a partition's is: mostly one slice."""
+
+    items = 1
+    zxid = 0
+
+    def __init__(self, image: bytes, digest: int) -> None:
+        self._left = image
+        self.digest = digest
+
+    @property
+    def exhausted(self) -> bool:
+        return not self._left
+
+    def step(self, items: int, bytes_max: int) -> bytes:
+        piece, self._left = self._left[:bytes_max], self._left[bytes_max:]
+        return piece
+
+    def close(self) -> None:
+        self._left = b""
+
+
+@frozen
+class Written:
+    """An attempt to write an image ended.
+
+    Attributes:
+        meta: what the image covers.
+        info: the durable snapshot; None if it could not be written.
+        size: bytes of the image before compression.
+    """
+
+    group: GroupId
+    meta: SnapshotMeta
+    info: SnapshotInfo | None
+    size: int
+
+
+@define
+class _Writing:
+    """An image on its way: it waits, its slices are written, or the disk finishes it."""
+
+    header: SnapshotHeader
+    image: Image
+    size: int = 0
+    begun: bool = False
+    finishing: bool = False
+    synced_at: int | None = None
+
+
+class SnapshotWriter:
+    """Writes the images of all groups of one server; of each group one at a time.
+
+    Args:
+        work: gets what the disks are to do.
+        cut_index: up to which index of a topic's group everything that it delivered is durable.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        entropy: Callable[[int], bytes],
+        work: Work,
+        cut_index: Callable[[GroupId], int],
+    ) -> None:
+        self._identity = identity
+        self._entropy = entropy
+        self._work = work
+        self._cut_index = cut_index
+        self._images: dict[GroupId, _Writing] = {}
+        self._retry_at: dict[GroupId, int] = {}
+        self._queued = 0
+        self._next_at = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether any image is on its way."""
+        return bool(self._images)
+
+    def may_begin(self, group: GroupId, now_ms: int) -> bool:
+        """Whether the group's last attempt, if it failed, is long enough ago."""
+        return now_ms >= self._retry_at.get(group, 0)
+
+    def write(
+        self,
+        group: GroupId,
+        meta: SnapshotMeta,
+        image: Image,
+        *,
+        cluster: bytes,
+        feature_level: int,
+        wall_ms: int,
+    ) -> None:
+        """Write this image from now on; `performed` tells what became of it."""
+        identity = self._identity
+        self.abandon(group)
+        self._images[group] = _Writing(
+            SnapshotHeader(
+                group,
+                meta,
+                cluster,
+                identity.server,
+                identity.instance,
+                self._entropy(SNAPSHOT_ID_BYTES),
+                feature_level,
+                wall_ms,
+            ),
+            image,
+        )
+
+    def step(self, now_ms: int, received: Container[GroupId]) -> None:
+        """Do the turn's share: at most one slice, of one image.
+
+        Args:
+            received: groups that another server's state is on its way for: theirs would be obsolete.
+        """
+        for group, writing in self._images.items():
+            if writing.begun or group in received or not self.may_begin(group, now_ms):
+                continue
+            if self._is_covered(writing, now_ms):
+                writing.begun = True
+                self._work.tasks.append(Begin(writing.header))
+                self._queued += 1
+        if now_ms < self._next_at or self._queued > BLOCKS_QUEUED_MAX:
+            return
+        for group, writing in self._images.items():
+            if writing.begun and not writing.finishing and group not in received:
+                self._next_at = now_ms + SLICE_GAP_MS
+                self._give_slice(group, writing)
+                return
+
+    def _is_covered(self, writing: _Writing, now_ms: int) -> bool:
+        """Whether what the group delivered is durable as far as the image says it was delivered."""
+        group = writing.header.group
+        if group == COORDINATION_GROUP or self._cut_index(group) >= writing.header.meta.index:
+            return True
+        if writing.synced_at is None or now_ms - writing.synced_at >= ASK_AGAIN_MS:
+            writing.synced_at = now_ms
+            self._work.deliveries.append(Sync(group))
+        return False
+
+    def _give_slice(self, group: GroupId, writing: _Writing) -> None:
+        image, tasks = writing.image, self._work.tasks
+        block = image.step(SLICE_ITEMS, SLICE_BYTES_MAX)
+        if block:
+            writing.size += len(block)
+            tasks.append(WriteBlock(group, block))
+            self._queued += 1
+        if image.exhausted:
+            tasks.append(Finish(group, image.items, image.digest, image.zxid))
+            writing.finishing = True
+        else:
+            # The others have their turn before its next slice.
+            self._images[group] = self._images.pop(group)
+
+    def performed(
+        self, task: Begin | WriteBlock | Finish | Abort | Purge, result: Result, now_ms: int
+    ) -> Written | None:
+        """The disk has done one of the tasks; the attempt, if it ended by that."""
+        group = task.group
+        if isinstance(task, Begin | WriteBlock):
+            self._queued -= 1
+        writing = self._images.get(group)
+        if writing is None or not writing.begun or isinstance(task, Purge):
+            # What is still done of an earlier attempt says nothing of this one.
+            return None
+        meta = writing.header.meta
+        if isinstance(result, StorageError):
+            self._retry_at[group] = now_ms + RETRY_MS
+            self.abandon(group)
+            self._work.tasks.append(Abort(group))
+            of_group = "" if group == COORDINATION_GROUP else f" of group {group}"
+            self._work.failed(f"no snapshot{of_group} could be written: {result}")
+            return Written(group, meta, None, writing.size)
+        if isinstance(result, SnapshotInfo):
+            self._retry_at.pop(group, None)
+            del self._images[group]
+            return Written(group, meta, result, writing.size)
+        return None
+
+    def abandon(self, group: GroupId) -> None:
+        """Stop writing the group's image; the tasks under way come to nothing."""
+        writing = self._images.pop(group, None)
+        if writing is not None:
+            writing.image.close()
+
+    def forget(self, group: GroupId) -> None:
+        """The group is gone."""
+        self.abandon(group)
+        self._retry_at.pop(group, None)
+
+    @property
+    def wake_in_ms(self) -> int | None:
+        """After how long a turn can go on with an image; None if only the disk can, or nobody."""
+        for writing in self._images.values():
+            if writing.begun and not writing.finishing:
+                return SLICE_GAP_MS
+        return None
