@@ -25,7 +25,9 @@ G = GroupId(3)
 KNOWN = Metadata(Table(1, 0, frozenset(), frozenset()), {}, {}, {}, b"d" * 16, 5, 5)
 STARTS = [
     StartRequest(Message(MessageId(ProducerId(5), 1), (G,), b"payload", 1), 0, 1),
-    StartRequest(Message(MessageId(ProducerId(5), 2), (G, GroupId(4)), b"", 0), 0, 1, relayed=True, staged=True),
+    StartRequest(
+        Message(MessageId(ProducerId(5), 2), (G, GroupId(4)), b"", 0), 0, 1, relayed=True, staged=True
+    ),
 ]
 
 ASKED = [
