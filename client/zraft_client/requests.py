@@ -215,14 +215,14 @@ def create(
 
 
 _FLAGS: Final[Mapping[tuple[bool, bool, bool, bool], int]] = {
-    # (ephemeral, sequential, container, ttl): ZooKeeper's create modes
+    # (ephemeral, sequential, container, ttl): that a znode has a time to live is told by its `ttl` alone
     (False, False, False, False): 0,
     (True, False, False, False): 1,
     (False, True, False, False): 2,
     (True, True, False, False): 3,
     (False, False, True, False): 4,
-    (False, False, False, True): 5,
-    (False, True, False, True): 6,
+    (False, False, False, True): 0,
+    (False, True, False, True): 2,
 }
 
 

@@ -1,19 +1,21 @@
 """Layouts of records in MessagePack: each is declared once, and packing, checking and errors come from that. Pure.
 
-A `Form` says how one value stands in MessagePack, a `Record` which forms the fields of a class have, and `Kinds` which
-records may stand in one place, each with its number. Whatever the bytes are, the answer is a well-typed value or a
-`ProtocolError` that names the field, what was expected there and what was found; whether the value makes sense is for
-who asked. docs/decisions/0009-layouts-of-records-are-declared.md says why no library does this.
+A `Form` says how one value stands in MessagePack, a `Record` which forms the fields of a class have, `Kinds` which
+records may stand in one place, each with its number, and `Fields` what stands in a map by names. Whatever the bytes
+are, the answer is a well-typed value or a `ProtocolError` that names the field, what was expected there and what was
+found; whether the value makes sense is for who asked. docs/decisions/0009-layouts-of-records-are-declared.md says why
+no library does this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
+from inspect import signature
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgpack
 from attrs import NOTHING, fields, frozen
@@ -22,6 +24,7 @@ from zraft_core.errors import ProtocolError
 from zraft_core.messagepack import shown
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 NUMBER_MAX: Final = 2**63 - 1
 """Largest number of anything that is counted: what fits a signed 64-bit field everywhere."""
@@ -38,14 +41,36 @@ Pack = Callable[[Any], Any]
 
 def found(value: object) -> str:
     """What was found, short enough for a log line however large the value is."""
+    if value is NOTHING:
+        return "nothing"
     if isinstance(value, bytes | tuple | list | dict):
         return f"{type(value).__name__} of length {len(value)}"
     return f"{type(value).__name__} {shown(value)}"
 
 
-def wrong(name: str, expected: str, value: object) -> ProtocolError:
+class FieldError(ProtocolError):
+    """A field that is not what it should be.
+
+    Attributes:
+        field: what it is called, with where it stands.
+        expected: what it should be.
+        value: what was found; `NOTHING` if it is absent.
+    """
+
+    def __init__(self, text: str, field: str, expected: str, value: object) -> None:
+        super().__init__(text)
+        self.field = field
+        self.expected = expected
+        self.value = value
+
+    def within(self, place: str) -> FieldError:
+        """The same error of a field in this place."""
+        return FieldError(f"{place}: {self}", f"{place}: {self.field}", self.expected, self.value)
+
+
+def wrong(name: str, expected: str, value: object) -> FieldError:
     """The error for a value that is not what it should be."""
-    return ProtocolError(f"{name}: expected {expected}, found {found(value)}")
+    return FieldError(f"{name}: expected {expected}, found {found(value)}", name, expected, value)
 
 
 # -- single values
@@ -60,45 +85,86 @@ class Form:
         pack: None if the value is packed as it is.
         same: `unpack` gives the very value that it was given.
         bounds: the least and the largest, if it is an integer.
+        expected: what errors and documents call such a value.
     """
 
     unpack: Unpack
     pack: Pack | None = None
     same: bool = False
     bounds: tuple[int, int] | None = None
+    expected: str = "a value"
+
+
+def _itself(value: Any, _: str) -> Any:
+    return value
+
+
+def anything(expected: str) -> Form:
+    """A value of any kind, which whoever gets it looks at."""
+    return Form(_itself, same=True, expected=expected)
 
 
 def integer(low: int, high: int) -> Form:
     """An integer in a range; true and false are none."""
+    expected = f"an integer from {low} to {high}"
 
     def unpack(value: Any, name: str) -> int:
         if type(value) is int and low <= value <= high:
             return value
-        raise wrong(name, f"an integer from {low} to {high}", value)
+        raise wrong(name, expected, value)
 
-    return Form(unpack, same=True, bounds=(low, high))
+    return Form(unpack, same=True, bounds=(low, high), expected=expected)
 
 
 def binary(low: int, high: int) -> Form:
     """Bytes of a bounded length."""
+    expected = f"{low} to {high} bytes"
 
     def unpack(value: Any, name: str) -> bytes:
         if type(value) is bytes and low <= len(value) <= high:
             return value
-        raise wrong(name, f"{low} to {high} bytes", value)
+        raise wrong(name, expected, value)
 
-    return Form(unpack, same=True)
+    return Form(unpack, same=True, expected=expected)
 
 
 def string(low: int, high: int) -> Form:
     """A MessagePack string of a bounded number of characters."""
+    expected = f"a text of {low} to {high} characters"
 
     def unpack(value: Any, name: str) -> str:
         if type(value) is str and low <= len(value) <= high:
             return value
-        raise wrong(name, f"a text of {low} to {high} characters", value)
+        raise wrong(name, expected, value)
 
-    return Form(unpack, same=True)
+    return Form(unpack, same=True, expected=expected)
+
+
+def of_type(kind: type, expected: str) -> Form:
+    """A value of exactly this type, whose size only that of the message bounds."""
+
+    def unpack(value: Any, name: str) -> Any:
+        if type(value) is kind:
+            return value
+        raise wrong(name, expected, value)
+
+    return Form(unpack, same=True, expected=expected)
+
+
+any_binary: Final = of_type(bytes, "bin")
+any_string: Final = of_type(str, "a string")
+
+
+def choice(*texts: str) -> Form:
+    """One of a few strings."""
+    expected = " or ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+
+    def unpack(value: Any, name: str) -> str:
+        if type(value) is str and value in texts:
+            return value
+        raise wrong(name, expected, value)
+
+    return Form(unpack, same=True, expected=expected)
 
 
 def text(bytes_max: int) -> Form:
@@ -112,22 +178,20 @@ def text(bytes_max: int) -> Form:
         except UnicodeDecodeError as error:
             raise wrong(name, "UTF-8", value) from error
 
-    return Form(unpack, str.encode)
+    return Form(unpack, str.encode, expected=f"a text of at most {bytes_max} bytes of UTF-8")
 
 
 def big_integer(length: int) -> Form:
     """A large integer without a sign that travels as this many bytes."""
     inner = binary(length, length).unpack
-    return Form(lambda value, name: int.from_bytes(inner(value, name)), lambda value: value.to_bytes(length))
+    return Form(
+        lambda value, name: int.from_bytes(inner(value, name)),
+        lambda value: value.to_bytes(length),
+        expected=f"an integer of {length} bytes",
+    )
 
 
-def _boolean(value: Any, name: str) -> bool:
-    if type(value) is bool:
-        return value
-    raise wrong(name, "true or false", value)
-
-
-boolean: Final = Form(_boolean, same=True)
+boolean: Final = of_type(bool, "true or false")
 number: Final = integer(0, NUMBER_MAX)
 from_one: Final = integer(1, NUMBER_MAX)
 
@@ -146,7 +210,7 @@ def member(of: type[Enum]) -> Form:
             raise wrong(name, expected, value)
         return made
 
-    return Form(unpack, attrgetter("value"))
+    return Form(unpack, attrgetter("value"), expected=expected)
 
 
 def ruled(form: Form, holds: Callable[[Any], bool], expected: str) -> Form:
@@ -159,17 +223,41 @@ def ruled(form: Form, holds: Callable[[Any], bool], expected: str) -> Form:
             raise wrong(name, expected, value)
         return made
 
-    return Form(unpack, form.pack, form.same)
+    return Form(unpack, form.pack, form.same, expected=expected)
 
 
 def optional(form: Form) -> Form:
     """A value of this form, or nil."""
     inner, pack = form.unpack, form.pack
+    expected = f"{form.expected} or nil"
 
     def unpack(value: Any, name: str) -> Any:
-        return None if value is None else inner(value, name)
+        if value is None:
+            return None
+        try:
+            return inner(value, name)
+        except FieldError as error:
+            if error.field != name:
+                raise
+            raise wrong(name, f"{error.expected} or nil", value) from None
 
-    return Form(unpack, pack and (lambda value: None if value is None else pack(value)), form.same)
+    return Form(
+        _optional_integer(*form.bounds, expected) if form.bounds else unpack,
+        pack and (lambda value: None if value is None else pack(value)),
+        form.same,
+        expected=expected,
+    )
+
+
+def _optional_integer(low: int, high: int, expected: str) -> Unpack:
+    """As `optional` reads any form, in one call: many fields of requests are such integers."""
+
+    def unpack(value: Any, name: str) -> Any:
+        if value is None or (type(value) is int and low <= value <= high):
+            return value
+        raise wrong(name, expected, value)
+
+    return unpack
 
 
 # -- arrays
@@ -189,10 +277,12 @@ def array(value: Any, name: str, length: int | None = None) -> tuple[Any, ...]:
 def listed(item: Form, most: int, least: int = 0) -> Form:
     """An array of values of one form."""
     check, pack, same = item.unpack, item.pack, item.same
+    size = "" if most >= NUMBER_MAX else f" of {least} to {most}"
+    expected = f"an array{size}, of which each is {item.expected}"
 
     def unpack(value: Any, name: str) -> tuple[Any, ...]:
         if type(value) is not tuple:
-            raise wrong(name, "an array", value)
+            raise wrong(name, expected, value)
         if not least <= len(value) <= most:
             raise wrong(name, f"{least} to {most} items", value)
         try:
@@ -203,11 +293,28 @@ def listed(item: Form, most: int, least: int = 0) -> Form:
         except ProtocolError:
             # Only now is it worth while to name each item.
             for at, one in enumerate(value):
-                check(one, f"{name}[{at}]")
+                _check_at(f"{name}[{at}]", check, one)
             raise
         return value
 
-    return Form(unpack, pack and (lambda items: [pack(one) for one in items]), same)
+    return Form(
+        unpack,
+        pack and (lambda items: [pack(one) for one in items]),
+        same,
+        expected=expected,
+    )
+
+
+def _check_at(place: str, check: Unpack, value: Any) -> None:
+    """Check a value whose error, if what makes it raises one, may not say where it stands."""
+    try:
+        check(value, place)
+    except ProtocolError as error:
+        if str(error).startswith(place):
+            raise
+        if isinstance(error, FieldError):
+            raise error.within(place) from error
+        raise ProtocolError(f"{place}: {error}") from error
 
 
 def ascending(item: Form, most: int, least: int = 0) -> Form:
@@ -220,12 +327,12 @@ def ascending(item: Form, most: int, least: int = 0) -> Form:
             raise wrong(name, "ascending items", value)
         return items
 
-    return Form(unpack, sorted, inner.same)
+    return Form(unpack, sorted, inner.same, expected=f"{inner.expected}, ascending")
 
 
 def as_set(items: Form) -> Form:
     """What stands as an array is a frozen set."""
-    return Form(lambda value, name: frozenset(items.unpack(value, name)), items.pack)
+    return Form(lambda value, name: frozenset(items.unpack(value, name)), items.pack, expected=items.expected)
 
 
 # -- records
@@ -237,6 +344,7 @@ class Record(Generic[T]):
     Args:
         of: a class of attrs or a named tuple.
         forms: one for each field in order. Further fields are not said.
+        names: the fields, if what stands in the array are not those of the class but, with dots, those of its fields.
         made: makes a value of the fields that are said, if not the class; may raise `ProtocolError`.
         least: as many fields stand in an array at least; of those after them that are absent the defaults hold.
         **unsaid: what fields hold that are not said, if not their defaults.
@@ -246,11 +354,12 @@ class Record(Generic[T]):
         self,
         of: type[T],
         *forms: Form,
+        names: tuple[str, ...] | None = None,
         made: Callable[..., T] | None = None,
         least: int | None = None,
         **unsaid: Any,
     ) -> None:
-        names = _names(of)
+        names = names or _names(of)
         assert len(names) >= len(forms), f"{of.__name__} has fields {names}, {len(forms)} forms"
         self.of: Final = of
         self.called: Final = of.__name__
@@ -263,7 +372,9 @@ class Record(Generic[T]):
         self._unsaid = {name: unsaid.get(name, _default(of, name)) for name in names[len(forms) :]}
         self.made: Final[Callable[..., T]] = made or (partial(of, **unsaid) if unsaid else of)
         itself = not self.packs and hasattr(of, "_fields")
-        self.form: Final = Form(_array_reader(self, least), None if itself else self.pack)
+        self.form: Final = Form(
+            _array_reader(self, least), None if itself else self.pack, expected=f"[{', '.join(self.names)}]"
+        )
 
     def pack(self, value: T) -> list[Any]:
         """The fields of a value, as they are packed."""
@@ -280,28 +391,26 @@ class Record(Generic[T]):
         """The fields of a value by their names, as they are packed."""
         return dict(zip(self.names, self.pack(value), strict=True))
 
+    @cached_property
+    def _map(self) -> Fields[T]:
+        fields = {
+            name: Field(form, _default(self.of, name))
+            for name, form in zip(self.names, self.forms, strict=True)
+        }
+        return Fields(self.called, self.made, fields, ignores=True)
+
     def unpack_map(self, value: Any, name: str) -> T:
         """The value whose fields a map has by their names. Of absent ones the defaults hold; others are ignored.
 
         Raises:
             ProtocolError: it is no map, a field without a default is missing, or a field is wrong.
         """
-        if type(value) is not dict:
-            raise wrong(name, "a map", value)
-        made = []
-        for field, form in zip(self.names, self.forms, strict=True):
-            if field in value:
-                made.append(form.unpack(value[field], f"{name}.{field}"))
-            elif (default := _default(self.of, field)) is not NOTHING:
-                made.append(default)
-            else:
-                raise ProtocolError(f"{name}: expected a field {field!r}, found none")
-        return self.made(*made)
+        return self._map.unpack(value, name)
 
     @property
     def map_form(self) -> Form:
         """The form of a value that stands as a map."""
-        return Form(self.unpack_map, self.pack_map)
+        return Form(self.unpack_map, self.pack_map, expected=self.form.expected)
 
 
 def row(*numbered: Form, **named: Form) -> Form:
@@ -339,7 +448,7 @@ def row(*numbered: Form, **named: Form) -> Form:
             read = _pairs(one, two, unpack)
         case [(int(), int()) as one, (int(), int()) as two, (int(), int()) as three]:
             read = _triples(one, two, three, unpack)
-    return Form(read, pack if packs else None, same)
+    return Form(read, pack if packs else None, same, expected=f"[{', '.join(names)}]")
 
 
 Bounds = tuple[int, int]
@@ -419,6 +528,107 @@ def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
         case (name,):
             return lambda value: (getattr(value, name),)
     return attrgetter(*names)
+
+
+# -- maps
+
+
+class Field(NamedTuple):
+    """What stands in a map under a name; `default` holds where it is absent, `NOTHING`: it must not be."""
+
+    form: Form
+    default: Any = NOTHING
+
+
+class Fields(Generic[T_co]):
+    """Fields of a map by their names, and what is made of them.
+
+    Args:
+        called: what errors call such a map where nothing says where it stands.
+        made: takes the values in the order of `fields`; may raise `ProtocolError`.
+        fields: by their names.
+        skips: a field that may be there and that others look at.
+        ignores: any other field may be there as well, which a newer release may know; if not, it is refused.
+    """
+
+    def __init__(
+        self,
+        called: str,
+        made: Callable[..., T_co],
+        fields: Mapping[str, Field],
+        *,
+        skips: str | None = None,
+        ignores: bool = False,
+    ) -> None:
+        self.called: Final = called
+        self.made: Final = made
+        self.fields: Final = fields
+        self._ignores: Final = ignores
+        self._defaults: Final = [field.default for field in fields.values()]
+        self._required: Final = [name for name, field in fields.items() if field.default is NOTHING]
+        self._places: Final[dict[str, tuple[int, Unpack | None, str]]] = {
+            name: (at, None if field.form.unpack is _itself else field.form.unpack, f"{called}.{name}")
+            for at, (name, field) in enumerate(fields.items())
+        }
+        self._skips: Final = skips
+
+    @classmethod
+    def of(cls, called: str, made: Callable[..., T_co], /, **forms: Form) -> Fields[T_co]:
+        """Fields that are the parameters of a class or a function: see `parameters`."""
+        return cls(called, made, parameters(made, **forms))
+
+    def unpack(self, value: Any, name: str) -> T_co:
+        """What is made of a map.
+
+        Raises:
+            ProtocolError: it is no map, or a field is missing, wrong, or unknown and not ignored.
+        """
+        if type(value) is not dict:
+            raise wrong(name, f"a map of {', '.join(self.fields)}", value)
+        values = [*self._defaults]
+        places, skips = self._places, self._skips
+        try:
+            for field, one in value.items():
+                if field == skips:
+                    continue
+                try:
+                    place, check, label = places[field]
+                except KeyError:
+                    if self._ignores:
+                        continue
+                    raise self._unknown(field, name) from None
+                values[place] = one if check is None else check(one, label)
+        except ProtocolError:
+            if name != self.called:
+                # Only now is it worth while to say where in the whole this stands.
+                for field, one in value.items():
+                    if field in places:
+                        self.fields[field].form.unpack(one, f"{name}.{field}")
+            raise
+        for field in self._required:
+            if field not in value:
+                raise self._missing(field, name)
+        return self.made(*values)
+
+    def _unknown(self, field: Any, name: str) -> ProtocolError:
+        known = ", ".join(sorted(self.fields))
+        return ProtocolError(f"{name}: an unknown field {shown(field)}, known are {known}")
+
+    def _missing(self, field: str, name: str) -> FieldError:
+        expected = self.fields[field].form.expected
+        return FieldError(
+            f"{name}: expected a field {field!r}, found none", f"{name}.{field}", expected, NOTHING
+        )
+
+
+def parameters(made: Callable[..., Any], /, **forms: Form) -> dict[str, Field]:
+    """The fields that a class or a function is made of: names, order and defaults are those of its parameters."""
+    found = signature(made).parameters
+    assert found.keys() == forms.keys(), f"{made}: {[*found]} need forms, found {[*forms]}"
+    return {
+        name: Field(forms[name], NOTHING if parameter.default is parameter.empty else parameter.default)
+        for name, parameter in found.items()
+    }
 
 
 # -- kinds of records

@@ -14,7 +14,9 @@ from typing import Any, Final
 import msgpack
 
 from tests.fuzz.costly import costly_message
-from tests.fuzz.mutation import INTEGERS, mutate_bytes
+from tests.fuzz.mutation import mutate_bytes
+from tests.fuzz.native_answers import REFUSED, fields_of
+from tests.fuzz.native_messages import spoiled_message, valid_message
 from tests.fuzz.one_server import OUTPUT_BYTES_MAX, Client, OneServer
 from tests.fuzz.outcome import PROMISE, Outcome, Progress, Stopwatch
 from tests.fuzz.topics import FuzzedPartitions
@@ -22,9 +24,7 @@ from tests.simulation.broken import BrokenPromiseError
 from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.server.clients.connection import ANSWERS_BYTES_MAX, BACKLOG_BYTES_MAX, Phase
 from zraft.server.clients.native.connection import NativeConnection
-from zraft_core.claims.codec import encode_command
-from zraft_core.claims.commands import Heartbeat
-from zraft_core.errors import Code
+from zraft_core.errors import Code, ProtocolError
 
 FIRST_BYTES: Final = frozenset({*range(0x81, 0x90), 0xDE, 0xDF})
 """What a native connection begins with, as documented."""
@@ -41,129 +41,8 @@ FLOOD_CHUNKS: Final = 20
 HELD_BYTES_MAX: Final = 3 * (BACKLOG_BYTES_MAX + CHUNK_BYTES)
 HONEST: Final = "honest"
 
-_CODES: Final = frozenset(code.name for code in Code)
-_ANSWERS: Final = {
-    "result": frozenset({"id", "success", "zxid"}),
-    "error": frozenset({"success", "code", "error", "retriable", "unknown"}),
-    "redirect": frozenset({"id", "leader"}),
-    "changes": frozenset({"id", "zxid", "changes", "initial", "complete"}),
-    "entries": frozenset({"id", "zxid", "entries", "next", "first"}),
-    "event": frozenset({"id", "zxid", "kind", "path"}),
-    "replies": frozenset({"id", "zxid", "replies", "refused"}),
-}
-"""What each kind of message always has."""
-
-_NAMES: Final = (
-    "type",
-    "id",
-    "key",
-    "value",
-    "path",
-    "version",
-    "seq",
-    "floor",
-    "data",
-    "credit",
-    "first",
-    "x",
-)
-
-
-def valid_message(number: int, rng: random.Random) -> dict[str, Any]:
-    """One request of any kind."""
-    path = rng.choice(("/a", "/a/b", "/", "/never", "a", "/zraft/dictionaries/default/=k0", "/x\0"))
-    dictionary = {"dictionary": rng.choice(("default", "d", "ä/."))} if rng.random() < 0.3 else {}
-    keyed = {
-        "key": rng.choice((f"k{rng.randrange(5)}", 1, 1.5, b"b", None, (1, "x"), "long" * 90)),
-        **dictionary,
-    }
-    data = {"data": rng.choice((None, b"", b"data", rng.randbytes(40)))}
-    version = {"version": rng.choice((None, -1, 0, 1))} if rng.random() < 0.4 else {}
-    seq = {"seq": rng.randrange(1, 40), "floor": rng.randrange(3)} if rng.random() < 0.3 else {}
-    how = rng.choice(({}, {"consistency": "local"}, {"consistency": "local", "floor": 5, "timeout_ms": 50}))
-    value: Any = rng.choice((None, 1, "text", b"bytes", [1, [2]], {"a": {"b": 1}}))
-    message: dict[str, Any] = rng.choice(
-        (
-            {"type": "put", **keyed, "value": value, **version, **seq},
-            {"type": "put", **keyed, "value": rng.randbytes(rng.randrange(3_000))},
-            {"type": "delete", **keyed, **version, **seq},
-            {"type": "increment", **keyed, "amount": rng.choice((1, -1, 2**63 - 1)), **seq},
-            {"type": "create", "path": path, **data, "flags": rng.randrange(5), **seq},
-            {"type": "create", "path": path, **data, "acl": [[31, "world", "anyone"]], "ttl": 1_000},
-            {"type": "set", "path": path, **data, **version},
-            {"type": "remove", "path": path, **version},
-            {"type": "multi", "operations": [{"type": "put", **keyed, "value": 1}, {"type": "check", "path": path}]},
-            {"type": "truncate", "directory": path, "first": rng.randrange(3), "origin_path": "/o", "origin_data": b""},
-            {"type": "will", "parent": rng.choice((None, "/", path)), "prefix": "w", "data": b""},
-            {"type": "append", "data": {"action": "change", **keyed, "value": 1}},
-            {"type": "append", "data": {"action": "delete", **keyed}},
-            {"type": "get", **keyed, **how},
-            {"type": "get", **dictionary, **how},
-            {"type": "items", **dictionary, "limit": rng.randrange(1, 5), "after": rng.choice((None, "=k1"))},
-            {"type": "size", **dictionary},
-            {"type": "read", "path": path, **how},
-            {"type": "exists", "path": path},
-            {"type": "children", "path": path},
-            {"type": "owners", "path": path},
-            {"type": "log", "directory": path, "prefix": "", "first": 0},
-            {"type": "sync"},
-            {"type": "diagnostic"},
-            {"type": "members"},
-            {"type": "ping"},
-            {"type": "config", "action": "add", "address": "10.0.0.1", "port": 2},
-            {"type": "subscribe", **(dictionary or {"dictionary": "d"}), "credit": rng.choice((0, 50, 10**6))},
-            {"type": "subscribe", "path": path, "recursive": rng.random() < 0.5},
-            {"type": "subscribe", "log": path, "prefix": "", "first": 0, "credit": 10**6},
-            {"type": "unsubscribe", "subscription": rng.randrange(30)},
-            {"type": "credit", "bytes": rng.choice((0, 100, 2**31 - 1))},
-            {"type": "auth", "scheme": "digest", "credentials": b"bob:x"},
-            *_about_topics(rng, seq),
-        )
-    )  # fmt: skip
-    return {"id": number, **message}
-
-
-def _about_topics(rng: random.Random, seq: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    topic, group = {"topic": rng.choice(("a", "b", "no/name"))}, {"group": rng.choice((1, 2, 2**63 - 1))}
-    multicast = [[1, rng.randrange(1, 5)], [1], rng.randbytes(rng.randrange(30)), 1, None, None, 0, None]
-    consumer = {"consumer": rng.choice((b"c", b"\0" * 255))}
-    beat = encode_command(Heartbeat("g", 1, 2, 3))
-    return (
-        {"type": "create_topic", **topic, "partitions": rng.randrange(1, 4), **seq},
-        {"type": "alter_topic", **topic, "partitions": 5, **seq},
-        {"type": "retain_topic", **topic, "retention_bytes": rng.choice((None, 1, 2**62)), **seq},
-        {"type": "delete_topic", **topic, **seq},
-        {"type": "register_producer", **seq},
-        {"type": "close_producer", "producer": rng.choice((1, 2**40)), **seq},
-        {"type": "topics", **rng.choice(({}, {"digest": bytes(16)}))},
-        {"type": "subscribe", "producer": 1, **rng.choice(({}, {"session": 1, "password": bytes(16)}))},
-        {"type": "produce", **group, "floor": 0, "epoch": 0, "messages": [multicast] * rng.randrange(1, 4)},
-        {"type": "fetch", "partitions": [[1, 0, 100], [2, 5, 0]], "wait_ms": rng.choice((0, 50))},
-        {"type": "need", "partitions": [[1, 5]]},
-        {"type": "claim", **group, "command": beat},
-        {"type": "claims", **group, "name": "g"},
-        {"type": "seek", **group, **consumer, "offset": rng.choice((None, 7))},
-        {"type": "offset", **group, **consumer},
-    )
-
-
-def spoiled_message(message: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """The same with a field of another kind, one less, or one more; its id stays, so that its answer can be told."""
-    spoiled = dict(message)
-    name = rng.choice([*(name for name in message if name != "id"), *_NAMES])
-    if name == "id":
-        name = "type"
-    match rng.randrange(3):
-        case 0:
-            spoiled.pop(name, None)
-        case _:
-            spoiled[name] = rng.choice(
-                (
-                    None, True, -1, 0, 1.5, float("nan"), "text", "", b"", b"x" * 16, [], [1], [[1]], {}, {"a": 1},
-                    msgpack.Timestamp(1), msgpack.ExtType(7, b""), rng.choice(INTEGERS) % 2**64, "x" * 500, "\0",
-                )
-            )  # fmt: skip
-    return spoiled
+_ANSWERS: Final = frozenset({"result", *REFUSED})
+"""What answers a request, and is not pushed."""
 
 
 class NativeFuzz:
@@ -208,8 +87,8 @@ class NativeFuzz:
             *(self._watch.slowest, self._watch.longest_s),
         )
 
-    def stream(self) -> tuple[bytes, list[int] | None]:
-        """(everything one hostile client says, the ids that must be answered; None: nobody can tell)."""
+    def stream(self) -> tuple[bytes, list[dict[str, Any]] | None]:
+        """(everything one hostile client says, the requests that must be answered; None: nobody can tell)."""
         rng = self._rng
         messages: list[dict[str, Any]] = (
             [{"id": 0, "type": "hello", "timeout_ms": 30_000}] if rng.random() < 0.5 else []
@@ -234,11 +113,7 @@ class NativeFuzz:
             return bytes([rng.choice(sorted(FIRST_BYTES))]) + rng.randbytes(rng.randrange(200)), None
         if any(message.get("type") in ("auth", "close") for message in messages):
             return stream, None  # a lie ends the connection
-        # Credit and messages of producers are answered only if they cannot be understood.
-        return stream, [
-            -message["id"] if message.get("type") in ("credit", "produce") else message["id"]
-            for message in messages
-        ]
+        return stream, messages
 
     def _round(self, server: OneServer) -> int:
         rng = self._rng
@@ -278,39 +153,52 @@ class NativeFuzz:
         _require(not clients.feeds and not clients.watches, "subscriptions of nobody are kept")
         return self._connections * MESSAGES_PER_STREAM
 
-    def _check(self, client: Client, due: list[int] | None) -> None:
+    def _check(self, client: Client, due: list[dict[str, Any]] | None) -> None:
         answered: Counter[int] = Counter()
         decoder = msgpack.Unpacker(use_list=False, strict_map_key=False)
         decoder.feed(bytes(client.received))
         zatts = client.received[:1] != b"" and due is None
+        requests = {request["id"]: request for request in due or ()}
         for message in decoder:
             kind = message.get("type") if isinstance(message, dict) else None
-            if zatts and kind not in _ANSWERS:
-                self._tally["a map in Zatt's form"] += 1  # a state, or a diagnostic
+            if zatts and (kind not in _ANSWERS or "id" not in message):
+                self._tally["a map in Zatt's form"] += (
+                    1  # a state, a diagnostic, or what nobody can tell it from
+                )
                 continue
-            _require(kind in _ANSWERS, f"a message of type {kind!r}")
-            assert isinstance(kind, str)
-            missing = _ANSWERS[kind] - message.keys()
-            _require(not missing or due is None, f"{kind} without {missing}")
+            if due is not None or kind in REFUSED:
+                self._look_at_fields(message, requests.get(message.get("id"), {}))
             if kind == "error":
-                _require(message["code"] in _CODES, f"code {message['code']!r}")
                 _require(bool(message["error"]) and message["success"] is False, "an error that says nothing")
                 _require(message["code"] != Code.SYSTEM_ERROR.name, f"an error of the server: {message}")
                 self._tally[message["code"]] += 1
             else:
-                self._tally[kind] += 1
-            if kind in ("result", "error", "redirect") and "id" in message:
+                self._tally[str(kind)] += 1
+            if kind in _ANSWERS and "id" in message:
                 answered[message["id"]] += 1
         if due is None:
             return
         _require(not client.closed, "the connection was closed although its stream could be followed")
-        asked = Counter(number for number in due if number >= 0)
-        for number in due:
-            if number < 0 and answered[-number] == 1:
-                del answered[-number]
+        asked: Counter[int] = Counter()
+        for request in due:
+            number = request["id"]
+            # Credit and messages of producers are answered only if they cannot be understood.
+            if request.get("type") not in ("credit", "produce"):
+                asked[number] += 1
+            elif answered[number] == 1:
+                del answered[number]
         _require(
             answered == asked, f"answered {sorted(answered.elements())}, expected {sorted(asked.elements())}"
         )
+
+    def _look_at_fields(self, message: dict[str, Any], request: dict[str, Any]) -> None:
+        fields = fields_of(message, request)
+        _require(fields is not None, f"{message} to {request}")
+        assert fields is not None
+        try:
+            fields.unpack(message, fields.called)
+        except ProtocolError as error:
+            raise BrokenPromiseError(PROMISE, f"{error}, in {message} to {request}") from error
 
     def _settle(self, server: OneServer, clients: list[Client]) -> None:
         for _ in range(TURNS_MAX):

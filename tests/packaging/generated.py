@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from tests.packaging.native_tables import tables
 from zraft.admin.exposed import Exposed
 from zraft.admin.metrics import OF_ZOOKEEPER, OURS
 from zraft.config.knobs import KNOBS
@@ -67,6 +68,13 @@ def _as_code(text: str) -> str:
     return _KNOB.sub(r"`\1`", text)
 
 
+def native(document: str) -> str:
+    """The tables of the native protocol's requests and answers."""
+    for titles, rows in tables():
+        document = with_table(document, titles, rows)
+    return document
+
+
 def with_table(document: str, titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """`document` with these rows in place of those of its only table with these titles."""
     head = "\n" + _row(titles) + "|---" * len(titles) + "|\n"
@@ -95,6 +103,7 @@ GENERATED: Final[Mapping[str, Callable[[str], str]]] = {
     "client/zraft_client/blocking_api.py": blocking_calls,
     "docs/CONFIGURATION.md": knobs,
     "docs/OPERATIONS.md": metrics,
+    "docs/PROTOCOL-NATIVE.md": native,
 }
 """By path: what makes the new text of the file from the old one."""
 

@@ -6,7 +6,7 @@ from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
 import pytest
-from attrs import frozen
+from attrs import NOTHING, frozen
 
 from zraft_core import layout
 from zraft_core.annotated import Annotated
@@ -65,6 +65,12 @@ VALUE = Outer(Colour.BLUE, Inner("é", (Pair(1, 2), Pair(3, 4))), 2**32 - 1, 5)
         (layout.boolean, True, True),
         (layout.member(Colour), Colour.RED, 1),
         (layout.member(Word), Word.NO, "no"),
+        (layout.choice("a", "b"), "b", "b"),
+        (layout.any_string, "é" * 5, "é" * 5),
+        (layout.any_binary, b"", b""),
+        (layout.anything("a key"), (1, b"a"), (1, b"a")),
+        (layout.optional(number), None, None),
+        (layout.optional(number), 5, 5),
         (layout.optional(layout.text(3)), None, None),
         (layout.optional(layout.text(3)), "x", b"x"),
         (layout.listed(layout.text(3), 2), ("a", "b"), (b"a", b"b")),
@@ -102,6 +108,18 @@ def from_bytes_or_text(value: Any) -> Any:
         (layout.member(Colour), 3, r"^it: expected one of 1, 2, found int 3$"),
         (layout.member(Colour), True, r"found bool True$"),
         (layout.member(Word), {}, r"^it: expected one of yes, no, found dict of length 0$"),
+        (layout.choice("a", "b", "c"), "d", r"^it: expected a, b or c, found str 'd'$"),
+        (layout.choice("a"), 1, r"^it: expected a, found int 1$"),
+        (layout.any_string, b"a", r"^it: expected a string, found bytes of length 1$"),
+        (layout.any_binary, "a", r"^it: expected bin, found str 'a'$"),
+        (layout.optional(number), "x", r"^it: expected an integer from 0 to \d+ or nil, found str 'x'$"),
+        (layout.optional(layout.any_binary), 1, r"^it: expected bin or nil, found int 1$"),
+        (
+            layout.optional(layout.listed(number, 2)),
+            (1, -1),
+            r"^it\[1\]: expected an integer from 0 to \d+, found",
+        ),
+        (layout.listed(number, 2), 5, r"^it: expected an array of 0 to 2, of which each is an integer from"),
         (layout.listed(number, 2), (1, 2, 3), r"^it: expected 0 to 2 items, found tuple of length 3$"),
         (layout.listed(number, 2), (1, "x"), r"^it\[1\]: expected an integer from"),
         (layout.listed(PAIR.form, 2), ((1, 2), (3, -4)), r"^it\[1\]\.right: expected an integer from .* -4$"),
@@ -200,6 +218,60 @@ def test_a_record_may_stand_as_a_map_with_the_names_of_its_fields() -> None:
         OLD.unpack_map(found, "it")
     with pytest.raises(ProtocolError, match=r"^it\.colour: expected one of 1, 2"):
         OLD.unpack_map({**found, "colour": 9}, "it")
+
+
+def place(name: str, at: int = 7, note: str | None = None) -> tuple[str, int, str | None]:
+    if name == "nowhere":
+        raise layout.wrong("place.name", "the name of a place", name)
+    return name, at, note
+
+
+PLACE_FIELDS = layout.parameters(
+    place, name=layout.any_string, at=number, note=layout.optional(layout.any_string)
+)
+PLACE = layout.Fields("place", place, PLACE_FIELDS, skips="type")
+
+
+def test_fields_of_a_map_have_the_names_and_defaults_of_what_is_made_of_them() -> None:
+    assert PLACE.unpack({"name": "a"}, "place") == ("a", 7, None)
+    assert PLACE.unpack({"note": "x", "type": 3, "at": 8, "name": "a"}, "place") == ("a", 8, "x")
+    ignoring = layout.Fields("place", place, PLACE.fields, ignores=True)
+    assert ignoring.unpack({"name": "a", "newer": 1, b"type": 2}, "place") == ("a", 7, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        ((), r"^all\[2\]: expected a map of name, at, note, found tuple of length 0$"),
+        ({}, r"^all\[2\]: expected a field 'name', found none$"),
+        ({"name": "a", "at": -1}, r"^all\[2\]\.at: expected an integer from 0 to \d+, found int -1$"),
+        ({"name": "a", "size": 1}, r"^all\[2\]: an unknown field 'size', known are at, name, note$"),
+        ({"name": "a", b"at": 1}, r"^all\[2\]: an unknown field 2 bytes, known are at, name, note$"),
+        ({"name": "nowhere"}, r"^all\[2\]: place\.name: expected the name of a place, found str 'nowhere'$"),
+    ],
+)
+def test_an_error_in_a_map_says_where_it_stands(value: Any, complaint: str) -> None:
+    several = layout.listed(Form(PLACE.unpack), 5)
+    with pytest.raises(ProtocolError, match=complaint):
+        several.unpack(({"name": "a"}, {"name": "b"}, value), "all")
+
+
+def test_an_error_has_its_parts_for_those_who_say_it_in_their_own_words() -> None:
+    with pytest.raises(layout.FieldError) as caught:
+        PLACE.unpack({"at": 1}, "place")
+    assert (caught.value.field, caught.value.expected, caught.value.value) == (
+        "place.name",
+        "a string",
+        NOTHING,
+    )
+    with pytest.raises(layout.FieldError) as caught:
+        PLACE.unpack({"name": "a", "at": "x"}, "place")
+    assert (caught.value.field, caught.value.value) == ("place.at", "x")
+
+
+def test_fields_and_forms_that_do_not_fit_are_a_mistake_of_ours() -> None:
+    with pytest.raises(AssertionError, match=r"\['name', 'at', 'note'\] need forms, found \['name'\]"):
+        layout.Fields.of("place", place, name=layout.any_string)
 
 
 @frozen

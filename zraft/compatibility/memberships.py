@@ -8,31 +8,35 @@ ask for a snapshot on every server first, because a log that was never cut still
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from zraft_core.errors import ProtocolError
 from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN
+from zraft_core.layout import binary, boolean, integer, listed, row
 
 LEVEL_MIN_WITHOUT: Final = 2
 FORMAT: Final = 1
-_NO_ADDRESS: Final = ""
+_ROWS: Final = listed(
+    row(
+        server=integer(SERVER_ID_MIN, SERVER_ID_MAX),
+        instance=binary(INSTANCE_BYTES, INSTANCE_BYTES),
+        voter=boolean,
+    ),
+    SERVER_ID_MAX,
+)
 
 
-def with_role(row: object, voter: int, learner: int) -> tuple[int, bytes, int, str]:
-    """A row in today's form: (server, disk instance, role, address); `voter` and `learner` are the numbers of these roles.
+def rows_with_roles(rows: object, voter: int, learner: int) -> tuple[tuple[Any, ...], ...]:
+    """The rows in today's form: (server, disk instance, role, address).
+
+    Args:
+        rows: as that release wrote them.
+        voter: the number of this role today.
+        learner: the number of this one.
 
     Raises:
-        ProtocolError: it is no row of the old form.
+        ProtocolError: they are no rows of the old form.
     """
-    match row:
-        case (int(server), bytes(instance), bool(votes)) if (
-            type(server) is int
-            and SERVER_ID_MIN <= server <= SERVER_ID_MAX
-            and len(instance) == INSTANCE_BYTES
-        ):
-            return server, instance, int(voter if votes else learner), _NO_ADDRESS
-        case _:
-            raise ProtocolError(
-                f"MEMBERSHIP row {row!r}, expected (server {SERVER_ID_MIN}..{SERVER_ID_MAX}, "
-                f"instance of {INSTANCE_BYTES} bytes, voter)"
-            )
+    return tuple(
+        (server, instance, voter if votes else learner, "")
+        for server, instance, votes in _ROWS.unpack(rows, "MEMBERSHIP rows")
+    )

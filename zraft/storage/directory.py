@@ -1,35 +1,30 @@
 """The data directory: that one process owns it, whose it is, and how often it was started (D-1).
 
-`<data>/lock` is locked while the server runs. `<data>/meta` is one MessagePack map whose first key is
-`format` and whose last is the CRC-32C of all bytes before that checksum; every format keeps those two.
-It is replaced whole: temporary file, fsync, rename, fsync of the directory.
+`<data>/lock` is locked while the server runs. `<data>/meta` is a sealed map. It is replaced whole: temporary file,
+fsync, rename, fsync of the directory.
 """
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-import msgpack
 from attrs import evolve, frozen
-from crc32c import crc32c
 
 from zraft.storage.aside import ASIDE_PREFIX, condemn, settle
 from zraft.storage.durable import make_directories, reading, sync_directory, sync_file, writing
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
-from zraft_core.errors import StorageError
+from zraft.storage.sealed_map import OtherFormatError, SealError, seal, unseal
+from zraft_core.errors import ProtocolError, StorageError
 from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
+from zraft_core.layout import Record, any_binary, binary, from_one, integer, number, optional
 
 META_FORMAT: Final = 1
 META_BYTES_MAX: Final = 4096
 """A meta file is about 100 bytes; more is not read."""
 BOOT_ID_BYTES: Final = 8
-_CRC_KEY: Final = b"\xa3crc\xce"
-_CRC: Final = struct.Struct(">I")
-_FORMAT_KEY: Final = b"\xa6format"
 _EMPTY_ENOUGH: Final = frozenset({"lock", "meta.tmp", "condemned.tmp", "lost+found"})
 """What a directory that was never formatted may contain: traces of a start that was cut short, or of mkfs."""
 UNFINISHED: Final = "founding"
@@ -56,25 +51,19 @@ class Meta:
     newest_bytes: int | None = None
 
 
+_META: Final = Record(
+    Meta,
+    *(integer(SERVER_ID_MIN, SERVER_ID_MAX), binary(INSTANCE_BYTES, INSTANCE_BYTES), from_one),
+    *(optional(any_binary), number, optional(number)),
+)
+
+
 def encode_meta(meta: Meta) -> bytes:
     """The meta file's bytes."""
-    packer = msgpack.Packer(autoreset=False)
-    known: tuple[tuple[str, Any], ...] = (
-        ("format", META_FORMAT),
-        ("server", meta.server),
-        ("instance", meta.instance),
-        ("boot", meta.boot),
-        ("cluster", meta.cluster),
-        ("newest_segment", meta.newest_segment),
-    )
-    if meta.newest_bytes is not None:
-        known += (("newest_bytes", meta.newest_bytes),)
-    packer.pack_map_header(len(known) + 1)
-    for key, value in known:
-        packer.pack(key)
-        packer.pack(value)
-    data = bytes(packer.bytes()) + _CRC_KEY
-    return data + _CRC.pack(crc32c(data))
+    values = _META.pack_map(meta)
+    if meta.newest_bytes is None:
+        del values["newest_bytes"]
+    return seal(META_FORMAT, values)
 
 
 def decode_meta(data: bytes, path: str) -> Meta:
@@ -84,35 +73,16 @@ def decode_meta(data: bytes, path: str) -> Meta:
         CorruptionError: the checksum does not match.
         StorageError: another release's format.
     """
-    covered, stored = data[: -_CRC.size], data[-_CRC.size :]
-    if not covered.endswith(_CRC_KEY) or _CRC.pack(crc32c(covered)) != stored or covered[1:8] != _FORMAT_KEY:
-        raise CorruptionError(
-            path, 0, f"{len(data)} bytes that do not match their checksum", advice=_START_ANEW
-        )
-    if covered[8] != META_FORMAT:
-        older = covered[8] < META_FORMAT
-        raise StorageError(
-            f"{path}: data directory of format {covered[8]}, this release knows format {META_FORMAT}; "
-            + ("upgrade it with the release before this one" if older else "start it with a newer release")
-        )
     try:
-        fields: Any = msgpack.unpackb(data)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise CorruptionError(path, 0, f"not a MessagePack map ({error})", advice=_START_ANEW) from error
-    match fields:
-        case {
-            "server": int(server),
-            "instance": bytes(instance),
-            "boot": int(boot),
-            "cluster": None | bytes() as cluster,
-            "newest_segment": int(newest_segment),
-        } if SERVER_ID_MIN <= server <= SERVER_ID_MAX and len(instance) == INSTANCE_BYTES and boot >= 1:
-            newest_bytes = fields.get("newest_bytes")
-            if newest_bytes is None or isinstance(newest_bytes, int):
-                return Meta(ServerId(server), Instance(instance), boot, cluster, newest_segment, newest_bytes)
-    raise CorruptionError(
-        path, 0, f"keys {sorted(map(str, fields))} or their values are wrong", advice=_START_ANEW
-    )
+        return _META.unpack_map(unseal(data, META_FORMAT), "meta")
+    except OtherFormatError as error:
+        older = error.found < META_FORMAT
+        raise StorageError(
+            f"{path}: data directory of {error}; "
+            + ("upgrade it with the release before this one" if older else "start it with a newer release")
+        ) from error
+    except (SealError, ProtocolError) as error:
+        raise CorruptionError(path, 0, str(error), advice=_START_ANEW) from error
 
 
 class DataDirectory:

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgpack
-from attrs import frozen
+from attrs import fields, frozen
 
 from zraft.raft.messages import NO_INDEX, Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
+from zraft_core import layout
+from zraft_core.errors import ProtocolError
 from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
 
 FRAME_KIND: Final = 1  # the frame's own head, see frames.py
@@ -113,46 +115,88 @@ class RecordFormatError(ValueError):
     """A frame's body is not a sequence of records; the caller knows the file and offset and says so."""
 
 
+def _base(
+    group: GroupId, term: int, voted_for: ServerId | None, roster: Roster | None, *log: Any
+) -> BaseRecord:
+    meta = SnapshotMeta(*log)
+    if (meta.index > NO_INDEX) != (meta.term > 0):
+        raise layout.wrong("BaseRecord.log.term", "0 in an empty log, and 1 or more in any other", meta.term)
+    return BaseRecord(group, HardState(term, voted_for), roster, meta)
+
+
+def _names(place: str, of: type[Any]) -> Iterator[str]:
+    """The fields of a value that stands in this field of a record, each by itself."""
+    return (f"{place}.{field.name}" for field in fields(of))
+
+
+_index: Final = layout.integer(NO_INDEX, layout.NUMBER_MAX)
+_server: Final = layout.integer(SERVER_ID_MIN, SERVER_ID_MAX)
+_membership: Final = layout.binary(0, RECORD_BYTES_MAX)
+_roster: Final = layout.listed(
+    layout.row(server=_server, instance=layout.binary(INSTANCE_BYTES, INSTANCE_BYTES)), ARRAY_ITEMS_MAX
+)
+_hard_state: Final = (layout.number, layout.optional(_server))
+
+_RECORDS: Final = layout.Kinds[Record | BaseRecord](
+    "record",
+    {
+        ENTRY_KIND: layout.Record(
+            EntryRecord,
+            layout.number,
+            *(_index, layout.number, layout.integer(0, len(_ENTRY_KINDS) - 1), layout.number, layout.number),
+            layout.binary(0, RECORD_BYTES_MAX),
+            names=("group", *_names("entry", Entry)),
+            made=lambda group, index, term, kind, *rest: EntryRecord(
+                group, Entry(index, term, _ENTRY_KINDS[kind], *rest)
+            ),
+        ),
+        HARD_STATE_KIND: layout.Record(
+            HardStateRecord,
+            *(layout.number, *_hard_state),
+            names=("group", *_names("hard_state", HardState)),
+            made=lambda group, *state: HardStateRecord(group, HardState(*state)),
+        ),
+        TRUNCATE_KIND: layout.Record(TruncateRecord, layout.number, layout.number),
+        ROSTER_KIND: layout.Record(RosterRecord, layout.number, _roster),
+        BASE_KIND: layout.Record(
+            BaseRecord,
+            *(layout.number, *_hard_state, layout.optional(_roster)),
+            *(_index, layout.number, layout.from_one, _membership),
+            names=("group", *_names("hard_state", HardState), "roster", *_names("log", SnapshotMeta)),
+            made=_base,
+        ),
+        RESTORE_KIND: layout.Record(
+            RestoreRecord,
+            *(layout.number, layout.from_one, layout.from_one, layout.from_one, _membership),
+            names=("group", *_names("meta", SnapshotMeta)),
+            made=lambda group, *meta: RestoreRecord(group, SnapshotMeta(*meta)),
+        ),
+        FORGET_KIND: layout.Record(ForgetRecord, layout.from_one),
+    },
+)
+"""Entries are packed and nearly always read in a shorter way, see `encode_records` and `is_entry`."""
+
+
 def encode_records(records: Sequence[Record | BaseRecord]) -> bytes:
     """The records as concatenated MessagePack arrays."""
     packer = msgpack.Packer(autoreset=False)
     for record in records:
-        match record:
-            case EntryRecord(group, entry):
-                packer.pack(
-                    (
-                        ENTRY_KIND,
-                        group,
-                        entry.index,
-                        entry.term,
-                        entry.kind,
-                        entry.position,
-                        entry.count,
-                        entry.payload,
-                    )
+        if isinstance(record, EntryRecord):  # nearly all of them
+            entry = record.entry
+            packer.pack(
+                (
+                    ENTRY_KIND,
+                    record.group,
+                    entry.index,
+                    entry.term,
+                    entry.kind,
+                    entry.position,
+                    entry.count,
+                    entry.payload,
                 )
-            case HardStateRecord(group, hard_state):
-                packer.pack((HARD_STATE_KIND, group, hard_state.term, hard_state.voted_for))
-            case TruncateRecord(group, from_index):
-                packer.pack((TRUNCATE_KIND, group, from_index))
-            case RosterRecord(group, roster):
-                packer.pack((ROSTER_KIND, group, roster))
-            case RestoreRecord(group, meta):
-                packer.pack((RESTORE_KIND, group, *_numbers_of(meta), meta.membership))
-            case ForgetRecord(group):
-                packer.pack((FORGET_KIND, group))
-            case BaseRecord(group, hard_state, roster, log):
-                packer.pack(
-                    (
-                        BASE_KIND,
-                        group,
-                        hard_state.term,
-                        hard_state.voted_for,
-                        roster,
-                        *_numbers_of(log),
-                        log.membership,
-                    )
-                )
+            )
+        else:
+            packer.pack(_RECORDS.pack(record))
     return bytes(packer.bytes())
 
 
@@ -221,10 +265,6 @@ def entry_of(fields: EntryFields) -> Entry:
     return Entry(index, term, _ENTRY_KINDS[kind], position, count, payload)
 
 
-def _numbers_of(meta: SnapshotMeta) -> tuple[int, int, int]:
-    return meta.index, meta.term, meta.next_position
-
-
 def decode_record(fields: Any) -> Record | BaseRecord:
     """One unpacked object as a record.
 
@@ -233,72 +273,9 @@ def decode_record(fields: Any) -> Record | BaseRecord:
     """
     if is_entry(fields):
         return EntryRecord(fields[1], entry_of(fields))
-    match fields:
-        case (int(kind), int(group), int(term), None | int() as voted_for) if (
-            kind == HARD_STATE_KIND
-            and group >= 0
-            and term >= 0
-            and (voted_for is None or _is_server(voted_for))
-        ):
-            return HardStateRecord(
-                GroupId(group), HardState(term, None if voted_for is None else ServerId(voted_for))
-            )
-        case (int(kind), int(group)) if kind == FORGET_KIND and group > 0:
-            return ForgetRecord(GroupId(group))
-        case (int(kind), int(group), int(from_index)) if kind == TRUNCATE_KIND and group >= 0:
-            return TruncateRecord(GroupId(group), from_index)
-        case (int(kind), int(group), tuple(rows)) if kind == ROSTER_KIND and group >= 0:
-            return RosterRecord(GroupId(group), tuple(_roster_row(row) for row in rows))
-        case (
-            int(kind),
-            int(group),
-            int(index),
-            int(term),
-            int(next_position),
-            bytes(membership),
-        ) if kind == RESTORE_KIND and group >= 0 and index > NO_INDEX and term > 0 and next_position >= 1:
-            return RestoreRecord(GroupId(group), SnapshotMeta(index, term, next_position, membership))
-        case (
-            int(kind),
-            int(group),
-            int(term),
-            None | int() as voted_for,
-            None | tuple() as rows,
-            int(last_index),
-            int(last_term),
-            int(next_position),
-            bytes(membership),
-        ) if (
-            kind == BASE_KIND
-            and group >= 0
-            and term >= 0
-            and (voted_for is None or _is_server(voted_for))
-            and last_index >= NO_INDEX
-            and last_term >= 0
-            and (last_index > NO_INDEX) == (last_term > 0)
-            and next_position >= 1
-        ):
-            return BaseRecord(
-                GroupId(group),
-                HardState(term, None if voted_for is None else ServerId(voted_for)),
-                None if rows is None else tuple(_roster_row(row) for row in rows),
-                SnapshotMeta(last_index, last_term, next_position, membership),
-            )
-    known = {
-        *(ENTRY_KIND, HARD_STATE_KIND, TRUNCATE_KIND, ROSTER_KIND),
-        *(BASE_KIND, RESTORE_KIND, FORGET_KIND),
-    }
-    if type(fields) is tuple and fields and type(fields[0]) is int and fields[0] not in known:
-        raise RecordFormatError(f"record of kind {fields[0]}, this release knows {sorted(known)}")
-    raise RecordFormatError(f"not a record: {str(fields)[:80]}")
-
-
-def _is_server(number: int) -> bool:
-    return SERVER_ID_MIN <= number <= SERVER_ID_MAX
-
-
-def _roster_row(row: Any) -> tuple[ServerId, Instance]:
-    match row:
-        case (int(server), bytes(instance)) if _is_server(server) and len(instance) == INSTANCE_BYTES:
-            return ServerId(server), Instance(instance)
-    raise RecordFormatError(f"not a row of a roster: {str(row)[:80]}")
+    if type(fields) is tuple and fields and type(fields[0]) is int and fields[0] not in _RECORDS.records:
+        raise RecordFormatError(f"record of kind {fields[0]}, this release knows {sorted(_RECORDS.records)}")
+    try:
+        return _RECORDS.unpack(fields)
+    except ProtocolError as error:
+        raise RecordFormatError(f"not a record: {error}") from error

@@ -181,7 +181,7 @@ def _message(value: Any, name: str) -> Message:
     return read
 
 
-message: Final = Form(_message, as_fields)
+message: Final = Form(_message, as_fields, expected="a message")
 staged: Final = ruled(
     message,
     lambda found: found.may_be_staged,

@@ -1,23 +1,43 @@
-"""Decodes native requests: MessagePack maps in, typed values out; writes carry the command that the log will hold.
+"""Native requests and the fields of each: MessagePack maps in, typed values out; writes carry the log's command.
 
 Every field is checked here, for what stands in a command goes to all servers. A field that a request does not know is
 refused: a misspelt `version` must not become an unconditional write. Messages without `id` are Zatt's and are read as
-Zatt read them, whatever else they carry.
+Zatt read them, whatever else they carry. The tables of fields in the document come from these declarations.
 
 Source: docs/PROTOCOL-NATIVE.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import NOTHING, field, frozen
 
-from zraft_core.errors import MarshallingError
-from zraft_core.messagepack import shown
+from zraft_core.errors import MarshallingError, ProtocolError
+from zraft_core.layout import (
+    NUMBER_MAX,
+    Field,
+    FieldError,
+    Fields,
+    Form,
+    any_binary,
+    any_string,
+    anything,
+    boolean,
+    choice,
+    from_one,
+    integer,
+    listed,
+    number,
+    optional,
+    parameters,
+    row,
+    wrong,
+)
+from zraft_core.messagepack import SHOWN_CHARACTERS_MAX, shown
 from zraft_core.wire import native_topics as topics
-from zraft_core.wire.connect import NO_PASSWORD, PASSWORD_BYTES
+from zraft_core.wire.connect import NO_PASSWORD
 from zraft_core.wire.dictionary import (
     DEFAULT,
     directory_of,
@@ -25,22 +45,7 @@ from zraft_core.wire.dictionary import (
     entry_of,
     pack_value,
 )
-from zraft_core.wire.native_fields import (
-    ID_MAX,
-    INT64_MAX,
-    INT64_MIN,
-    Message,
-    binary,
-    boolean,
-    data_of,
-    id_of,
-    integer,
-    shown_type,
-    text,
-    unknown,
-    version_of,
-    wrong,
-)
+from zraft_core.wire.native_topics import ID, PASSWORD, proof_of, request
 from zraft_core.znodes.stat import INT32_MAX, INT32_MIN
 from zraft_core.znodes.txn import (
     ADD,
@@ -57,8 +62,8 @@ from zraft_core.znodes.txn import (
     Command,
 )
 
-__all__ = ["id_of", "shown_type"]
-
+ID_MAX: Final = 2**32 - 1
+INT64_MIN: Final = -(2**63)
 ITEMS_LIMIT: Final = 1_000
 ITEMS_LIMIT_MAX: Final = 10_000
 LOG_LIMIT: Final = 1_000
@@ -262,7 +267,7 @@ class SubscribeLog:
 class SubscribePath:
     id: int
     path: str
-    recursive: bool
+    recursive: bool = False
 
 
 @frozen
@@ -295,48 +300,35 @@ Request = (
     | topics.TopicRequest
 )
 
-
-def _directory(message: Message) -> str:
-    return directory_of(text(message, "dictionary", DEFAULT))
-
-
-def _entry(message: Message) -> tuple[str, bytes]:
-    """The path of the entry that a message is about, and what its data begins with."""
-    if "key" not in message:
-        raise wrong(message, "key", "a key")
-    name, head = entry_of(message["key"])
-    return f"{_directory(message)}/{name}", head
+Asked = Write | Read | Config
+"""What a message without an id can be."""
 
 
 # -- commands
 
 
-def _put(message: Message) -> Command:
-    path, head = _entry(message)
-    if "value" not in message:
-        raise wrong(message, "value", "any value")
-    version = message.get("version")
-    if version is not None:
-        version = integer(message, "version", None, -1, INT32_MAX)
-    return PUT, path, head + pack_value(message["value"]), version
+def _put(key: Any, value: Any, dictionary: str = DEFAULT, version: int | None = None) -> Command:
+    name, head = entry_of(key)
+    return PUT, f"{directory_of(dictionary)}/{name}", head + pack_value(value), version
 
 
-def _delete(message: Message) -> Command:
-    return DELETE, _entry(message)[0], version_of(message)
+def _delete(key: Any, dictionary: str = DEFAULT, version: int | None = None) -> Command:
+    return DELETE, f"{directory_of(dictionary)}/{entry_name(key)}", -1 if version is None else version
 
 
-def _increment(message: Message) -> Command:
-    path, head = _entry(message)
-    return ADD, path, head, integer(message, "amount", 1, INT64_MIN, INT64_MAX)
+def _increment(key: Any, dictionary: str = DEFAULT, amount: int = 1) -> Command:
+    name, head = entry_of(key)
+    return ADD, f"{directory_of(dictionary)}/{name}", head, amount
 
 
-def _create(message: Message) -> Command:
-    path, data = text(message, "path"), data_of(message, "data")
-    flags = integer(message, "flags", 0, 0, FLAG_CONTAINER)
-    acl = _acl(message)
-    ttl = message.get("ttl")
+def _create(
+    path: str,
+    data: bytes | None = None,
+    flags: int = 0,
+    acl: tuple[tuple[int, str, str], ...] | None = None,
+    ttl: int | None = None,
+) -> Command:
     if ttl is not None:
-        ttl = integer(message, "ttl", None, 1, 2**40 - 1)
         if flags not in _TTL_FLAGS:
             raise MarshallingError(
                 f"create: flags: found {flags} with a ttl, expected 0 or 2 (sequential): nothing else may have one"
@@ -346,118 +338,341 @@ def _create(message: Message) -> Command:
     return opcode, path, data, acl, flags, 0
 
 
-def _acl(message: Message) -> tuple[tuple[int, str, str], ...] | None:
-    acl = message.get("acl")
-    if acl is None:
-        return None
-    expected = 'an array of [rights, scheme, id], such as [[31, "world", "anyone"]]'
-    if acl.__class__ is not tuple:
-        raise wrong(message, "acl", expected)
-    for entry in acl:
-        if entry.__class__ is not tuple or [part.__class__ for part in entry] != [int, str, str]:
-            raise wrong(message, "acl", expected)
-        if not INT32_MIN <= entry[0] <= INT32_MAX:
-            raise wrong(message, "acl", expected)
-    return acl
+def _set(path: str, data: bytes | None = None, version: int | None = None) -> Command:
+    return SET_DATA, path, data, -1 if version is None else version
 
 
-def _set(message: Message) -> Command:
-    return SET_DATA, text(message, "path"), data_of(message, "data"), version_of(message)
+def _remove(path: str, version: int | None = None) -> Command:
+    return DELETE, path, -1 if version is None else version
 
 
-def _remove(message: Message) -> Command:
-    return DELETE, text(message, "path"), version_of(message)
+def _check(path: str, version: int | None = None) -> Command:
+    return CHECK, path, -1 if version is None else version
 
 
-def _check(message: Message) -> Command:
-    return CHECK, text(message, "path"), version_of(message)
+def _truncate(
+    directory: str, first: int, origin_path: str | None = None, origin_data: bytes | None = None
+) -> Command:
+    return TRUNCATE, directory, first, origin_path, origin_data
 
 
-def _multi(message: Message) -> Command:
-    operations = message.get("operations")
-    if operations.__class__ is not tuple or len(operations) > MULTI_OPERATIONS_MAX:
-        raise wrong(message, "operations", f"an array of at most {MULTI_OPERATIONS_MAX} maps")
-    assert operations is not None
-    parts: list[Command] = []
-    for place, operation in enumerate(operations):
-        if operation.__class__ is not dict:
-            raise MarshallingError(f"multi: operations[{place}]: found {shown(operation)}, expected a map")
-        kind = operation.get("type")
-        entry = _PARTS.get(kind) if kind.__class__ is str else None
-        if entry is None:
-            raise MarshallingError(
-                f"multi: operations[{place}]: type: found {shown(kind)}, expected one of {', '.join(_PARTS)}"
-            )
-        make, fields = entry
-        if not operation.keys() <= fields:
-            raise unknown(operation, fields)
-        parts.append(make(operation))
-    return MULTI, tuple(parts)
+def _will(parent: str | None = None, prefix: str | None = None, data: bytes | None = None) -> Command:
+    if parent is None:
+        return WILL, None, "", None
+    if prefix is None:
+        raise wrong("will.prefix", any_string.expected, NOTHING)
+    return WILL, parent, prefix, data
 
 
-def _truncate(message: Message) -> Command:
-    origin = message.get("origin_path")
-    if origin is not None:
-        origin = text(message, "origin_path")
-    return (
-        TRUNCATE,
-        text(message, "directory"),
-        integer(message, "first", None, 0, INT64_MAX),
-        origin,
-        data_of(message, "origin_data"),
+ABSENT: Final = object()
+"""Stands for a field whose absence means something else than nil."""
+
+
+def _change(action: str, key: Any, value: Any = ABSENT) -> Command:
+    """Zatt's `append`: change or delete a key."""
+    if action == "delete":
+        return _delete(key)
+    if value is ABSENT:
+        raise MarshallingError("append: data: found no value, expected one for action change")
+    return _put(key, value)
+
+
+_key: Final = anything("a key")
+_value: Final = anything("any value")
+_data: Final = optional(any_binary)
+_version: Final = optional(integer(INT32_MIN, INT32_MAX))
+_int64: Final = integer(INT64_MIN, NUMBER_MAX)
+_acl: Final = listed(row(rights=integer(INT32_MIN, INT32_MAX), scheme=any_string, id=any_string), NUMBER_MAX)
+
+
+def _part(called: str, made: Callable[..., Command], **own: Form) -> Fields[Command]:
+    return Fields(called, made, parameters(made, **own), skips="type")
+
+
+_PARTS: Final[Mapping[str, Fields[Command]]] = {
+    fields.called: fields
+    for fields in (
+        _part(
+            "put",
+            _put,
+            key=_key,
+            value=_value,
+            dictionary=any_string,
+            version=optional(integer(-1, INT32_MAX)),
+        ),
+        _part("delete", _delete, key=_key, dictionary=any_string, version=_version),
+        _part("increment", _increment, key=_key, dictionary=any_string, amount=_int64),
+        _part(
+            "create",
+            _create,
+            path=any_string,
+            data=_data,
+            flags=integer(0, FLAG_CONTAINER),
+            acl=optional(_acl),
+            ttl=optional(integer(1, 2**40 - 1)),
+        ),
+        _part("set", _set, path=any_string, data=_data, version=_version),
+        _part("remove", _remove, path=any_string, version=_version),
+        _part("check", _check, path=any_string, version=_version),
+    )
+}
+"""What a multi may do, each with its own fields; all but a check are writes, too."""
+
+
+def _operation(value: Any, name: str) -> Command:
+    if type(value) is not dict:
+        raise wrong(name, "a map", value)
+    kind = value.get("type")
+    part = _PARTS.get(kind) if type(kind) is str else None
+    if part is None:
+        raise wrong(f"{name}.type", f"one of {', '.join(_PARTS)}", kind)
+    return part.unpack(value, name)
+
+
+_zatts_change: Final = Fields(
+    "append.data",
+    _change,
+    parameters(_change, action=choice("change", "delete"), key=_key, value=_value),
+    ignores=True,
+)
+_WRITES: Final[tuple[Fields[Command], ...]] = (
+    *(fields for kind, fields in _PARTS.items() if kind != "check"),
+    Fields.of(
+        "multi",
+        lambda operations: (MULTI, operations),
+        operations=listed(Form(_operation, expected="a map of an operation"), MULTI_OPERATIONS_MAX),
+    ),
+    Fields.of(
+        "truncate",
+        _truncate,
+        directory=any_string,
+        first=number,
+        origin_path=optional(any_string),
+        origin_data=_data,
+    ),
+    Fields.of("will", _will, parent=optional(any_string), prefix=optional(any_string), data=_data),
+    Fields.of(
+        "append",
+        lambda data: data,
+        data=Form(_zatts_change.unpack, expected="a map of action, key and value"),
+    ),
+    *topics.WRITES,
+)
+"""Their own fields."""
+
+OF_WRITES: Final = {
+    "id": Field(ID),
+    "seq": Field(optional(from_one), None),
+    "floor": Field(optional(number), None),
+    "forward": Field(boolean, True),
+}
+"""What may stand in any write, in front of its own fields."""
+
+
+def _write(own: Fields[Command]) -> Fields[Write]:
+    kind, command = own.called, own.made
+
+    def made(id: int, seq: int | None, floor: int | None, forward: bool, *values: Any) -> Write:
+        return Write(id, kind, command(*values), seq, 0 if seq is None else floor or 0, forward)
+
+    return Fields(kind, made, {**OF_WRITES, **own.fields}, skips="type")
+
+
+# -- reads
+
+
+def _get(key: Any = ABSENT, dictionary: str = DEFAULT) -> Query:
+    directory = directory_of(dictionary)
+    return GetState(directory) if key is ABSENT else GetEntry(directory, entry_name(key))
+
+
+def _items(dictionary: str = DEFAULT, after: str | None = None, limit: int = ITEMS_LIMIT) -> Query:
+    return GetItems(directory_of(dictionary), after or "", limit)
+
+
+def _size(dictionary: str = DEFAULT) -> Query:
+    return GetSize(directory_of(dictionary))
+
+
+def _log(
+    directory: str, prefix: str = "", first: int = 0, limit: int = LOG_LIMIT, bytes: int = INT32_MAX
+) -> Query:
+    return ReadLog(directory, prefix, first, limit, bytes)
+
+
+_READS: Final[tuple[Fields[Query], ...]] = (
+    Fields.of("get", _get, key=_key, dictionary=any_string),
+    Fields.of(
+        "items",
+        _items,
+        dictionary=any_string,
+        after=optional(any_string),
+        limit=integer(1, ITEMS_LIMIT_MAX),
+    ),
+    Fields.of("size", _size, dictionary=any_string),
+    Fields.of("read", ReadZnode, path=any_string),
+    Fields.of("exists", ReadExists, path=any_string),
+    Fields.of("children", ReadChildren, path=any_string),
+    Fields.of("owners", ReadOwners, path=any_string),
+    Fields.of(
+        "log",
+        _log,
+        directory=any_string,
+        prefix=any_string,
+        first=number,
+        limit=integer(1, LOG_LIMIT_MAX),
+        bytes=integer(1, INT32_MAX),
+    ),
+    Fields.of("sync", ReadSync),
+    *topics.READS,
+)
+"""Their own fields."""
+
+LINEARIZABLE: Final = "linearizable"
+OF_READS: Final = {
+    "id": Field(ID),
+    "consistency": Field(choice(LINEARIZABLE, "local"), LINEARIZABLE),
+    "floor": Field(number, 0),
+    "timeout_ms": Field(integer(0, FLOOR_TIMEOUT_MS_MAX), FLOOR_TIMEOUT_MS),
+}
+"""What may stand in any read, in front of its own fields."""
+
+
+def _read(own: Fields[Query]) -> Fields[Read]:
+    kind, query = own.called, own.made
+
+    def made(id: int, consistency: str, floor: int, timeout_ms: int, *values: Any) -> Read:
+        return Read(id, kind, query(*values), consistency == LINEARIZABLE, floor, timeout_ms)
+
+    return Fields(kind, made, {**OF_READS, **own.fields}, skips="type")
+
+
+# -- everything else
+
+
+def _hello(
+    id: int, timeout_ms: int, session: int | None = None, password: Any = None, last_zxid: int = 0
+) -> Hello:
+    return Hello(
+        id, timeout_ms, session or 0, proof_of("hello", password) if session else NO_PASSWORD, last_zxid
     )
 
 
-def _will(message: Message) -> Command:
-    if message.get("parent") is None:
-        return WILL, None, "", None
-    return WILL, text(message, "parent"), text(message, "prefix"), data_of(message, "data")
+def _config(action: str, address: str, port: int, server: int | None = None, id: int | None = None) -> Config:
+    if not 1 <= len(address) <= 253 or not address.isprintable():
+        raise wrong("config.address", "a host name or an address of 1 to 253 characters", address)
+    host = f"[{address}]" if ":" in address and not address.startswith("[") else address
+    return Config(id, action == "add", f"{host}:{port}", server)
 
 
-def _append(message: Message) -> Command:
-    """Zatt's `append`: change or delete a key."""
-    data = message.get("data")
-    if data.__class__ is not dict:
-        raise wrong(message, "data", "a map with action, key and value")
-    assert data is not None
-    entry = {"type": "append", "key": data["key"]} if "key" in data else {"type": "append"}
-    match data.get("action"):
-        case "change":
-            if "value" not in data:
-                raise MarshallingError("append: data: found no value, expected one for action change")
-            return _put(entry | {"value": data["value"]})
-        case "delete":
-            return _delete(entry)
-        case action:
-            raise MarshallingError(f"append: action: found {shown(action)}, expected change or delete")
+def _subscribe_dictionary(id: int, dictionary: str, credit: int) -> SubscribeDictionary:
+    return SubscribeDictionary(id, directory_of(dictionary), credit)
 
 
-_WRITE_FIELDS: Final = frozenset({"type", "id", "seq", "floor", "forward"})
-_PART_FIELD: Final = frozenset({"type"})
-_FIELDS: Final[dict[str, tuple[Callable[[Message], Command], frozenset[str]]]] = {
-    "put": (_put, frozenset({"dictionary", "key", "value", "version"})),
-    "delete": (_delete, frozenset({"dictionary", "key", "version"})),
-    "increment": (_increment, frozenset({"dictionary", "key", "amount"})),
-    "create": (_create, frozenset({"path", "data", "flags", "acl", "ttl"})),
-    "set": (_set, frozenset({"path", "data", "version"})),
-    "remove": (_remove, frozenset({"path", "version"})),
-    "check": (_check, frozenset({"path", "version"})),
-    "multi": (_multi, frozenset({"operations"})),
-    "truncate": (_truncate, frozenset({"directory", "first", "origin_path", "origin_data"})),
-    "will": (_will, frozenset({"parent", "prefix", "data"})),
-    "append": (_append, frozenset({"data"})),
-    **topics.WRITES,
+def _subscribe_log(id: int, log: str, credit: int, prefix: str = "", first: int = 0) -> SubscribeLog:
+    return SubscribeLog(id, log, prefix, first, credit)
+
+
+_credit: Final = integer(0, INT32_MAX)
+_CONFIG: Final = parameters(
+    _config,
+    action=choice("add", "delete"),
+    address=any_string,
+    port=integer(1, 65_535),
+    server=optional(integer(1, 254)),
+    id=ID,
+)
+
+_OTHERS: Final[tuple[Fields[Request], ...]] = (
+    request(
+        "hello",
+        _hello,
+        timeout_ms=integer(0, INT32_MAX),
+        session=optional(_int64),
+        password=PASSWORD,
+        last_zxid=number,
+    ),
+    request("ping", Ping),
+    request("close", Close),
+    request("auth", Authenticate, scheme=any_string, credentials=any_binary),
+    request("diagnostic", lambda id: Read(id, "diagnostic", ReadDiagnostic(), False)),
+    request("members", lambda id: Read(id, "members", ReadMembers(), False)),
+    Fields("config", _config, _CONFIG, skips="type"),
+    request("unsubscribe", Unsubscribe, subscription=integer(0, ID_MAX)),
+    Fields("credit", Credit, {"id": Field(ID), "bytes": Field(_credit)}, skips="type"),
+)
+
+SUBSCRIBE: Final[dict[str, Fields[Request]]] = {
+    "dictionary": request("subscribe", _subscribe_dictionary, dictionary=any_string, credit=_credit),
+    "log": request(
+        "subscribe", _subscribe_log, log=any_string, credit=_credit, prefix=any_string, first=number
+    ),
+    "path": request("subscribe", SubscribePath, path=any_string, recursive=boolean),
+    "producer": topics.SUBSCRIBE,
 }
-_PARTS: Final = {
-    kind: (_FIELDS[kind][0], _FIELDS[kind][1] | _PART_FIELD)
-    for kind in ("put", "delete", "increment", "create", "set", "remove", "check")
+"""By the field that says what is subscribed to."""
+
+_ALL: Final[tuple[Fields[Request], ...]] = (
+    *map(_write, _WRITES),
+    *map(_read, _READS),
+    *_OTHERS,
+    *topics.REQUESTS,
+)
+REQUESTS: Final[dict[str, Fields[Request]]] = {fields.called: fields for fields in _ALL}
+"""All requests but subscribe, by their types."""
+
+ZATTS: Final[Mapping[str, Fields[Asked]]] = {
+    "get": Fields(
+        "get", lambda: Read(None, "get", GetState(directory_of(DEFAULT)), linearizable=True), {}, ignores=True
+    ),
+    "append": Fields(
+        "append",
+        lambda command, forward: Write(None, "append", command, forward=forward),
+        {"data": REQUESTS["append"].fields["data"], "forward": Field(boolean, False)},
+        ignores=True,
+    ),
+    "diagnostic": Fields(
+        "diagnostic",
+        lambda: Read(None, "diagnostic", ReadDiagnostic(), linearizable=False),
+        {},
+        ignores=True,
+    ),
+    "config": Fields("config", _config, _CONFIG, ignores=True),
 }
-_WRITES: Final = {
-    kind: (make, fields | _WRITE_FIELDS) for kind, (make, fields) in _FIELDS.items() if kind != "check"
-}
+"""What has no id, by its type."""
 
 
-# -- requests
+def _subscription(message: Mapping[Any, Any]) -> Fields[Request]:
+    what = [name for name in SUBSCRIBE if name in message]
+    if len(what) != 1:
+        raise MarshallingError(
+            f"subscribe: found {' and '.join(what) or 'nothing'} to subscribe to, expected one of dictionary, log, path "
+            "and producer"
+        )
+    return SUBSCRIBE[what[0]]
+
+
+# -- messages
+
+
+def id_of(message: Any) -> int | None:
+    """The id of a message, None if it carries none. For errors, too, so it is looked for in anything.
+
+    Raises:
+        MarshallingError: it is no id.
+    """
+    if message.__class__ is not dict or "id" not in message:
+        return None
+    number = message["id"]
+    if number.__class__ is int and 0 <= number <= ID_MAX:
+        return number
+    raise MarshallingError(f"id: found {shown(number)}, expected {ID.expected}")
+
+
+def shown_type(message: Mapping[Any, Any]) -> str:
+    """The type of a message, for errors."""
+    kind = message.get("type")
+    return kind[:SHOWN_CHARACTERS_MAX] if isinstance(kind, str) else "message"
 
 
 def decode_request(message: Any) -> Request:
@@ -469,36 +684,23 @@ def decode_request(message: Any) -> Request:
     if message.__class__ is not dict:
         raise MarshallingError(f"a message that is {shown(message)}, expected a map")
     kind = message.get("type")
-    if kind.__class__ is not str:
-        raise wrong(message, "type", "a string")
-    number: int = message["id"]
-    write = _WRITES.get(kind)
-    if write is not None:
-        make, fields = write
-        if not message.keys() <= fields:
-            raise unknown(message, fields)
-        command = make(message)
-        seq = message.get("seq")
-        if seq is None:
-            return Write(number, kind, command, None, 0, boolean(message, "forward", True))
-        return Write(
-            number,
-            kind,
-            command,
-            integer(message, "seq", None, 1, INT64_MAX),
-            integer(message, "floor", 0, 0, INT64_MAX),
-            boolean(message, "forward", True),
-        )
-    other = _OTHERS.get(kind)
-    if other is None:
-        raise MarshallingError(f"type: found {shown(kind)}, expected one of {', '.join(sorted(_TYPES))}")
-    decode, fields = other
-    if not message.keys() <= fields:
-        raise unknown(message, fields)
-    return decode(message)
+    try:
+        if kind.__class__ is not str:
+            raise wrong("message.type", any_string.expected, message.get("type", NOTHING))
+        fields = REQUESTS.get(kind)
+        if fields is None:
+            if kind != "subscribe":
+                known = ", ".join(sorted({*REQUESTS, "subscribe"}))
+                raise MarshallingError(f"type: found {shown(kind)}, expected one of {known}")
+            fields = _subscription(message)
+        return fields.unpack(message, fields.called)
+    except MarshallingError:
+        raise
+    except ProtocolError as error:
+        raise _refusal(error) from error
 
 
-def decode_one_shot(message: Any) -> Write | Read | Config:
+def decode_one_shot(message: Any) -> Asked:
     """One of Zatt's messages, which carry no id: get, append, diagnostic, config.
 
     Raises:
@@ -506,165 +708,24 @@ def decode_one_shot(message: Any) -> Write | Read | Config:
     """
     if message.__class__ is not dict:
         raise MarshallingError(f"a message that is {shown(message)}, expected a map")
-    match message.get("type"):
-        case "get":
-            return Read(None, "get", GetState(directory_of(DEFAULT)), linearizable=True)
-        case "append":
-            return Write(None, "append", _append(message), forward=boolean(message, "forward", False))
-        case "diagnostic":
-            return Read(None, "diagnostic", ReadDiagnostic(), linearizable=False)
-        case "config":
-            return _config(message, None)
-        case kind:
-            raise MarshallingError(
-                f"type: found {shown(kind)} in a message without id, expected get, append, diagnostic or config: all "
-                "others need an id"
-            )
-
-
-def _hello(message: Message) -> Hello:
-    session = message.get("session")
-    password = NO_PASSWORD
-    if session is None:
-        session = 0
-    else:
-        session = integer(message, "session", None, INT64_MIN, INT64_MAX)
-        if session:
-            password = binary(message, "password")
-            if len(password) != PASSWORD_BYTES:
-                raise wrong(message, "password", f"{PASSWORD_BYTES} bytes")
-    return Hello(
-        message["id"],
-        integer(message, "timeout_ms", None, 0, INT32_MAX),
-        session,
-        password,
-        integer(message, "last_zxid", 0, 0, INT64_MAX),
-    )
-
-
-def _authenticate(message: Message) -> Authenticate:
-    return Authenticate(message["id"], text(message, "scheme"), binary(message, "credentials"))
-
-
-def _config(message: Message, number: int | None) -> Config:
-    action = message.get("action")
-    if action not in ("add", "delete"):
-        raise wrong(message, "action", "add or delete")
-    host = text(message, "address")
-    port = integer(message, "port", None, 1, 65_535)
-    if not 1 <= len(host) <= 253 or not host.isprintable():
-        raise wrong(message, "address", "a host name or an address of 1 to 253 characters")
-    server = message.get("server")
-    if server is not None:
-        server = integer(message, "server", None, 1, 254)
-    address = f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
-    return Config(number, action == "add", address, server)
-
-
-def _read(message: Message, query: Query) -> Read:
-    consistency = message.get("consistency", "linearizable")
-    if consistency not in ("linearizable", "local"):
-        raise wrong(message, "consistency", "linearizable or local")
-    return Read(
-        message["id"],
-        message["type"],
-        query,
-        consistency == "linearizable",
-        integer(message, "floor", 0, 0, INT64_MAX),
-        integer(message, "timeout_ms", FLOOR_TIMEOUT_MS, 0, FLOOR_TIMEOUT_MS_MAX),
-    )
-
-
-def _get(message: Message) -> Read:
-    directory = _directory(message)
-    if "key" not in message:
-        return _read(message, GetState(directory))
-    return _read(message, GetEntry(directory, entry_name(message["key"])))
-
-
-def _items(message: Message) -> Read:
-    after = message.get("after")
-    limit = integer(message, "limit", ITEMS_LIMIT, 1, ITEMS_LIMIT_MAX)
-    return _read(
-        message, GetItems(_directory(message), "" if after is None else text(message, "after"), limit)
-    )
-
-
-def _log(message: Message) -> Read:
-    query = ReadLog(
-        text(message, "directory"),
-        text(message, "prefix", ""),
-        integer(message, "first", 0, 0, INT64_MAX),
-        integer(message, "limit", LOG_LIMIT, 1, LOG_LIMIT_MAX),
-        integer(message, "bytes", INT32_MAX, 1, INT32_MAX),
-    )
-    return _read(message, query)
-
-
-def _subscribe(
-    message: Message,
-) -> SubscribeDictionary | SubscribeLog | SubscribePath | topics.SubscribeProducer:
-    what = [name for name in _SUBSCRIBE_FIELDS if name in message]
-    if len(what) != 1:
+    kind = message.get("type")
+    fields = ZATTS.get(kind) if kind.__class__ is str else None
+    if fields is None:
         raise MarshallingError(
-            f"subscribe: found {' and '.join(what) or 'nothing'} to subscribe to, expected one of dictionary, log, path "
-            "and producer"
+            f"type: found {shown(kind)} in a message without id, expected {', '.join([*ZATTS][:-1])} or {[*ZATTS][-1]}: all "
+            "others need an id"
         )
-    fields = _SUBSCRIBE_FIELDS[what[0]]
-    if not message.keys() <= fields:
-        raise unknown(message, fields)
-    if what[0] == "producer":
-        return topics.subscribe_producer(message)
-    if what[0] == "path":
-        return SubscribePath(message["id"], text(message, "path"), boolean(message, "recursive", False))
-    credit = integer(message, "credit", None, 0, INT32_MAX)
-    if what[0] == "dictionary":
-        return SubscribeDictionary(message["id"], _directory(message), credit)
-    return SubscribeLog(
-        message["id"],
-        text(message, "log"),
-        text(message, "prefix", ""),
-        integer(message, "first", 0, 0, INT64_MAX),
-        credit,
-    )
+    try:
+        return fields.unpack(message, fields.called)
+    except MarshallingError:
+        raise
+    except ProtocolError as error:
+        raise _refusal(error) from error
 
 
-_BASE: Final = frozenset({"type", "id"})
-_READ_FIELDS: Final = _BASE | {"consistency", "floor", "timeout_ms"}
-_SUBSCRIBE_FIELDS: Final = {
-    "dictionary": _BASE | {"dictionary", "credit"},
-    "log": _BASE | {"log", "prefix", "first", "credit"},
-    "path": _BASE | {"path", "recursive"},
-    "producer": _BASE | topics.PRODUCER_FIELDS,
-}
-
-_OTHERS: Final[dict[str, tuple[Callable[[Message], Request], frozenset[str]]]] = {
-    "hello": (_hello, _BASE | {"timeout_ms", "session", "password", "last_zxid"}),
-    "ping": (lambda m: Ping(m["id"]), _BASE),
-    "close": (lambda m: Close(m["id"]), _BASE),
-    "auth": (_authenticate, _BASE | {"scheme", "credentials"}),
-    "get": (_get, _READ_FIELDS | {"dictionary", "key"}),
-    "items": (_items, _READ_FIELDS | {"dictionary", "after", "limit"}),
-    "size": (lambda m: _read(m, GetSize(_directory(m))), _READ_FIELDS | {"dictionary"}),
-    "read": (lambda m: _read(m, ReadZnode(text(m, "path"))), _READ_FIELDS | {"path"}),
-    "exists": (lambda m: _read(m, ReadExists(text(m, "path"))), _READ_FIELDS | {"path"}),
-    "children": (lambda m: _read(m, ReadChildren(text(m, "path"))), _READ_FIELDS | {"path"}),
-    "owners": (lambda m: _read(m, ReadOwners(text(m, "path"))), _READ_FIELDS | {"path"}),
-    "log": (_log, _READ_FIELDS | {"directory", "prefix", "first", "limit", "bytes"}),
-    "sync": (lambda m: _read(m, ReadSync()), _READ_FIELDS),
-    "diagnostic": (lambda m: Read(m["id"], "diagnostic", ReadDiagnostic(), False), _BASE),
-    "members": (lambda m: Read(m["id"], "members", ReadMembers(), False), _BASE),
-    "config": (lambda m: _config(m, m["id"]), _BASE | {"action", "address", "port", "server"}),
-    "subscribe": (_subscribe, frozenset().union(*_SUBSCRIBE_FIELDS.values())),
-    "unsubscribe": (
-        lambda m: Unsubscribe(m["id"], integer(m, "subscription", None, 0, ID_MAX)),
-        _BASE | {"subscription"},
-    ),
-    "credit": (
-        lambda m: Credit(m["id"], integer(m, "bytes", None, 0, INT32_MAX)),
-        _BASE | {"bytes"},
-    ),
-    "topics": (lambda m: _read(m, topics.read_topics(m)), _READ_FIELDS | {"digest"}),
-    **{kind: (decode, _BASE | fields) for kind, (decode, fields) in topics.REQUESTS.items()},
-}
-_TYPES: Final = frozenset(_WRITES) | frozenset(_OTHERS)
+def _refusal(error: ProtocolError) -> MarshallingError:
+    """What a client is told, in words of MessagePack and not of Python."""
+    if isinstance(error, FieldError):
+        found = "nothing" if error.value is NOTHING else shown(error.value)
+        return MarshallingError(f"{error.field}: found {found}, expected {error.expected}")
+    return MarshallingError(str(error))

@@ -1,4 +1,4 @@
-"""Decodes the native requests that are about topics: what goes into group 0's log, what goes to partitions, what is read.
+"""Native requests about topics and the fields of each: what goes into group 0's log, to partitions, and what is read.
 
 Messages of producers and commands of claims are decoded here, whole: what reaches a partition's leader is well typed.
 
@@ -8,20 +8,38 @@ Source: docs/PROTOCOL-NATIVE.md, "Topics".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from attrs import field, frozen
+from attrs import NOTHING, field, frozen
 
 from zraft_core.claims.codec import decode_command
 from zraft_core.claims.commands import Command as ClaimCommand
 from zraft_core.claims.commands import Expire
 from zraft_core.claims.values import NAME_BYTES_MAX
-from zraft_core.errors import MarshallingError, ProtocolError
+from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId
-from zraft_core.messagepack import shown
+from zraft_core.layout import (
+    NUMBER_MAX,
+    Fields,
+    Form,
+    any_binary,
+    any_string,
+    anything,
+    boolean,
+    from_one,
+    integer,
+    listed,
+    number,
+    optional,
+    parameters,
+    row,
+    ruled,
+    string,
+    wrong,
+)
 from zraft_core.topics import forms
 from zraft_core.topics.codec import encode_registry
-from zraft_core.topics.message import Message as Multicast
+from zraft_core.topics.message import Message
 from zraft_core.topics.messages import StartRequest
 from zraft_core.topics.registry_commands import (
     AlterTopic,
@@ -33,18 +51,9 @@ from zraft_core.topics.registry_commands import (
 )
 from zraft_core.topics.registry_values import Retention
 from zraft_core.topics.stamps import TIME_MAX
-from zraft_core.wire.native_fields import (
-    INT64_MAX,
-    INT64_MIN,
-    Message,
-    binary,
-    boolean,
-    data_of,
-    integer,
-    text,
-    wrong,
-)
 from zraft_core.znodes.txn import TOPICS, Command
+
+T = TypeVar("T")
 
 PARTITIONS_MAX: Final = 1024
 """Of one fetch or need, and of a topic as far as one may ask for."""
@@ -65,7 +74,7 @@ CLOSE_PRODUCER: Final = "close_producer"
 class ReadTopics:
     """Topics, groups and where they are; `digest`: unless they are those that the client has."""
 
-    digest: bytes | None
+    digest: bytes | None = None
 
 
 @frozen
@@ -115,7 +124,7 @@ class Need:
     """A merged consumer waits for these partitions to pass a time."""
 
     id: int
-    times: tuple[tuple[GroupId, int], ...]
+    partitions: tuple[tuple[GroupId, int], ...]
 
 
 @frozen
@@ -143,7 +152,7 @@ class SeekOffset:
     id: int
     group: GroupId
     consumer: bytes
-    offset: int | None
+    offset: int | None = None
 
 
 @frozen
@@ -167,202 +176,177 @@ def register_command(session: int) -> Command:
 
 
 def close_command(producer: ProducerId) -> Command:
+    """The end of a producer."""
     return TOPICS, encode_registry(CloseProducer(producer))
 
 
-def _register(message: Message) -> Command:
+def _register() -> Command:
     """Whose it is stands in no message: the connection puts its session in."""
     return TOPICS, b""
 
 
-def _close(message: Message) -> Command:
-    return close_command(ProducerId(integer(message, "producer", None, 1, INT64_MAX)))
+def _create(
+    topic: str, partitions: int, retention_bytes: int | None = None, retention_age_ms: int | None = None
+) -> Command:
+    retention = Retention(retention_bytes, retention_age_ms)
+    return TOPICS, encode_registry(CreateTopic(topic, partitions, retention))
 
 
-def _topic(message: Message) -> str:
-    name = text(message, "topic")
-    if len(name) > TOPIC_NAME_CHARACTERS_MAX:
-        raise wrong(message, "topic", f"a name of at most {TOPIC_NAME_CHARACTERS_MAX} characters")
-    return name
+def _retain(topic: str, retention_bytes: int | None = None, retention_age_ms: int | None = None) -> Command:
+    return TOPICS, encode_registry(RetainTopic(topic, Retention(retention_bytes, retention_age_ms)))
 
 
-def _partitions(message: Message) -> int:
-    return integer(message, "partitions", None, 1, INT64_MAX)
+def _alter(topic: str, partitions: int) -> Command:
+    return TOPICS, encode_registry(AlterTopic(topic, partitions))
 
 
-def _create(message: Message) -> Command:
-    return TOPICS, encode_registry(CreateTopic(_topic(message), _partitions(message), _retention(message)))
+def _delete(topic: str) -> Command:
+    return TOPICS, encode_registry(DeleteTopic(topic))
 
 
-def _alter(message: Message) -> Command:
-    return TOPICS, encode_registry(AlterTopic(_topic(message), _partitions(message)))
+_topic: Final = string(0, TOPIC_NAME_CHARACTERS_MAX)
+_limit: Final = optional(number)
 
+WRITES: Final = (
+    Fields.of(REGISTER_PRODUCER, _register),
+    Fields.of(CLOSE_PRODUCER, close_command, producer=from_one),
+    Fields.of(
+        "create_topic",
+        _create,
+        topic=_topic,
+        partitions=from_one,
+        retention_bytes=_limit,
+        retention_age_ms=_limit,
+    ),
+    Fields.of("retain_topic", _retain, topic=_topic, retention_bytes=_limit, retention_age_ms=_limit),
+    Fields.of("alter_topic", _alter, topic=_topic, partitions=from_one),
+    Fields.of("delete_topic", _delete, topic=_topic),
+)
+"""Their own fields; those of any write are beside them."""
 
-def _retain(message: Message) -> Command:
-    return TOPICS, encode_registry(RetainTopic(_topic(message), _retention(message)))
-
-
-def _retention(message: Message) -> Retention:
-    return Retention(_limit(message, "retention_bytes"), _limit(message, "retention_age_ms"))
-
-
-def _limit(message: Message, name: str) -> int | None:
-    return None if message.get(name) is None else integer(message, name, None, 0, INT64_MAX)
-
-
-def _delete(message: Message) -> Command:
-    return TOPICS, encode_registry(DeleteTopic(_topic(message)))
-
-
-_RETENTION_FIELDS: Final = frozenset({"retention_bytes", "retention_age_ms"})
-
-WRITES: Final[dict[str, tuple[Callable[[Message], Command], frozenset[str]]]] = {
-    REGISTER_PRODUCER: (_register, frozenset()),
-    CLOSE_PRODUCER: (_close, frozenset({"producer"})),
-    "create_topic": (_create, frozenset({"topic", "partitions"}) | _RETENTION_FIELDS),
-    "retain_topic": (_retain, frozenset({"topic"}) | _RETENTION_FIELDS),
-    "alter_topic": (_alter, frozenset({"topic", "partitions"})),
-    "delete_topic": (_delete, frozenset({"topic"})),
-}
-
-
-# -- reads
-
-
-def read_topics(message: Message) -> ReadTopics:
-    return ReadTopics(data_of(message, "digest"))
-
-
-# -- streams of producers
-
-PRODUCER_FIELDS: Final = frozenset({"producer", "session", "password", "floor", "times"})
-
-
-def subscribe_producer(message: Message) -> SubscribeProducer:
-    session = message.get("session")
-    password = b""
-    if session is not None:
-        session = integer(message, "session", None, INT64_MIN, INT64_MAX)
-        password = binary(message, "password")
-        if len(password) != PASSWORD_BYTES:
-            raise wrong(message, "password", f"{PASSWORD_BYTES} bytes")
-    return SubscribeProducer(
-        message["id"],
-        ProducerId(integer(message, "producer", None, 1, INT64_MAX)),
-        session,
-        password,
-        integer(message, "floor", 0, 0, INT64_MAX),
-        boolean(message, "times", False),
-    )
-
-
-def _produce(message: Message) -> Produce:
-    group = _group(message)
-    floor = integer(message, "floor", None, 0, INT64_MAX)
-    epoch = integer(message, "epoch", None, 0, INT64_MAX)
-    relayed = boolean(message, "relayed", False)
-    staged = boolean(message, "staged", False)
-    packed = _array(message, "messages", MESSAGES_MAX)
-    unpack = (forms.staged if staged else forms.message).unpack
-    found: list[StartRequest] = []
-    try:
-        for one in packed:
-            multicast: Multicast = unpack(one, "message")
-            found.append(StartRequest(multicast, floor, epoch, relayed, staged))
-    except ProtocolError as error:
-        raise MarshallingError(f"produce: messages[{len(found)}]: {error}") from error
-    return Produce(message["id"], group, tuple(found))
+READS: Final = (Fields.of("topics", ReadTopics, digest=optional(any_binary)),)
+"""Their own fields; those of any read are beside them."""
 
 
 # -- what is asked of partitions
 
 
-def _group(message: Message) -> GroupId:
-    return GroupId(integer(message, "group", None, 1, INT64_MAX))
+ID: Final = anything("an integer from 0 to 2^32 - 1")
+"""Is looked at before anything else of a message."""
 
 
-def _array(message: Message, name: str, most: int) -> tuple[Any, ...]:
-    value = message.get(name)
-    if value.__class__ is not tuple or not 1 <= len(value) <= most:
-        raise wrong(message, name, f"an array of 1 to {most}")
-    return value
+def request(called: str, made: Callable[..., T], **own: Form) -> Fields[T]:
+    """The fields of a request: these beside its id and its type."""
+    return Fields(called, made, parameters(made, id=ID, **own), skips="type")
 
 
-def _integers(message: Message, name: str, highest: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Arrays of integers from 0 up, each bounded by its place."""
-    rows: list[tuple[int, ...]] = []
-    for place, row in enumerate(_array(message, name, PARTITIONS_MAX)):
-        if row.__class__ is not tuple or len(row) != len(highest):
-            raise MarshallingError(
-                f"{message['type']}: {name}[{place}]: found {shown(row)}, expected an array of {len(highest)}"
-            )
-        for value, most in zip(row, highest, strict=True):
-            if value.__class__ is not int or not 0 <= value <= most:
-                raise MarshallingError(
-                    f"{message['type']}: {name}[{place}]: found {shown(value)}, expected an integer from 0 to {most}"
-                )
-        rows.append(row)
-    if len({row[0] for row in rows}) != len(rows):
-        raise wrong(message, name, "each partition once")
-    return rows
+def proof_of(called: str, password: Any) -> bytes:
+    """The password that must stand beside a session; without one it may be anything.
+
+    Raises:
+        FieldError: it is no password.
+    """
+    if type(password) is bytes and len(password) == PASSWORD_BYTES:
+        return password
+    raise wrong(f"{called}.password", PASSWORD.expected, NOTHING if password is None else password)
 
 
-def _fetch(message: Message) -> Fetch:
-    rows = _integers(message, "partitions", (INT64_MAX, INT64_MAX, FETCH_BYTES_MAX))
-    return Fetch(
-        message["id"],
-        tuple([Part(GroupId(group), offset, most) for group, offset, most in rows]),
-        integer(message, "wait_ms", 0, 0, FETCH_WAIT_MS_MAX),
+PASSWORD: Final = anything(f"{PASSWORD_BYTES} bytes")
+
+
+def _subscribe(
+    id: int,
+    producer: ProducerId,
+    session: int | None = None,
+    password: Any = None,
+    floor: int = 0,
+    times: bool = False,
+) -> SubscribeProducer:
+    proof = b"" if session is None else proof_of("subscribe", password)
+    return SubscribeProducer(id, producer, session, proof, floor, times)
+
+
+def _produce(
+    id: int,
+    group: GroupId,
+    floor: int,
+    epoch: int,
+    messages: tuple[Message, ...],
+    relayed: bool = False,
+    staged: bool = False,
+) -> Produce:
+    if staged:
+        for at, message in enumerate(messages):
+            if not message.may_be_staged:
+                raise wrong(f"produce.messages[{at}]", forms.staged.expected, message)
+    requests = tuple([StartRequest(message, floor, epoch, relayed, staged) for message in messages])
+    return Produce(id, group, requests)
+
+
+def _fetch(id: int, partitions: tuple[Any, ...], wait_ms: int = 0) -> Fetch:
+    return Fetch(id, tuple([Part(*row) for row in partitions]), wait_ms)
+
+
+def _command(value: Any, name: str) -> ClaimCommand:
+    packed = any_binary.unpack(value, name)
+    try:
+        command = decode_command(packed)
+    except ProtocolError as error:
+        raise ProtocolError(f"{name}: {error}") from error
+    if isinstance(command, Expire):
+        raise wrong(name, "a command of a consumer: who is stale, leaders find out", value)
+    return command
+
+
+def _partitions(**further: Form) -> Form:
+    """Rows about partitions, each of which is there once."""
+    return ruled(
+        listed(row(group=number, **further), PARTITIONS_MAX, 1),
+        lambda rows: len({group for group, *_ in rows}) == len(rows),
+        f"an array of 1 to {PARTITIONS_MAX}, of which each is [{', '.join(('group', *further))}], each partition once",
     )
 
 
-def _need(message: Message) -> Need:
-    rows = _integers(message, "partitions", (INT64_MAX, TIME_MAX))
-    return Need(message["id"], tuple([(GroupId(group), time) for group, time in rows]))
+_name: Final = ruled(
+    any_string,
+    lambda name: 1 <= len(name.encode()) <= NAME_BYTES_MAX,
+    f"a string of 1 to {NAME_BYTES_MAX} bytes",
+)
 
 
-def _claim(message: Message) -> Claim:
-    group = _group(message)
-    try:
-        command = decode_command(binary(message, "command"))
-    except ProtocolError as error:
-        raise MarshallingError(f"claim: command: {error}") from error
-    if isinstance(command, Expire):
-        raise wrong(message, "command", "a command of a consumer: who is stale, leaders find out")
-    return Claim(message["id"], group, command)
+_session: Final = optional(integer(-(2**63), NUMBER_MAX))
 
+SUBSCRIBE: Final = request(
+    "subscribe",
+    _subscribe,
+    producer=from_one,
+    session=_session,
+    password=PASSWORD,
+    floor=number,
+    times=boolean,
+)
+"""A producer's stream."""
 
-def _claims(message: Message) -> LookAtClaims:
-    name = text(message, "name")
-    if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
-        raise wrong(message, "name", f"1 to {NAME_BYTES_MAX} bytes")
-    return LookAtClaims(message["id"], _group(message), name)
-
-
-def _consumer(message: Message) -> bytes:
-    name = binary(message, "consumer")
-    if not 1 <= len(name) <= forms.CONSUMER_BYTES_MAX:
-        raise wrong(message, "consumer", f"1 to {forms.CONSUMER_BYTES_MAX} bytes")
-    return name
-
-
-def _seek(message: Message) -> SeekOffset:
-    offset = message.get("offset")
-    if offset is not None:
-        offset = integer(message, "offset", None, 0, INT64_MAX)
-    return SeekOffset(message["id"], _group(message), _consumer(message), offset)
-
-
-def _offset(message: Message) -> ReadOffset:
-    return ReadOffset(message["id"], _group(message), _consumer(message))
-
-
-REQUESTS: Final[dict[str, tuple[Callable[[Message], TopicRequest], frozenset[str]]]] = {
-    "produce": (_produce, frozenset({"group", "floor", "epoch", "relayed", "staged", "messages"})),
-    "fetch": (_fetch, frozenset({"partitions", "wait_ms"})),
-    "need": (_need, frozenset({"partitions"})),
-    "claim": (_claim, frozenset({"group", "command"})),
-    "claims": (_claims, frozenset({"group", "name"})),
-    "seek": (_seek, frozenset({"group", "consumer", "offset"})),
-    "offset": (_offset, frozenset({"group", "consumer"})),
-}
+REQUESTS: Final[tuple[Fields[TopicRequest], ...]] = (
+    request(
+        "produce",
+        _produce,
+        group=from_one,
+        floor=number,
+        epoch=number,
+        messages=listed(forms.message, MESSAGES_MAX, 1),
+        relayed=boolean,
+        staged=boolean,
+    ),
+    request(
+        "fetch",
+        _fetch,
+        partitions=_partitions(offset=number, bytes=integer(0, FETCH_BYTES_MAX)),
+        wait_ms=integer(0, FETCH_WAIT_MS_MAX),
+    ),
+    request("need", Need, partitions=_partitions(time=integer(0, TIME_MAX))),
+    request("claim", Claim, group=from_one, command=Form(_command, expected="the bytes of a command")),
+    request("claims", LookAtClaims, group=from_one, name=_name),
+    request("seek", SeekOffset, group=from_one, consumer=forms.consumer, offset=optional(number)),
+    request("offset", ReadOffset, group=from_one, consumer=forms.consumer),
+)

@@ -15,6 +15,7 @@ from zraft_client.topics import Order
 from zraft_core.claims.codec import is_newer
 from zraft_core.claims.commands import Command as ClaimCommand
 from zraft_core.ids import GroupId, ProducerId
+from zraft_core.layout import Fields
 from zraft_core.topics.commands import Command, Stage, Start
 from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.stamps import MessageId
@@ -28,10 +29,13 @@ LAST_LEVEL = 4
 @pytest.fixture
 def last_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection's side knows no field of requests and answers, and no command, that came with level 5."""
-    known = native_requests._SUBSCRIBE_FIELDS["producer"] - {"times"}
-    monkeypatch.setitem(native_requests._SUBSCRIBE_FIELDS, "producer", known)
-    decode, fields = native_requests._OTHERS["produce"]
-    monkeypatch.setitem(native_requests._OTHERS, "produce", (decode, fields - {"staged"}))
+    for table, kind, newer in (
+        (native_requests.SUBSCRIBE, "producer", "times"),
+        (native_requests.REQUESTS, "produce", "staged"),
+    ):
+        now = table[kind]
+        older = {name: one for name, one in now.fields.items() if name != newer}
+        monkeypatch.setitem(table, kind, Fields(now.called, now.made, older, skips="type"))  # type: ignore[arg-type]
     topics_answer = native_topic_answers.encode_result
 
     def encode_result(number: int, zxid: int, value: dict[str, Any]) -> bytes:

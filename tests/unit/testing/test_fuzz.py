@@ -6,6 +6,8 @@ import random
 import struct
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import msgpack
 import pytest
@@ -19,6 +21,8 @@ from tests.fuzz.frames import FrameFuzz, check_beginning, held_bytes, judge
 from tests.fuzz.live import require_loopback
 from tests.fuzz.mutation import mutate_bytes, mutate_value
 from tests.fuzz.native import NativeFuzz
+from tests.fuzz.native_answers import RESULTS, fields_of
+from tests.fuzz.native_messages import KINDS, drawn
 from tests.fuzz.one_server import FRAME_BYTES_MAX, Client, OneServer
 from tests.fuzz.outcome import Outcome, Stopwatch
 from tests.fuzz.requests import UNKNOWN, names_below, valid_request
@@ -30,10 +34,12 @@ from zraft.server.clients.connection import BACKLOG_BYTES_MAX
 from zraft.server.clients.native.connection import NativeConnection
 from zraft.server.clients.zookeeper.connection import Connection
 from zraft_core.address import Address
-from zraft_core.errors import Code, ConfigError
+from zraft_core.errors import Code, ConfigError, MarshallingError, ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, Instance
+from zraft_core.layout import Fields
 from zraft_core.wire.connect import ConnectResponse, encode_connect_response
 from zraft_core.wire.native_framing import NativeReader
+from zraft_core.wire.native_requests import REQUESTS, decode_request
 from zraft_core.wire.opcodes import SUPPORTED, Opcode
 from zraft_core.znodes import txn
 
@@ -66,6 +72,34 @@ def test_every_operation_of_the_protocol_is_among_the_requests() -> None:
     seen = {int.from_bytes(valid_request(1, rng)[8:12], signed=True) for _ in range(60_000)}
     assert seen >= {int(opcode) for opcode in SUPPORTED}
     assert seen >= set(UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "fields", KINDS, ids=lambda fields: f"{fields.called} {'-'.join(name for name in fields.fields)}"
+)
+def test_every_field_of_a_native_request_is_among_those_that_are_understood(fields: Fields[Any]) -> None:
+    rng = random.Random(1)
+    seen = {"id"}
+    for _ in range(60):
+        message = msgpack.unpackb(msgpack.packb({"id": 1, **drawn(fields, rng)}), use_list=False)
+        with suppress(MarshallingError):
+            decode_request(message)
+            seen |= message.keys() - {"type"}
+    assert seen == fields.fields.keys()
+
+
+def test_what_a_native_client_is_told_is_compared_with_its_declaration() -> None:
+    put = {"id": 1, "type": "put", "key": 1, "value": 1}
+    result = {"id": 1, "type": "result", "success": True, "zxid": 5, "position": 6, "version": 0, "mzxid": 5}
+    fields_of(result, put).unpack(result, "put")  # type: ignore[union-attr]
+    for wrong in ({**result, "mzxid": None}, {**result, "more": 1}, {**result, "version": "0"}):
+        with pytest.raises(ProtocolError, match=r"put"):
+            fields_of(wrong, put).unpack(wrong, "put")  # type: ignore[union-attr]
+    del result["position"]
+    with pytest.raises(ProtocolError, match=r"put: expected a field 'position'"):
+        fields_of(result, put).unpack(result, "put")  # type: ignore[union-attr]
+    assert fields_of({"id": 1, "type": "nonsense"}, put) is None
+    assert {*RESULTS} == {*REQUESTS, "subscribe"} - {"credit", "produce"}
 
 
 def test_requests_below_a_root_leave_the_root_of_all_its_acl() -> None:

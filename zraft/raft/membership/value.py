@@ -18,6 +18,7 @@ from attrs import evolve, field, frozen
 
 from zraft.compatibility import memberships
 from zraft.raft.messages import UNKNOWN_INSTANCE, Member, MemberRole
+from zraft_core import layout
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
 
@@ -27,6 +28,29 @@ MEMBERS_MAX: Final = SERVER_ID_MAX - SERVER_ID_MIN + 1
 
 ADDRESS_BYTES_MAX: Final = 300
 """The longest "HOST:PORT" that a configuration may hold: a DNS name has 253 bytes at most."""
+
+
+_SERVER: Final = layout.integer(SERVER_ID_MIN, SERVER_ID_MAX)
+_ROWS: Final = layout.listed(
+    layout.row(
+        server=_SERVER,
+        instance=layout.ruled(
+            layout.binary(0, INSTANCE_BYTES),
+            lambda instance: len(instance) in (0, INSTANCE_BYTES),
+            f"0 or {INSTANCE_BYTES} bytes",
+        ),
+        role=layout.member(MemberRole),
+        address=layout.ruled(
+            layout.any_string,
+            lambda address: len(address.encode()) <= ADDRESS_BYTES_MAX,
+            f"a string of at most {ADDRESS_BYTES_MAX} bytes",
+        ),
+    ),
+    MEMBERS_MAX,
+)
+_OUTGOING: Final = layout.ruled(
+    layout.listed(_SERVER, MEMBERS_MAX), lambda servers: len({*servers}) == len(servers), "each server once"
+)
 
 
 def _read_only(members: Mapping[ServerId, Member]) -> Mapping[ServerId, Member]:
@@ -119,13 +143,13 @@ class Membership:
         except (ValueError, msgpack.UnpackException) as error:
             raise ProtocolError(f"MEMBERSHIP entry is not MessagePack: {error}") from error
         match fields:
-            case (int(version), tuple(rows), tuple(outgoing)) if version == FORMAT:
-                membership = cls(_members(_decode_row(row) for row in rows), _decode_outgoing(outgoing))
+            case (int(version), rows, outgoing) if version == FORMAT:
+                membership = cls(_members(rows), _OUTGOING.unpack(outgoing, "MEMBERSHIP outgoing voters"))
                 _check(membership)
                 return membership
-            case (int(version), tuple(rows)) if version == memberships.FORMAT:
-                today = (memberships.with_role(row, MemberRole.VOTER, MemberRole.LEARNER) for row in rows)
-                return cls(_members(map(_decode_row, today)))
+            case (int(version), rows) if version == memberships.FORMAT:
+                roles = int(MemberRole.VOTER), int(MemberRole.LEARNER)
+                return cls(_members(memberships.rows_with_roles(rows, *roles)))
             case (int(version), *_) if version not in (FORMAT, memberships.FORMAT):
                 raise ProtocolError(
                     f"MEMBERSHIP entry of format {version}, expected {memberships.FORMAT} or {FORMAT}: "
@@ -149,40 +173,10 @@ def _check(membership: Membership) -> None:
             raise ProtocolError(f"MEMBERSHIP entry names {server} as leaving, who is no outgoing voter")
 
 
-def _members(rows: Iterable[tuple[ServerId, Member]]) -> dict[ServerId, Member]:
+def _members(rows: object) -> dict[ServerId, Member]:
     members: dict[ServerId, Member] = {}
-    for server, member in rows:
+    for server, *its_fields in _ROWS.unpack(rows, "MEMBERSHIP rows"):
         if server in members:
             raise ProtocolError(f"MEMBERSHIP entry names server {server} twice")
-        members[server] = member
+        members[server] = Member(*its_fields)
     return members
-
-
-def _is_server(value: int) -> bool:
-    return type(value) is int and SERVER_ID_MIN <= value <= SERVER_ID_MAX
-
-
-def _decode_row(row: object) -> tuple[ServerId, Member]:
-    match row:
-        case (int(server), bytes(instance), int(role), str(address)) if (
-            _is_server(server)
-            and len(instance) in (0, INSTANCE_BYTES)
-            and type(role) is int
-            and role in MemberRole.__members__.values()
-            and len(address.encode()) <= ADDRESS_BYTES_MAX
-        ):
-            return ServerId(server), Member(Instance(instance), MemberRole(role), address)
-        case _:
-            raise ProtocolError(
-                f"MEMBERSHIP row {row!r}, expected (server {SERVER_ID_MIN}..{SERVER_ID_MAX}, "
-                f"instance of {INSTANCE_BYTES} bytes or none, role, address)"
-            )
-
-
-def _decode_outgoing(servers: tuple[object, ...]) -> tuple[ServerId, ...]:
-    outgoing = []
-    for server in servers:
-        if not isinstance(server, int) or not _is_server(server) or server in outgoing:
-            raise ProtocolError(f"MEMBERSHIP entry has outgoing voters {servers!r}, expected server ids")
-        outgoing.append(ServerId(server))
-    return tuple(outgoing)

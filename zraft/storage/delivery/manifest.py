@@ -7,19 +7,18 @@ docs/STORAGE.md.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
 from typing import Any, Final
 
-import msgpack
 from attrs import evolve, frozen
-from crc32c import crc32c
 
 from zraft.storage.delivery.frames import HEADER_BYTES, SEGMENT_ID_BYTES
 from zraft.storage.delivery.values import DIGEST_BYTES, NUMBER_MAX, Mark
 from zraft.storage.durable import reading, sync_directory, sync_file, writing
 from zraft.storage.errors import CorruptionError, FsyncError
 from zraft.storage.filesystem import FileSystem
+from zraft.storage.sealed_map import OtherFormatError, SealError, seal, unseal
+from zraft_core.errors import ProtocolError
+from zraft_core.layout import Record, binary, boolean, integer, listed, number, optional, row, wrong
 
 FORMAT: Final = 1
 NAME: Final = "manifest"
@@ -29,9 +28,6 @@ SEGMENTS_MAX: Final = 1 << 16
 """With as many, the last one grows beyond `segment_bytes_max` instead; a row has 120 bytes or so.
 Fetched segments may make a list longer, so that four times as many are read."""
 
-_CRC_KEY: Final = b"\xa3crc\xce"
-_CRC = struct.Struct(">I")
-_FORMAT_KEY: Final = b"\xa6format"
 _ADVICE: Final = (
     "check this disk; then move the data directory aside and let the server join again with an empty one, so that it is "
     "a new instance"
@@ -109,21 +105,29 @@ class Manifest:
         return None
 
 
+def _place(offset: int, stamp: Any, chain: bytes, index: int) -> Mark:
+    if (stamp is None) != (offset == 0):
+        raise wrong("Mark.stamp", "nil at offset 0, and a stamp at any other", stamp)
+    return Mark(offset, stamp, chain, index)
+
+
+_number: Final = integer(0, NUMBER_MAX)
+_stamp: Final = row(time=number, group=number, sub=number, single=number)
+_mark: Final = Record(
+    Mark, _number, optional(_stamp), binary(DIGEST_BYTES, DIGEST_BYTES), _number, made=_place
+).form
+_segment: Final = Record(
+    Segment,
+    *(binary(SEGMENT_ID_BYTES, SEGMENT_ID_BYTES), number, _mark, integer(HEADER_BYTES, NUMBER_MAX)),
+    *(number, number),
+).form
+_MANIFEST: Final = Record(Manifest, number, _mark, listed(_segment, 4 * SEGMENTS_MAX), boolean)
+
+
 def encode_manifest(manifest: Manifest) -> bytes:
     """One MessagePack map: `format` first, a checksum of all that precedes it last."""
-    packer = msgpack.Packer(autoreset=False)
-    packer.pack_map_header(6)
-    for key, value in (
-        ("format", FORMAT),
-        ("group", manifest.group),
-        ("open", manifest.open),
-        ("base", _mark_row(manifest.base)),
-        ("segments", [_segment_row(segment) for segment in manifest.segments]),
-    ):
-        packer.pack(key)
-        packer.pack(value)
-    data = bytes(packer.bytes()) + _CRC_KEY
-    return data + _CRC.pack(crc32c(data))
+    values = _MANIFEST.pack_map(manifest)
+    return seal(FORMAT, {name: values[name] for name in ("group", "open", "base", "segments")})
 
 
 def decode_manifest(data: bytes) -> Manifest:
@@ -132,25 +136,16 @@ def decode_manifest(data: bytes) -> Manifest:
     Raises:
         ManifestFormatError: it did not; says what was found.
     """
-    covered, stored = data[: -_CRC.size], data[-_CRC.size :]
-    if not covered.endswith(_CRC_KEY) or _CRC.pack(crc32c(covered)) != stored or covered[1:8] != _FORMAT_KEY:
-        raise ManifestFormatError(f"{len(data)} bytes that do not match their checksum")
-    if covered[8] != FORMAT:
-        raise ManifestFormatError(f"manifest of format {covered[8]}, this release knows {FORMAT}")
     try:
-        fields: Any = msgpack.unpackb(data, use_list=False, max_array_len=4 * SEGMENTS_MAX)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise ManifestFormatError(f"not a MessagePack map ({error})") from error
-    match fields:
-        case {"group": int(group), "open": bool(open), "base": tuple(base), "segments": tuple(rows)} if (
-            group >= 0
-        ):
-            manifest = Manifest(group, _mark(base), tuple(map(_segment, rows)), open)
-            problem = manifest.problem()
-            if problem is not None:
-                raise ManifestFormatError(problem)
-            return manifest
-    raise ManifestFormatError("its keys or their values are wrong")
+        manifest = _MANIFEST.unpack_map(unseal(data, FORMAT, 4 * SEGMENTS_MAX), "manifest")
+    except OtherFormatError as error:
+        raise ManifestFormatError(f"manifest of {error}") from error
+    except (SealError, ProtocolError) as error:
+        raise ManifestFormatError(str(error)) from error
+    problem = manifest.problem()
+    if problem is not None:
+        raise ManifestFormatError(problem)
+    return manifest
 
 
 def load_manifest(fs: FileSystem, directory: str, group: int) -> Manifest:
@@ -239,32 +234,3 @@ def seam(own: Manifest, shipped: Manifest) -> Mark | None:
     needed = wanted(own, shipped)
     start = shipped.start_of(len(shipped.segments) - len(needed))
     return start if own.base.offset <= start.offset <= own.end.offset else None
-
-
-def _mark_row(mark: Mark) -> Sequence[Any]:
-    return mark.offset, mark.stamp, mark.chain, mark.index
-
-
-def _segment_row(segment: Segment) -> Sequence[Any]:
-    return segment.id, segment.first, _mark_row(segment.end), segment.size, segment.crc, segment.time
-
-
-def _mark(row: Any) -> Mark:
-    match row:
-        case (int(offset), None | tuple() as stamp, bytes(chain), int(index)) if (
-            0 <= offset <= NUMBER_MAX and 0 <= index <= NUMBER_MAX and len(chain) == DIGEST_BYTES
-        ):
-            if stamp is None and offset == 0:
-                return Mark(offset, None, chain, index)
-            if stamp is not None and len(stamp) == 4 and all(type(n) is int and n >= 0 for n in stamp):
-                return Mark(offset, stamp, chain, index)
-    raise ManifestFormatError(f"not a place between deliveries: {str(row)[:80]}")
-
-
-def _segment(row: Any) -> Segment:
-    match row:
-        case (bytes(id), int(first), tuple(end), int(size), int(crc), int(time)) if (
-            len(id) == SEGMENT_ID_BYTES and first >= 0 and size >= HEADER_BYTES and time >= 0
-        ):
-            return Segment(id, first, _mark(end), size, crc, time)
-    raise ManifestFormatError(f"not a segment: {str(row)[:80]}")
