@@ -28,8 +28,6 @@ from zraft_core.errors import ConfigError
 from zraft_core.ids import ServerId
 from zraft_core.znodes.txn import CREATE
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 
 def _free_port() -> int:
     with socket.socket() as probe:
@@ -46,7 +44,6 @@ class BrokenError(RuntimeError):
     """What nobody expected."""
 
 
-@pytest.mark.loops("asyncio")
 async def test_chores_are_done_by_a_server_whose_turns_never_leave_it_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
