@@ -1,7 +1,7 @@
 # What a change needs, in the environment that .ci/setup makes (.venv). `make check` before each commit, the rest before a merge.
 VENV ?= .venv
 PYTHON := $(VENV)/bin/python
-.PHONY: help check test generated image docs bench
+.PHONY: help style types check test generated image docs bench
 
 help:
 	@echo "make check   format, style, types, rooms and a sample of the unit tests: less than a minute"
@@ -14,10 +14,14 @@ help:
 $(PYTHON):
 	.ci/setup $(VENV)
 
-check: | $(PYTHON)
+style: | $(PYTHON)
 	$(VENV)/bin/ruff format --check --quiet .
 	$(VENV)/bin/ruff check --quiet .
+
+types: | $(PYTHON)
 	$(VENV)/bin/mypy
+
+check: style types | $(PYTHON)
 	$(PYTHON) -m pytest -q -n auto tests/packaging/test_layers.py tests/packaging/test_documents.py \
 		tests/packaging/test_generated.py \
 		tests/unit/raft tests/unit/groups tests/unit/tree tests/paper -m "not long and not processes"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import structlog
 
-from tests.event_loops import LOOPS, BlockingCalls, SlowCallbacks
+from tests.event_loops import EVERY_LOOP, LOOPS, BlockingCalls, SlowCallbacks
 
 # Without byte code on disk, every server that a test starts compiles its three hundred modules
 # again, which doubles its start, and every worker of a run compiles all tests.
@@ -26,7 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seed", type=int, default=None, help="seed of the tests that draw one; printed, drawn if not given"
     )
-    parser.addoption("--uvloop", action="store_true", help="run tests that are marked for uvloop on it, too")
+    parser.addoption(
+        "--every-loop", action="store_true", help="run coroutine tests with real processes on uvloop, too"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -97,11 +99,19 @@ def no_asyncio_complaints() -> Iterator[None]:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """A coroutine test runs on asyncio's loop, or on each that the marker `loops` names."""
+    """Run a coroutine test on asyncio's loop and on uvloop, or on the loops that its marker `loops` names.
+
+    A test with real processes takes seconds for what is not in its loop, so it has asyncio's alone; `.ci/long` runs it on
+    uvloop.
+    """
     marker = item.get_closest_marker("loops")
-    names = marker.args if marker else ("asyncio",)
-    # uvloop hangs now and then when a loop is closed that a test has left busy, and nothing ends it.
-    return {name: LOOPS[name] for name in names if name != "uvloop" or item.config.getoption("--uvloop")}
+    if marker is not None:
+        names = marker.args
+    elif item.get_closest_marker("processes") is not None and not config.getoption("--every-loop"):
+        names = ("asyncio",)
+    else:
+        names = EVERY_LOOP
+    return {name: LOOPS[name] for name in names}
 
 
 @pytest.fixture(autouse=True)

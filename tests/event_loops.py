@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -21,36 +22,76 @@ import uvloop
 
 from tests.onyxlog.simulation.virtual_time import VirtualLoop
 
+CLEAN_UP_S = 5.0
+"""How long what a failed test has left may take to end."""
 
-class UvLoop(uvloop.Loop):
-    """uvloop, which a test whose time is over ends: uvloop itself only logs what a signal's handler raises, and waits on."""
 
-    _main: asyncio.Future[Any] | None = None
-    _over: BaseException | None = None
+class EndingLoop(asyncio.AbstractEventLoop):
+    """A loop that ends when the test's time is over, whatever the test waits for.
+
+    pytest-timeout raises in a signal's handler, once. Tasks that go on although they are cancelled would hold up the
+    clean-up after that for ever, so it is bounded.
+    """
+
+    _failed: BaseException | None = None
 
     def run_until_complete(self, future: Any) -> Any:
-        self._main = asyncio.ensure_future(future, loop=self)
+        bound = None if self._failed is None else self.call_later(CLEAN_UP_S, self.stop)
         try:
-            return super().run_until_complete(self._main)
-        except asyncio.CancelledError:
-            if self._over is None:
+            return super().run_until_complete(future)
+        except pytest.fail.Exception as error:
+            self._failed = error
+            raise
+        except RuntimeError:
+            # What a loop says that was stopped.
+            if self._failed is None:
                 raise
-            raise self._over from None
+            raise self._failed from None
+        finally:
+            if bound is not None:
+                bound.cancel()
+
+    def close(self) -> None:
+        if self._failed is not None:
+            for task in asyncio.all_tasks(self):
+                # Else the next test would fail by it.
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+        super().close()
+
+
+class AsyncioLoop(EndingLoop, asyncio.SelectorEventLoop):
+    """asyncio's own."""
+
+
+class UvLoop(EndingLoop, uvloop.Loop):
+    """uvloop, which by itself only logs what a signal's handler raises, and waits on."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if not isinstance(error, pytest.fail.Exception) or self._main is None:
-            return super().call_exception_handler(context)
-        self._over = error
-        self._main.cancel()
-        return None
+        if isinstance(error, pytest.fail.Exception):
+            self._failed = error
+            self.stop()
+        else:
+            super().call_exception_handler(context)
+
+    def close(self) -> None:
+        # uvloop warns of each handle that is open, and then closes it. A warning that is an error would keep it from
+        # that, and it would wait for ever until all are closed.
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            super().close()
+        for one in caught:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
-    "asyncio": asyncio.new_event_loop,
+    "asyncio": AsyncioLoop,
     "uvloop": UvLoop,
     "virtual": VirtualLoop,
 }
+
+EVERY_LOOP = ("asyncio", "uvloop")
+"""What programs run on: clients on either, servers on uvloop."""
 
 SLOW_S = 0.1
 """What asyncio itself calls slow."""

@@ -15,8 +15,6 @@ from zraft_bench.result_files import load_run
 from zraft_bench.targets.target import TARGETS, RequestFailedError, in_turn, maker
 from zraft_bench.targets.zookeeper import ZooKeeperTarget
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 CREATE, GET_DATA, SET_DATA, SYNC, CLOSE = 1, 4, 5, 9, -11
 NODE_EXISTS, NO_NODE = -110, -101
 STAT = bytes(68)

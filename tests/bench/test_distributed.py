@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pytest
 
+from tests.event_loops import EVERY_LOOP
 from tests.ipv6 import has_ipv6
 from zraft_bench.distributed.board import Board, BoardError, MemoryDictionary
 from zraft_bench.distributed.client_agent import ClientAgent
@@ -354,7 +355,7 @@ def test_what_operators_say_is_understood_or_refused(line: str, wish: Wish, text
 
 # -- servers
 
-REAL_TIME = pytest.mark.loops("asyncio")
+REAL_TIME = pytest.mark.loops(*EVERY_LOOP)
 """Blocking calls go to threads: real time, of which nothing takes any."""
 
 

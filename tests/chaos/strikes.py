@@ -362,7 +362,7 @@ class Strikes:
             roles = await self._roles()
             if roles and one not in roles:
                 return True
-            if asyncio.get_running_loop().time() > deadline:
+            if asyncio.get_running_loop().time() >= deadline:
                 # Who is on its way out stays if it is wanted again.
                 await self._take_in(one)
                 return False

@@ -33,8 +33,6 @@ from zraft_client import (
     requests,
 )
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 SHORT_S = 0.2
 """For calls that are to be given up."""
 

@@ -15,8 +15,6 @@ from zraft_client import Client, ConnectionState, LockLostError
 from zraft_client.recipes import Barrier, Counter, Election, Lock, Queue
 from zraft_client.recipes.contenders import Gone, Holds, WaitsFor, in_order, standing
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 
 @asynccontextmanager
 async def two_clients() -> AsyncIterator[tuple[FakeCluster, Client, Client]]:

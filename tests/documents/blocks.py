@@ -15,7 +15,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 ROOT: Final = Path(__file__).parents[2]
-DOCUMENTS: Final = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+DOCUMENTS: Final = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 RUN: Final = frozenset({"sh", "python", "console"})
 FORMS: Final = frozenset({"", "text", "toml", "crontab", "java"})

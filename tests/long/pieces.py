@@ -160,6 +160,17 @@ def pieces(python: str, seed: int, out: Path) -> tuple[Piece, ...]:
             20 * MINUTE,
         ),
         Piece(
+            "loops",
+            "Coroutine tests with real processes run on uvloop, too.",
+            (
+                tests(
+                    *("--every-loop", "-k", "uvloop"),
+                    *("-m", "processes and not long and not compat and not chaos and not spark", "tests"),
+                ),
+            ),
+            8 * MINUTE,
+        ),
+        Piece(
             "upgrade",
             "This release beside the last one: both ways, mixed, taken back; fresh seeds of simulated servers of both.",
             (

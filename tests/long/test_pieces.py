@@ -67,6 +67,13 @@ def test_what_is_not_marked_long_but_no_part_of_a_usual_run_has_its_piece() -> N
         assert len(command_lines(marked=f"-m {mark} tests")) == 1
 
 
+def test_every_coroutine_test_runs_on_uvloop() -> None:
+    """Where the usual run leaves that out, which is for tests with real processes, its piece does it."""
+    (line,) = command_lines(marked="--every-loop")
+    assert "-m processes and not long " in line
+    assert line.endswith(" tests")
+
+
 def test_every_simulator_and_the_fuzzer_run_with_fresh_seeds_and_planted_bugs() -> None:
     assert len(SCENARIOS) >= 6
     for name in SCENARIOS:

@@ -168,6 +168,22 @@ def test_links_between_documents_lead_somewhere() -> None:
     assert broken == []
 
 
+def test_every_function_that_a_link_names_is_in_its_file() -> None:
+    found = [
+        (document, name, (ROOT / document).parent / path)
+        for document, text in TEXTS.items()
+        for name, path in re.findall(r"\[`([\w.]+)`\]\(([\w./]+\.py)\)", text)
+    ]
+    assert len(found) > 10
+    missing = [
+        (document, name)
+        for document, name, file in found
+        if not set(name.split("."))
+        <= set(re.findall(r"^ *(?:class|def|async def) (\w+)", file.read_text(), re.M))
+    ]
+    assert missing == []
+
+
 def anchors(file: Path) -> set[str]:
     """Of the headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)

@@ -14,8 +14,6 @@ from zraft_client import BadArgumentsError
 from zraft_client.claims import ConsumerOptions, Marshaler, PortError
 from zraft_core.claims.values import Mode
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 FAST: dict[str, Any] = {"claim_interval_ms": 50, "poll_ms": 20, "request_timeout_ms": 2_000}
 
 

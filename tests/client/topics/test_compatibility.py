@@ -21,8 +21,6 @@ from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.stamps import MessageId
 from zraft_core.wire import native_requests, native_topic_answers
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 LAST_LEVEL = 4
 
 

@@ -21,8 +21,6 @@ from zraft_client.topics import (
 )
 from zraft_client.topics.consumer import Consumer
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 
 async def polled(consumer: Consumer | MergedConsumer, count: int) -> list[Record]:
     found: list[Record] = []

@@ -13,8 +13,6 @@ from zraft_client import ClosedError
 from zraft_client.topics import NoTopicError, Order, Producer, ProducerEndedError
 from zraft_client.topics.sent import Sent
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 
 class Callers:
     """Tasks that send; `made` counts their calls in the order in which they are made."""

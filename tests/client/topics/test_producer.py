@@ -34,8 +34,6 @@ from zraft_client.topics.payloads import decode_content
 from zraft_core.topics.commands import ViewChanged
 from zraft_core.topics.producer import Reach
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 
 @asynccontextmanager
 async def running(

@@ -11,7 +11,6 @@ from onyxlog.peer.gossip.link import open_udp
 from tests.ipv6 import has_ipv6
 from zraft_core.address import Address
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
 ANYWHERE = Address("127.0.0.1", 0)
 
 

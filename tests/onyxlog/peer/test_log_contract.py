@@ -24,8 +24,6 @@ from tests.onyxlog.peer.places import Fake, Memory, Native, Place, Zookeeper
 from tests.processes.cluster import Cluster
 from zraft_client import ClosedError, NodeExistsError, NoNodeError, SessionExpiredError
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 Test = Callable[[Place], Coroutine[Any, Any, None]]
 Run = Callable[[Test], None]
 PATIENCE_S = 30.0

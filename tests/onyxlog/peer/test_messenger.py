@@ -23,6 +23,7 @@ from onyxlog.peer.group import PeerGroup
 from onyxlog.peer.log.port import LogPort
 from onyxlog.replica.commands import BackpressureOff, Entry, Gc, GroupLeave, KillJob, Record
 from onyxlog.replica.replica import JoinMode
+from tests.event_loops import EVERY_LOOP
 from tests.onyxlog.peer.fleets import Scene, seeded_ids
 from tests.onyxlog.simulation.datagrams import Network
 from tests.onyxlog.simulation.memory_log import MemoryPort
@@ -337,7 +338,7 @@ async def test_a_group_that_cannot_look_for_addresses_for_now_looks_again_later(
     await world.scene.fleet.stop()
 
 
-@pytest.mark.loops("asyncio", "uvloop")
+@pytest.mark.loops(*EVERY_LOOP)
 async def test_groups_gossip_over_udp() -> None:
     scene = Scene(JoinMode.DIRECT)
     world = Gossiping(scene)

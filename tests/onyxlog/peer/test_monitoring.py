@@ -8,29 +8,27 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
-import pytest
 
 from onyxlog.peer.fleet import Fleet
 from onyxlog.peer.idle_runner import run_nothing
+from onyxlog.peer.log.port import LogPort, OpenPort
 from onyxlog.peer.monitoring import Monitoring
 from onyxlog.peer.settings import GroupSettings
 from tests.onyxlog.simulation.memory_log import MemoryLog
 from zraft.program.http_places import CONNECTIONS_MAX
 from zraft_core.address import Address
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 Get = Callable[[str], Awaitable[tuple[int, str]]]
 
 
 @asynccontextmanager
-async def monitored() -> AsyncIterator[tuple[Fleet, Get, Address]]:
+async def monitored(open_port: OpenPort | None = None) -> AsyncIterator[tuple[Fleet, Get, Address]]:
     """A fleet that has no group yet, a function that gets a path, and where its HTTP server is."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = Address(*probe.getsockname())
 
-    async with Fleet(MemoryLog().opened, run_nothing) as fleet:
+    async with Fleet(open_port or MemoryLog().opened, run_nothing) as fleet:
         monitoring = Monitoring(address, fleet)
         await monitoring.start()
         async with aiohttp.ClientSession(f"http://{address}") as session:
@@ -44,10 +42,17 @@ async def monitored() -> AsyncIterator[tuple[Fleet, Get, Address]]:
 
 
 async def test_a_process_is_ready_when_all_its_groups_have_joined() -> None:
-    async with monitored() as (fleet, get, _):
+    log, may_open = MemoryLog(), asyncio.Event()
+
+    async def opened() -> LogPort:
+        await may_open.wait()
+        return log.open()
+
+    async with monitored(opened) as (fleet, get, _):
         fleet.start(GroupSettings())
         assert await get("/readyz") == (503, "group 0 has not joined\n")
         assert await get("/livez") == (200, "ok\n")
+        may_open.set()
         await fleet.joined()
         assert await get("/readyz") == (200, "ok\n")
         assert "onyxlog_replica_groups 1.0" in (await get("/metrics"))[1]

@@ -16,8 +16,6 @@ from tests.onyxlog.peer.test_log_contract import PARAMETERS, begun, origin_at, r
 from zraft_client import DeadlineError, NotSentError, UnknownOutcomeError
 from zraft_core.errors import ConfigError
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 LOST = (Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.REFUSE, Fault.UNKNOWN, Fault.UNKNOWN_UNDONE)
 
 

@@ -15,8 +15,6 @@ from tests.client.fake import Refused
 from tests.onyxlog.peer.places import Fake
 from zraft_core.errors import Code
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 
 async def silences(leader: str | None, *, knows: bool = True) -> dict[str, Silence]:
     """Of group "a", asked of a server that does not lead, or does not know the request; `leader` is what it names."""

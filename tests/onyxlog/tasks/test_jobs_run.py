@@ -28,8 +28,6 @@ from tests.onyxlog.tasks.attempts import SUBMITTED, Groups
 from tests.onyxlog.tasks.functions import counts, split
 from tests.onyxlog.tasks.gates import Gate
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 HERE = "tests.onyxlog.tasks.functions"
 
 

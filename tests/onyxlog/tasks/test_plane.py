@@ -19,8 +19,6 @@ from zraft.transport.packing import MESSAGE_BYTES_MAX
 from zraft_core.address import Address, parse_address
 from zraft_core.errors import ConfigError
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 LOOPBACK = Address("127.0.0.1", 0)
 KEY, OTHER_KEY = ClusterKey(bytes(range(32))), ClusterKey(bytes(range(1, 33)))
 HERE, THERE = Worker("job", 3, "a.1"), Worker("job", 3, "b.1")

@@ -20,8 +20,6 @@ from tests.onyxlog.tasks.functions import counts
 from tests.onyxlog.tasks.gates import Gate
 from tests.onyxlog.tasks.test_jobs_run import gated, result_of, word_count
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 LINES = 3_000
 
 

@@ -37,8 +37,6 @@ from zraft.server.process.admin_listener import AdminListener
 from zraft_core.address import Address
 from zraft_core.errors import ConfigError
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 Get = Callable[..., Awaitable[tuple[int, str, Any]]]
 JSON = {"Accept": "application/json"}
 
@@ -186,7 +184,14 @@ async def test_a_head_that_does_not_end_is_not_waited_for(monkeypatch: pytest.Mo
 
 
 async def test_an_answer_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, abort = asyncio.Event(), http_service._Door.abort
+
+    def noted(door: http_service._Door) -> None:
+        ended.set()
+        abort(door)
+
     monkeypatch.setattr(http_service, "IDLE_S", 0.2)
+    monkeypatch.setattr(http_service._Door, "abort", noted)
     reports = FakeAdminReports(LEADER)
     reports.by_path = Listing(tuple((f"/{n}" * 100, (n,)) for n in range(LISTED_MAX)), LISTED_MAX)
 
@@ -200,7 +205,7 @@ async def test_an_answer_that_is_not_read_is_not_waited_for(monkeypatch: pytest.
             def read_late() -> int:
                 return sum(len(part) for part in iter(lambda: _received(silent), b""))
 
-            await asyncio.sleep(0.5)
+            await ended.wait()
             assert await asyncio.to_thread(read_late) < 20 * 1_000_000
 
 

@@ -28,7 +28,6 @@ from zraft_core.ids import Instance, ServerId
 A, B = ServerId(1), ServerId(2)
 KEY = ClusterKey(bytes(range(32)))
 OTHER_KEY = ClusterKey(bytes(range(1, 33)))
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
 QUICK = BulkSettings(handshake_timeout_s=0.3, retry_s_min=0.02, retry_s_max=0.05)
 
 

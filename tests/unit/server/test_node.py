@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from structlog.testing import capture_logs
 
 from tests.ipv6 import has_ipv6
 from tests.unit.server.nodes import Nodes
@@ -28,8 +29,6 @@ from zraft_core.errors import ConfigError
 from zraft_core.ids import ServerId
 from zraft_core.znodes.txn import CREATE
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 
 def _free_port() -> int:
     with socket.socket() as probe:
@@ -37,11 +36,15 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _open_again(data: Path) -> None:
+    """What a server closes last is its directory, with the lock that keeps a second one out."""
+    DataDirectory.open(RealFileSystem(), str(data), server=ServerId(1), entropy=os.urandom).close()
+
+
 class BrokenError(RuntimeError):
     """What nobody expected."""
 
 
-@pytest.mark.loops("asyncio")
 async def test_chores_are_done_by_a_server_whose_turns_never_leave_it_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,9 +63,7 @@ async def test_chores_are_done_by_a_server_whose_turns_never_leave_it_idle(
         await nodes.until(lambda: node._chores_done > done + 5)
 
 
-# A failure of the first turn or tick leaves `Node.run` without its clean-up, for which uvloop aborts the process.
-@pytest.mark.loops("asyncio")
-@pytest.mark.parametrize("where", ["turn", "callback", "tick"])
+@pytest.mark.parametrize("where", ["start", "turn", "callback", "tick"])
 async def test_an_exception_that_nobody_expected_ends_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -75,7 +76,9 @@ async def test_an_exception_that_nobody_expected_ends_the_process(
 
     with bound(config) as sockets:
         node = Node(config, sockets)
-        if where == "turn":
+        if where == "start":
+            monkeypatch.setattr(node._announcements, "begin", broken)
+        elif where == "turn":
             monkeypatch.setattr(node.driver, "turn", broken)
         elif where == "callback":
             asyncio.get_running_loop().call_later(0.01, broken)
@@ -83,6 +86,24 @@ async def test_an_exception_that_nobody_expected_ends_the_process(
             monkeypatch.setattr(node._announcements, "show", broken)
         with pytest.raises(BrokenError):
             await node.run()
+    await asyncio.to_thread(_open_again, tmp_path)
+
+
+async def test_a_start_that_fails_when_it_listens_closes_everything_and_ends_with_its_exit_code(
+    tmp_path: Path,
+) -> None:
+    """Two programs may bind one port at the same moment; the first that listens has it."""
+    address = Address("127.0.0.1", _free_port())
+    config = ServerConfig(id=ServerId(1), data=tmp_path, address=address, cluster={ServerId(1): address})
+    with bound(config) as sockets, socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind((address.host, address.port))
+        other.listen()
+        with capture_logs() as logs:
+            assert await Node(config, sockets).run() == 1
+    (failed,) = [entry for entry in logs if entry["event"] == "server failed"]
+    assert failed["error"].startswith("address: cannot listen for clients: ")
+    await asyncio.to_thread(_open_again, tmp_path)
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")

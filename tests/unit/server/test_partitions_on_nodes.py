@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.server.nodes import Nodes, Sending, host_of
@@ -19,8 +18,6 @@ from zraft.transport.messages import Edge
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.producer import Ending
 from zraft_core.topics.registry_commands import DeleteTopic
-
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
 
 
 def _files_of_groups(data: Path) -> list[Path]:

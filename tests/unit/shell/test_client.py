@@ -30,8 +30,6 @@ from zraft_core.wire.events import EventType, encode_watch_event
 from zraft_core.wire.opcodes import XID_AUTH, Opcode
 from zraft_core.znodes.events import AddWatchMode, WatcherType
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 
 class Started:
     """A client and the notices it gave; `waits_s` for a connection."""

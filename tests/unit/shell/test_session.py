@@ -19,8 +19,6 @@ from zraft_core.address import Address
 from zraft_core.wire.events import EventType, encode_watch_event
 from zraft_core.wire.opcodes import Opcode
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 NOWHERE = Target((Address("127.0.0.1", 1),))
 
 

@@ -23,7 +23,7 @@ class Cluster:
     """Servers without processes, and what `zraft member` says of them."""
 
     def __init__(self, removals: list[tuple[int, bool]], moving: Sequence[int] = ()) -> None:
-        self.removals = removals
+        self.removals = list(removals)
         """Exit code of each command, and whether it took the server out nevertheless."""
         self.moving = list(moving)
         """Partitions that are on their way, at each look; none after those."""

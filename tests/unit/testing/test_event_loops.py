@@ -12,12 +12,15 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.event_loops import KNOWN, LOOPS, PRODUCT, BlockingCalls, SlowCallbacks
+from tests import event_loops
+from tests.event_loops import EVERY_LOOP, KNOWN, LOOPS, PRODUCT, BlockingCalls, SlowCallbacks
 
 BLOCKING = {
     "open": "open(path).close()",
@@ -48,7 +51,6 @@ def path(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.mark.loops("asyncio", "uvloop")
 @pytest.mark.parametrize("name", list(BLOCKING))
 async def test_a_call_that_blocks_the_loop_is_noticed_with_its_place(name: str, path: Path) -> None:
     function = planted(BLOCKING[name], path)
@@ -105,7 +107,6 @@ async def test_what_waits_for_no_disk_is_left_alone(statement: str, path: Path) 
     function.__globals__["file"].close()
 
 
-@pytest.mark.loops("asyncio", "uvloop")
 async def test_a_process_that_the_loop_starts_is_left_alone(path: Path) -> None:
     names: dict[str, object] = {"__name__": "zraft.planted", "asyncio": asyncio}
     exec(
@@ -123,6 +124,7 @@ def test_what_is_known_to_block_is_there(name: str) -> None:
     assert operator.attrgetter(function)(importlib.import_module(module))
 
 
+@pytest.mark.loops("asyncio")
 async def test_slow_callbacks_are_named() -> None:
     async def dawdle() -> None:
         time.sleep(0.02)  # noqa: ASYNC251
@@ -133,22 +135,59 @@ async def test_slow_callbacks_are_named() -> None:
     assert callbacks.found[0][0] > 0.01
 
 
-@pytest.mark.parametrize("name", ["asyncio", "uvloop"])
-def test_a_test_whose_time_is_over_ends_on_every_loop(name: str) -> None:
+def test_a_loop_that_has_something_open_ends_and_tells() -> None:
+    runner = asyncio.Runner(loop_factory=LOOPS["uvloop"])
+    kept = runner.run(asyncio.start_server(lambda *_: None, "127.0.0.1", 0))
+    with pytest.raises(ResourceWarning, match="unclosed"):
+        runner.close()
+    assert [one.fileno() for one in kept.sockets] == [-1]
+
+
+async def wait() -> None:
+    await asyncio.sleep(20)
+
+
+async def wait_on() -> None:
+    """Although it is cancelled."""
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(20)
+
+
+async def leave_one_that_waits_on() -> None:
+    asyncio.get_running_loop().left = asyncio.create_task(wait_on())  # type: ignore[attr-defined]
+    await asyncio.sleep(0)
+
+
+async def hold_up() -> None:
+    while True:  # noqa: ASYNC110  it waits for nothing
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("name", EVERY_LOOP)
+@pytest.mark.parametrize("hang", [wait, wait_on, leave_one_that_waits_on, hold_up])
+def test_a_test_whose_time_is_over_ends_on_every_loop(
+    name: str, hang: Callable[[], Coroutine[Any, Any, None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """pytest-timeout raises in a signal's handler, which uvloop would log while it waits on."""
+    monkeypatch.setattr(event_loops, "CLEAN_UP_S", 0.1)
 
     def over(*_: object) -> None:
         pytest.fail("its time is over")
 
     before = signal.signal(signal.SIGUSR1, over)
     clock = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
-    clock.start()
+
+    async def test() -> None:
+        clock.start()
+        await hang()
+
     try:
         with (
-            asyncio.Runner(loop_factory=LOOPS[name]) as runner,
             pytest.raises(pytest.fail.Exception, match="its time is over"),
+            asyncio.Runner(loop_factory=LOOPS[name]) as runner,
         ):
-            runner.run(asyncio.sleep(20))
+            runner.run(test())
     finally:
         clock.join()
         signal.signal(signal.SIGUSR1, before)

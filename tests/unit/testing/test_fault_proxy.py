@@ -13,8 +13,6 @@ import pytest
 from tests.chaos.servers import free_ports
 from tests.simulation.fault_proxy import CLEAR, HOST, FaultProxy, LinkQuality
 
-pytestmark = pytest.mark.loops("asyncio", "uvloop")
-
 QUIET_S = 0.15
 COUNT = 400
 

@@ -205,6 +205,8 @@ class Node:
         self._scheduled = False
         self._leave_by: float | None = None
         self._servers: list[asyncio.Server] = []
+        self._admin: AdminListener | None = None
+        self._keepers: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
         # What was restored is out of sight from here on, too.
         self._collector = Collector()
@@ -313,23 +315,45 @@ class Node:
         return file
 
     async def run(self) -> int:
-        """Serve until a signal or a fatal error; the process's exit code, or `BEGIN_ANEW`."""
+        """Serve until a signal or a fatal error; the process's exit code, or `BEGIN_ANEW`.
+
+        Whatever ends it, also a start that fails halfway, all files, threads and sockets of the server are closed then.
+        uvloop needs that: it aborts the process if a socket is closed that it still watches.
+
+        Raises:
+            Exception: a fatal error that is no `ZraftError`. It is logged like these.
+        """
+        try:
+            await self._serve()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            await self._close()
+        if self._failure is None:
+            return 0
+        if isinstance(self._failure, DivergedError):
+            return BEGIN_ANEW
+        log.error("server failed", server=self.config.id, error=str(self._failure))
+        if not isinstance(self._failure, ZraftError):
+            raise self._failure
+        return 1
+
+    async def _serve(self) -> None:
+        """Open everything to the network and wait until something stops the server."""
         config = self.config
         loop = self._loop
         loop.set_exception_handler(self._on_unhandled)
         addresses = await self._peers.open(self._sockets.peers)
-        servers = self._servers
         for one in self._sockets.clients:
-            servers.append(await self._listen("address", one, plain=not config.tls.required))
+            self._servers.append(await self._listen("address", one, plain=not config.tls.required))
         for one in self._sockets.tls:
-            servers.append(await self._listen("tls.address", one, plain=False))
-        admin = None
+            self._servers.append(await self._listen("tls.address", one, plain=False))
         if config.admin is not None:
-            admin = AdminListener(config.admin, self.report, self._fail, config.admin_hosts)
-            await admin.open(self._sockets.admin)
+            self._admin = AdminListener(config.admin, self.report, self._fail, config.admin_hosts)
+            await self._admin.open(self._sockets.admin)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop_signal)
-        keepers = [loop.create_task(addresses.keep_fresh())]
+        self._keepers.append(loop.create_task(addresses.keep_fresh()))
         reloadings: list[Polled] = [
             *([self._tls.certificates] if self._tls is not None else ()),
             *([self._users] if self._users is not None else ()),
@@ -337,7 +361,7 @@ class Node:
         ]
         hangup = asyncio.Event()
         if reloadings:
-            keepers.append(loop.create_task(keep_fresh(reloadings, hangup, self._remind)))
+            self._keepers.append(loop.create_task(keep_fresh(reloadings, hangup, self._remind)))
         if reloadings or self._audit is not None:
             # As tools that replace certificates or rotate logs expect; by default a hang-up would end the process.
             loop.add_signal_handler(signal.SIGHUP, self._on_hangup, hangup)
@@ -353,13 +377,18 @@ class Node:
         self._announcements.begin(time.monotonic())
         self.schedule()
         await self._stop.wait()
-        log.info("server stopping", server=config.id)
-        for keeper in keepers:
+
+    async def _close(self) -> None:
+        """Let the clients go, end all threads, and close what `__init__` and `_serve` have opened so far."""
+        # A start that fails comes here directly, and no turn may follow.
+        self._stop.set()
+        log.info("server stopping", server=self.config.id)
+        for keeper in self._keepers:
             keeper.cancel()
-        for server in servers:
+        for server in self._servers:
             server.close()
-        if admin is not None:
-            await admin.stop()
+        if self._admin is not None:
+            await self._admin.stop()
         diverged = isinstance(self._failure, DivergedError)
         if diverged:
             # Not another word that is computed from this state (D-26).
@@ -370,7 +399,7 @@ class Node:
             self.driver.clients.close_all()
             self._write_outputs()
         self._peers.close()
-        await asyncio.gather(*keepers, return_exceptions=True)
+        await asyncio.gather(*self._keepers, return_exceptions=True)
         if self._audit is not None:
             self._audit.write(server_line("serverStop", time.time_ns() // 1_000_000))
             self._audit.stop()
@@ -381,17 +410,9 @@ class Node:
         self._journal.add(self._journaling.closed(self.driver.raft, time.time_ns() // 1_000_000))
         self._journal.close()
         if diverged:
-            log.error("state differs from the majority's", server=config.id, problem=str(self._failure))
+            log.error("state differs from the majority's", server=self.config.id, problem=str(self._failure))
             self._directory.condemn(str(self._failure), time.time_ns() // 1_000_000)
         self._directory.close()
-        if self._failure is not None:
-            if diverged:
-                return BEGIN_ANEW
-            log.error("server failed", server=config.id, error=str(self._failure))
-            if not isinstance(self._failure, ZraftError):
-                raise self._failure
-            return 1
-        return 0
 
     async def _listen(self, knob: str, bound: socket.socket, *, plain: bool) -> asyncio.Server:
         try:
