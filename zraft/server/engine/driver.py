@@ -121,6 +121,9 @@ EARLY_BATCHES_MAX: Final = 16
 DEAF_AFTER_MS: Final = 100
 """A server that leaves finds a moment at which most clients wait for no answer within some round trips."""
 
+FREQUENT: Final = frozenset({AppendEntries, AppendEntriesReply, Heartbeat, HeartbeatReply})
+"""By far the most of all messages."""
+
 SERVER_MESSAGES: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
 
 
@@ -271,7 +274,9 @@ class Driver:
             return
         of_groups: list[PeerMessage] = []
         for message in messages:
-            if is_of_groups(message):
+            if message.__class__ in FREQUENT and not message.group:  # type: ignore[union-attr]  # each of these has one
+                self._on_consensus(self.raft, sender.server, sender.instance, message)  # type: ignore[arg-type]
+            elif is_of_groups(message):
                 of_groups.append(message)
             else:
                 self._on_message(sender.server, sender.instance, sender, message)
@@ -431,7 +436,8 @@ class Driver:
         rest = self.clock.advance(now_ms)
         step = self.clock.take_passed()
         clients, raft = self.clients, self.raft
-        self.latencies.answered(now_ms)
+        if self.latencies.waiting:
+            self.latencies.answered(now_ms)
         sent_before = clients.sent_total - clients.events_total
         clients.turn.now = now_ms
         founded = self.bootstrap.founded
@@ -565,9 +571,6 @@ class Driver:
         if message.__class__ in SERVER_MESSAGES:
             self._stirred = True
         match message:
-            case AppendEntries() | AppendEntriesReply() | Heartbeat() | HeartbeatReply():
-                # By far the most; the rest of the core's follow below.
-                self._on_consensus(raft, server, instance, message)
             case OriginBatch():
                 if self.leadership is not None:
                     self.leadership.intake.offer(server, instance, message)
@@ -856,7 +859,8 @@ class Driver:
         if raft.role is not Role.LEADER:
             if self.leadership is not None:
                 self._end_leadership()
-            self._early_batches.clear()
+            if self._early_batches:
+                self._early_batches.clear()
             return
         if raft.term != self._led_term:
             self._led_term = raft.term
