@@ -431,7 +431,7 @@ class Node:
         if self._alarm is not None:
             left_ms = self._alarm_at - now_ms
             if at_ms >= self._alarm_at:
-                if 2 * left_ms > at_ms - now_ms:
+                if 3 * left_ms > 2 * (at_ms - now_ms):
                     return
                 # How late it is by now tells of the loop, as if it had rung.
                 self._process.add_lag(max(0, -left_ms) / 1000)
