@@ -549,7 +549,7 @@ class Driver:
         """What the leader is to know, write down or confirm; it may be this server itself."""
         for batch in self.origin.due(now_ms):
             self._outbox.send(leader, batch)
-        if now_ms >= self.touches.due_at:
+        if now_ms >= self.touches.may_leave_at:
             # The log may not hold the settings yet; of a cluster that is only just founded it does not.
             tick_ms = min(self.machine.settings.tick_time_ms, self.settings.tree.tick_time_ms)
             self.touches.interval_ms = tick_ms // 2
