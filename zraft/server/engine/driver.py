@@ -281,7 +281,7 @@ class Driver:
             else:
                 self._on_message(sender.server, sender.instance, sender, message)
         if of_groups and self.groups is not None:
-            self.groups.receive(sender, of_groups, self.raft)
+            self.groups.receive(sender, of_groups, self.raft, ahead=self.clock.passed)
 
     def _later_boot(self, sender: Sender) -> int | None:
         """The boot that is registered for the sender's directory, if it is later than the sender's own."""
