@@ -34,7 +34,7 @@ class Drawn(random.Random):
         return self._drawn
 
 
-@pytest.mark.parametrize("groups", [3, 60])
+@pytest.mark.parametrize("groups", [3, 60, 500])
 def test_idle_groups_cost_a_datagram_each_way_per_pair_of_servers_and_no_look(groups: int) -> None:
     """Each has the answer to the other one's last heartbeat and the next heartbeat."""
     hosts = Hosts(groups)
