@@ -188,8 +188,8 @@ class GroupHost:
 
     # -- what happened
 
-    def receive(self, sender: Sender, messages: Sequence[GroupMessage]) -> None:
-        """Messages of one authenticated peer, in the order they came."""
+    def receive(self, sender: Sender, messages: Sequence[GroupMessage], ahead: int = 0) -> None:
+        """Messages of one authenticated peer, in the order they came, `ahead` ticks after the last turn."""
         state, server, instance = self._state, sender.server, sender.instance
         peer = state.peers[server] if server in state.peers else state.peer(server)
         if peer.run != (instance, sender.boot) and not self._covers.meet(peer, sender):
@@ -197,7 +197,7 @@ class GroupHost:
         for message in messages:
             match message:
                 case SharedHeartbeat():
-                    self._covers.on_heartbeat(peer, message)
+                    self._covers.on_heartbeat(peer, message, ahead)
                     continue
                 case SharedHeartbeatReply():
                     self._covers.on_reply(peer, message)
@@ -283,8 +283,11 @@ class GroupHost:
 
     # -- one turn
 
-    def turn(self, elapsed: int) -> GroupEffects:
-        """Everything that follows from what arrived, and from `elapsed` more ticks in which this process ran."""
+    def turn(self, elapsed: int, *, joining: bool = False) -> GroupEffects:
+        """Everything that follows from what arrived, and from `elapsed` more ticks in which this process ran.
+
+        `joining`: this turn says something to all other servers anyway.
+        """
         assert elapsed >= 0
         state, covers, moves, retention = (
             self._state,
@@ -307,8 +310,8 @@ class GroupHost:
         for group in touched:
             self._settle(touched[group])
             self._touches += 1
-        if covers.stirred or covers.due_at <= now:
-            covers.speak()
+        if covers.stirred or covers.due_at <= (now + covers.early_ticks if joining else now):
+            covers.speak(joining=joining)
         effects, state.effects = state.effects, GroupEffects()
         effects.touched = list(touched)
         due = state.timers.next_at

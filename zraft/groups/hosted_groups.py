@@ -154,6 +154,8 @@ class HostedGroups:
         self._revision: int | None = None
         self._seen: dict[GroupId, GroupRecord] = {}
         self._members_changed_index = -1
+        self._round = 0
+        """The coordination group's newest round of heartbeats, while this server leads it."""
         self._placed: dict[GroupId, int] = {}
         self._frame = frame
         self._removing: set[GroupId] = set()
@@ -170,8 +172,15 @@ class HostedGroups:
 
     # -- what happened
 
-    def receive(self, sender: Sender, messages: Sequence[PeerMessage], coordination: Raft | None) -> None:
-        """Messages about groups of one authenticated peer, in the order they came.
+    def receive(
+        self,
+        sender: Sender,
+        messages: Sequence[PeerMessage],
+        coordination: Raft | None,
+        *,
+        ahead: int = 0,
+    ) -> None:
+        """Messages about groups of one authenticated peer, in the order they came, `ahead` ms after the last turn.
 
         The key of a cluster may be another cluster's too: only who the coordination group knows counts (D-1).
 
@@ -195,7 +204,7 @@ class HostedGroups:
                 self.bundles_received_total += isinstance(message, Bundle)
                 self.partitions.receive(sender.server, message)
         if of_cores:
-            self.host.receive(sender, of_cores)
+            self.host.receive(sender, of_cores, ahead)
 
     def said_here(self, message: PeerMessage) -> None:
         """What a partition of this server says to another one of it."""
@@ -328,7 +337,8 @@ class HostedGroups:
         if self._rests:
             return None
         self.partitions.before(self.host, step, now_ms, wall_ms)
-        effects = self.host.turn(step)
+        round_before, self._round = self._round, coordination.round
+        effects = self.host.turn(step, joining=self._round > round_before)
         self._touched.update(effects.touched)
         self.partitions.after(self.host, effects, now_ms, wall_ms)
         for to in effects.sends:

@@ -56,28 +56,27 @@ class Latencies:
     one clock.
     """
 
-    __slots__ = ("_arrived", "reads", "writes")
+    __slots__ = ("reads", "waiting", "writes")
 
     def __init__(self) -> None:
         self.writes = Histogram(DURATION_BOUNDS_S)
         self.reads = Histogram(DURATION_BOUNDS_S)
-        self._arrived: list[tuple[Histogram, float, int]] = []
+        self.waiting: list[tuple[Histogram, float, int]] = []
+        """What was measured of this turn and whose answers are not written yet."""
 
     def add_writes(self, arrived_ms: float, count: int) -> None:
         """`count` writes that arrived then are answered in this turn."""
-        self._arrived.append((self.writes, arrived_ms, count))
+        self.waiting.append((self.writes, arrived_ms, count))
 
     def add_reads(self, arrived_ms: float, count: int) -> None:
         """The same for what needed no entry of the log: reads, and pings as in ZooKeeper."""
-        self._arrived.append((self.reads, arrived_ms, count))
+        self.waiting.append((self.reads, arrived_ms, count))
 
     def answered(self, now_ms: float) -> None:
         """The answers of this turn are written."""
-        if not self._arrived:
-            return
-        for histogram, arrived_ms, count in self._arrived:
+        for histogram, arrived_ms, count in self.waiting:
             histogram.add(max(0.0, now_ms - arrived_ms) / 1000, count)
-        self._arrived.clear()
+        self.waiting.clear()
 
     def reset(self) -> None:
         self.writes.reset()

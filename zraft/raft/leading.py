@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from zraft.raft.following import Following
+from zraft.raft.membership.quorum import majority
 from zraft.raft.messages import (
     AppendEntriesReply,
     Entry,
@@ -25,7 +26,7 @@ class Leading(Following):
     def request_round(self) -> int:
         """Begin a round of heartbeats with the next ready(), whatever the timer says; returns its number."""
         assert self.role is Role.LEADER, "only a leader has rounds"
-        self._rounds.wanted = True
+        self._rounds.request()
         return self.round + 1
 
     @property
@@ -129,14 +130,15 @@ class Leading(Following):
             if progress.next_index <= last_index:
                 for append in self._replication.appends(progress, self.now, self.commit_index):
                     self._send_with_hard_state(progress.server, append)
+        rounds = self._rounds
         if (
             self._reads.need_round
-            and self._rounds.confirmed
-            == self._rounds.newest  # the next round takes all reads that arrive meanwhile
+            # The next round takes all reads that arrive meanwhile; nobody waits behind one that asks few.
+            and (rounds.confirmed == rounds.newest or not rounds.everybody)
             and self.commit_index >= self.noop_index
         ):
-            self._rounds.wanted = True
-        if self._rounds.wanted:
+            rounds.request()
+        if rounds.wanted:
             self._begin_round()
         else:
             for progress in self._replication.followers.values():
@@ -177,17 +179,46 @@ class Leading(Following):
             self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, 0, commit))
 
     def _begin_round(self) -> None:
-        number = self._rounds.begin(self.now, next_at=self.now + self.settings.heartbeat_ticks)
+        spared = self._spared()
+        number = self._rounds.begin(
+            self.now, next_at=self.now + self.settings.heartbeat_ticks, everybody=not spared
+        )
         if self.commit_index >= self.noop_index:
             # Earlier it might not know of everything that its predecessors committed (section 6.4, step 1).
             self._reads.begin_round(number, self.commit_index)
         for progress in self._replication.followers.values():
             commit = self._heartbeat_commit(progress)
-            progress.commit_sent = max(progress.commit_sent, commit)
-            progress.beat_round = number
-            progress.beat_next = progress.next_index
-            self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, number, commit))
-        self._confirm_rounds()
+            if commit > progress.commit_sent:
+                progress.commit_sent = commit
+            asked = 0
+            if progress not in spared:
+                asked = progress.beat_round = number
+                progress.beat_next = progress.next_index
+            self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, asked, commit))
+        if self.membership.electorate == (self.server,):
+            # Nobody else has to answer.
+            self._confirm_rounds()
+
+    def _spared(self) -> Sequence[Progress]:
+        """Followers that hear the next round and need not answer it: nobody waits, and the others make a quorum.
+
+        Voters that answered when they were asked last, and that hold the whole log, take turns in it: half of the answers
+        only confirm what is known. Once a round is not answered, all are asked.
+        """
+        rounds = self._rounds
+        if rounds.awaited or rounds.confirmed != rounds.newest or not self._is_voter or self.membership.joint:
+            return ()
+        voters, last_index = self.membership.voters, self.log.last_index
+        steady = [
+            progress
+            for progress in self._replication.followers.values()
+            if progress.answers and progress.match_index == last_index and progress.server in voters
+        ]
+        spare = len(steady) + 1 - majority(len(voters))
+        if spare <= 0:
+            return ()
+        first = rounds.newest % len(steady)
+        return (steady[first:] + steady[:first])[:spare]
 
     # -- counting
 

@@ -161,7 +161,8 @@ class Heartbeat:
     """`leader_commit` is min(commit, what this follower is known to match), so that it is safe to obey (D-7).
 
     `round` numbers the leader's quorum rounds; check-quorum and ReadIndex count the replies per round.
-    Round 0 belongs to none: it carries a new commit index at once and asks for no reply.
+    Round 0 belongs to none and asks for no reply: it carries a new commit index at once, or says to a follower whose
+    answer is not needed that the leader lives.
     """
 
     group: GroupId

@@ -70,6 +70,11 @@ class Progress:
     def inflight_messages(self) -> int:
         return len(self._inflight)
 
+    @property
+    def answers(self) -> bool:
+        """Did it answer the newest heartbeat that asked it to?"""
+        return 0 < self.beat_round == self.round
+
     def may_send(self, size: int) -> bool:
         """Would a message of `size` bytes keep to the window, and not overtake a bulk message (D-22)?"""
         if self.state is ProgressState.SNAPSHOT:

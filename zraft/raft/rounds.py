@@ -16,16 +16,30 @@ class Rounds:
         newest, confirmed: newest round begun, and newest one answered by a quorum; 0 before the first.
         contact: tick at which `confirmed` was sent; before the first, the tick given to `lead`.
         wanted: whether one is to begin with the next ready().
+        awaited: whether somebody waits for that one.
+        everybody: whether the newest one asks all followers.
         next_at: tick at which the next one is due.
     """
 
-    __slots__ = ("_leading_since", "_sent", "confirmed", "contact", "newest", "next_at", "wanted")
+    __slots__ = (
+        "_leading_since",
+        "_sent",
+        "awaited",
+        "confirmed",
+        "contact",
+        "everybody",
+        "newest",
+        "next_at",
+        "wanted",
+    )
 
     def __init__(self) -> None:
         self.newest = 0
         self.confirmed = 0
         self.contact = 0
         self.wanted = False
+        self.awaited = False
+        self.everybody = True
         self.next_at = 0
         self._leading_since = 0
         self._sent: deque[tuple[int, int]] = deque()  # (round, tick sent), not answered by a quorum yet
@@ -34,13 +48,17 @@ class Rounds:
         """A leadership begins; the vote that was won was asked for at tick `contact`."""
         self._leading_since = now
         self.contact = contact
-        self.wanted = True
+        self.request()
 
     def stop(self) -> None:
         """The leadership ended; `contact` remains what it was."""
         self._sent.clear()
-        self.wanted = False
+        self.wanted = self.awaited = False
         self.newest = self.confirmed = 0
+
+    def request(self) -> None:
+        """Somebody waits for a round that begins now or later."""
+        self.wanted = self.awaited = True
 
     def silence(self, now: int) -> int:
         """Ticks since a quorum was last heard of, or since the leadership began."""
@@ -56,9 +74,10 @@ class Rounds:
         """Tick of the newest proof that a quorum follows, or of the begin of the leadership."""
         return max(self.contact, self._leading_since)
 
-    def begin(self, now: int, next_at: int) -> int:
-        """A round leaves now; returns its number."""
-        self.wanted = False
+    def begin(self, now: int, next_at: int, *, everybody: bool) -> int:
+        """A round leaves now, to all followers or to as many as a quorum needs; returns its number."""
+        self.wanted = self.awaited = False
+        self.everybody = everybody
         self.next_at = next_at
         self.newest += 1
         self._sent.append((self.newest, now))

@@ -22,6 +22,8 @@ class RegistryLeader:
         self._positions: dict[GroupId, int] = {}
         """The views that groups have logged, as far as they have reported."""
         self._answers: dict[int, set[GroupId]] = {}
+        self._known = -1
+        """The position of a view that all groups were found to have; what they have reported is never taken back."""
 
     def on_report(self, report: Report) -> RegistryCommand | None:
         """What of a report is new belongs into the log."""
@@ -47,6 +49,8 @@ class RegistryLeader:
         """To each group what it has not reported to have."""
         found: list[tuple[GroupId, ViewUpdate]] = []
         registry = self.registry
+        if registry.position == self._known:
+            return found
         lacked: dict[int, AnyView | None] = {}
         for group in registry.groups:
             # A group begins with the view of its creation, whose position is its id.
@@ -56,6 +60,8 @@ class RegistryLeader:
             view = lacked[position]
             if view is not None:
                 found.append((group, ViewUpdate(view)))
+        if not found:
+            self._known = registry.position
         return found
 
     def changes(self) -> list[tuple[GroupId, StartRequest]]:

@@ -8,7 +8,7 @@ of the inner layers can never be tripped by a peer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from zraft.raft.messages import (
@@ -256,6 +256,30 @@ def _quick_append_entries(items: tuple[Any, ...]) -> AppendEntries | None:
     return AppendEntries(items[1], term, prev_log_index, prev_log_term, leader_commit, tuple(entries))
 
 
+def _quick_beat(
+    made: Callable[[GroupId, int, int, int], Heartbeat | HeartbeatReply],
+) -> Callable[[tuple[Any, ...]], Heartbeat | HeartbeatReply | None]:
+    """Read a heartbeat, or its answer, if it is well-formed: all the same checks as by its forms, at once."""
+
+    def read(items: tuple[Any, ...]) -> Heartbeat | HeartbeatReply | None:
+        if len(items) != _BEAT_ITEMS:
+            return None
+        _, group, term, beat_round, index = items
+        if (
+            type(group) is not int
+            or type(term) is not int
+            or type(beat_round) is not int
+            or type(index) is not int
+            or not 0 <= group | beat_round | index <= NUMBER_MAX
+            or not 0 <= term <= TERM_MAX
+        ):
+            return None
+        return made(items[1], term, beat_round, index)
+
+    return read
+
+
+_BEAT_ITEMS: Final = 5
 _APPEND_ENTRIES_ITEMS: Final = 7
 _ENTRY_ITEMS: Final = 5
 _KIND_MAX: Final = len(_ENTRY_KINDS) - 1
@@ -305,7 +329,7 @@ MESSAGES: Final = Kinds[PeerMessage](
         57: Record(GroupDigests, _group_digests),
         58: Record(GroupVerdict, _group_digests),
     },
-    quick={5: _quick_append_entries},
+    quick={5: _quick_append_entries, 7: _quick_beat(Heartbeat), 8: _quick_beat(HeartbeatReply)},
 )
 
 
@@ -338,9 +362,10 @@ def decode_sequence(buffer: bytes | memoryview) -> tuple[list[PeerMessage], list
     """
     messages: list[PeerMessage] = []
     errors: list[ProtocolError] = []
+    unpack = MESSAGES.unpack
     for one in array(from_bytes(buffer), "datagram body"):
         try:
-            messages.append(MESSAGES.unpack(one))
+            messages.append(unpack(one))
         except ProtocolError as error:
             errors.append(error)
     return messages, errors

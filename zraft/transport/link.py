@@ -188,6 +188,8 @@ class PeerLinks:
         self._queued_messages_dropped = 0
         self._rejected = dict.fromkeys(Rejection, 0)
         self._peers = {server: self._new_peer(server, size) for server, size in peers.items()}
+        self.small_bytes = self._smallest_capacity()
+        """An encoded message of so many bytes fits one datagram to any peer."""
         self._former: dict[ServerId, _Peer] = {}
 
     def peer(self, server: ServerId) -> Sender | None:
@@ -219,6 +221,7 @@ class PeerLinks:
                 self._peers[server].packer.resize(size - SEAL_BYTES)
             else:
                 self._peers[server] = self._new_peer(server, size)
+        self.small_bytes = self._smallest_capacity()
 
     def set_keys(self, keys: Sequence[ClusterKey]) -> list[tuple[ServerId, bytes]]:
         """Take these cluster keys instead: the first seals from now on, all open.
@@ -284,7 +287,9 @@ class PeerLinks:
         """
         try:
             kind, server, receiver, key_id = read_prefix(datagram)
-            peer = self._addressee_check(server, receiver, key_id)
+            peer = self._peers.get(server)
+            if peer is None or receiver != self._me.server or key_id not in self._keys:
+                raise self._not_for_us(server, receiver, key_id)
             if kind == HELLO:
                 return self._on_hello(server, peer, datagram, key_id, now_ms)
             return self._on_data(server, peer, datagram, key_id, now_ms)
@@ -340,27 +345,27 @@ class PeerLinks:
             ),
         )
 
-    def _addressee_check(self, server: ServerId, receiver: ServerId, key_id: bytes) -> _Peer:
-        """Refuse, before any cryptography, what cannot be meant for this server."""
+    def _smallest_capacity(self) -> int:
+        return min((peer.packer.capacity(1) for peer in self._peers.values()), default=0)
+
+    def _not_for_us(self, server: ServerId, receiver: ServerId, key_id: bytes) -> RejectedError:
+        """Say, before any cryptography, why a datagram cannot be meant for this server."""
         if receiver != self._me.server:
-            raise RejectedError(
+            return RejectedError(
                 Rejection.MISADDRESSED,
                 f"datagram from server {server} for server {receiver}, but this is server {self._me.server}; "
                 f"do the configured addresses agree?",
             )
-        peer = self._peers.get(server)
-        if peer is None:
-            raise RejectedError(
+        if server not in self._peers:
+            return RejectedError(
                 Rejection.UNKNOWN_SENDER,
                 f"datagram from server {server}: expected one of the configured peers {sorted(self._peers)}",
             )
-        if key_id not in self._keys:
-            raise RejectedError(
-                Rejection.UNKNOWN_KEY,
-                f"datagram from server {server}: {key_name(key_id)}; this server has "
-                f"{' and '.join(key_name(mine) for mine in self._keys)}",
-            )
-        return peer
+        return RejectedError(
+            Rejection.UNKNOWN_KEY,
+            f"datagram from server {server}: {key_name(key_id)}; this server has "
+            f"{' and '.join(key_name(mine) for mine in self._keys)}",
+        )
 
     def _on_hello(
         self, server: ServerId, peer: _Peer, datagram: bytes, key_id: bytes, now_ms: int
@@ -410,7 +415,10 @@ class PeerLinks:
                 return Received(incoming.sender, [], [], None)
             if peer.reporter.is_due(now_ms):
                 replies.append((server, self._report(peer, incoming)))
-            messages, errors = self._unpack(server, body, now_ms)
+            if body and body[0] == packing.WHOLE:
+                messages, errors = codec.decode_sequence(memoryview(body)[1:])
+            else:
+                messages, errors = self._reassemble(server, body, now_ms), []
         except ProtocolError as error:
             messages, errors = [], [error]
         self._messages_received += len(messages)
@@ -423,15 +431,12 @@ class PeerLinks:
         body = packing.pack_report(packing.LossReport(incoming.next_counter, incoming.opened))
         return peer.outgoing.seal(body, incoming.salt)
 
-    def _unpack(
-        self, server: ServerId, body: bytes, now_ms: int
-    ) -> tuple[list[PeerMessage], list[ProtocolError]]:
+    def _reassemble(self, server: ServerId, body: bytes, now_ms: int) -> list[PeerMessage]:
+        """The message of which this body is the last part that was missing."""
         kind = body[0] if body else None
-        if kind == packing.WHOLE:
-            return codec.decode_sequence(memoryview(body)[1:])
         if kind == packing.FRAGMENT:
             whole = self._reassembly.add(server, packing.unpack_fragment(body), now_ms)
-            return ([] if whole is None else [codec.decode(whole)]), []
+            return [] if whole is None else [codec.decode(whole)]
         raise ProtocolError(
             f"body: expected kind {packing.WHOLE}, {packing.FRAGMENT} or {packing.REPORT}, found {kind} in {len(body)} bytes"
         )

@@ -23,6 +23,9 @@ FRAGMENT: Final = 2
 REPORT: Final = 3
 
 _WHOLE_PREFIX: Final = bytes([WHOLE])
+FEW: Final = 16
+"""Messages that fit one body together need not be counted into several."""
+
 _FRAGMENT_HEADER: Final = struct.Struct(">BIHH")  # kind, message number, fragment number, fragment count
 _MESSAGE_NUMBER_MAX: Final = 2**32 - 1
 
@@ -46,20 +49,19 @@ class UnsendableError(ProtocolError):
 class Packer:
     """Cuts the messages for one peer into bodies of at most `body_bytes_max` bytes each."""
 
-    __slots__ = ("_body_bytes_max", "_message_bytes_max", "_message_number")
+    __slots__ = ("_body_bytes_max", "_message_bytes_max", "_message_number", "_single_bytes_max")
 
     def __init__(self, *, body_bytes_max: int, message_bytes_max: int) -> None:
-        assert body_bytes_max > _FRAGMENT_HEADER.size
-        assert FRAGMENTS_MAX * (body_bytes_max - _FRAGMENT_HEADER.size) >= message_bytes_max
-        self._body_bytes_max = body_bytes_max
         self._message_bytes_max = message_bytes_max
         self._message_number = 0
+        self.resize(body_bytes_max)
 
     def resize(self, body_bytes_max: int) -> None:
         """Bodies of another size from now on. Message numbers go on: the receiver knows them."""
         assert body_bytes_max > _FRAGMENT_HEADER.size
         assert message_bytes_max(body_bytes_max) >= self._message_bytes_max
         self._body_bytes_max = body_bytes_max
+        self._single_bytes_max = min(self.capacity(1), self._message_bytes_max)
 
     def capacity(self, bodies: int) -> int:
         """The largest message that takes at most so many bodies."""
@@ -73,6 +75,8 @@ class Packer:
         Raises:
             UnsendableError: a message is above `message_bytes_max`; nothing is packed then.
         """
+        if encoded and len(encoded) <= FEW and sum(map(len, encoded)) <= self._single_bytes_max:
+            return [_WHOLE_PREFIX + codec.encode_sequence(encoded)]
         for message in encoded:
             if len(message) > self._message_bytes_max:
                 raise UnsendableError(

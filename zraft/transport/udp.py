@@ -236,19 +236,19 @@ class UdpEndpoint:
         For before a timer is judged: a heartbeat that lies in the socket has arrived (D-11). Peers are read first; where
         they have sockets of their own, no more than a wake-up's worth is read of what comes from others.
         """
-        read = sum([self._drain(own, DATAGRAMS_PER_DRAIN_MAX) for own in tuple(self._own.values())])
+        read = 0
+        for own in tuple(self._own.values()):
+            read += self._drain(own, DATAGRAMS_PER_DRAIN_MAX)
         return read + self._drain(
             self._socket, DATAGRAMS_PER_WAKEUP_MAX if self._own else DATAGRAMS_PER_DRAIN_MAX
         )
 
     def _drain(self, sock: socket.socket, datagrams_max: int) -> int:
         read = 0
-        while read < datagrams_max:
-            batch = self._read(sock)
+        while batch := self._read(sock):
             read += len(batch)
-            if batch:
-                self._on_datagrams(batch)
-            if len(batch) < DATAGRAMS_PER_WAKEUP_MAX or sock.fileno() < 0:
+            self._on_datagrams(batch)
+            if len(batch) < DATAGRAMS_PER_WAKEUP_MAX or read >= datagrams_max or sock.fileno() < 0:
                 break
         return read
 
@@ -304,8 +304,9 @@ class UdpEndpoint:
                 continue
             batch.append(received)
             size += len(received[0])
-        self._datagrams_received += len(batch)
-        self._bytes_received += size
+        if batch:
+            self._datagrams_received += len(batch)
+            self._bytes_received += size
         return batch
 
 

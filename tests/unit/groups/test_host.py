@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -15,7 +16,7 @@ from zraft.groups.settings import GroupSettings
 from zraft.raft.messages import AppendEntriesReply, Heartbeat, TimeoutNow
 from zraft.raft.role import Role
 from zraft.storage.records import EntryRecord
-from zraft.transport.messages import Sender, SharedHeartbeatReply
+from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.ids import GroupId
 
 T = SETTINGS.raft.election_timeout_ticks
@@ -33,17 +34,68 @@ class Drawn(random.Random):
         return self._drawn
 
 
-@pytest.mark.parametrize("groups", [3, 60])
-def test_idle_groups_cost_a_heartbeat_and_an_answer_per_pair_of_servers_and_no_look(groups: int) -> None:
+@pytest.mark.parametrize("groups", [3, 60, 500])
+def test_idle_groups_cost_a_datagram_each_way_per_pair_of_servers_and_no_look(groups: int) -> None:
+    """Each has the answer to the other one's last heartbeat and the next heartbeat."""
     hosts = Hosts(groups)
     hosts.rest()
     hosts.run(2 * BEAT)
     hosts.sent.clear()
     before = hosts.touched()
     hosts.run(10 * BEAT)
-    assert len(hosts.sent) == 10 * 2 * 6
-    assert set(hosts.kinds()) == {"SharedHeartbeat", "SharedHeartbeatReply"}
+    assert len(hosts.sent) == 10 * 6
+    assert Counter(hosts.kinds()) == {"SharedHeartbeat": 60, "SharedHeartbeatReply": 60}
     assert hosts.touched() == before
+
+
+def test_servers_that_began_at_different_moments_speak_at_one() -> None:
+    """Who is brought to speak by another one's heartbeat lets that one begin."""
+    hosts = Hosts(3)
+    hosts.rest()
+    for number, host in enumerate(hosts.hosts.values()):
+        for peer in host.peers.values():
+            peer.beat_at += 13 * number
+    hosts.run(6 * BEAT)
+    hosts.sent.clear()
+    hosts.run(10 * BEAT)
+    assert len(hosts.sent) == 10 * 6
+
+
+def test_a_server_that_leads_nothing_answers_at_once() -> None:
+    """It has no heartbeat that the answer could wait for."""
+    hosts = Hosts(1)
+    hosts.rest()
+    leader = hosts.leader(1)
+    hosts.run(2 * BEAT)
+    rounds = 0
+    for _ in range(3 * BEAT):
+        hosts.sent.clear()
+        hosts.step()
+        asked = [to for _, to, said in hosts.sent if isinstance(said[-1], SharedHeartbeat)]
+        if asked:
+            rounds += 1
+            hosts.sent.clear()
+            hosts.step()
+            assert [(server, to) for server, to, _ in hosts.sent] == [(server, leader) for server in asked]
+    assert rounds >= 2
+
+
+def test_a_heartbeat_whose_answer_can_wait_asks_for_no_turn() -> None:
+    hosts = Hosts(3)
+    hosts.rest()
+    hosts.run(2 * BEAT)
+    host = hosts.hosts[S1]
+    while max(peer.beat_at for peer in host.peers.values()) - host._state.now < BEAT:
+        hosts.step()
+    host.turn(0)
+    taken = host.peers[S2].taken
+    message = SharedHeartbeat(taken.epoch, taken._number + 1, 1, ())
+    host.receive(Sender(S2, DISKS[S2], 1), [message])
+    assert taken.answer_due
+    assert not host.wants_turn
+    later = SharedHeartbeat(taken.epoch, taken._number + 1, 1, ())
+    host.receive(Sender(S2, DISKS[S2], 1), [later], BEAT - 1)
+    assert host.wants_turn, "its own heartbeat is due soon, and is to leave with the answer"
 
 
 def test_a_proposal_wakes_its_group_alone_and_it_rests_again() -> None:

@@ -267,6 +267,88 @@ def test_requested_round_begins_at_once_and_quorum_contact_is_its_sending() -> N
     assert (raft.quorum_round, raft.quorum_contact) == (number, sent_at)
 
 
+def asked(messages: list[tuple[int, Message]]) -> list[int]:
+    """Who has to answer these heartbeats; each follower gets one."""
+    beats = [(to, message.round) for to, message in messages if isinstance(message, Heartbeat)]
+    assert sorted(to for to, _ in beats) == [2, 3]
+    return [to for to, number in beats if number]
+
+
+def beat(raft: Raft) -> list[int]:
+    """The time of the next round has come."""
+    raft.tick(raft.settings.heartbeat_ticks)
+    return asked(drain(raft))
+
+
+def answer(raft: Raft, *servers: int) -> None:
+    for server in servers:
+        hear(raft, server, HeartbeatReply(GROUP, raft.term, raft.round, raft.log.last_index))
+
+
+def leader_of_steady_followers() -> Raft:
+    """Both followers hold the whole log and answered the newest round, which asked them all."""
+    raft = leader_with_match()
+    hear(raft, 3, AppendEntriesReply(GROUP, raft.term, True, 1))
+    assert beat(raft) == [2, 3]
+    answer(raft, 2, 3)
+    return raft
+
+
+def test_followers_take_turns_in_answering_rounds_that_nobody_waits_for() -> None:
+    """All hear every round; one answer of two followers makes a quorum, and the other would only wake the leader."""
+    raft = leader_of_steady_followers()
+    turns = []
+    for _ in range(4):
+        (one,) = beat(raft)
+        answer(raft, one)
+        assert (raft.quorum_round, raft.quorum_contact) == (raft.round, raft.now)
+        turns.append(one)
+    assert turns in ([2, 3, 2, 3], [3, 2, 3, 2])
+
+
+def test_everybody_is_asked_once_a_round_is_not_answered_until_each_answers_again() -> None:
+    raft = leader_of_steady_followers()
+    (silent,) = beat(raft)
+    other = 5 - silent
+    for _ in range(3):
+        assert beat(raft) == [2, 3]
+        answer(raft, other)
+        assert raft.quorum_round == raft.round
+    answer(raft, silent)
+    assert len(beat(raft)) == 1
+
+
+def test_everybody_is_asked_by_a_round_that_somebody_waits_for() -> None:
+    raft = leader_of_steady_followers()
+    raft.request_round()
+    assert asked(drain(raft)) == [2, 3]
+    answer(raft, 2, 3)
+    raft.tick(1)
+    raft.read_index(7)
+    assert asked(drain(raft)) == [2, 3]
+
+
+def test_a_read_does_not_wait_behind_a_round_that_asked_one_follower() -> None:
+    """It may be dead, and the next round by the time alone is a heartbeat later."""
+    raft = leader_of_steady_followers()
+    (silent,) = beat(raft)
+    raft.read_index(7)
+    assert asked(drain(raft)) == [2, 3]
+    raft.step(ServerId(5 - silent), instance_of(5 - silent), HeartbeatReply(GROUP, raft.term, raft.round, 1))
+    assert raft.ready().read_states == ((7, 1),)
+
+
+def test_a_follower_that_lacks_entries_is_asked_by_every_round() -> None:
+    """Its answer tells where its log ends, which is how the loss of an append is noticed."""
+    raft = leader_of_steady_followers()
+    raft.propose(b"x", 1)
+    drain(raft)
+    accept(raft, 2)
+    for _ in range(3):
+        assert beat(raft) == [2, 3]
+        answer(raft, 2)
+
+
 def test_answer_to_an_unknown_round_is_an_error() -> None:
     raft = leader_with_match()
     with pytest.raises(ProtocolError, match="answers round 99"):

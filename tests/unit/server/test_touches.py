@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.unit.server.one_server import BOOT
 from zraft.server.coordination.touches import (
+    EARLY_SHARE,
     HURRY_GAP_MS,
     NEVER,
     REPORT_SESSIONS_MAX,
@@ -109,11 +110,20 @@ def test_held_output_lets_a_report_leave_early_but_not_in_a_storm() -> None:
     assert reporter.due_at == 1_025 + INTERVAL_MS
 
 
+def test_a_report_leaves_a_little_earlier_with_a_turn_that_comes_anyway() -> None:
+    """Held output still waits: reports of the same moment would be a storm."""
+    reporter = _reporter()
+    reporter.make_reports(1_000)
+    assert reporter.due_at - INTERVAL_MS // EARLY_SHARE == reporter.may_leave_at
+    reporter.hurry()
+    assert reporter.may_leave_at == reporter.due_at == 1_000 + HURRY_GAP_MS
+
+
 def test_a_new_leader_is_told_at_once() -> None:
     reporter = _reporter()
     reporter.make_reports(1_000)
     reporter.report_now()
-    assert reporter.due_at <= 1_000
+    assert reporter.may_leave_at <= reporter.due_at <= 1_000
 
 
 def test_many_sessions_are_spread_over_reports_of_bounded_size() -> None:

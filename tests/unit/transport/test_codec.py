@@ -349,6 +349,29 @@ def test_entries_are_judged_alike_on_the_short_way_and_by_their_forms(
     assert codec._quick_append_entries(tuples(array)) == slow
 
 
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(
+    st.sampled_from([7, 8]),
+    st.lists(
+        numbers | terms | wire_values | st.sampled_from([-1, codec.TERM_MAX + 1, codec.NUMBER_MAX + 1, True]),
+        min_size=3,
+        max_size=5,
+    ),
+)
+def test_heartbeats_are_judged_alike_on_the_short_way_and_by_their_forms(
+    kind: int, fields: list[Any]
+) -> None:
+    """There is a short way for heartbeats and their answers, too."""
+    values = tuple(fields)
+    try:
+        slow = codec.MESSAGES.records[kind].form.unpack(values, "message")
+    except ProtocolError:
+        slow = None
+    quick = codec.MESSAGES._quick[kind]((kind, *values))
+    assert quick == slow
+    assert quick is None or type(quick) is codec.MESSAGES.records[kind].of
+
+
 def test_errors_do_not_repeat_large_values() -> None:
     with pytest.raises(ProtocolError) as caught:
         codec.decode(msgpack.packb([7, b"x" * 100_000, 1, 1, 1]))

@@ -197,14 +197,16 @@ class TakenCover:
         epoch: the newest one heard of, 0 before the first.
         heard_at: tick at which the newest heartbeat came; -1 before the first.
         answer_due: is there a heartbeat to be answered?
+        has_news: does the answer say more than that nothing has changed?
     """
 
-    __slots__ = ("_groups", "_lost", "_number", "_void", "answer_due", "epoch", "heard_at")
+    __slots__ = ("_groups", "_lost", "_number", "_void", "answer_due", "epoch", "has_news", "heard_at")
 
     def __init__(self) -> None:
         self.epoch = 0
         self.heard_at = -1
         self.answer_due = False
+        self.has_news = False
         self._number = 0
         self._void = False
         self._groups: dict[GroupId, int] = {}
@@ -241,8 +243,10 @@ class TakenCover:
             self.epoch = message.epoch
             # If an earlier run of this server answered, what it agreed to is not known here.
             self._void = bool(message.answered)
+            self.has_news = True
         self._number = message.number
         self.answer_due = True
+        self.has_news = bool(self.has_news or self._void or self._lost or message.items)
         if self._void:
             return True
         self.heard_at = now
@@ -261,6 +265,7 @@ class TakenCover:
         """This server does not follow that leadership any more. The next answer says so."""
         if self._groups.pop(group, None) is not None:
             self._lost[group] = None
+            self.has_news = True
 
     @property
     def overflows(self) -> bool:
@@ -269,11 +274,11 @@ class TakenCover:
 
     def give_up(self) -> None:
         """Everything is void until the other side begins anew."""
-        self._void = True
+        self._void = self.has_news = True
         self._groups.clear()
         self._lost.clear()
 
     def answer(self) -> SharedHeartbeatReply:
         """To the newest heartbeat."""
-        self.answer_due = False
+        self.answer_due = self.has_news = False
         return SharedHeartbeatReply(0 if self._void else self.epoch, self._number, tuple(self._lost))

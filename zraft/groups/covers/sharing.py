@@ -6,6 +6,8 @@ bug by overriding one.
 
 from __future__ import annotations
 
+from typing import Final
+
 from zraft.groups.covers.peer import Peer
 from zraft.groups.hosting import HostState
 from zraft.groups.replica import HostedReplica
@@ -14,6 +16,9 @@ from zraft.raft.membership.quorum import majority
 from zraft.raft.role import Role
 from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.ids import GroupId
+
+FOLLOWS_SHARE: Final = 5
+"""By this part of the interval a server waits longer for the one whose heartbeat brought it to send its own."""
 
 
 class Covers:
@@ -25,12 +30,14 @@ class Covers:
     Attributes:
         stirred: something happened since `speak`, so that `due_at` does not hold.
         due_at: tick at which the next one is to be sent, or the silence of a server counts.
+        early_ticks: by so much a shared heartbeat leaves earlier with what is said at a moment anyway.
     """
 
-    __slots__ = ("_state", "due_at", "stirred")
+    __slots__ = ("_state", "due_at", "early_ticks", "stirred")
 
     def __init__(self, state: HostState) -> None:
         self._state = state
+        self.early_ticks = state.settings.raft.heartbeat_ticks // 2
         self.stirred = False
         self.due_at: float = NEVER
 
@@ -48,24 +55,31 @@ class Covers:
         peer.run = (sender.instance, sender.boot)
         return True
 
-    def on_heartbeat(self, peer: Peer, message: SharedHeartbeat) -> None:
-        """Take one: what it says of groups, and that it will be answered."""
-        if peer.taken.is_late(message):
+    def on_heartbeat(self, peer: Peer, message: SharedHeartbeat, ahead: int) -> None:
+        """Take one: what it says of groups, and that it will be answered. It came `ahead` ticks after the last turn."""
+        taken = peer.taken
+        if taken.is_late(message):
             return
         state = self._state
-        self.stirred = state.stirred = True
         # Who leaves the cover by this message was led until the one before.
-        if message.epoch != peer.taken.epoch:
-            state.touch_all(peer.taken.groups)
-        state.touch_all([group for group, _, _ in message.items])
+        if message.epoch != taken.epoch:
+            state.touch_all(taken.groups)
+        if message.items:
+            state.touch_all([group for group, _, _ in message.items])
 
         def agrees(group: GroupId, term: int, index: int) -> bool:
             return self._agrees(peer, group, term, index)
 
-        peer.taken.on_heartbeat(message, state.now, agrees)
-        if peer.unheard and len(peer.taken):
+        taken.on_heartbeat(message, state.now, agrees)
+        if peer.unheard and len(taken):
             peer.unheard = False
-            state.touch_all(peer.taken.groups)
+            state.touch_all(taken.groups)
+        if peer.unheard or not self._may_wait(peer, state.now + ahead):
+            self.stirred = state.stirred = True
+
+    def _may_wait(self, peer: Peer, now: int) -> bool:
+        """Is there a heartbeat to come that the answer to this one can go with, because it says nothing new?"""
+        return not peer.taken.has_news and peer.has_to_beat and peer.beat_at > now + self.early_ticks
 
     def _agrees(self, peer: Peer, group: GroupId, term: int, index: int) -> bool:
         replica = self._state.groups.get(group)
@@ -120,14 +134,30 @@ class Covers:
 
     # -- what is said to them
 
-    def speak(self) -> None:
-        """What is said for all groups at once: answers to shared heartbeats, and the next ones."""
+    def speak(self, *, joining: bool) -> None:
+        """What is said for all groups at once: answers to shared heartbeats, and the next ones.
+
+        `joining`: the other servers get datagrams of this turn anyway.
+
+        What is due soon goes with what is said now, so that two servers which lead groups of each other, and a server
+        that speaks to many, wake each other once and not at different moments. An answer that says nothing new waits for
+        the next heartbeat to that server, if there will be one.
+        """
         peers, now, due = self._state.peers, self._state.now, NEVER
+        soon = now + self.early_ticks
         for server in peers:
             peer = peers[server]
-            if peer.taken.answer_due:
-                self._answer(peer)
-            if now >= peer.beat_at and peer.has_to_beat:
+            if peer.taken.answer_due and not self._may_wait(peer, now):
+                joining = True
+                if peer.taken.has_news or not peer.has_to_beat:
+                    self._answer(peer)
+            elif now >= peer.beat_at and peer.has_to_beat:
+                joining = True
+        for server in peers:
+            peer = peers[server]
+            if peer.has_to_beat and (soon if joining else now) >= peer.beat_at:
+                if peer.taken.answer_due:
+                    self._answer(peer)
                 self._beat(peer)
             peer_due = peer.due_at
             if peer_due < due:
@@ -143,7 +173,10 @@ class Covers:
 
     def _beat(self, peer: Peer) -> None:
         state = self._state
-        peer.beat_at = state.now + state.settings.raft.heartbeat_ticks
+        interval = state.settings.raft.heartbeat_ticks
+        # Who was brought to speak lets the other one begin the next time, too.
+        follows = state.now < peer.beat_at
+        peer.beat_at = state.now + interval + (interval // FOLLOWS_SHARE if follows else 0)
         if peer.given.overflows:
             state.touch_all(peer.led)
             peer.given.begin_anew()

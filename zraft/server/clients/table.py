@@ -438,7 +438,7 @@ class Clients:
         """After how long a turn can do what waits here; None if nothing does, or only somebody else can help."""
         if self.turn.cut_short or self._steps or self._words or (self._backlogged and self.turn.busy):
             return 0
-        if self.feeds.wants_turn:
+        if self.feeds.pending and self.feeds.wants_turn:
             return 0
         return self.sessions.due_in_ms if self.sessions.waiting else None
 

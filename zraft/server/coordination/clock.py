@@ -30,7 +30,8 @@ class TurnClock:
         """When this process started, or last came back from a pause of more than `asleep_after_ms`."""
         self.asked_at = now_ms
         """When the next turn was asked for by the last one."""
-        self._passed = 0
+        self.passed = 0
+        """What counted as passed and was not taken by a turn yet."""
         self._asleep_after_ms = asleep_after_ms
 
     def advance(self, now_ms: int) -> int:
@@ -44,10 +45,10 @@ class TurnClock:
         step = elapsed if 0 < elapsed < most else 0 if elapsed <= 0 else most
         self.now = now_ms
         self.run += step
-        self._passed += step
+        self.passed += step
         return step
 
     def take_passed(self) -> int:
         """The time that counted as passed since the last call: what a turn has to judge by."""
-        passed, self._passed = self._passed, 0
+        passed, self.passed = self.passed, 0
         return passed

@@ -27,10 +27,6 @@ from zraft.groups.server_statistics import Proposals
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import (
-    AppendEntries,
-    AppendEntriesReply,
-    Heartbeat,
-    HeartbeatReply,
     Member,
     MemberRole,
 )
@@ -310,7 +306,7 @@ class CoordinationGroup:
         for batch in self._origin.due(now):
             self._outbox.send(leader, batch)
         touches = self._touches
-        if now >= touches.due_at:
+        if now >= touches.may_leave_at:
             # The log may not hold the settings yet; of a cluster that is only just founded it does not.
             tick_ms = min(self.machine.settings.tick_time_ms, self._settings.tree.tick_time_ms)
             touches.interval_ms = tick_ms // 2
@@ -430,9 +426,6 @@ class CoordinationGroup:
         if message.__class__ in _WANT_A_TURN:
             self.stirred = True
         match message:
-            case AppendEntries() | AppendEntriesReply() | Heartbeat() | HeartbeatReply():
-                # By far the most; the rest of the core's follow below.
-                self._on_consensus(raft, server, instance, message)
             case OriginBatch():
                 if leadership is not None:
                     leadership.intake.offer(server, instance, message)
@@ -461,7 +454,7 @@ class CoordinationGroup:
                 self._on_membership(server, instance, message)
             case _:
                 assert isinstance(message, RaftMessage), f"{message!r} is not about the coordination group"
-                self._on_consensus(raft, server, instance, message)
+                self.on_consensus(server, instance, message)
 
     def _on_membership(
         self,
@@ -496,9 +489,9 @@ class CoordinationGroup:
                 if raft is not None and server == self.leader:
                     check_digests(COORDINATION_GROUP, self.machine.digests, message.digests)
 
-    def _on_consensus(
-        self, raft: Raft | None, server: ServerId, instance: Instance, message: RaftMessage
-    ) -> None:
+    def on_consensus(self, server: ServerId, instance: Instance, message: RaftMessage) -> None:
+        """Take a message of the core's protocol. The hot path: nearly all messages are of these."""
+        raft = self.raft
         if raft is None:
             return
         is_member = raft.membership.has(server, instance)

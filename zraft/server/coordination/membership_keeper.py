@@ -68,6 +68,8 @@ class MembershipKeeper:
         """Members that are dead and whose number an empty disk shows."""
         self._leaving_since: dict[ServerId, int] = {}
         """Since when nothing but its clients keeps a member that is to leave."""
+        self._settled: tuple[Membership, Wanted] | None = None
+        """A configuration and a wish of which the one was found to be the other."""
         self._told: dict[ServerId, str] = {}
         self.notices: list[str] = []
 
@@ -145,7 +147,9 @@ class MembershipKeeper:
         if machine.position == 0 or self._proposed_at_position >= machine.position:
             return []
         commands: list[Command] = []
-        level = self.level_of_all(raft.membership)
+        level = machine.feature_level
+        if level < self._features:
+            level = self.level_of_all(raft.membership)
         if level > machine.feature_level:
             commands.append((FEATURE, level))
         elif machine.feature_level >= LEVEL_OF_MEMBERS and not machine.members and raft.membership_committed:
@@ -181,10 +185,17 @@ class MembershipKeeper:
         return level
 
     def _reconcile(self, raft: Raft, machine: Machine, now_ms: int) -> None:
+        settled = self._settled
+        if not self._joins and settled is not None:
+            if settled[0] is raft.membership and settled[1] == machine.members:
+                return
+            self._settled = None
         if not machine.members or not raft.may_change_membership or not _has_applied_the_last(raft, machine):
             return
         wanted = self._wanted(raft, machine, now_ms)
         if not self._joins and reconciliation.is_as_wanted(raft.membership, wanted):
+            if wanted is machine.members:
+                self._settled = (raft.membership, dict(wanted))
             return
         situation = Situation(
             self._me,

@@ -21,6 +21,10 @@ REPORTS_IN_FLIGHT_MAX: Final = 64
 REPORT_SESSIONS_MAX: Final = 2000
 """Sessions in one report (about 24 KB); more go in further reports of the same moment."""
 
+EARLY_SHARE: Final = 8
+"""A report leaves up to this part of the interval earlier if a turn comes then: a heartbeat does, so that no alarm rings
+for the report alone."""
+
 HURRY_GAP_MS: Final = 25
 """Least time between two reports that leave early because output is held for them."""
 
@@ -40,6 +44,8 @@ class TouchReporter:
         self._number = 0
         self.due_at = NEVER
         """When the next report should leave."""
+        self.may_leave_at = NEVER
+        """From when on it leaves with a turn that something else brings."""
         self._last_report_at = NEVER
         self.contact = NEVER
         """When the last acknowledged report was sent, on the clock that counts sleep; NEVER before the first."""
@@ -79,15 +85,17 @@ class TouchReporter:
     def hurry(self) -> None:
         """Output is held until the next acknowledgement: let a report leave at once."""
         self.due_at = min(self.due_at, self._last_report_at + HURRY_GAP_MS)
+        self.may_leave_at = min(self.may_leave_at, self.due_at)
 
     def report_now(self) -> None:
         """A new leader is known: it has none of our reports."""
-        self.due_at = NEVER
+        self.due_at = self.may_leave_at = NEVER
 
     def make_reports(self, now: int) -> list[TouchReport]:
         """The reports to send now: every session touched since its last acknowledgement; possibly none touched."""
         self._last_report_at = now
         self.due_at = now + self.interval_ms
+        self.may_leave_at = self.due_at - self.interval_ms // EARLY_SHARE
         acked = self._acked
         fresh = [(s, t) for s, t in self._touched.items() if t > acked.get(s, NEVER)]
         reports = []

@@ -31,6 +31,7 @@ from zraft.groups.snapshots.sending import WAKE_MS
 from zraft.groups.snapshots.snapshots import Snapshots
 from zraft.groups.snapshots.tasks import Read, Result, Task
 from zraft.raft.core import Raft
+from zraft.raft.messages import AppendEntries, AppendEntriesReply, Heartbeat, HeartbeatReply
 from zraft.raft.role import Role
 from zraft.server.clients.errands import Errand
 from zraft.server.clients.native.view import ClusterView
@@ -75,6 +76,9 @@ ERRAND_BYTES: Final = 512
 
 REMAINS_PER_TURN: Final = 3_000
 """Parts of a replaced state freed per turn: about a millisecond."""
+
+FREQUENT: Final = frozenset({AppendEntries, AppendEntriesReply, Heartbeat, HeartbeatReply})
+"""By far the most of all messages."""
 
 _OF_SNAPSHOTS: Final = frozenset({SnapshotOffer, SnapshotRequest, SnapshotChunk})
 
@@ -227,7 +231,9 @@ class Driver:
             return
         of_groups: list[PeerMessage] = []
         for message in messages:
-            if is_of_groups(message):
+            if message.__class__ in FREQUENT and not message.group:  # type: ignore[union-attr]  # each of these has one
+                coordination.on_consensus(sender.server, sender.instance, message)  # type: ignore[arg-type]
+            elif is_of_groups(message):
                 of_groups.append(message)
             elif message.__class__ in _OF_SNAPSHOTS:
                 # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
@@ -237,7 +243,7 @@ class Driver:
             else:
                 coordination.on_message(sender.server, sender.instance, message, sender)
         if of_groups and self.groups is not None:
-            self.groups.receive(sender, of_groups, coordination.raft)
+            self.groups.receive(sender, of_groups, coordination.raft, ahead=self.clock.passed)
 
     def _later_boot(self, sender: Sender) -> int | None:
         """The boot that is registered for the sender's directory, if it is later than the sender's own."""
@@ -388,7 +394,8 @@ class Driver:
         coordination, clients = self.coordination, self.clients
         rest = self.clock.advance(now_ms)
         step = self.clock.take_passed()
-        self.latencies.answered(now_ms)
+        if self.latencies.waiting:
+            self.latencies.answered(now_ms)
         sent_before = clients.sent_total - clients.events_total
         clients.turn.now = now_ms
 

@@ -81,8 +81,14 @@ from zraft.tree.machine import Machine
 from zraft_core.errors import ConfigError, ZraftError
 from zraft_core.ids import COORDINATION_GROUP
 
+CHORES_MS: Final = 50
+"""Time between two looks at what no turn is for: deadlines of connections, what is to be logged, garbage."""
+
+IDLE_CHORES_MS: Final = 200
+"""The same of a server whose clients wait for nothing."""
+
 SOON_MS: Final = 10
-"""How soon a server looks again that has chores left: it folds digests, or leaves."""
+"""The same of a server that has chores left: it folds digests, or leaves."""
 
 NEVER: Final = 1 << 62
 """Milliseconds: no alarm is set."""
@@ -212,6 +218,8 @@ class Node:
         self._collector = Collector()
         self._memory = MemoryReturn(malloc_trim())
         self._wake_at = self._alarm_at = NEVER
+        self._chores_at = 0
+        self._chores_left = False
         self._chores_done = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._role, self._leader = self.driver.role, self.driver.leader
@@ -436,13 +444,21 @@ class Node:
             self._loop.call_soon(self._turn)
 
     def _wake(self, at_ms: int, now_ms: int) -> None:
-        """Be woken at `at_ms`, or sooner: an alarm that is set for an earlier moment finds that out and is set again."""
+        """Be woken at `at_ms`, or sooner: an alarm that is set for an earlier moment finds that out and is set again.
+
+        One that would soon ring in vain is put off, so that a follower which hears its leader is woken by nothing else.
+        """
         self._wake_at = at_ms
-        if at_ms < self._alarm_at:
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._alarm_at = at_ms
-            self._alarm = self._loop.call_later((at_ms - now_ms) / 1000, self._on_alarm)
+        if self._alarm is not None:
+            left_ms = self._alarm_at - now_ms
+            if at_ms >= self._alarm_at:
+                if 3 * left_ms > 2 * (at_ms - now_ms):
+                    return
+                # How late it is by now tells of the loop, as if it had rung.
+                self._process.add_lag(max(0, -left_ms) / 1000)
+            self._alarm.cancel()
+        self._alarm_at = at_ms
+        self._alarm = self._loop.call_later((at_ms - now_ms) / 1000, self._on_alarm)
 
     def _on_alarm(self) -> None:
         """Time has passed in which nothing arrived, or nothing that was worth a turn."""
@@ -450,7 +466,7 @@ class Node:
             return
         now = now_ms()
         self._process.add_lag(max(0, now - self._alarm_at) / 1000)
-        self._alarm_at = NEVER
+        self._alarm_at, self._alarm = NEVER, None
         # A timer may run late while heartbeats wait in the socket: they have arrived, so they count first.
         self._peers.drain()
         if not self._scheduled:
@@ -459,12 +475,11 @@ class Node:
                 self._turn()
             else:
                 self._wake(self._wake_at, now)
-        if self._do_chores(time.monotonic(), now):
-            self._wake(min(self._wake_at, now + SOON_MS), now)
 
-    def _do_chores(self, now: float, now_ms: int) -> bool:
-        """What is looked at a few times a second, whether or not anything happened. Whether there is more to do soon."""
+    def _do_chores(self, now_ms: int) -> None:
+        """Do what is looked at a few times a second, whether or not anything happened."""
         self._chores_done += 1
+        now = time.monotonic()
         if self._deadlines:
             for protocol in self._deadlines.due(now):
                 protocol.on_deadline()
@@ -482,7 +497,8 @@ class Node:
         folds = idle and bool(driver.machine.undigested)
         if folds:
             driver.machine.fold_digest(IDLE_FOLD_ITEMS)
-        return folds or self._leave_by is not None or self.administration.awaited
+        self._chores_left = folds or self._leave_by is not None or self.administration.awaited
+        self._chores_at = now_ms + (SOON_MS if self._chores_left else IDLE_CHORES_MS if idle else CHORES_MS)
 
     def _turn(self) -> None:
         """One batch: decide, then send, write and answer."""
@@ -517,19 +533,21 @@ class Node:
             self._snapshot_thread.submit(task)
         self._groups.carry_out(effects)
         ended = now_ms_exactly()
-        driver.latencies.answered(ended)
+        if driver.latencies.waiting:
+            driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
         if ended - began > self._process.stall_ms_max:
             # Alarms may be too far apart to tell of it.
             self._process.stall_ms_max = ended - began
         if driver.role is not self._role or driver.leader != self._leader:
             self._on_leadership()
-        if effects.wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
+        if now >= self._chores_at:
+            self._do_chores(now)
+        wake_at = effects.wake_at
+        if wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
             self.schedule()
-            # Chores must not wait until a busy server has nothing left to do.
-            self._wake(now + SOON_MS, now)
         else:
-            self._wake(effects.wake_at, now)
+            self._wake(min(wake_at, self._chores_at) if self._chores_left else wake_at, now)
 
     def _on_leadership(self) -> None:
         """Another server leads, or this one: what is measured and written down of elections has to be exact."""
@@ -648,6 +666,7 @@ class Node:
             time.monotonic() + timeouts * driver.settings.raft.election_timeout_ticks / 1000 + LEAVE_MARGIN_S
         )
         log.info("server leaves", server=self.config.id, leads=driver.role is Role.LEADER)
+        self._chores_at = 0
         self.schedule()
 
     def _leave(self, now: float, leave_by: float) -> None:

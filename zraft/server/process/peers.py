@@ -138,27 +138,44 @@ class Peers:
             return
         links = self._links
         lossy = links.is_lossy(to)
-        bytes_max = links.capacity(to, routing.datagrams_max(lossy=lossy))
-        raft = self._driver.raft
-        if raft is not None and lossy != (to in self._lossy):
-            (self._lossy.add if lossy else self._lossy.discard)(to)
-            raft.set_bulk_bytes_min(to, bytes_max)
+        if lossy is not (to in self._lossy):
+            self._note_loss(to, lossy=lossy)
         try:
-            encoded = [codec.encode(message) for message in messages]
-            large: list[bytes] = []
-            if max(map(len, encoded)) > bytes_max:
-                encoded, large = routing.divide(
-                    encoded, bytes_max=bytes_max, stream=lambda: self._streams.offers(to)
-                )
-            datagrams = links.send_encoded(to, encoded)
+            encoded, large = [], False
+            for message in messages:
+                packed = codec.encode(message)
+                encoded.append(packed)
+                large = large or len(packed) > links.small_bytes
             if large:
-                self._streams.send(to, large)
+                encoded = self._send_large(to, encoded, lossy=lossy)
+            datagrams = links.send_encoded(to, encoded)
         except UnsendableError as error:
             # Batches are bounded so that this cannot happen; were it to, Raft's repetition would find it again.
             log.error("message too large for a peer", peer=to, error=str(error))
             return
         for datagram in datagrams:
             self._endpoint.send(address, datagram)
+
+    def _note_loss(self, to: ServerId, *, lossy: bool) -> None:
+        """The path to a peer loses so many datagrams that larger messages go by a stream from now on, or no longer."""
+        raft = self._driver.raft
+        if raft is not None:
+            (self._lossy.add if lossy else self._lossy.discard)(to)
+            raft.set_bulk_bytes_min(to, self._links.capacity(to, routing.datagrams_max(lossy=lossy)))
+
+    def _send_large(self, to: ServerId, encoded: list[bytes], *, lossy: bool) -> list[bytes]:
+        """Send by a stream what is too long for datagrams; the rest is returned, in order.
+
+        Raises:
+            UnsendableError: a message is longer than any may be.
+        """
+        bytes_max = self._links.capacity(to, routing.datagrams_max(lossy=lossy))
+        encoded, streamed = routing.divide(
+            encoded, bytes_max=bytes_max, stream=lambda: self._streams.offers(to)
+        )
+        if streamed:
+            self._streams.send(to, streamed)
+        return encoded
 
     # -- what arrives
 

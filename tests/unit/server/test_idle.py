@@ -1,0 +1,155 @@
+"""What servers do while nobody asks them for anything: bounds on wake-ups, turns, datagrams and calls, not on time.
+
+Everything is counted per round of heartbeats, of which there are twenty a second, so that a machine that is slow finds the
+same as one that is not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
+
+import pytest
+from attrs import frozen
+
+from tests.unit.server.nodes import Nodes
+from zraft.raft.core import Raft
+from zraft.raft.role import Role
+from zraft.server.process.node import Node
+from zraft.transport.udp import UdpEndpoint
+from zraft_core.ids import ServerId
+
+ROUNDS: Final = 20
+"""Of one look: a second, in which what happens once in a second has happened."""
+
+LOOKS: Final = 4
+"""The one that found least counts: in the others a busy machine may have delayed an answer, and more was said for that."""
+
+SETTLE_ROUNDS: Final = 40
+"""After the last thing that happened; what follows from it ends meanwhile."""
+
+WAKES: Final = frozenset(
+    {UdpEndpoint._on_readable.__code__, Node._on_alarm.__code__, Node._on_written.__code__}
+)
+"""With what the loop calls a server after it slept."""
+
+TURN: Final = Node._turn.__code__
+
+
+class IdleCounts:
+    """How often each server was woken, took a turn and called a function, Python's or C's, since `counted` began."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.wakes: Counter[ServerId] = Counter()
+        self.turns: Counter[ServerId] = Counter()
+        self.calls: Counter[ServerId] = Counter()
+        self._owners: dict[int, ServerId] = {}
+        for server, node in nodes.nodes.items():
+            self._owners[id(node)] = self._owners[id(node._peers._endpoint)] = server
+        self._inside: ServerId | None = None
+        self._outermost: FrameType | None = None
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        sys.setprofile(self._note)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, _: Any) -> None:
+        code: CodeType = frame.f_code
+        if self._inside is None:
+            if event == "call" and (code in WAKES or code is TURN):
+                self._inside = server = self._owners[id(frame.f_locals["self"])]
+                self._outermost = frame
+                self.wakes[server] += code in WAKES
+                self.calls[server] += 1
+        elif event == "return":
+            if frame is self._outermost:
+                self._inside = self._outermost = None
+        elif event in ("call", "c_call"):
+            self.calls[self._inside] += 1
+        if event == "call" and code is TURN and self._inside is not None:
+            self.turns[self._inside] += 1
+
+
+@frozen
+class Idle:
+    """What a server does per round of heartbeats at most, or did."""
+
+    wakes: float
+    turns: float
+    datagrams: float
+    calls: float
+
+
+NO_TOPIC: Final = (
+    Idle(wakes=2.4, turns=1.25, datagrams=2.3, calls=430),
+    Idle(wakes=1.3, turns=0.75, datagrams=0.75, calls=195),
+)
+"""The leader speaks to both followers, of which one answers; each follower has a turn for that every other time."""
+
+TOPICS: Final = (
+    Idle(wakes=3.8, turns=1.6, datagrams=2.9, calls=800),
+    Idle(wakes=3.8, turns=1.6, datagrams=2.9, calls=620),
+)
+"""Any two servers tell each other in one datagram each way that they live; who began has been woken by its alarm."""
+
+
+async def _rounds(nodes: Nodes, count: int) -> Node:
+    """So many rounds of one leader, who is returned; of the next one, if another one is elected meanwhile."""
+    while True:
+        leader = nodes.leader
+        raft = leader.driver.raft
+        assert raft is not None
+        term, until = raft.term, raft.round + count
+
+        def over(raft: Raft = raft, term: int = term, until: int = until) -> bool:
+            return raft.term != term or raft.role is not Role.LEADER or raft.round >= until
+
+        await nodes.until(over)
+        if raft.term == term and raft.role is Role.LEADER:
+            return leader
+        await nodes.until(lambda: nodes.leader)
+
+
+def _sent(node: Node) -> int:
+    traffic = node._peers.traffic()
+    assert traffic is not None
+    return traffic[0].datagrams_sent
+
+
+@pytest.mark.parametrize(
+    ("partitions", "bounds"),
+    [pytest.param(0, NO_TOPIC, id="no topic"), pytest.param(12, TOPICS, id="topics")],
+)
+async def test_an_idle_server_does_little(tmp_path: Path, partitions: int, bounds: tuple[Idle, Idle]) -> None:
+    """That hundreds of partitions cost what one costs is shown by the tests of hosts of groups."""
+    async with Nodes(tmp_path) as nodes:
+        if partitions:
+            await nodes.create_topic("idle", partitions)
+        await _rounds(nodes, SETTLE_ROUNDS)
+        found: dict[tuple[ServerId, bool], list[Idle]] = {}
+        for _ in range(LOOKS):
+            counts = IdleCounts(nodes)
+            before = {server: _sent(node) for server, node in nodes.nodes.items()}
+            with counts.counted():
+                leader = await _rounds(nodes, ROUNDS)
+            for server, node in nodes.nodes.items():
+                seen = (
+                    counts.wakes[server],
+                    counts.turns[server],
+                    _sent(node) - before[server],
+                    counts.calls[server],
+                )
+                found.setdefault((server, node is leader), []).append(Idle(*(one / ROUNDS for one in seen)))
+        for (_, leads), looks in found.items():
+            most = bounds[0] if leads else bounds[1]
+            for name in ("wakes", "turns", "datagrams", "calls"):
+                assert min(getattr(look, name) for look in looks) <= getattr(most, name), (name, leads, looks)
