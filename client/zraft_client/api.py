@@ -79,7 +79,7 @@ class AsyncCalls(ABC):
         return await self.ask(requests.items(dictionary, after, limit, consistency, self.last_zxid))
 
     async def size(self, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE) -> int:
-        """How many keys there are."""
+        """Return the number of keys."""
         return await self.ask(requests.size(dictionary, consistency, self.last_zxid))
 
     # -- znodes
@@ -121,6 +121,7 @@ class AsyncCalls(ABC):
         return await self.ask(requests.read(path, consistency, self.last_zxid))
 
     async def exists(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Stat | None:
+        """Return the znode's stat, or None if there is no such znode."""
         return await self.ask(requests.exists(path, consistency, self.last_zxid))
 
     async def children(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Children:
@@ -165,7 +166,7 @@ class AsyncCalls(ABC):
     # -- the session and the cluster
 
     async def will(self, parent: str | None, prefix: str = "", data: bytes = b"") -> None:
-        """Have a sequential znode made when this session ends, however it ends; None takes it back."""
+        """Create a sequential znode when this session ends, however it ends; None as parent cancels this."""
         await self.ask(requests.will(parent, prefix, data))
 
     async def sync(self) -> int:
@@ -173,7 +174,7 @@ class AsyncCalls(ABC):
         return await self.ask(requests.sync())
 
     async def diagnostic(self) -> dict[str, Any]:
-        """What the connected server says of itself: Zatt's fields."""
+        """Return the connected server's view of itself, with Zatt's field names."""
         return await self.ask(requests.diagnostic())
 
     async def members(self) -> tuple[Member, ...]:

@@ -237,7 +237,11 @@ class BlockingClient(BlockingCalls):
         self.close()
 
     def connect(self, timeout_s: float | None = None) -> None:
-        """Until a server took the session. Raises NotSentError: none did in time; it says why."""
+        """Connect and wait until a server has accepted the session.
+
+        Raises:
+            NotSentError: no server accepted it in time; the message says why.
+        """
         self._worker.run(self._worker.client.connect(timeout_s))
 
     def close(self) -> None:
@@ -290,10 +294,12 @@ class BlockingClient(BlockingCalls):
 
     @property
     def state(self) -> ConnectionState:
+        """The state of the session, as the client knows it now."""
         return self._worker.client.state
 
     @property
     def session(self) -> Session | None:
+        """The session's id and password, or None before the first one."""
         return self._worker.client.session
 
     @property
@@ -302,9 +308,11 @@ class BlockingClient(BlockingCalls):
 
     @property
     def timeout_s(self) -> float:
+        """The time that a call may take, in seconds, unless it says otherwise."""
         return self._timeout_s
 
     def statistics(self) -> ClientStatistics:
+        """Return counts of connections, sessions, answers and repeats."""
         return self.run_soon(lambda client: client.statistics())
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
@@ -313,7 +321,11 @@ class BlockingClient(BlockingCalls):
         return lambda: self.run_soon(lambda _: remove())
 
     def wait_state(self, *states: ConnectionState, timeout_s: float | None = None) -> ConnectionState:
-        """Until one of these is entered, or is now. Raises TimeoutError."""
+        """Wait until the client enters one of these states, and return it; at once if it is in one.
+
+        Raises:
+            TimeoutError: no such state was entered in time.
+        """
 
         async def wait() -> ConnectionState:
             async with asyncio.timeout(timeout_s):
@@ -322,7 +334,7 @@ class BlockingClient(BlockingCalls):
         return self._worker.run(wait())
 
     def renew(self) -> None:
-        """After EXPIRED, with `renew_session=False`: begin a new session."""
+        """Begin a new session after EXPIRED, if the client was made with `renew_session=False`."""
         self._worker.run(self._worker.client.renew())
 
 

@@ -77,7 +77,7 @@ class BlockingCalls(ABC):
         return self.ask(requests.items(dictionary, after, limit, consistency, self.last_zxid))
 
     def size(self, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE) -> int:
-        """How many keys there are."""
+        """Return the number of keys."""
         return self.ask(requests.size(dictionary, consistency, self.last_zxid))
 
     # -- znodes
@@ -119,6 +119,7 @@ class BlockingCalls(ABC):
         return self.ask(requests.read(path, consistency, self.last_zxid))
 
     def exists(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Stat | None:
+        """Return the znode's stat, or None if there is no such znode."""
         return self.ask(requests.exists(path, consistency, self.last_zxid))
 
     def children(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Children:
@@ -163,7 +164,7 @@ class BlockingCalls(ABC):
     # -- the session and the cluster
 
     def will(self, parent: str | None, prefix: str = "", data: bytes = b"") -> None:
-        """Have a sequential znode made when this session ends, however it ends; None takes it back."""
+        """Create a sequential znode when this session ends, however it ends; None as parent cancels this."""
         self.ask(requests.will(parent, prefix, data))
 
     def sync(self) -> int:
@@ -171,7 +172,7 @@ class BlockingCalls(ABC):
         return self.ask(requests.sync())
 
     def diagnostic(self) -> dict[str, Any]:
-        """What the connected server says of itself: Zatt's fields."""
+        """Return the connected server's view of itself, with Zatt's field names."""
         return self.ask(requests.diagnostic())
 
     def members(self) -> tuple[Member, ...]:

@@ -16,7 +16,7 @@ Answer = Mapping[str, Any]
 
 
 class Kind(Enum):
-    """How a request may be repeated."""
+    """Ways in which a request may be repeated."""
 
     READ = "read"
     """A read may always be repeated, as it changes nothing."""
@@ -43,13 +43,18 @@ class Request(Generic[T]):
 class Waiter(Protocol):
     """Waits for a call, such as an asyncio.Future."""
 
-    def done(self) -> bool: ...
-    def set_result(self, result: Any, /) -> None: ...
-    def set_exception(self, exception: Any, /) -> None: ...
+    def done(self) -> bool:
+        """Return whether the call has its outcome."""
+
+    def set_result(self, result: Any, /) -> None:
+        """Finish the call with its result."""
+
+    def set_exception(self, exception: Any, /) -> None:
+        """Finish the call with an exception."""
 
 
 class Place(Enum):
-    """Where a call is: with nobody, with a server, waiting to be asked again, or over."""
+    """Places where a call can be: not sent, with a server, waiting to be repeated, or finished."""
 
     PENDING = 0
     FLYING = 1
@@ -80,6 +85,7 @@ class Call:
 
     @property
     def settled(self) -> bool:
+        """True when the call has its outcome."""
         return self.place is Place.SETTLED
 
 

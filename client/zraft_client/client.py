@@ -247,6 +247,7 @@ class Client(SubscribingCalls):
 
     @property
     def state(self) -> ConnectionState:
+        """The state of the session, as the client knows it now."""
         return self._state
 
     @property
@@ -284,6 +285,7 @@ class Client(SubscribingCalls):
         return self._calls.last_zxid
 
     def statistics(self) -> ClientStatistics:
+        """Return counts of connections, sessions, answers and repeats."""
         calls = self._calls
         return ClientStatistics(
             self._connections, self._sessions, calls.answers, calls.repeats, calls.unsettled
@@ -487,6 +489,11 @@ class Client(SubscribingCalls):
     # -- subscriptions
 
     def subscribe(self, subscription: S) -> S:
+        """Send a subscription to the servers, now and on each new connection, and return it.
+
+        Raises:
+            ClosedError: the client was closed.
+        """
         if self._state is ConnectionState.CLOSED:
             raise ClosedError("the client was closed")
         self._subscriptions[subscription] = None
@@ -507,10 +514,12 @@ class Client(SubscribingCalls):
         self._flush_soon()
 
     def grant(self, subscription: int, count: int) -> None:
+        """Allow a server to push this many more messages of a subscription."""
         self._calls.post(requests.credit(subscription, count))
         self._flush_soon()
 
     def forget(self, subscription: Subscription[Any]) -> None:
+        """End a subscription: nothing of it is delivered any more, and the server is told."""
         self._subscriptions.pop(subscription, None)
         number, subscription.id = subscription.id, 0
         if number and self._calls.unsubscribe(number):
@@ -539,6 +548,7 @@ class Client(SubscribingCalls):
     # -- the connection, as its owner
 
     def received(self, data: memoryview) -> None:
+        """Take bytes that arrived; called by the connection."""
         assert self._loop is not None
         now = self._heard = self._loop.time()
         self._conclude(self._calls.receive(data, now))
@@ -551,13 +561,16 @@ class Client(SubscribingCalls):
         self._give_up_connection(str(failure))
 
     def pause(self) -> None:
+        """Stop writing until `resume`: the socket's buffer is full."""
         self._calls.pause()
 
     def resume(self) -> None:
+        """Write again: the socket's buffer has room."""
         self._calls.resume()
         self._flush_soon()
 
     def lost(self, connection: Connection, why: Exception | None) -> None:
+        """Take note that a connection ended, so that another server is tried."""
         if connection is not self._connection:
             return
         if why is not None:

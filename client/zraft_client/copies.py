@@ -69,6 +69,7 @@ class DictionaryCopy(DictionarySubscription):
                 waiter.set_result(None)
 
     def refused(self, error: ClientError) -> None:
+        """End the copy with the server's error, also for those that wait for a change."""
         super().refused(error)
         for waiter in self._woken():
             waiter.set_exception(error)

@@ -25,6 +25,7 @@ class AsyncDictionary:
         self.name = name
 
     async def get(self, key: Any, default: Any = None, *, consistency: Consistency = LINEARIZABLE) -> Any:
+        """Return the key's value, or `default` if there is none."""
         found = await self.client.get(key, dictionary=self.name, consistency=consistency)
         return default if found is None else found.value
 
@@ -35,9 +36,11 @@ class AsyncDictionary:
         return await self.client.get(key, dictionary=self.name, consistency=consistency)
 
     async def contains(self, key: Any) -> bool:
+        """Return whether the key has a value."""
         return await self.client.get(key, dictionary=self.name) is not None
 
     async def put(self, key: Any, value: Any) -> Receipt:
+        """Set the key's value, whatever it was."""
         return await self.client.put(key, value, dictionary=self.name)
 
     async def put_if_absent(self, key: Any, value: Any) -> Receipt:
@@ -45,7 +48,12 @@ class AsyncDictionary:
         return await self.client.put(key, value, dictionary=self.name, version=-1)
 
     async def replace(self, key: Any, value: Any, version: int) -> Receipt:
-        """Only if the entry still is of this version. Raises BadVersionError, NoNodeError."""
+        """Set the key's value, but only if its version is still `version`.
+
+        Raises:
+            BadVersionError: the entry was changed meanwhile.
+            NoNodeError: the key has no value.
+        """
         return await self.client.put(key, value, dictionary=self.name, version=version)
 
     async def delete(self, key: Any, *, version: int | None = None) -> Receipt:
@@ -53,6 +61,7 @@ class AsyncDictionary:
         return await self.client.delete(key, dictionary=self.name, version=version)
 
     async def increment(self, key: Any, amount: int = 1) -> Counted:
+        """Add `amount` to the key's number in one step; a missing key counts as 0."""
         return await self.client.increment(key, amount, dictionary=self.name)
 
     async def setdefault(self, key: Any, default: Any = None) -> Any:
@@ -105,6 +114,7 @@ class AsyncDictionary:
         )
 
     async def size(self) -> int:
+        """Return the number of keys."""
         return await self.client.size(dictionary=self.name)
 
     async def snapshot(self) -> dict[Any, Any]:

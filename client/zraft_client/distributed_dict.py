@@ -179,7 +179,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
 
     @property
     def client(self) -> BlockingClient:
-        """For everything that is no dictionary."""
+        """The client under this dictionary, for calls that dictionaries do not have."""
         return self._client
 
     # -- Zatt's calls
@@ -201,7 +201,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
             self.refresh_policy.refreshed()
 
     def diagnostic(self) -> dict[str, Any]:
-        """What the connected server says of itself: status, term, vote, log, its measures."""
+        """Return the connected server's view of itself: status, term, vote, log and its measures."""
         return self._diagnostic()
 
     def config_cluster(self, action: str, address: str, port: int) -> Answer:
@@ -242,13 +242,15 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return iter(self.copy())
 
     def keys(self) -> KeysView[Any]:
-        """Of one moment, as `copy`; so are `values` and `items`."""
+        """Return a view of the keys of one moment; it does not follow later changes."""
         return self.copy().keys()
 
     def values(self) -> ValuesView[Any]:
+        """Return a view of the values of one moment; it does not follow later changes."""
         return self.copy().values()
 
     def items(self) -> ItemsView[Any, Any]:
+        """Return a view of the items of one moment; it does not follow later changes."""
         return self.copy().items()
 
     def copy(self) -> dict[Any, Any]:
@@ -283,7 +285,10 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         self.delete(key)
 
     def put(self, key: Any, value: Any) -> Receipt:
-        """As `[key] = value`, and gives what it came to; its `position` is a fencing token."""
+        """Set a key's value like `[key] = value`, and return its receipt.
+
+        The receipt's `position` is a fencing token.
+        """
         return self._put(key, value, None)
 
     def put_if_absent(self, key: Any, value: Any) -> Receipt:
@@ -295,7 +300,12 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return self._put(key, value, version)
 
     def delete(self, key: Any, *, version: int | None = None) -> Receipt:
-        """As `del [key]`. Raises KeyError, and BadVersionError if it is of another version."""
+        """Remove a key like `del [key]`, and return its receipt.
+
+        Raises:
+            KeyError: there is no such key.
+            BadVersionError: `version` is given, and the entry has another one.
+        """
         hash(key)
         try:
             receipt = self._attempt(requests.delete(self.name, key, version))
@@ -330,7 +340,12 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
                 return default
 
     def pop(self, key: Any, default: Any = _MISSING) -> Any:
-        """Remove an entry and return its value: nobody else is given the same one."""
+        """Remove an entry and return its value: nobody else is given the same one.
+
+        Raises:
+            KeyError: there is no such key and no default.
+            DeadlineError: others changed the entry each time, until the client's timeout.
+        """
         end = monotonic() + self._client.timeout_s
         while True:
             found = self.get_versioned(key)

@@ -12,7 +12,7 @@ from zraft_core.errors import ConfigError
 
 
 class RefreshPolicy(ABC):
-    """When a dictionary is fetched.
+    """Decision when a dictionary is fetched.
 
     Use one object per dictionary, since most have state. A policy of your own defines `can_update`.
     """
@@ -33,7 +33,7 @@ class RefreshPolicyAlways(RefreshPolicy):
 
 
 class RefreshPolicyLock(RefreshPolicy):
-    """While `status` is true, every read fetches the dictionary; flip it at any time."""
+    """Policy that fetches at each read while `status` is true; set it at any time."""
 
     def __init__(self, status: bool = True) -> None:
         self.status = status

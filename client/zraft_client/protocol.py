@@ -174,6 +174,7 @@ class Calls:
         self._writable = False
 
     def resume(self) -> None:
+        """Send what waited while the socket's buffer was full."""
         self._writable = True
         self.pump()
 
@@ -504,11 +505,12 @@ class Calls:
 
     @property
     def idle(self) -> bool:
-        """Whether no answer is expected."""
+        """True if no answer is expected."""
         return not self._flying
 
     @property
     def unsettled(self) -> int:
+        """The number of calls that have no outcome yet."""
         return len(self._unsettled())
 
 

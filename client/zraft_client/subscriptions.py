@@ -73,11 +73,16 @@ RESUBSCRIBED: Final = "resubscribed"
 
 
 class Subscriber(Protocol):
-    """What a subscription needs of its client."""
+    """Interface of a client to its subscriptions."""
 
-    def grant(self, subscription: int, count: int) -> None: ...
-    def forget(self, subscription: Subscription[Any]) -> None: ...
-    def again(self, subscription: Subscription[Any]) -> None: ...
+    def grant(self, subscription: int, count: int) -> None:
+        """Allow the server to push this many more messages."""
+
+    def forget(self, subscription: Subscription[Any]) -> None:
+        """Remove a subscription, and tell the server."""
+
+    def again(self, subscription: Subscription[Any]) -> None:
+        """Send a subscription once more, on the connection that there is."""
 
 
 class Subscription(ABC, Generic[M]):
@@ -110,10 +115,16 @@ class Subscription(ABC, Generic[M]):
     # -- called by the client
 
     def acknowledged(self) -> None:
+        """Take note that the server accepted the subscription."""
         if not self._started.done():
             self._started.set_result(None)
 
     def pushed(self, message: Answer, size: int) -> None:
+        """Decode a pushed message and keep it for the program.
+
+        Raises:
+            WireError: the message does not have the expected fields.
+        """
         try:
             decoded = self.message(message)
         except (KeyError, TypeError, ValueError) as error:
@@ -126,6 +137,7 @@ class Subscription(ABC, Generic[M]):
         self._arrival.set()
 
     def refused(self, error: ClientError) -> None:
+        """End the subscription with the server's error."""
         if self._error is None:
             self._error = error
         if not self._started.done():
@@ -265,12 +277,13 @@ class PathSubscription(Subscription[PathEvent]):
         self._connections += 1
 
     def acknowledged(self) -> None:
+        """Take note of the server's answer; after a reconnect, tell the program that events may be missing."""
         super().acknowledged()
         if self._connections > 1:
             self.take(PathEvent(RESUBSCRIBED, self.path, 0), 0)
 
     def consumed(self, size: int) -> None:
-        """Do nothing: events are small and have no credit."""
+        """Do nothing, since events are small and have no credit."""
 
     def message(self, answer: Answer) -> PathEvent:
         return PathEvent(str(answer["kind"]), answer["path"], answer["zxid"])

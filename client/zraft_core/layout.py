@@ -37,7 +37,7 @@ Pack = Callable[[Any], Any]
 
 
 def found(value: object) -> str:
-    """What was found, short enough for a log line however large the value is."""
+    """Return a short text of a value for an error message, however large the value is."""
     if isinstance(value, bytes | tuple | list | dict):
         return f"{type(value).__name__} of length {len(value)}"
     return f"{type(value).__name__} {shown(value)}"
@@ -53,7 +53,7 @@ def wrong(name: str, expected: str, value: object) -> ProtocolError:
 
 @frozen
 class Form:
-    """How a value stands in MessagePack.
+    """Form of a value in MessagePack.
 
     Attributes:
         unpack: see `Unpack`; raises `ProtocolError`.
@@ -224,7 +224,7 @@ def ascending(item: Form, most: int, least: int = 0) -> Form:
 
 
 def as_set(items: Form) -> Form:
-    """What stands as an array is a frozen set."""
+    """Return the form of a set, which is an array in MessagePack."""
     return Form(lambda value, name: frozenset(items.unpack(value, name)), items.pack)
 
 
@@ -273,7 +273,7 @@ class Record(Generic[T]):
         return packed
 
     def says_all(self, value: T) -> bool:
-        """Whether the fields that are not said have the values that a reader gives them."""
+        """Return whether the fields that the layout omits have the values that a reader gives them."""
         return all(getattr(value, name) == held for name, held in self._unsaid.items())
 
     def pack_map(self, value: T) -> dict[str, Any]:

@@ -82,6 +82,7 @@ class UnhashedMap(dict[Any, Any]):
         return len(self.pairs)
 
     def items(self) -> Any:
+        """Return the pairs."""
         return self.pairs
 
 
@@ -175,7 +176,7 @@ class Decoder:
 
     @property
     def is_slow(self) -> bool:
-        """Whether values are read one by one, and their maps as pairs."""
+        """True if values are read one by one, and their maps as pairs."""
         return type(self.values) is _PairsReader
 
     @property
@@ -389,7 +390,7 @@ def dict_of(pairs: Iterable[tuple[Any, T]]) -> dict[Any, T]:
 
 
 def is_crowded(keys: Sequence[Any], few: int = COUNTED_KEYS_MAX) -> bool:
-    """Whether a dict would take long to hold these keys: each looks at more than `PROBES_MAX` places, on average.
+    """Return whether a dict would take long to hold these keys: more than `PROBES_MAX` places for each.
 
     Walks through the places as CPython does (Objects/dictobject.c, "lookdict"): a table is twice as large as the one
     before it and takes keys for two thirds of its places; a key goes on from place to place by all bits of its hash,
@@ -432,7 +433,7 @@ def _is_slow(hashes: list[int], size: int) -> bool:
 
 
 def shown(value: Any) -> str:
-    """What was found, for an error: short, and quickly made, whatever it is."""
+    """Return a short text of a value for an error message, in little time whatever the value is."""
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
     if isinstance(value, (tuple, list, dict)):

@@ -1,4 +1,6 @@
-"""Which partitions a consumer tries to claim, and when (M-5, M-6, M-10). Pure.
+"""Decisions about which partitions a consumer tries to claim, and when (M-5, M-6, M-10).
+
+Pure.
 
 A *round* goes through the partitions from where the last one stopped, looks at each, and ends with the first claim that
 is granted, or with the last partition. Rounds begin at random moments, so that consumers seldom meet. The first round
@@ -33,9 +35,11 @@ Place = tuple[str, int]
 
 
 class Owned(Protocol):
-    """What the consumer owns already."""
+    """Interface to the claims that the consumer already has."""
 
-    def claims(self) -> int: ...
+    def claims(self) -> int:
+        """Return the number of claims."""
+
     def epochs(self, place: Place) -> frozenset[int]:
         """Return the epochs of its claims of this partition, those included that it is releasing."""
         ...
@@ -48,7 +52,7 @@ class Owned(Protocol):
         ...
 
     def holds(self, place: Place) -> bool:
-        """Whether it may process this partition right now."""
+        """Return whether the consumer may process this partition right now."""
         ...
 
 
@@ -106,14 +110,16 @@ class Claiming:
 
     @property
     def is_reclaiming(self) -> bool:
+        """True while the first round takes back what an earlier process had."""
         return self._reclaiming
 
     def stop(self) -> None:
+        """Claim nothing more."""
         self._stopped = True
         self._round.clear()
 
     def leave_alone(self, place: Place, until_ms: int) -> None:
-        """Do not look at the partition before this time: it was released for others, or its owner was heard just now."""
+        """Skip the partition until this time: it was released for others, or its owner was just heard."""
         self._left_alone[place] = max(until_ms, self._left_alone.get(place, 0))
 
     def hurry(self, now_ms: int) -> None:
@@ -121,6 +127,7 @@ class Claiming:
         self._next_round_ms = min(self._next_round_ms, now_ms)
 
     def on_time(self, now_ms: int) -> None:
+        """Begin a round if one is due."""
         if self._stopped or self._busy or now_ms < self._next_round_ms:
             return
         self._left_alone = {place: until for place, until in self._left_alone.items() if until > now_ms}
@@ -129,6 +136,7 @@ class Claiming:
 
     @property
     def next_due_ms(self) -> int:
+        """The time of the next round in milliseconds, or `NEVER`."""
         return NEVER if self._stopped or self._busy or not self._places else self._next_round_ms
 
     def _wait_ms(self) -> int:

@@ -35,7 +35,7 @@ Told = tuple[int, tuple[Range, ...]]
 
 @unique
 class Ended(Enum):
-    """Why a claim is over."""
+    """Reasons for the end of a claim."""
 
     RELEASED = "released"
     COMPLETE = "complete"
@@ -110,14 +110,17 @@ class Consumption:
 
     @property
     def epoch(self) -> int:
+        """The epoch that the service gave to the claim."""
         return self.claim.epoch
 
     @property
     def current(self) -> int:
+        """The offset of the first message that is not committed."""
         return self._tracking.current
 
     @property
     def is_releasing(self) -> bool:
+        """True while the claim is being handed back."""
         return self._releasing
 
     @property
@@ -128,12 +131,12 @@ class Consumption:
 
     @property
     def has_work(self) -> bool:
-        """Whether the claim's next message exists, as far as is known."""
+        """True if the claim's next message exists, as far as this process knows."""
         return self.current < self.end
 
     @property
     def is_stocked(self) -> bool:
-        """Whether the claim has a message at hand, whatever its lease says."""
+        """True if a message of the claim is in memory, whether or not the lease still holds."""
         return bool(self._ready)
 
     @property
@@ -142,6 +145,7 @@ class Consumption:
         return len(self._ready)
 
     def has_ready(self, now_ms: int) -> bool:
+        """Return whether a message can be handed out now."""
         return bool(self._ready) and self.ended is None and self.lease.holds(now_ms)
 
     def next_message(self, now_ms: int) -> Message | None:
@@ -166,7 +170,7 @@ class Consumption:
         return True
 
     def is_durable(self, offset: int) -> bool:
-        """Whether the service knows that the message was processed: nobody else gets it then."""
+        """Return whether the service knows that this message was processed, so that nobody else gets it."""
         return self._are_durable(offset, offset + 1)
 
     def _are_durable(self, first: int, upto: int) -> bool:
@@ -183,7 +187,7 @@ class Consumption:
         return self.current, () if self._plain else self._tracking.committed_ranges(RANGES_MAX)
 
     def knows(self, told: Told) -> bool:
-        """Whether the service was told that much, as far as it keeps it."""
+        """Return whether the service has stored these commits, as far as it keeps them."""
         committed, ranges = told
         if self.committed < committed:
             return False
@@ -217,6 +221,7 @@ class Consumption:
     # Time -------------------------------------------------------------------------------------------------------
 
     def on_time(self, now_ms: int) -> None:
+        """Do what is due by this time, and set `due_ms`."""
         if self.ended is None:
             self._on_time(now_ms)
         self.due_ms = self._next_due_ms(now_ms)

@@ -1,4 +1,4 @@
-"""Whether a consumer keeps up with a partition, judged at every heartbeat over the last ten. Pure."""
+"""Judgement whether a consumer keeps up with a partition, at each heartbeat over the last ten. Pure."""
 
 from __future__ import annotations
 

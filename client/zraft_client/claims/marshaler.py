@@ -1,4 +1,4 @@
-"""What a program sees and administers of a group, and where it gets consumers from: Marshal's `Marshaler`."""
+"""Marshal's `Marshaler`: administration of a group, and the source of its consumers."""
 
 from __future__ import annotations
 

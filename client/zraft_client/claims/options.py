@@ -20,7 +20,7 @@ from zraft_core.errors import ConfigError
 
 @frozen(kw_only=True)
 class ConsumerOptions:
-    """How a consumer claims and consumes.
+    """Settings of how a consumer claims and consumes.
 
     Raises:
         ConfigError: a value is out of its bounds; the message names the option.

@@ -1,4 +1,9 @@
-"""Which messages of a claim are processed, in any order: the current offset is the first uncommitted one. Pure."""
+"""Record of which messages of a claim are processed, in any order.
+
+Pure.
+
+The current offset is the first one that is not committed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is next: contenders in a directory, as ephemeral sequential znodes in the order in which they came.
+"""Contenders in a directory: ephemeral sequential znodes, served in the order of their creation.
 
 `standing` is the decision; `Contender` makes the znode, waits its turn and makes sure that none is left
 behind.
@@ -155,6 +155,7 @@ class Contender:
 
     @property
     def name(self) -> str:
+        """The name of this contender's znode in the directory. Valid only while it is entered."""
         assert self._created is not None, f"{self.directory}: not entered"
         return self._created.path.rpartition("/")[2]
 

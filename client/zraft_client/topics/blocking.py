@@ -94,6 +94,7 @@ class BlockingSent:
 
     @property
     def id(self) -> MessageId:
+        """The message's id; pass it as `after` to order a later message behind this one."""
         return self._sent.id
 
     @property
@@ -102,6 +103,7 @@ class BlockingSent:
         return self._sent
 
     def done(self) -> bool:
+        """Return whether the outcome is known, so that `receipt` does not wait."""
         return self._sent.done()
 
     def result(self, timeout_s: float | None = None) -> Receipt:
@@ -189,7 +191,7 @@ class BlockingTopics(_Blocking[Topics]):
 
     @property
     def topics(self) -> Topics:
-        """What runs in the client's thread, for `BlockingClient.run`."""
+        """The asyncio version, which runs in the client's thread; use it through `BlockingClient.run`."""
         return self._asyncio_version
 
     list = blocking(Topics.list)

@@ -39,6 +39,11 @@ class TopicsPort:
         self._fetch_wait_ms = min(FETCH_WAIT_MS, int(timeout_s * 500))
 
     async def partitions(self, topic: str) -> int:
+        """Return how many partitions the topic has; 0 if there is no such topic.
+
+        Raises:
+            PortError: no server answered.
+        """
         try:
             return len((await self._directory.topic(topic)).partitions)
         except NoTopicError:
@@ -47,6 +52,11 @@ class TopicsPort:
             raise PortError(f"{topic}: {error}") from error
 
     async def look(self, topic: str, partition: int, group: str) -> Seen:
+        """Return the group's claims, from the partition's leader, and its bounds, from any replica.
+
+        Raises:
+            PortError: no server answered in time, or the leader refused.
+        """
         try:
             home = await self._home(topic, partition)
             view, bounds = await asyncio.gather(
@@ -59,6 +69,11 @@ class TopicsPort:
         return Seen(view, bounds.first, bounds.end, plain=not metadata.knows_rounds)
 
     async def submit(self, topic: str, partition: int, command: Command) -> Answer:
+        """Let the partition's leader carry out a command, and return its answer.
+
+        Raises:
+            PortError: nobody answered; the command may have been carried out.
+        """
         try:
             home = await self._home(topic, partition)
             return await self._directory.ask_leader(home, requests.claim(home, command), self._timeout_s)
@@ -66,6 +81,11 @@ class TopicsPort:
             raise PortError(f"{topic}/{partition}: {error}") from error
 
     async def fetch(self, topic: str, partition: int, first: int, count: int, bytes_max: int) -> Fetched:
+        """Return records from any replica, after a short wait if there are none yet.
+
+        Raises:
+            PortError: no replica answered, or it refused.
+        """
         try:
             home = await self._home(topic, partition)
             link = self._directory.link_of(home)

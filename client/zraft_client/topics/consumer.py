@@ -38,7 +38,7 @@ Partition = tuple[str, int]
 
 
 class Start(Enum):
-    """Where to begin a partition without a given offset."""
+    """Places to begin a partition that has no given offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -222,6 +222,7 @@ class Consumer(Polling):
         return 0
 
     async def close(self) -> None:
+        """Stop reading. Offsets are not committed by this."""
         self._closed = True
         self._arrival.set()
         if self._joining is not None:
@@ -343,6 +344,7 @@ class Consumer(Polling):
         self._cursor(topic, partition).paused = True
 
     def resume(self, topic: str, partition: int) -> None:
+        """Continue with a partition that was paused."""
         self._cursor(topic, partition).paused = False
         self._arrival.set()
         self._reader.kick()

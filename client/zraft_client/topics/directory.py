@@ -1,4 +1,4 @@
-"""Where topics and partitions are, as far as this client knows: the table of group 0, and who seems to lead what.
+"""Directory of topics, partitions and their leaders, as far as this client knows them.
 
 A leader is a guess: the server that should lead, until another one is named. A wrong guess costs one
 question.
@@ -188,6 +188,7 @@ class Directory:
             return
 
     async def close(self) -> None:
+        """End the directory and its connections."""
         self._remove()
         if self._refreshing is not None and not self._refreshing.done():
             self._refreshing.cancel()

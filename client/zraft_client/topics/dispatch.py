@@ -1,4 +1,4 @@
-"""Which messages of a producer go to which groups now, the first time or again: a schedule around its decisions.
+"""Schedule of a producer's messages: which ones go to which groups now, first or again.
 
 Pure.
 

@@ -124,6 +124,7 @@ class MergedConsumer(Polling):
         self._needing = asyncio.get_running_loop().create_task(self._need(), name="zraft merged consumer")
 
     async def close(self) -> None:
+        """Stop reading."""
         self._closed = True
         self._arrival.set()
         if self._needing is not None:

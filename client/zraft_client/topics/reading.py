@@ -29,7 +29,8 @@ class Cursor(Protocol):
     """Reads one partition."""
 
     @property
-    def group(self) -> GroupId: ...
+    def group(self) -> GroupId:
+        """The partition's group."""
 
     @property
     def offset(self) -> int:
@@ -38,7 +39,7 @@ class Cursor(Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether something may be read now."""
+        """True if records may be read now."""
         ...
 
     def on_part(self, asked: int, part: Part) -> None:
@@ -86,6 +87,7 @@ class Reader:
         """What ended all reading, None while it continues."""
 
     def add(self, cursors: Iterable[Cursor]) -> None:
+        """Read for these cursors, too."""
         for cursor in cursors:
             self._readings[cursor.group] = _Reading(cursor)
         self.kick()
@@ -214,6 +216,7 @@ class Reader:
         await asyncio.sleep(PAUSE_S)
 
     async def close(self) -> None:
+        """Stop reading and wait for the requests that are under way."""
         self._closed = True
         tasks = list(self._tasks)
         for task in tasks:

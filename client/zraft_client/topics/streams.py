@@ -18,9 +18,14 @@ from zraft_core.topics.messages import Reply
 class StreamOwner(Protocol):
     """The producer of a stream."""
 
-    def on_live(self, server: ServerId) -> None: ...
-    def on_stream_refused(self, server: ServerId, error: ClientError) -> None: ...
-    def on_replies(self, server: ServerId, replies: list[Reply], refused: list[Refused]) -> None: ...
+    def on_live(self, server: ServerId) -> None:
+        """Take note that a server accepted the stream, so that messages can be sent to it."""
+
+    def on_stream_refused(self, server: ServerId, error: ClientError) -> None:
+        """Take note that a server refused the stream."""
+
+    def on_replies(self, server: ServerId, replies: list[Reply], refused: list[Refused]) -> None:
+        """Take a server's replies to messages, and its refusals."""
 
 
 class Stream(Subscription[None]):
@@ -56,17 +61,20 @@ class Stream(Subscription[None]):
         self.live = False
 
     def acknowledged(self) -> None:
+        """Take note that the server accepted the stream, and tell the producer."""
         super().acknowledged()
         self.live = True
         self._owner.on_live(self.link.server)
 
     def refused(self, error: ClientError) -> None:
+        """Take note that the server refused the stream, and tell the producer unless the client was closed."""
         super().refused(error)
         self.live = False
         if not isinstance(error, ClosedError):
             self._owner.on_stream_refused(self.link.server, error)
 
     def pushed(self, message: Answer, size: int) -> None:
+        """Pass pushed replies and refusals to the producer."""
         replies, refused = requests.replies_of(self._producer, message)
         self._owner.on_replies(self.link.server, replies, refused)
 

@@ -50,7 +50,7 @@ _VIEWS: Final = Kinds[a.View]("a view of claims", {0: FORMS.record(a.View)})
 
 
 def is_newer(command: c.Command) -> bool:
-    """Whether it is of a kind that releases do not know which know no feature level above 4."""
+    """Return whether the command needs a feature level above 4."""
     kind, _ = _COMMANDS.of(command)
     return bool(kind >= _NEWER)
 
@@ -97,6 +97,11 @@ def unpacked(data: bytes, what: str) -> tuple[Any, ...]:
 
 
 def unpacked_unbounded(data: bytes, what: str) -> tuple[Any, ...]:
+    """Return the values of an array that begins with `FORMAT`, without a bound on its size.
+
+    Raises:
+        ProtocolError: the bytes are no such array, or have another format.
+    """
     try:
         values = unpack(data)
     except ProtocolError as error:

@@ -1,4 +1,6 @@
-"""What can be asked of a partition's claims. What an owner sends carries its claim's epoch; any other epoch is refused.
+"""Commands on a partition's claims.
+
+What an owner sends carries its claim's epoch; any other epoch is refused.
 
 `Expire` is the leader's own: it decides nothing, because applying it looks at the state again. A leader need not
 take it from clients.
@@ -87,7 +89,7 @@ class CommitRanges:
 
 @frozen
 class CommitBatch:
-    """At most once: everything below `upto` may be processed by this owner once this is accepted, by nobody else ever."""
+    """Command for at most once: from now on, only this owner may process the messages below `upto`."""
 
     group: str
     epoch: int

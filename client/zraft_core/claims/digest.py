@@ -35,6 +35,7 @@ class Digest:
         self._marked.add(name)
 
     def total(self, *counters: int) -> int:
+        """Return the digest, after hashing the groups that were marked again."""
         for name in self._marked:
             group = self._groups.get(name)
             self._total -= self._shares.pop(name, 0)

@@ -66,7 +66,7 @@ class ClaimExpiry:
         return found
 
     def proposals(self, claims: Claims, quorum_round: int) -> tuple[Expire, ...]:
-        """What to append, after quorum round `quorum_round`: for suspects who are still silent on a second look."""
+        """Return the claims to expire: those whose owners are still silent at this round."""
         if self._awaited is None or quorum_round < self._awaited:
             return ()
         self._awaited = None

@@ -28,6 +28,7 @@ class Group:
     paused_at: int = 0
 
     def live(self, epoch: int) -> Claim | None:
+        """Return the live claim with this epoch, or None."""
         return next((claim for claim in self.claims if claim.epoch == epoch), None)
 
     def repeated(self, client: str, instance: str, attempt: int) -> Claim | None:
@@ -43,14 +44,19 @@ class Group:
 
     @property
     def size(self) -> int:
-        """What its memory goes by. A claim that ends leaves at most one more island, so only a grant makes it more."""
+        """The number of ranges, which bounds the memory.
+
+        A claim that ends leaves at most one more island, so only a grant makes it more.
+        """
         return len(self.claims) + len(self.progress.islands)
 
     @property
     def is_full(self) -> bool:
+        """True if the record can hold no further claim."""
         return self.size >= RANGES_MAX
 
     def skips(self, claim: Claim) -> tuple[Range, ...]:
+        """Return the ranges inside the claim that are consumed already."""
         return tuple(island for island in self.progress.islands if claim.covers(*island))
 
     def with_claim(self, claim: Claim) -> Group:
@@ -63,7 +69,7 @@ class Group:
         return evolve(self, claims=tuple(claim if c.epoch == claim.epoch else c for c in self.claims))
 
     def with_end_of(self, claim: Claim, position: int) -> Group:
-        """Without a live claim, which ends at `position`; what it did is done."""
+        """Return the record with a claim ended at log position `position`; what it consumed is kept."""
         lost = claim.position - claim.committed if claim.mode is Mode.AT_MOST_ONCE else 0
         return evolve(
             self,

@@ -90,9 +90,11 @@ class Claims:
                 return self._configure(command)
 
     def group(self, name: str) -> Group | None:
+        """Return the group's record, or None if it has none."""
         return self._groups.get(name)
 
     def groups(self) -> Iterable[Group]:
+        """Return the records of all groups."""
         return self._groups.values()
 
     def view(self, name: str, now_ms: int = 0) -> View:

@@ -142,7 +142,11 @@ Packed = dict[int, bytes]
 def encode_bundles(
     to: GroupId, messages_to: Iterable[GroupMessage], known: Packed | None = None
 ) -> Iterator[bytes]:
-    """As few bundles as the bound allows. `known`: of other groups' bundles of this turn, and for those after it."""
+    """Yield as few bundles of messages as the size bound allows.
+
+    `known` has the packed messages of this turn, and gets those of this call, so that none is
+    packed twice.
+    """
     packed: list[bytes] = []
     size = 0
     known = {} if known is None else known
@@ -207,7 +211,7 @@ def decode_registry(buffer: bytes | memoryview) -> RegistryCommand:
 
 
 def encode_message(message: Message) -> bytes:
-    """What a producer said: the contents of a delivery record."""
+    """Return a producer's message as bytes: the contents of a delivery record."""
     return to_bytes(as_fields(message))
 
 

@@ -21,12 +21,12 @@ NOWHERE = Stamp(0, GroupId(0), 0, GroupId(0))
 
 
 class MergeError(ZraftError):
-    """What was handed in does not follow what was handed in before."""
+    """Error of a read that does not continue the reads before it."""
 
 
 @frozen
 class MergePosition:
-    """Where a merged consumer goes on: the next offset of each partition it reads, and the stamp that it saw last."""
+    """Position of a merged consumer: the next offset of each partition, and the last stamp that it saw."""
 
     offsets: Mapping[GroupId, int]
     last: Stamp = NOWHERE
@@ -51,15 +51,15 @@ class Merger:
         return tuple(self._buffers)
 
     def next_offset(self, group: GroupId) -> int:
-        """What to read next of a partition."""
+        """Return the offset of a partition that is to be read next."""
         return self._read[group]
 
     def room(self, group: GroupId) -> int:
-        """How many deliveries of a partition may be handed in now."""
+        """Return how many deliveries of a partition may be handed in now."""
         return self._buffered_max - len(self._buffers[group])
 
     def position(self) -> MergePosition:
-        """Of what came out so far."""
+        """Return the position behind the deliveries that were taken so far."""
         return MergePosition(
             {group: self._read[group] - len(buffer) for group, buffer in self._buffers.items()}, self._last
         )
@@ -90,7 +90,9 @@ class Merger:
         self._frontiers[group] = max(frontier, self._frontiers.get(group, NOWHERE))
 
     def take(self, limit: int) -> list[Delivery]:
-        """At most `limit` deliveries that are next in the merged order; a message to several partitions comes once.
+        """Take at most `limit` deliveries that are next in the merged order.
+
+        A message to several partitions comes once.
 
         Raises:
             MergeError: a partition delivered behind its frontier.
@@ -136,7 +138,7 @@ class Merger:
         return bool(new)
 
     def needed(self) -> dict[GroupId, int]:
-        """Which partitions hold the next message up, and the time that each has to pass."""
+        """Return the partitions that hold the next message up, and the time that each has to pass."""
         if not self._heads:
             return {}
         stamp = self._heads[0][0]

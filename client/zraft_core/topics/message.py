@@ -1,4 +1,4 @@
-"""What a producer multicasts: destinations, payload, and what has to hold for it. Knows no protocol."""
+"""Message of a producer: destinations, payload and condition. Knows no protocol."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Round:
 
     @property
     def places(self) -> int:
-        """How many stamps it takes."""
+        """The number of stamps that the round takes."""
         return self.upto - self.first + 1
 
 
@@ -83,7 +83,7 @@ class Message:
 
     @property
     def is_single(self) -> bool:
-        """Whether it is numbered among the messages to one partition alone."""
+        """True if the message is numbered among the messages to one partition alone."""
         return len(self.destinations) == 1 and self.round is None
 
     @property
@@ -115,7 +115,7 @@ def as_fields(message: Message) -> list[object]:
 
 
 class Outcome(Enum):
-    """What a message came to at a destination."""
+    """Outcomes of a message at a destination."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
@@ -124,7 +124,10 @@ class Outcome(Enum):
 
 @statically_frozen
 class Delivery:
-    """What consumers read. `offset` counts a partition's deliveries from 0, `position` its commands (D-16)."""
+    """Message as consumers read it.
+
+    `offset` counts a partition's deliveries from 0, `position` its commands (D-16).
+    """
 
     offset: int
     stamp: Stamp
@@ -133,7 +136,7 @@ class Delivery:
 
 
 def without_payload(message: Message) -> Message:
-    """What is kept of a message that is delivered here."""
+    """Return the message without its payload, as it is kept once it is delivered here."""
     return Message(
         message.mid,
         message.destinations,
@@ -148,5 +151,5 @@ def without_payload(message: Message) -> Message:
 
 
 def may_change_topics(message: Message) -> bool:
-    """Only group 0 multicasts a change of partitions."""
+    """Return whether the message may change partitions: only group 0 may multicast that."""
     return message.partitions is None or message.mid.producer == COORDINATOR

@@ -1,4 +1,7 @@
-"""What leaders of groups say to each other, to group 0, and to producers. Every one may be lost, late or repeated."""
+"""Messages of groups' leaders to each other, to group 0 and to producers.
+
+Each may be lost, late or repeated.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,7 @@ class StartRequest:
 
 
 class Answer(Enum):
-    """What a destination says of a message."""
+    """Answers of a destination about a message."""
 
     ACCEPTED = "accepted"
     """Begun: it will be delivered, or fail by its condition, whatever breaks."""

@@ -1,4 +1,4 @@
-"""Which partition of a topic a message goes to: chosen once, by the producer, then a part of its destinations. Pure."""
+"""Choice of a message's partition, made once, by the producer. Pure."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class RoundRobin:
         self._next: Counter[str] = Counter()
 
     def choose(self, topic: str, partitions: Partitions) -> GroupId:
+        """Return the topic's next partition."""
         place = self._next[topic] % _some(partitions)
         self._next[topic] = place + 1
         return partitions[place]

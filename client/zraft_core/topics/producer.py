@@ -1,4 +1,6 @@
-"""What a producer's library decides: numbers, to whom to send again, when a message is decided, how far its floor is. Pure.
+"""Decisions of a producer's library: numbers, repeats, outcomes and the floor.
+
+Pure.
 
 A message is sent until every destination has answered for good. Only then its number is below the floor, with which groups
 forget it (D-8b); until then a repeat is recognised wherever it arrives.
@@ -31,7 +33,7 @@ class Reach(Enum):
 
 
 class Ending(Enum):
-    """What a message came to, for good."""
+    """Final outcomes of a message."""
 
     DELIVERED = "delivered"
     """At all destinations: it precedes, wherever both are addressed, whatever is multicast from now on (D-17c)."""
@@ -46,7 +48,7 @@ class Ending(Enum):
 
 
 class WindowFullError(ZraftError):
-    """As many messages as a producer may have undecided are; wait for an answer."""
+    """Error of a message for which the producer's window has no room; wait for an outcome first."""
 
     retriable = True
 
@@ -127,11 +129,12 @@ class Producer:
 
     @property
     def room(self) -> int:
-        """How many more messages the window has room for; rounds take none of it."""
+        """The number of messages that the window still has room for; rounds take none of it."""
         return self.floor + self._window - self.last + len(self._numbers_of_rounds)
 
     @property
     def has_room(self) -> bool:
+        """True if the window has room for a message."""
         return self.room > 0
 
     def multicast(
@@ -249,10 +252,11 @@ class Producer:
         return after.mid.seq, None
 
     def undecided(self) -> list[int]:
+        """Return the numbers of the messages that are not decided."""
         return list(self._open)
 
     def requests(self, seq: int) -> list[tuple[GroupId, StartRequest]]:
-        """What to send now for a message, the first time or again."""
+        """Return what to send for a message now, the first time or again."""
         opened = self._open.get(seq)
         if opened is None or self.expired or self.waits(seq):
             return []
@@ -278,7 +282,7 @@ class Producer:
         return [(entries[seq % len(entries)], request)] if entries else []
 
     def waits(self, seq: int) -> bool:
-        """Whether it waits here for others to be decided."""
+        """Return whether the message waits here until others are decided."""
         opened = self._open.get(seq)
         if opened is None:
             return False
@@ -304,7 +308,7 @@ class Producer:
         return [*ended, *self._given_up()]
 
     def on_reply(self, reply: Reply) -> list[Ended]:
-        """What a destination said; what ends by it: one message, or all of a round."""
+        """Take a destination's answer, and return what is decided by it: one message, or all of a round."""
         seq = reply.mid.seq
         opened = self._open.get(seq)
         if opened is None or reply.mid.producer != self.producer or self.expired:
@@ -334,7 +338,7 @@ class Producer:
         return []
 
     def is_accepted(self, seq: int) -> bool:
-        """Whether some destination has begun it, so that it will be decided whatever breaks."""
+        """Return whether some destination has begun the message, so that it will be decided."""
         opened = self._open.get(seq)
         return opened is not None and opened.accepted
 
@@ -344,6 +348,7 @@ class Producer:
         return found
 
     def accepted(self, opened: _Open) -> None:
+        """Note that a destination has begun the message; for a round, also the messages that it orders."""
         if opened.accepted:
             return
         opened.accepted = True
@@ -396,7 +401,10 @@ class Producer:
             opened.answers = {g: a for g, a in opened.answers.items() if a is not Answer.STALE}
 
     def current(self, message: Message) -> bool:
-        """Only a message whose destinations all still take messages may go out again under a new epoch (D-18)."""
+        """Return whether all destinations still take messages.
+
+        Only then may it be sent again under a new epoch (D-18).
+        """
         return self.table.groups.issuperset(message.destinations)
 
     def complete(self, message: Message, answers: dict[GroupId, Answer], *, everywhere: bool) -> bool:

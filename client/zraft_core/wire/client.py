@@ -135,6 +135,7 @@ class ZkClientCodec:
         return self._request(opcode, encode_ustring(path) + (b"\x01" if watch else b"\x00"))
 
     def sync(self, path: str) -> tuple[int, bytes]:
+        """Return a sync request as its xid and its frame."""
         return self._request(Opcode.SYNC, encode_ustring(path))
 
     def set_watches(self, watches: SetWatches) -> tuple[int, bytes]:
@@ -152,7 +153,7 @@ class ZkClientCodec:
         return frame(HEADER.pack(XID_PING, Opcode.PING))
 
     def receive(self, chunk: bytes) -> list[Received]:
-        """What the server said, in order.
+        """Return the replies and events that are complete with this chunk, in order.
 
         Raises:
             ProtocolError: the bytes do not follow the protocol, or answer a request that is not next in turn.

@@ -1,4 +1,4 @@
-"""What a client can ask for, one frozen value per operation that `ZkClientCodec.ask` encodes.
+"""Requests of a ZooKeeper client, one frozen value per operation that `ZkClientCodec.ask` encodes.
 
 A request knows its opcode, its body, and how to read its answer; record formats as in
 docs/PROTOCOL-ZOOKEEPER.md, where this server lacks the operation, in ZooKeeper's `zookeeper.jute`.
@@ -38,13 +38,19 @@ class Request(Generic[T]):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         raise NotImplementedError
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         raise NotImplementedError
 
     def value(self, reader: JuteReader) -> T:
-        """What the answer holds. Raises MarshallingError."""
+        """Read the value of a successful answer.
+
+        Raises:
+            MarshallingError: the answer's bytes are not those of the value.
+        """
         raise NotImplementedError
 
 
@@ -73,11 +79,13 @@ class Create(Request[str]):
 
     @property
     def opcode(self) -> Opcode:
+        """The opcode for this kind of znode: container, with a TTL, or plain."""
         if self.container:
             return Opcode.CREATE_CONTAINER
         return Opcode.CREATE if self.ttl_ms is None else Opcode.CREATE_TTL
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         raw = encode_ustring(self.path) + encode_buffer(self.data) + encode_acl(self.acl)
         if self.ttl_ms is not None:
             flags = FLAG_TTL_SEQUENTIAL if self.sequential else FLAG_TTL
@@ -93,28 +101,36 @@ class Create(Request[str]):
 
 @frozen
 class Delete(_Empty):
+    """Delete a znode; version -1 is any."""
+
     path: str
     version: int = -1
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.DELETE
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + INT.pack(self.version)
 
 
 @frozen
 class SetData(Request[Stat]):
+    """Set a znode's data; version -1 is any. The answer is its new stat."""
+
     path: str
     data: bytes | None
     version: int = -1
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.SET_DATA
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + encode_buffer(self.data) + INT.pack(self.version)
 
     def value(self, reader: JuteReader) -> Stat:
@@ -123,14 +139,18 @@ class SetData(Request[Stat]):
 
 @frozen
 class Exists(Request[Stat]):
+    """Ask for a znode's stat, and optionally for one event of it."""
+
     path: str
     watch: bool = False
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.EXISTS
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> Stat:
@@ -139,14 +159,18 @@ class Exists(Request[Stat]):
 
 @frozen
 class GetData(Request[tuple[bytes | None, Stat]]):
+    """Ask for a znode's data and stat, and optionally for one event of it."""
+
     path: str
     watch: bool = False
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_DATA
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> tuple[bytes | None, Stat]:
@@ -155,14 +179,18 @@ class GetData(Request[tuple[bytes | None, Stat]]):
 
 @frozen
 class GetChildren(Request[tuple[str, ...]]):
+    """Ask for the names of a znode's children, and optionally for one event of them."""
+
     path: str
     watch: bool = False
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_CHILDREN
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> tuple[str, ...]:
@@ -171,14 +199,18 @@ class GetChildren(Request[tuple[str, ...]]):
 
 @frozen
 class GetChildren2(Request[tuple[tuple[str, ...], Stat]]):
+    """Ask for the names of a znode's children and its stat, and optionally for one event of them."""
+
     path: str
     watch: bool = False
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_CHILDREN2
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> tuple[tuple[str, ...], Stat]:
@@ -187,13 +219,17 @@ class GetChildren2(Request[tuple[tuple[str, ...], Stat]]):
 
 @frozen
 class Sync(Request[str]):
+    """Ask the server to catch up with the leader; the answer is the path."""
+
     path: str
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.SYNC
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> str:
@@ -202,13 +238,17 @@ class Sync(Request[str]):
 
 @frozen
 class GetAcl(Request[tuple[tuple[Acl, ...], Stat]]):
+    """Ask for a znode's ACL and stat."""
+
     path: str
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_ACL
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> tuple[tuple[Acl, ...], Stat]:
@@ -228,9 +268,11 @@ class SetAcl(Request[Stat]):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.SET_ACL
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + encode_acl(self.acl) + INT.pack(self.version)
 
     def value(self, reader: JuteReader) -> Stat:
@@ -247,9 +289,11 @@ class Auth(_Empty):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.AUTH
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return INT.pack(0) + encode_ustring(self.scheme) + encode_buffer(self.auth)
 
     def __repr__(self) -> str:
@@ -262,9 +306,11 @@ class WhoAmI(Request[tuple[tuple[str, str], ...]]):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.WHO_AM_I
 
     def body(self) -> bytes:
+        """Return the request's body, which is empty."""
         return b""
 
     def value(self, reader: JuteReader) -> tuple[tuple[str, str], ...]:
@@ -282,9 +328,11 @@ class GetEphemerals(Request[tuple[str, ...]]):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_EPHEMERALS
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> tuple[str, ...]:
@@ -293,13 +341,17 @@ class GetEphemerals(Request[tuple[str, ...]]):
 
 @frozen
 class GetAllChildrenNumber(Request[int]):
+    """Ask for the number of all znodes below a path."""
+
     path: str
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_ALL_CHILDREN_NUMBER
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> int:
@@ -308,46 +360,62 @@ class GetAllChildrenNumber(Request[int]):
 
 @frozen
 class AddWatch(_Empty):
+    """Add a persistent watch to a path."""
+
     path: str
     mode: AddWatchMode
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.ADD_WATCH
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + INT.pack(self.mode)
 
 
 @frozen
 class CheckWatches(_Empty):
+    """Ask whether this client has a watch of this type on a path."""
+
     path: str
     type: WatcherType
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.CHECK_WATCHES
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + INT.pack(self.type)
 
 
 @frozen
 class RemoveWatches(_Empty):
+    """Remove this client's watches of this type from a path."""
+
     path: str
     type: WatcherType
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.REMOVE_WATCHES
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + INT.pack(self.type)
 
 
 @frozen
 class RestoreWatches(_Empty):
-    """setWatches, or setWatches2 if any watch is persistent: older servers know only the former."""
+    """Restore watches on a new connection.
+
+    It is setWatches, or setWatches2 if any watch is persistent, since older servers know only the
+    former.
+    """
 
     relative_zxid: int
     data: tuple[str, ...] = ()
@@ -359,9 +427,11 @@ class RestoreWatches(_Empty):
 
     @property
     def opcode(self) -> Opcode:
+        """The opcode of setWatches2 if any watch is persistent, else that of setWatches."""
         return Opcode.SET_WATCHES2 if self.persistent or self.recursive else Opcode.SET_WATCHES
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         lists = [self.data, self.exist, self.child]
         if self.opcode == Opcode.SET_WATCHES2:
             lists += [self.persistent, self.recursive]
@@ -379,9 +449,11 @@ class Reconfig(Request[tuple[bytes | None, Stat]]):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.RECONFIG
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         texts = (self.joining, self.leaving, self.members)
         return b"".join(map(encode_ustring, texts)) + LONG.pack(self.config)
 
@@ -391,11 +463,15 @@ class Reconfig(Request[tuple[bytes | None, Stat]]):
 
 @frozen
 class CloseSession(_Empty):
+    """End the session."""
+
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.CLOSE_SESSION
 
     def body(self) -> bytes:
+        """Return the request's body, which is empty."""
         return b""
 
 

@@ -24,7 +24,10 @@ _USUAL_REQUEST: Final = Struct(">iqiqi16sB")
 
 @frozen
 class ConnectRequest:
-    """What a client asks for; `session` 0 asks for a new one. `timeout_ms` is a wish, not yet clamped."""
+    """Request of a client for a session; `session` 0 asks for a new one.
+
+    `timeout_ms` is a wish, not yet clamped.
+    """
 
     protocol_version: int
     last_zxid_seen: int
@@ -36,7 +39,7 @@ class ConnectRequest:
 
 @frozen
 class ConnectResponse:
-    """What the server grants; a `timeout_ms` of 0 or less says that the session is gone."""
+    """Answer of the server about a session; a `timeout_ms` of 0 or less says that the session is gone."""
 
     protocol_version: int
     timeout_ms: int
@@ -64,6 +67,7 @@ def decode_connect_request(body: bytes) -> ConnectRequest:
 
 
 def encode_connect_request(request: ConnectRequest) -> bytes:
+    """Return the request as a frame."""
     head = _REQUEST_HEAD.pack(
         request.protocol_version, request.last_zxid_seen, request.timeout_ms, request.session
     )
@@ -83,6 +87,7 @@ def decode_connect_response(body: bytes) -> ConnectResponse:
 
 
 def encode_connect_response(response: ConnectResponse) -> bytes:
+    """Return the response as a frame."""
     head = _RESPONSE_HEAD.pack(response.protocol_version, response.timeout_ms, response.session)
     return frame(head + encode_buffer(response.password) + _read_only(response.read_only))
 

@@ -241,7 +241,7 @@ def split_entry(data: bytes | None) -> tuple[bytes, bytes] | None:
 
 
 def are_entries(datas: Iterable[bytes]) -> bool:
-    """Whether all of them are entries; cheaper than one by one."""
+    """Return whether all of these are entries; cheaper than asking one by one."""
     walker = msgpack.Unpacker(read_size=64, max_buffer_size=0)
     end = 0
     try:

@@ -21,7 +21,7 @@ NO_ZXID: Final = -1
 
 
 class EventType(IntEnum):
-    """What happened to a znode, in ZooKeeper's numbers."""
+    """Events of a znode, in ZooKeeper's numbers."""
 
     NODE_CREATED = 1
     NODE_DELETED = 2

@@ -80,7 +80,7 @@ class FrameReader:
         return len(self.partial)
 
     def clear(self) -> None:
-        """Nothing more is fed: keep nothing."""
+        """Forget the incomplete frame, since nothing more is fed."""
         self.partial = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:

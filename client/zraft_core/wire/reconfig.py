@@ -1,4 +1,6 @@
-"""What a reconfig request asks for: ZooKeeper's server strings become the MEMBERS command. Pure.
+"""Translation of a reconfig request's server strings to the MEMBERS command.
+
+Pure.
 
 A server has one port here, for clients and servers alike. Of the three that ZooKeeper's strings name, it is the
 client port if there is one, else the first; the host is the server's own, since a client address is often 0.0.0.0.
@@ -31,7 +33,7 @@ _NUMBER: Final = re.compile(r"\s*(\d{1,19})\s*")
 
 
 def decode_reconfig_command(frame: bytes) -> Command:
-    """[MEMBERS, replace, version, changes] of a reconfig request.
+    """Return the command [MEMBERS, replace, version, changes] of a reconfig request.
 
     Raises:
         MarshallingError: the body does not follow the protocol. Strings that follow no grammar do not raise.

@@ -45,10 +45,11 @@ CREATES_WITH_STAT: Final = frozenset({CREATE2, CREATE_CONTAINER, CREATE_TTL})
 
 
 class MultiFailure(Protocol):
-    """Why a multi changed nothing: one code per operation, OK before the culprit, -2 after it."""
+    """Codes of a multi that changed nothing: OK before the culprit, its error, -2 after it."""
 
     @property
-    def results(self) -> Sequence[int]: ...
+    def results(self) -> Sequence[int]:
+        """One code for each operation."""
 
 
 def encode_reply_header(xid: int, zxid: int, err: int) -> bytes:
@@ -125,6 +126,7 @@ encode_sync_reply = encode_create_reply
 
 
 def encode_create2_reply(xid: int, zxid: int, path: str, node: Znode) -> bytes:
+    """Return the reply to create2: the path and the stat."""
     raw = path.encode()
     size = len(raw)
     return (
@@ -135,11 +137,13 @@ def encode_create2_reply(xid: int, zxid: int, path: str, node: Znode) -> bytes:
 
 
 def encode_children_reply(xid: int, zxid: int, names: Collection[str]) -> bytes:
+    """Return the reply to getChildren."""
     body = encode_texts(names)
     return _pack_header(HEADER_BYTES + len(body), xid, zxid, 0) + body
 
 
 def encode_children2_reply(xid: int, zxid: int, names: Collection[str], node: Znode) -> bytes:
+    """Return the reply to getChildren2: the names and the stat."""
     body = encode_texts(names)
     return _pack_header(HEADER_BYTES + len(body) + STAT_BYTES, xid, zxid, 0) + body + encode_stat(node)
 

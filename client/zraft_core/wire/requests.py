@@ -60,7 +60,7 @@ class SetWatches:
 
 @frozen
 class Auth:
-    """What a client offers to prove who it is (op 100); what `auth` means depends on the scheme.
+    """Credentials of a client (op 100); what `auth` means depends on the scheme.
 
     A client may leave out either: a scheme that is null is the empty one, which proves nothing.
     """

@@ -1,4 +1,4 @@
-"""Who may do what to a znode: checking ACLs, and sharing equal ones.
+"""Access control of znodes: checks of ACLs, and one stored copy of equal ones.
 
 Source: ZooKeeper's `fixupACL` and `checkACL`.
 """
@@ -78,7 +78,7 @@ def _ip_matches(network_text: str, address_text: str) -> bool:
 
 
 def are_ids(ids: Any) -> bool:
-    """Is it what a run may say about its connection?"""
+    """Return whether this is a valid list of ids, as a run gives for its connection."""
     if ids.__class__ is not tuple:
         return False
     for pair in ids:
@@ -90,7 +90,10 @@ def are_ids(ids: Any) -> bool:
 
 
 def permits(acl: Acl, permission: int, ids: Ids) -> bool:
-    """Does `acl` grant any bit of `permission` to a connection with these ids? "super" is granted everything."""
+    """Return whether `acl` grants any bit of `permission` to a connection with these ids.
+
+    The id "super" is granted everything.
+    """
     if acl is OPEN_ACL:
         return True
     for bits, scheme, who in acl:
@@ -179,6 +182,7 @@ class AclTable:
         return shared
 
     def release(self, acl: Acl) -> None:
+        """Give up one use of an ACL; the last use removes it."""
         if acl is OPEN_ACL:
             return
         shared, users = self._users[acl]

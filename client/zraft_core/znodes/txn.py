@@ -138,7 +138,7 @@ def unpack_batch(blob: bytes) -> Batch:
 
 
 def command_count(runs: Iterable[Run]) -> int:
-    """How many commands, hence positions, a batch's runs take."""
+    """Return how many commands, and therefore positions, a batch's runs take."""
     return sum(len(commands) for _, _, commands in runs)
 
 
