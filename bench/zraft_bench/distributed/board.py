@@ -106,6 +106,7 @@ class Board(ABC):
         self._wake()
 
     def fail(self, error: BoardError) -> None:
+        """End the board with an error, which everybody who waits for it gets."""
         self._failure = error
         self._wake()
 
@@ -128,6 +129,7 @@ class MemoryDictionary:
         return self.boards[-1]
 
     def change(self, key: str, value: Any) -> None:
+        """Set a key, or remove it if the value is None, and tell all boards in the next pass of the loop."""
         if value is None:
             self.entries.pop(key, None)
         else:

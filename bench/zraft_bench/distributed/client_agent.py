@@ -45,8 +45,11 @@ class Load(Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-    async def prepare(self) -> None: ...
-    async def run(self, start_s: float, *, on_began: Callable[[float], None] = ...) -> tuple[Part, ...]: ...
+    async def prepare(self) -> None:
+        """Connect, and create what the workload reads."""
+
+    async def run(self, start_s: float, *, on_began: Callable[[float], None] = ...) -> tuple[Part, ...]:
+        """Put the load on the servers from `start_s` on, and return what each process measured."""
 
 
 MakeLoad = Callable[[Sequence[Order]], Load]

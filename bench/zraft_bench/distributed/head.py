@@ -44,7 +44,7 @@ ATTEMPTS_MAX: Final = 100
 
 @frozen(kw_only=True)
 class Plan:
-    """What the head was configured with. No other machine is configured."""
+    """Settings of the head. No other machine is configured."""
 
     hosts: Callable[[], str]
     servers: int

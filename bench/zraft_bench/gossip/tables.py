@@ -24,7 +24,7 @@ TTLS: Final = (1, 2, 3, 4)
 
 @frozen
 class Extent:
-    """How much is measured.
+    """Sizes and repetitions of the measurements.
 
     `iterations` None: as many as the thesis; `sizes`: of simulated fleets; `spread_runs`: for means of tables
     8.7 to 8.9, beside the thesis' 20; `growth_runs`: fleets that grow one by one.

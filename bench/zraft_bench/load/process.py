@@ -35,7 +35,7 @@ CLOSE_S: Final = 2.0
 
 @frozen(kw_only=True)
 class Order:
-    """What one load process is to do."""
+    """Orders for one load process."""
 
     target: str
     hosts: str

@@ -32,7 +32,7 @@ _MISSING_SHOWN: Final = 3
 
 
 class BrokenOrderError(ZraftError):
-    """What was read breaks a promise of multicast: the cell measured nothing."""
+    """Error of a run in which reads broke a promise of multicast: the cell measured nothing."""
 
 
 Stamp = tuple[int, int, int, int]
@@ -51,7 +51,7 @@ class Read:
 
 @frozen
 class Arrival:
-    """What a read message says about itself."""
+    """Values that a read message carries about itself."""
 
     sent_us: int
     destinations: int
@@ -59,7 +59,7 @@ class Arrival:
 
 @frozen(kw_only=True)
 class Chain:
-    """What a log has in common with that of `other`: how many messages, and digests over them, the last one of all."""
+    """Common part of a log with that of `other`: the number of messages, and digests over them."""
 
     other: int
     count: int = 0

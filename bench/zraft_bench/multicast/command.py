@@ -278,6 +278,7 @@ def line_of(one: CellResult | StreamResult | GenuineResult) -> str:
 
 
 def rich_table(table: Table) -> RichTable:
+    """Return a table for the terminal; failed rows are red."""
     shown = RichTable(title=table.title)
     for n, name in enumerate(table.head):
         shown.add_column(name, justify="left" if n in table.texts else "right")
