@@ -1,4 +1,4 @@
-"""What the commands of `onyxlog` share: where the log is and who asks, where jobs' modules are, and the event loop."""
+"""Options that the commands of `onyxlog` share: the log, the identity, jobs' modules, the event loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Command = Callable[..., Any]
 
 @frozen
 class LogService:
-    """Where the log is, and the identity with which this program connects to it."""
+    """Address of the log, and the identity with which this program connects to it."""
 
     hosts: str
     """Addresses as HOST:PORT, separated by commas."""

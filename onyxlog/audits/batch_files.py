@@ -1,4 +1,4 @@
-"""What the batches of an audit that follows leave on disk, for later batches and for a restart after a crash.
+"""Files that an audit's batches leave for later batches, and for a restart after a crash.
 
 A batch leaves a directory by its number, which is replaced as a whole: if it is done again, with the same
 rows, it leaves the same.
@@ -38,10 +38,11 @@ class BatchFiles:
         return sorted(int(path.name.removeprefix("batch=")) for path in self._top.glob("batch=*"))
 
     def has_all(self, batch: int) -> bool:
-        """Whether a batch left all rows that count, and not only what it added."""
+        """Return whether a batch left all open rows, and not only the rows that it added."""
         return (self._path(batch) / ROWS).exists()
 
     def read(self, batch: int) -> list[dict[str, Any]]:
+        """Return the rows that a batch left."""
         return read_rows(self._path(batch))
 
     def write(self, batch: int, rows: pa.Table, name: str = ROWS) -> None:
@@ -57,6 +58,7 @@ class BatchFiles:
         made.rename(target)
 
     def remove(self, batch: int) -> None:
+        """Remove a batch's rows, if there are any."""
         shutil.rmtree(self._path(batch), ignore_errors=True)
 
     def _path(self, batch: int) -> Path:
@@ -75,7 +77,7 @@ def read_rows(directory: Path) -> list[dict[str, Any]]:
 
 
 class OpenFiles:
-    """What is open after each batch.
+    """Rows that are open after each batch.
 
     A batch notes the rows that it brings, and all rows that are open once those notes have become more: so
     noting costs what a batch brings, too.

@@ -1,4 +1,4 @@
-"""Which tables an audit follows, and what one batch of them yields: violations, and rows that stay open.
+"""Tables that an audit follows, and the results of one batch: violations, and rows that stay open.
 
 It judges what can be said at once: that servers and peers agree where they have to. The judges are the rules'
 own. Rows of a key stay open until all servers have told about it; so what is kept is what the slowest one

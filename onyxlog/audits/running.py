@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class Asked:
-    """What is to be audited.
+    """Request for an audit.
 
     Attributes:
         paths: data directories, recordings of peers and histories of clients, or directories that hold

@@ -39,7 +39,7 @@ _TOO_SLOW: Final = "failed to connect back"
 
 @frozen(kw_only=True)
 class Live:
-    """What is followed, and where its state is.
+    """Settings of an audit that follows: the paths, and where its state is.
 
     Attributes:
         checkpoint: directory of Spark's checkpoints, what is left open and the violations; to continue

@@ -33,6 +33,7 @@ class Mix:
 
     @property
     def per_second(self) -> float:
+        """The number of messages per second."""
         return self.messages / self.elapsed_s if self.elapsed_s else 0.0
 
     @property

@@ -36,6 +36,7 @@ class Cell:
 
     @property
     def times(self) -> float | None:
+        """The factor between our figure and the thesis' best one; None without a published figure."""
         return self.per_second / self.published_best if self.published_best else None
 
 
@@ -70,6 +71,8 @@ def _cell(key: tuple[str, int, int, int, int], tests: Sequence[MeasuredTest]) ->
 
 @frozen
 class ThesisTables:
+    """Tables of the theses beside our measurements."""
+
     cells: tuple[Cell, ...]
     elections: Elections | None
     """Of runs that measured elections; None if no run did."""

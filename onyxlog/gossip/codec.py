@@ -55,11 +55,12 @@ class DatagramError(EntryError):
 
 
 def tenancy_tag(tenancy: str) -> bytes:
-    """What tells datagrams of one tenancy from those of another that uses the same ports and key."""
+    """Return the tag that tells a tenancy's datagrams from those of others on the same ports and key."""
     return blake2b(tenancy.encode(), digest_size=8).digest()
 
 
 def encode(message: m.Message, tag: bytes) -> bytes:
+    """Return a message as one datagram."""
     kind, record = _KINDS.of(message)
     body = _HEADER.pack(FORMAT, kind, tag) + to_bytes(record.pack(message))
     return body + _CRC.pack(crc32c(body))

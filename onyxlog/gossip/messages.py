@@ -1,4 +1,4 @@
-"""What groups send each other: events, and messages that mend their loss.
+"""Messages between groups: events, and messages that mend their loss.
 
 All are frozen; `codec` makes bytes of them.
 """
@@ -137,7 +137,10 @@ class Disconnect:
 
 @frozen
 class Alive:
-    """Says that a link of the active view is still wanted. Unlike TCP, UDP does not tell that the other end is gone."""
+    """Message that keeps a link of the active view.
+
+    Unlike TCP, UDP does not tell that the other end is gone.
+    """
 
 
 @frozen
@@ -158,7 +161,7 @@ class ShuffleReply:
 
 @frozen
 class Heartbeat:
-    """How far a group is: it has applied up to `applied`, where its chain is `chain`.
+    """Message that tells how far a group is: it has applied up to `applied`, where its chain is `chain`.
 
     Positions that it only knows to exist are not told, so whoever hears of a position can get it from the
     sender. `age_ms`: how long ago the sender, or its informant, knew from the log itself that there is

@@ -89,10 +89,12 @@ class Messenger:
 
     @property
     def position(self) -> Position:
+        """The position of the entry that was applied last."""
         return self._buffer.applied
 
     @property
     def chain(self) -> bytes:
+        """The digest chain after the entry that was applied last."""
         return self._buffer.chain
 
     # -- what arrives
@@ -110,6 +112,7 @@ class Messenger:
         self._after_news(now)
 
     def receive(self, sender: GroupId, message: Message, now: int) -> None:
+        """Take a message of another group."""
         match message:
             case PoolEvent(event) | RumourEvent(event) | TreeEvent(event):
                 first = self._arrived(event, now)
@@ -235,7 +238,7 @@ class Messenger:
     # -- time
 
     def tick(self, now: int) -> None:
-        """Do what is due."""
+        """Do what is due at this time."""
         self._send(self._spreading.tick(now))
         self._publish_due(now)
         if self._pulse.due(now):

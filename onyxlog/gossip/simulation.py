@@ -34,7 +34,10 @@ COLLECT: Final = "collect"
 
 @frozen
 class Conditions:
-    """What the network and the log do. Times are in ms; `loss` and `doubled` are probabilities for each datagram."""
+    """Conditions of the simulated network and log.
+
+    Times are in ms; `loss` and `doubled` are probabilities for each datagram.
+    """
 
     loss: float = 0.0
     doubled: float = 0.0
@@ -75,7 +78,10 @@ class Node:
 
 @define
 class Track:
-    """What became of one entry. `spread`: first receptions by gossip alone, with hops; `receptions`: all of them."""
+    """History of one entry.
+
+    `spread`: first receptions by gossip alone, with hops; `receptions`: all of them.
+    """
 
     position: Position
     at: int
@@ -144,7 +150,7 @@ class Simulation:
         return position
 
     def join(self) -> GroupId:
-        """Have a group join that begins at the log's end."""
+        """Let a group join that begins at the log's end."""
         name = self._name()
         self._add(name, len(self.log) - 1)
         self.append(JOIN, name, name)
@@ -166,6 +172,7 @@ class Simulation:
         self.nodes[name].lost = True
 
     def pause(self, name: GroupId) -> None:
+        """Stop a group until it is resumed; it hears nothing meanwhile."""
         self.nodes[name].paused = True
 
     def resume(self, name: GroupId, buffer: int = 256) -> None:
@@ -189,6 +196,7 @@ class Simulation:
         self.now = until
 
     def living(self) -> list[Node]:
+        """Return the groups that have not died."""
         return [node for node in self.nodes.values() if node.alive]
 
     def behind(self) -> list[GroupId]:
@@ -398,4 +406,5 @@ class Simulation:
 
 
 def digest(chain: bytes, payload: bytes) -> bytes:
+    """Return the next value of a digest chain."""
     return blake2b(chain + payload, digest_size=16).digest()

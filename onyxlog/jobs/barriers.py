@@ -54,7 +54,7 @@ class Alignment(Generic[C]):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will come any more, from any channel."""
+        """True if nothing will come any more, from any channel."""
         return not self._open
 
     @property
@@ -71,7 +71,7 @@ class Alignment(Generic[C]):
         return self._number
 
     def is_blocked(self, channel: C) -> bool:
-        """Whether nothing may be read from this channel now: it has to wait."""
+        """Return whether nothing may be read from this channel until the barriers are aligned."""
         return channel in self._blocked
 
     def on_barrier(self, channel: C, barrier: Barrier) -> Barrier | None:

@@ -72,6 +72,7 @@ def version_path(job: JobId, version: Position) -> str:
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """Return a checkpoint as bytes."""
     parts = [
         [worker.task, worker.slot, barrier.version, barrier.number]
         for worker, barrier in sorted(checkpoint.parts.items())
@@ -149,6 +150,7 @@ class CheckpointCoordinator:
 
     @property
     def under_way(self) -> Barrier | None:
+        """The barrier of the checkpoint that is being taken, or None."""
         return self._under_way
 
     def tick(self, now: int) -> Barrier | None:

@@ -52,7 +52,7 @@ def table_of(slots: Collection[int]) -> tuple[int, ...]:
 
 
 def adopts(slot: int, slots: Collection[int], other: int) -> bool:
-    """Whether the worker at `slot` now owns what the worker at `other` left behind that is bound to no key.
+    """Return whether the worker at `slot` now owns what the worker at `other` left that is bound to no key.
 
     It owns what its own slot left, and a share of what slots left that are not in `slots` any more.
     """
@@ -95,6 +95,7 @@ class Grouping:
         self._buckets: dict[str | int, int] = {}
 
     def bucket(self, segment: Segment) -> int:
+        """Return the bucket of the segment's key."""
         key = self.key(segment)
         # Other keys are seldom asked for often, and lists cannot be keys of a dictionary. That 1 and True are
         # one key of it does no harm: they are in one bucket.

@@ -1,4 +1,4 @@
-"""What one window of a task holds on one worker: one accumulated value for each extent of each group.
+"""State of one window of a task on one worker: one accumulated value for each extent of each group.
 
 Segments, times and the end of the input go in, firings of triggers come out; a snapshot is bytes. How
 segments are cut into batches makes no difference. There is no clock: timers are told the time.

@@ -68,7 +68,7 @@ TriggerType = Segments | Timer | Punctuation | Watermark | Complete
 
 
 class Evict(StrEnum):
-    """What an extent holds after it fired."""
+    """Choices of what an extent holds after it fired."""
 
     NONE = "none"
     """The extent keeps all that it held: the next firing tells the total."""
@@ -77,7 +77,7 @@ class Evict(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a trigger fired."""
+    """Reasons for which a trigger fired."""
 
     SEGMENTS = "segments"
     TIMER = "timer"
@@ -88,7 +88,7 @@ class Cause(StrEnum):
 
 @frozen
 class Trigger:
-    """When a window fires and what then happens.
+    """Rule of when a window fires, and what then happens.
 
     `emit`: a function from a `Firing` to a segment, several, or None, which flow on to the next tasks;
     "result" stands for {"group", "start", "end", "result"}. `sync`: a function that does something in the
@@ -112,7 +112,7 @@ class Trigger:
 
 
 class Firing(NamedTuple):
-    """What a trigger tells of one extent of one group. `group` is None where the task is not grouped."""
+    """Message of a trigger about one extent of one group. `group` is None where the task is not grouped."""
 
     window: str
     trigger: str

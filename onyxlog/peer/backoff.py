@@ -1,4 +1,4 @@
-"""How long to wait before something is tried again. Pure; the randomness is handed in."""
+"""Waits before something is tried again. Pure; the randomness is handed in."""
 
 from __future__ import annotations
 

@@ -77,18 +77,22 @@ class GroupCore:
 
     @property
     def group(self) -> GroupId:
+        """The group's id."""
         return self._group
 
     @property
     def version(self) -> Position:
+        """The position of the entry that was applied last."""
         return self.replica.version
 
     @property
     def viewer(self) -> Viewer:
+        """The group and its virtual peers, as effects are computed for them."""
         return self._viewer
 
     @property
     def joined(self) -> bool:
+        """True while the log says that the group has joined."""
         return self._group in self.replica.groups
 
     @property

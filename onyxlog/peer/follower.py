@@ -61,6 +61,7 @@ class Follower:
         self._task = asyncio.get_running_loop().create_task(self._follow(), name="onyxlog follower")
 
     async def close(self) -> None:
+        """Stop following."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -74,6 +74,7 @@ class PeerGroup:
 
     @property
     def id(self) -> GroupId | None:
+        """The id of the present incarnation, or None between two."""
         return None if self._incarnation is None else self._incarnation.group
 
     def start(self) -> asyncio.Task[None]:

@@ -62,7 +62,7 @@ log = structlog.get_logger()
 
 
 class Ending(StrEnum):
-    """How an incarnation ended."""
+    """Ends of an incarnation."""
 
     LEFT = "left"
     """It left as it was asked to."""
@@ -116,21 +116,26 @@ class Incarnation:
 
     @property
     def group(self) -> GroupId:
+        """The group's id."""
         return self._group
 
     @property
     def port(self) -> LogPort:
+        """The log's port, with the group's session."""
         return self._port
 
     @property
     def replica(self) -> Replica:
+        """The replica after the entry that was applied last."""
         return self.core.replica
 
     def append(self, command: Command) -> None:
+        """Append a command to the log; do nothing if the incarnation has ended."""
         if not self._end.done():
             self._carry_out(self.core.say(command, _now_ms()))
 
     def failed(self, peer: PeerId, error: BaseException) -> None:
+        """Report that a virtual peer's task failed, so that the peer leaves."""
         log.warning("virtual peer failed", peer=peer, error=repr(error))
         if not self._end.done():
             self._carry_out(self.core.peer_failed(peer, _now_ms()))
@@ -139,11 +144,13 @@ class Incarnation:
 
     @property
     def core(self) -> GroupCore:
+        """The group's core. Valid once the incarnation has begun."""
         assert self._core is not None, "the incarnation has not begun"
         return self._core
 
     @property
     def begun(self) -> bool:
+        """True once the log's origin was read."""
         return self._core is not None
 
     @property
@@ -157,9 +164,11 @@ class Incarnation:
         return self._watching.watched
 
     def worker_statistics(self) -> Mapping[PeerId, WorkerStatistics]:
+        """Return the statistics of the tasks that run now."""
         return {} if self._runner is None else self._runner.statistics()
 
     def plane_statistics(self) -> PlaneStatistics:
+        """Return the statistics of the group's channels."""
         return PlaneStatistics() if self._runner is None else self._runner.plane_statistics()
 
     def gossip_counters(self) -> Counters | None:

@@ -52,6 +52,7 @@ class LiveMetrics(Collector):
         self._incarnations = incarnations
 
     def collect(self) -> Iterator[Metric]:
+        """Return the metrics of the incarnations that have begun."""
         present = [one for one in self._incarnations() if one.begun]
         yield from _tasks(present)
         yield from _channels(present)

@@ -29,6 +29,7 @@ class Outbox:
         self._waiting: asyncio.Queue[Append] = asyncio.Queue()
 
     def put(self, append: Append) -> None:
+        """Add a record behind those that wait."""
         self._waiting.put_nowait(append)
 
     def __len__(self) -> int:

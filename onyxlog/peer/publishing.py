@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 @frozen
 class Published:
-    """What a group has published: the digest chain after the entry at `position`."""
+    """Publication of a group: the digest chain after the entry at `position`."""
 
     group: GroupId
     position: Position
@@ -35,6 +35,7 @@ def path_of(group: GroupId) -> str:
 
 
 def encode(published: Published) -> bytes:
+    """Return a publication as bytes."""
     packed: bytes = msgpack.packb([FORMAT, published.group, published.position, published.chain])
     return packed
 
@@ -77,7 +78,7 @@ class DigestPublisher:
 
     @property
     def written(self) -> Published | None:
-        """What was written last, or could not be."""
+        """The publication that was written last, or that could not be written."""
         return self._written
 
     def applied(self, position: Position, chain: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What a peer group writes down for audits if it is asked to: what it applied, what gossip brought, what the log gave.
+"""Recording of a peer group for audits: what it applied, what gossip brought, what the log gave.
 
 One file per incarnation, `TENANCY-GROUP.onyx`: MessagePack, a map and then an array per record, each ending in its CRC-32.
 Docs: docs/DATA-SOURCE.md, "Recordings of peers". Nothing hangs on it: what cannot be written ends the recording, not
@@ -60,7 +60,7 @@ class Kind(IntEnum):
 
 @frozen
 class Heading:
-    """Whose recording it is."""
+    """Heading of a recording."""
 
     tenancy: str
     group: GroupId
@@ -76,7 +76,7 @@ class PlacedRecord:
 
 
 class Recorder:
-    """Of one incarnation. Records stand in a buffer until `flush`."""
+    """Recorder of one incarnation. Records stand in a buffer until `flush`."""
 
     def __init__(self, path: Path, heading: Heading, *, now_ms: Callable[[], int]) -> None:
         """Raises OSError: the file cannot be made."""
@@ -93,7 +93,7 @@ class Recorder:
         self._add(Kind.ORIGIN, replica.version, chain, digest(replica), encode_origin(replica, chain))
 
     def brought(self, position: Position, source: str) -> None:
-        """Who brought the entry that will be applied there; if nobody says so, it is the log."""
+        """Note who brought the entry that will be applied at a position; without a note it is the log."""
         if len(self._brought) < SOURCES_KEPT_MAX:
             self._brought[position] = source
 
@@ -116,6 +116,7 @@ class Recorder:
         self._add(Kind.LOG_READ, reason, first, count)
 
     def flush(self) -> None:
+        """Write the buffered records; an error ends the recording."""
         if self._file is not None:
             try:
                 self._file.flush()
@@ -123,6 +124,7 @@ class Recorder:
                 self._end(error)
 
     def close(self) -> None:
+        """Write the buffered records and close the file."""
         self.flush()
         if self._file is not None:
             self._file.close()
@@ -148,7 +150,7 @@ class Recorder:
 
 
 class Recordings:
-    """Where the groups of a process record, and their recorders while they live."""
+    """Recorders of the groups of a process, in one directory."""
 
     def __init__(
         self,
@@ -173,13 +175,14 @@ class Recordings:
         return recorder
 
     def close(self, group: GroupId) -> None:
+        """End the recording of a group, if it has one."""
         recorder = self._open.pop(group, None)
         if recorder is not None:
             recorder.close()
 
 
 def read_recording(data: Buffer, path: str, start: int = 0) -> tuple[Heading, Iterator[PlacedRecord]]:
-    """What a file (or a map of it) holds, up to a record that is being written or was torn by a crash.
+    """Return a recording's heading and its records, up to one that is being written or was torn by a crash.
 
     `start`: where a record ended; 0 is the beginning. Memory is bounded by the largest record.
 

@@ -1,4 +1,4 @@
-"""What a peer group asks of a runner of tasks, and what the runner may use of its group: the interface between both.
+"""Interface between a peer group and a runner of tasks.
 
 A group makes one runner per incarnation. It is told of starts and stops of each virtual peer one at a time,
 in order, the newest only: what was superseded while an earlier one was carried out is never told.
@@ -44,7 +44,8 @@ class TaskHost(Protocol):
     """A peer group, as the tasks of its virtual peers see it. It belongs to the group's event loop."""
 
     @property
-    def group(self) -> GroupId: ...
+    def group(self) -> GroupId:
+        """The group's id."""
 
     @property
     def port(self) -> LogPort:
@@ -105,7 +106,8 @@ class TaskRunner(Protocol):
         """Return the statistics of the virtual peers that run a task."""
         ...
 
-    def plane_statistics(self) -> PlaneStatistics: ...
+    def plane_statistics(self) -> PlaneStatistics:
+        """Return the statistics of the group's channels."""
 
     async def close(self) -> None:
         """End everything of this incarnation; no starts and stops follow. May be called again."""

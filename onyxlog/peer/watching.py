@@ -85,10 +85,11 @@ class Watching:
         self._neighbour.on(subject)
 
     def watch_joiner(self, joiner: GroupId | None) -> None:
-        """Also watch the pulse of the group that is helped to join; nobody's if None."""
+        """Watch also the pulse of the group that is helped to join; nobody's if None."""
         self._joiner.on(joiner)
 
     def look_once(self, subject: GroupId) -> None:
+        """Look for the pulse of a suspect once, and report it if it is gone."""
         self._spawn(self._look(subject))
 
     async def _look(self, subject: GroupId) -> None:
@@ -108,6 +109,7 @@ class Watching:
         self._gone(subject)
 
     def stop_detecting(self) -> None:
+        """Stop watching for silent sessions."""
         if self._detector is not None:
             self._detector.cancel()
         self._detector, self._detected = None, None

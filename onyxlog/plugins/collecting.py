@@ -16,6 +16,7 @@ def collected(name: str) -> list[Any]:
 
 
 def forget(name: str) -> None:
+    """Forget what was collected under a name."""
     _collected.pop(name, None)
 
 
@@ -29,16 +30,17 @@ class CollectingOutput:
         self._list = collected(name)
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
-        pass
+        """Do nothing."""
 
     async def write(self, segments: Sequence[Any]) -> None:
+        """Append the segments to the list."""
         self._list.extend(segments)
 
     async def flush(self) -> None:
-        return None
+        """Do nothing, as there is nothing to store."""
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
 class NullOutput:
@@ -48,13 +50,13 @@ class NullOutput:
         pass
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
-        pass
+        """Do nothing."""
 
     async def write(self, segments: Sequence[Any]) -> None:
-        pass
+        """Drop the segments."""
 
     async def flush(self) -> None:
-        return None
+        """Do nothing, as there is nothing to store."""
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""

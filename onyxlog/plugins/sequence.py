@@ -23,6 +23,7 @@ class StrideReader:
         self._position = position
 
     async def read(self, count: int) -> Chunk:
+        """Return up to `count` segments and their positions."""
         begin = self._position
         end = self._position = max(begin, min(self._length, begin + count))
         first, stride = self._first, self._stride
@@ -31,10 +32,11 @@ class StrideReader:
 
     @property
     def exhausted(self) -> bool:
+        """True when all segments were read."""
         return self._position >= self._length
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
 class SequenceInput:
@@ -48,9 +50,11 @@ class SequenceInput:
         self._partitions = _checked(context, partitions)
 
     async def partitions(self) -> int:
+        """Return the number of partitions from the options."""
         return self._partitions
 
     async def reader(self, partition: int, position: int) -> StrideReader:
+        """Return a reader of every nth of the given segments."""
         segments = self._segments
 
         async def get(numbers: range) -> list[Any]:
@@ -59,7 +63,7 @@ class SequenceInput:
         return StrideReader(get, partition, self._partitions, len(segments), position)
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
 class GeneratedInput:
@@ -81,16 +85,19 @@ class GeneratedInput:
         self._partitions = _checked(context, partitions)
 
     async def partitions(self) -> int:
+        """Return the number of partitions from the options."""
         return self._partitions
 
     async def reader(self, partition: int, position: int) -> StrideReader:
+        """Return a reader that computes segments, in a thread."""
+
         async def get(numbers: range) -> list[Any]:
             return await self._context.in_thread(lambda: [self._generate(number) for number in numbers])
 
         return StrideReader(get, partition, self._partitions, self._count, position)
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""
 
     def _generate(self, number: int) -> Any:
         try:

@@ -70,14 +70,20 @@ class ZnodesInput:
         self._service = Service(context, hosts)
 
     async def partitions(self) -> int:
+        """Return 1: the directory is read in order."""
         return 1
 
     async def reader(self, partition: int, position: int) -> ZnodesReader:
+        """Return a reader from `position` on.
+
+        With `until_end` it is exhausted where the directory ends now.
+        """
         client = await self._service.open()
         page = await client.log(self.path, self.prefix, position, limit=1)
         return ZnodesReader(self, client, position, page.end if self.until_end else None)
 
     async def close(self) -> None:
+        """End the connection."""
         await self._service.close()
 
 
@@ -91,6 +97,11 @@ class ZnodesReader:
         self._end = end
 
     async def read(self, count: int) -> Chunk:
+        """Return up to `count` znodes as segments.
+
+        Raises:
+            WorkflowError: znodes that were not read are gone, and `skip_truncated` is not set.
+        """
         source = self._source
         page = await self._client.log(source.path, source.prefix, self._position, limit=count)
         if page.first > self._position and not source.skip_truncated and not self._is_new(page.first):
@@ -105,10 +116,11 @@ class ZnodesReader:
 
     @property
     def exhausted(self) -> bool:
+        """True when the directory's end, as it was at the beginning, is reached."""
         return self._end is not None and self._position >= self._end
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""
 
     def _is_new(self, first: int) -> bool:
         """Whether the reader has just begun: then it takes the log as it is."""
@@ -145,9 +157,11 @@ class ZnodesOutput:
         self._service = Service(context, hosts)
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
+        """Connect to the service."""
         await self._service.open()
 
     async def write(self, segments: Sequence[Any]) -> None:
+        """Create a sequential znode for each segment."""
         client = self._service.client
         name = f"{self._path}/{self._prefix}"
         for begin in range(0, len(segments), WRITES_AT_A_TIME):
@@ -155,9 +169,10 @@ class ZnodesOutput:
             await asyncio.gather(*(client.create(name, data, sequential=True) for data in some))
 
     async def flush(self) -> None:
-        return None  # `write` returns once a majority has it
+        """Do nothing: `write` has returned once a majority has the znodes."""
 
     async def close(self) -> None:
+        """End the connection."""
         await self._service.close()
 
     def _data_of(self, segment: Any) -> bytes:

@@ -56,11 +56,12 @@ class _Envelope:
 
 
 def name_of(command: Command) -> str:
-    """As `NAMES` has it; also what metrics and people call it."""
+    """Return the name of a command's kind, as `NAMES`, metrics and people have it."""
     return _name_of[type(command)]
 
 
 def encode_record(record: Record) -> bytes:
+    """Return a record as bytes."""
     command = record.command
     return pack((FORMAT, name_of(command), command, record.author, record.cause, record.at_ms))
 

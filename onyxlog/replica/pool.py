@@ -40,6 +40,7 @@ class Arc:
 
     @property
     def ends(self) -> tuple[int, int]:
+        """The streams that the group subscribes to and publishes on."""
         return self.subscribe, self.publish
 
 

@@ -21,7 +21,7 @@ VERSION: Final = 1
 
 
 class JoinMode(StrEnum):
-    """How groups join and leave; one for the whole cluster."""
+    """Ways in which groups join and leave; the whole cluster has the same one."""
 
     RING = "ring"
     """Onyx' three entries: each group watches the pulse of another, in a ring."""
@@ -31,7 +31,10 @@ class JoinMode(StrEnum):
 
 @frozen
 class Parameters:
-    """What all peers must agree on: written once, when the log is begun, and part of every origin."""
+    """Parameters that all peers must agree on.
+
+    They are written once, when the log is begun, and are part of every origin.
+    """
 
     job_scheduler: JobScheduler = JobScheduler.BALANCED
     join: JoinMode = JoinMode.DIRECT
@@ -68,7 +71,7 @@ class Job:
 
 @frozen
 class Replica:
-    """What all peers know. All tables are immutable; their order is that of their keys."""
+    """Replica: what all peers know. All tables are immutable; their order is that of their keys."""
 
     parameters: Parameters = Parameters()
     version: Position = BEFORE_ALL

@@ -1,4 +1,4 @@
-"""What follows in the replica when workers or jobs changed: the work is divided anew."""
+"""New division of the work in the replica, after workers or jobs changed."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def _workers(peers: Table[PeerId, VirtualPeer]) -> tuple[Worker, ...]:
 
 
 def problem(replica: Replica) -> Problem:
+    """Return what the schedulers decide from."""
     return Problem(
         replica.parameters.job_scheduler,
         replica.peers.view(_workers),

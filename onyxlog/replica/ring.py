@@ -31,6 +31,7 @@ def helper(helping: Table[GroupId, GroupId], joiner: GroupId) -> GroupId | None:
 
 
 def is_joining(replica: Replica, group: GroupId) -> bool:
+    """Return whether the group's join is under way."""
     return helper(replica.prepared, group) is not None or helper(replica.accepted, group) is not None
 
 

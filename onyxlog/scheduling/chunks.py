@@ -24,7 +24,7 @@ from onyxlog.scheduling.seating import Seating
 
 @frozen
 class Wish:
-    """What a job wants.
+    """Demand of a job for chunks.
 
     `count`: how many chunks it is to have; `first`: how many of them before jobs after it have any.
 

@@ -1,4 +1,4 @@
-"""What jobs can do with workers: bounds for each task and each job, with those workers that must not move."""
+"""Bounds of the workers that each task and each job can use, with those workers that must not move."""
 
 from __future__ import annotations
 
@@ -56,11 +56,15 @@ class JobDemand:
 
 
 def is_colocated(job: JobRequirements) -> bool:
+    """Return whether the job's tasks are placed together."""
     return job.task_scheduler is TaskScheduler.COLOCATED
 
 
 def is_frozen(task: TaskRequirements) -> bool:
-    """Whether the task keeps its workers, and their number, once it has some (but for recovery up to its minimum)."""
+    """Return whether the task keeps its workers, and their number, once it has some.
+
+    Recovery up to its minimum is possible.
+    """
     return task.grouped and task.flux_policy in FREEZING
 
 
@@ -90,7 +94,9 @@ def pins_of(
 
 @frozen
 class Circumstances:
-    """What bounds hang on, apart from the jobs: who is there, who is pinned to what, and what was found not to go.
+    """Circumstances that bounds depend on, apart from the jobs.
+
+    They are the workers, the pinned ones among them, and known limits.
 
     `limits`: upper bounds of jobs that turned out to be too high.
     """
@@ -104,7 +110,7 @@ class Circumstances:
 
 
 def demands(jobs: Sequence[JobRequirements], given: Circumstances) -> list[JobDemand]:
-    """In the order of `jobs`."""
+    """Return the demand of each job, in the order of `jobs`."""
     supply = given.workforce.supply(given.pool)
     by_kind = [sum(supply[number] for number in classes) for classes in given.workforce.able]
     site_sizes: Counter[int] = Counter()
@@ -192,7 +198,7 @@ def _colocated(job: JobRequirements, given: Circumstances, site_sizes: Mapping[i
 def pinned_chunks(
     job: JobRequirements, pins: Mapping[Key, Sequence[PeerId]], sites: Mapping[PeerId, Site]
 ) -> dict[Site, int]:
-    """How many chunks each site has to keep, because workers of frozen tasks, and those beside them, are there."""
+    """Return how many chunks each site must keep because workers of frozen tasks are there."""
     chunks: dict[Site, int] = {}
     for task in job.tasks:
         for site, count in Counter(sites[peer] for peer in pins.get((job.id, task.name), ())).items():

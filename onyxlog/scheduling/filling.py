@@ -1,4 +1,4 @@
-"""From how many workers jobs should have to how many each task has, when some workers can do only some tasks.
+"""Numbers of workers for each task, from those for each job, when some workers can do only some tasks.
 
 Without tags, or when tags exclude nobody, that is what job and task schedulers want. Otherwise jobs get their
 minimum first, by order; then what was wanted for them; then what is still free goes to whichever job can use
@@ -44,7 +44,10 @@ def uncovered(seating: Seating, jobs: Sequence[JobDemand], counts: Counts) -> li
 
 
 def outbid(seating: Seating, jobs: Sequence[JobDemand], counts: Counts) -> list[int]:
-    """Do the same where a job has all that it can use before others have their minimum; return who is left without it."""
+    """Let jobs below their minimum take workers from jobs with all they can use; return those still below.
+
+    They are given by their numbers.
+    """
     running = [index for index in range(len(jobs)) if any(counts[index])]
     failed = uncovered(
         seating, jobs, [count if job.pinned else [] for job, count in zip(jobs, counts, strict=True)]

@@ -36,6 +36,7 @@ class Pool:
     classes: int
 
     def by_class(self, peers: Iterable[PeerId]) -> dict[int, list[PeerId]]:
+        """Return those of the peers that may be placed, by class."""
         if self.classes == 1:
             return {0: [peer for peer in peers if peer in self.class_of]}
         found: dict[int, list[PeerId]] = {}

@@ -14,7 +14,7 @@ from typing import Final
 
 
 class Seating:
-    """Who is seated so far. It is the state of one decision."""
+    """Seats that are taken so far. It is the state of one decision."""
 
     def __init__(self, supply: Sequence[int], able: Sequence[Sequence[int]]) -> None:
         self._free: Final = list(supply)
@@ -55,6 +55,7 @@ class Seating:
         return True
 
     def give_back(self, kind: int, amount: int) -> None:
+        """Free this many seats of a kind."""
         seated = self._seated[kind]
         for number in reversed(self._able[kind]):
             back = min(seated[number], amount)

@@ -1,4 +1,4 @@
-"""Why a job waits, in words for people: what it needs, and what exists of it. Pure, and nothing is decided by it."""
+"""Reason why a job waits, in words for people. Pure, and nothing is decided by it."""
 
 from __future__ import annotations
 

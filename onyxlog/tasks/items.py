@@ -1,4 +1,7 @@
-"""What travels on channels between workers, as values and as MessagePack. Pure; docs/ONYXLOG.md, "Items"."""
+"""Items that travel on channels between workers, as values and as MessagePack.
+
+Pure; docs/ONYXLOG.md, "Items".
+"""
 
 from __future__ import annotations
 
@@ -168,7 +171,7 @@ def from_wire(fields: list[Any]) -> Item:
 
 
 class Purpose(StrEnum):
-    """What a channel is for; the values are on the wire."""
+    """Purposes of a channel; the values are on the wire."""
 
     DATA = "data"
     ACKS = "acks"
@@ -271,6 +274,7 @@ def pack(fields: list[Any]) -> bytes:
 
 
 def encode(message: Message) -> bytes:
+    """Return a message of a connection as bytes."""
     match message:
         case Hello(tenancy):
             return pack([HELLO, FORMAT, tenancy])
@@ -287,6 +291,7 @@ def encode(message: Message) -> bytes:
 
 
 def encode_sent(channel: int, sequence: int, item: Item) -> bytes:
+    """Return an item of a channel as bytes, with its sequence number."""
     return pack([ITEM, channel, sequence, *to_wire(item)])
 
 

@@ -52,7 +52,7 @@ ELECTION_SHARES: Final = tuple((float(ms), float(share)) for ms, share in _ZATT[
 
 
 def rows_of(workers: int, entries: int, value_bytes: int) -> list[ThesisRow]:
-    """What was published for a cell: several rows, one or more per platform, or none."""
+    """Return the published rows for a cell: several, one or more per platform, or none."""
     return [
         row for row in ROWS if (row.workers, row.entries, row.value_bytes) == (workers, entries, value_bytes)
     ]

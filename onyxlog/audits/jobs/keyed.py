@@ -104,6 +104,7 @@ def violations_in(frame: DataFrame) -> list[Violation]:
 
 
 def field_names(row: type[Any]) -> tuple[str, ...]:
+    """Return the names of a row's fields, in order."""
     return tuple(each.name for each in row.__attrs_attrs__)
 
 
@@ -121,6 +122,7 @@ def judging(
 
 
 def as_batch(violations: Iterable[Violation]) -> pa.RecordBatch:
+    """Return violations as a batch of Arrow's."""
     columns = list(zip(*map(as_row, violations), strict=True))
     return pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, VIOLATIONS, strict=True)],

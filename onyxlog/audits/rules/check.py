@@ -48,6 +48,7 @@ class Input:
     present: tuple[str, ...] = ()
 
     def keeps(self, row: Row) -> bool:
+        """Return whether the check reads the row."""
         return all(getattr(row, name) in values for name, values in self.where.items()) and all(
             getattr(row, name) is not None for name in self.present
         )

@@ -78,7 +78,8 @@ class Executed:
 class Observer(Protocol):
     """Judges commands one by one, in the order of the log."""
 
-    def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]: ...
+    def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]:
+        """Judge one command after it was executed."""
 
 
 LoadState = Callable[[StateRow], Machine | None]
@@ -170,6 +171,7 @@ class OnceOnly:
     floors: dict[int, int] = field(factory=dict)
 
     def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]:
+        """Judge a numbered command by what was answered before."""
         if one.command[0] == CLOSE_SESSION and one.result is Code.OK:
             self._forget(one.session)
         if one.command[0] != ONCE or one.result.__class__ is not tuple or len(one.command) != 4:
@@ -207,6 +209,7 @@ class EphemeralLives:
     of: dict[int, set[str]] = field(factory=dict)
 
     def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]:
+        """Judge the creation or removal of ephemerals, and the end of sessions."""
         opcode, result = one.command[0], one.result
         if opcode == ONCE and len(one.command) == 4 and result.__class__ is tuple and result[2] == 0:
             opcode, one = one.command[3][0], evolve(one, command=one.command[3])
@@ -240,6 +243,7 @@ class GrowingNumbers:
     last: dict[str, int] = field(factory=dict)
 
     def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]:
+        """Judge the number of a sequential znode."""
         opcode, result = one.command[0], one.result
         if opcode == DELETE and result is Code.OK:
             self.last.pop(one.command[1], None)

@@ -1,4 +1,4 @@
-"""What the given paths hold: data directories of servers, recordings of peers, histories of clients.
+"""Finder of data directories of servers, recordings of peers and histories of clients below given paths.
 
 Reads names only.
 """

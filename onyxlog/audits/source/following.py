@@ -62,7 +62,7 @@ class PlacedFrame:
 
     @property
     def is_base(self) -> bool:
-        """Whether the frame restates the state of groups when the segment was begun."""
+        """True if the frame restates the state of groups at the beginning of a segment."""
         return self.header.begins_with_base and self.frame.number == self.header.first_frame
 
 

@@ -38,6 +38,7 @@ class GrowingFiles:
         self._frozen = self._sizes()
 
     def initial(self) -> Sizes:
+        """Return the sizes from which the files are followed: none, or those of now."""
         return {} if self._options.starting == "earliest" else self._sizes()
 
     def latest(self, start: Sizes, bytes_max: int | None) -> Sizes:
@@ -54,7 +55,7 @@ class GrowingFiles:
         ]
 
     def done(self, end: Sizes) -> None:
-        """Do nothing, as nothing is kept."""
+        """Do nothing, since nothing is kept."""
 
     def _sizes(self) -> Sizes:
         self._known = {

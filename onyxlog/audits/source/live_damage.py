@@ -72,7 +72,7 @@ class LiveDamage:
         return [RowsPiece(TABLE, rows)] if rows else []
 
     def done(self, end: Offsets) -> None:
-        """Do nothing, as nothing is kept."""
+        """Do nothing, since nothing is kept."""
 
     def _look(self) -> None:
         found = {str(row[PATH]): row for row in self._damaged_now()}

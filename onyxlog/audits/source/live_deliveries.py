@@ -98,7 +98,7 @@ class LiveDeliveries:
         return found
 
     def done(self, end: Offsets) -> None:
-        """Do nothing, as nothing is kept."""
+        """Do nothing, since nothing is kept."""
 
     def _ends(self) -> Offsets:
         wanted = self._options.group

@@ -228,8 +228,10 @@ class _Tail:
 
 
 def as_offset(position: Position) -> dict[str, int]:
+    """Return a position as a value for JSON."""
     return {"segment": position.segment, "offset": position.offset, "frame": position.frame}
 
 
 def position_of(offset: Mapping[str, int]) -> Position:
+    """Return the position from its value in JSON."""
     return Position(int(offset["segment"]), int(offset["offset"]), int(offset["frame"]))

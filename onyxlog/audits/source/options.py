@@ -67,11 +67,12 @@ class Options:
 
     @property
     def standings(self) -> frozenset[str]:
+        """The standings of the entries that are read."""
         return ENTRIES[self.entries]
 
     @property
     def stops(self) -> bool:
-        """Whether damage ends what can be read of a log or file, instead of failing the reading."""
+        """True if damage ends the reading of a log or file, instead of failing it."""
         return self.damage == STOP
 
     @property

@@ -189,6 +189,7 @@ def _known_points(fs: FileSystem, directory: ServerDirectory) -> dict[int, list[
 def wal_piece(
     options: Options, log: ServerLog, span: Span, known: dict[int, Committed], standings: frozenset[str]
 ) -> WalPiece:
+    """Return the piece for one span of a log, with what is needed to judge its entries."""
     groups = {group for group, _ in log.survey.standpoints().items()}
     if options.group is not None:
         groups &= {options.group}
@@ -288,6 +289,7 @@ def _standing(survey: Survey, row: MembershipRow, order: int, known: dict[int, C
 
 
 def file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Piece]:
+    """Yield the pieces of a table that is read a file at a time."""
     name, wanted, stops = options.table.name, options.group, options.stops
     for directory in found.servers:
         data = directory.path

@@ -24,7 +24,7 @@ from zraft.storage.records import (
 
 @frozen
 class Start:
-    """What reading must know to begin at `position`: the number of the record before, and the standpoint of groups."""
+    """Knowledge to begin reading at `position`: the number of the record before, groups' standpoints."""
 
     position: Position
     order: int

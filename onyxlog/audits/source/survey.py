@@ -325,7 +325,7 @@ class Survey:
 
 
 def is_cut(cuts: Sequence[Cut], group: int, index: int, order: int) -> bool:
-    """Whether the entry `index`, written as record number `order`, was truncated later."""
+    """Return whether the entry `index`, written as record number `order`, was truncated later."""
     return any(cut.order > order and cut.group == group and index >= cut.from_index for cut in cuts)
 
 

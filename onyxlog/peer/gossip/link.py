@@ -1,4 +1,4 @@
-"""What carries gossip's datagrams: a UDP socket for each group, or a test's replacement."""
+"""Transport of gossip's datagrams: a UDP socket for each group, or a test's replacement."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Link(Protocol):
         """Send a datagram. This never waits."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the link; nothing is received any more."""
 
 
 OpenLink = Callable[[Received], Awaitable[Link]]
@@ -63,9 +64,11 @@ class UdpLink:
 
     @property
     def address(self) -> Address:
+        """The address that other groups are told."""
         return self._told
 
     def send(self, to: Address, datagram: bytes) -> None:
+        """Send a datagram; its host is looked up now and then, and it is dropped while that is not known."""
         if self._endpoint is None:
             return
         target, again_at = self._targets.get(to, _NEVER_SEEN)
@@ -75,6 +78,7 @@ class UdpLink:
             self._endpoint.send(target, datagram)
 
     def close(self) -> None:
+        """Close the socket."""
         for lookup in self._lookups:
             lookup.cancel()
         if self._endpoint is not None:

@@ -53,6 +53,7 @@ class Sealer:
         self._senders: OrderedDict[tuple[bytes, bytes], tuple[Cipher, ReplayWindow]] = OrderedDict()
 
     def seal(self, message: bytes) -> bytes:
+        """Return a message as a sealed datagram."""
         counter = next(self._counter)
         header = _HEADER.pack(MAGIC, FORMAT, self._key_id, self._salt, counter)
         return header + self._cipher.encrypt(_NONCE.pack(counter), self._me + message, header)

@@ -41,6 +41,7 @@ class KazooSession:
 
     @property
     def client(self) -> KazooClient:
+        """The kazoo client."""
         return self._client
 
     @property
@@ -95,7 +96,7 @@ class KazooSession:
             self._connected.set()
 
     def soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Have the loop call a function; for kazoo's threads."""
+        """Call a function in the loop; for kazoo's threads."""
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(function, *arguments)

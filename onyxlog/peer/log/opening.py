@@ -14,7 +14,7 @@ SESSION_TIMEOUT_S: Final = 10.0
 
 
 class Service(StrEnum):
-    """What holds the log."""
+    """Services that can hold the log."""
 
     ZRAFT = "zraft"
     """Tail subscription, exactly-once appends, wills."""

@@ -1,4 +1,4 @@
-"""submit-job: a job begins, once; an id that is known already means nothing new."""
+"""Entry submit-job: a job begins, once; an id that is known already means nothing new."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Submitted:
 
 
 def apply(replica: Replica, entry: Entry, command: SubmitJob) -> Replica:
+    """Return the replica with the job, and workers for it if there are enough."""
     if not is_new(replica, command.job.id):
         return replica
     jobs = replica.jobs.set(command.job.id, Job(command.job, entry.position))
@@ -30,6 +31,7 @@ def apply(replica: Replica, entry: Entry, command: SubmitJob) -> Replica:
 
 
 def diff(old: Replica, new: Replica, command: SubmitJob) -> Submitted | None:
+    """Return the job, or None if its id is known."""
     return Submitted(command.job.id) if new.jobs is not old.jobs else None
 
 
