@@ -1,4 +1,4 @@
-"""How a metric is declared: its name as scrapers see it, its text, and where its value comes from.
+"""Declaration of a metric: its name as scrapers see it, its text, and the source of its value.
 
 The exposition and the tables of docs/OPERATIONS.md are made from the declarations.
 """
@@ -45,11 +45,11 @@ class Exposed(ABC, Generic[S]):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """What Prometheus calls it."""
+        """The kind of metric, in Prometheus' words."""
 
     @abstractmethod
     def family(self, source: S) -> Metric | None:
-        """Its samples; None if the source has no value."""
+        """Return the metric with its samples; None if the source has no value."""
 
 
 @frozen

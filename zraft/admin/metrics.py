@@ -548,11 +548,15 @@ def families(status: Status) -> Iterator[Metric]:
 
 
 class StatusCollector:
-    """What prometheus-client's registry collects; `current` is set before each exposition, None shows nothing."""
+    """Collector for prometheus-client's registry.
+
+    `current` is set before each exposition; None shows nothing.
+    """
 
     def __init__(self) -> None:
         self.current: Status | None = None
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of the current status."""
         if self.current is not None:
             yield from families(self.current)

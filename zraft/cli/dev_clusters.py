@@ -1,4 +1,4 @@
-"""Which clusters `zraft dev` runs on this machine, so that commands of the same user find the key that it made.
+"""Notes about clusters that `zraft dev` runs here, so that the same user's commands find the key.
 
 Each running `zraft dev` keeps a note in the user's directory for state: where its servers are, and where the
 key is. It holds a lock on its note, which the system drops when the process ends, however it ends. So a note

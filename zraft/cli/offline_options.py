@@ -1,4 +1,4 @@
-"""What the commands that create a cluster share: its founder, its directory, questions before, and the outcome."""
+"""Options and steps that the commands that create a cluster share: founder, directory, questions, outcome."""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ Progress = Callable[[int, int], None]
 
 @frozen
 class Origin:
-    """Where the log of the cluster before ended: the new one begins there, so that nothing of it has to be renumbered."""
+    """End of the earlier cluster's log.
+
+    The new one begins there, so that nothing of it has to be renumbered.
+    """
 
     index: int
     term: int
@@ -60,7 +63,10 @@ class Origin:
 
 @frozen
 class Founded:
-    """What was made. `zxid` counts as the last one of the new cluster; `aside` is where the old contents are, if any."""
+    """Result of creating a cluster.
+
+    `zxid` counts as the last one of the new cluster; `aside` is where the old contents are, if any.
+    """
 
     cluster: bytes
     instance: Instance

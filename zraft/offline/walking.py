@@ -128,7 +128,7 @@ class Walk:
 
     @property
     def done(self) -> bool:
-        """Whether everything was answered."""
+        """True when every request was answered."""
         return not self._due and not self._asked
 
     @property

@@ -33,11 +33,13 @@ class LineCompleter(Completer):
         self._session = session
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:
+        """Fail, since completion runs in the event loop."""
         raise AssertionError("completion runs in the event loop")
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
+        """Yield what may stand at the cursor; asks the server for children of a znode."""
         try:
             found = complete(document.text_before_cursor)
         except UsageError:  # a quote is open somewhere before
@@ -70,6 +72,7 @@ class Screen:
         self._prompt = prompt
 
     def write(self, text: str) -> None:
+        """Write a text, above the prompt while one is shown."""
         if self._prompt.app.is_running:
             # It runs in this event loop, later; what is written meanwhile queues behind it.
             run_in_terminal(lambda: self._write(text))

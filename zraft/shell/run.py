@@ -27,7 +27,7 @@ EXIT_INTERRUPTED: Final = 130
 
 @frozen(kw_only=True)
 class Manner:
-    """How the shell behaves, apart from where it connects to."""
+    """Choices of how the shell behaves, apart from where it connects to."""
 
     json: bool = False
     ends_at_error: bool = False

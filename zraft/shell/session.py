@@ -74,6 +74,7 @@ class Session:
         self.client.start()
 
     async def close(self) -> None:
+        """End the client's session."""
         client, self.client = self.client, None
         if client is not None:
             await client.close()

@@ -31,6 +31,7 @@ class Visit:
 
     @property
     def depth(self) -> int:
+        """The number of levels below the top of the walk."""
         return len(self.last)
 
 
