@@ -1,4 +1,6 @@
-"""When a client that asks for a session gets its turn: storms of reconnecting clients are taken in order, in portions.
+"""Admission of clients that ask for a session.
+
+Storms of reconnecting clients are taken in order, in portions.
 
 An attach goes through the log and costs every server; with a thousand of them in one batch, everybody else's next
 write waits for all. Only so many may be on their way at a time, and so many per second if the operator says so; the
@@ -22,7 +24,7 @@ MS_PER_S: Final = 1_000
 
 
 class Admission(Generic[T]):
-    """Who asks to be admitted, in order; who is on the way; and the rate at which the one becomes the other."""
+    """Queue of clients that wait to be admitted, those being admitted, and the rate of admission."""
 
     def __init__(self, *, in_flight_max: int = ATTACHES_IN_FLIGHT_MAX, per_second_max: int = 0) -> None:
         """`per_second_max` of 0 is no limit; otherwise as many may come at once as in one second."""
@@ -69,7 +71,10 @@ class Admission(Generic[T]):
         self.waiting.pop(one, None)
 
     def due_in_ms(self) -> int | None:
-        """After how long a turn can admit somebody; None if nobody waits, or only the end of others can help."""
+        """Return after how long a turn can admit somebody, in ms.
+
+        None if nobody waits, or if an earlier admission must end first.
+        """
         if not self.waiting or len(self._in_flight) >= self._in_flight_max:
             return None
         if not self._per_second_max or self._tokens >= MS_PER_S:

@@ -66,7 +66,7 @@ def server_line(operation: str, wall_ms: int) -> bytes:
 
 
 def dropped_line(count: int, wall_ms: int) -> bytes:
-    """What stands in the place of lines that the disk was too slow for."""
+    """Return the line that takes the place of lines that the disk was too slow for."""
     head = f"{_time(wall_ms)}user={_SERVER}\t"
     return f"{head}operation=auditLinesDropped\tcount={count}\tresult=failure\n".encode()
 

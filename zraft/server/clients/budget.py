@@ -1,4 +1,4 @@
-"""How many bytes of one kind a server's clients hold, per address and together, and who gives way at the bounds.
+"""Budget of one kind of bytes that a server's clients hold, and the choice of who gives way at its bounds.
 
 Connections that are each within their own bound can together hold more than the machine has. A budget knows what each holds:
 
@@ -30,7 +30,7 @@ class Holder(Protocol):
 
     @property
     def address(self) -> str:
-        """Where its client is: `host:port`, or `[host]:port`."""
+        """The client's address: `host:port`, or `[host]:port`."""
 
     def __hash__(self) -> int: ...
 
@@ -71,7 +71,7 @@ class _Share(Generic[T]):
 
 
 class Budget(Generic[T]):
-    """What is held of one kind of bytes.
+    """Budget of one kind of bytes, per address and for all connections together.
 
     Attributes:
         held: bytes that all connections hold together.
@@ -118,7 +118,7 @@ class Budget(Generic[T]):
         return len(self._shares)
 
     def hold(self, one: T, size: int, now_ms: int) -> bool:
-        """From now on `one` holds `size` bytes; True if a bound is passed by that, see `excess`."""
+        """Note that `one` holds `size` bytes from now on; return True if a bound is exceeded, see `excess`."""
         share = self._shares.get(one)
         if share is None:
             if not size:
@@ -151,12 +151,15 @@ class Budget(Generic[T]):
         )
 
     def held_by(self, one: T) -> int:
-        """What `one` holds."""
+        """Return how many bytes `one` holds."""
         share = self._shares.get(one)
         return 0 if share is None else share.ones[one]
 
     def has_room(self, one: T, size: int) -> bool:
-        """Whether `one` may hold `size` bytes more without waiting. Somebody may always: whoever is alone."""
+        """Return whether `one` may hold `size` bytes more without waiting.
+
+        It may always if nobody else holds anything.
+        """
         if not self.held:
             return True
         share = self._by_address.get(address_of(one.address))
@@ -166,15 +169,17 @@ class Budget(Generic[T]):
         )
 
     def is_pressed(self, one: T) -> bool:
-        """Whether more than half of a bound that holds for `one` is used."""
+        """Return whether more than half of a bound that applies to `one` is used."""
         if self.held > self._together.bytes_max // 2:
             return True
         share = self._shares.get(one)
         return share is not None and share.held > self._per_address.bytes_max // 2
 
     def overdue(self, now_ms: int, above: int = 0) -> list[Excess[T]]:
-        """Those who have held something for too long while others wait, and more than `above` bytes; they hold nothing from
-        now on."""
+        """Return those that held more than `above` bytes for too long while others wait.
+
+        They hold nothing from now on.
+        """
         found: list[T] = []
         for one, since in self._since.items():
             if now_ms - since < PATIENCE_MS:
@@ -231,7 +236,7 @@ def _relieved(bound: Bound) -> int:
 
 
 def address_of(client: str) -> str:
-    """What counts as one address for `host:port`: the host, of IPv6 the network that one machine is given."""
+    """Return the address that bounds count by: the host, for IPv6 the network that one machine is given."""
     host = client.rpartition(":")[0].strip("[]")
     if ":" not in host:
         return host

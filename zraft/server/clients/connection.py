@@ -1,4 +1,4 @@
-"""What every kind of client connection is to the server: who it is, what it holds, what is to be written to it.
+"""Base of all client connections: identity, what is held, what is to be written.
 
 `Connection` speaks ZooKeeper's protocol, `NativeConnection` ours. `Clients`, the applier and the reads know only this.
 What a connection may ask of the server is the other half of the interface: `zraft.server.clients.services`.
@@ -46,7 +46,7 @@ zxid, because applying a command publishes its events before it completes the wr
 
 
 class Phase(Enum):
-    """Where a connection is in its life."""
+    """Phases in the life of a connection."""
 
     NEW = "nothing read yet"
     ATTACHING = "its session is being created or resumed through the log"
@@ -57,15 +57,23 @@ class Phase(Enum):
 
 
 class Watcher(Protocol):
-    """Who is told of a watch that fires: a connection, or one subscription of a native one."""
+    """Interface of those that are told when a watch fires: a connection, or a subscription of a native one."""
 
     @property
-    def phase(self) -> Phase: ...
+    def phase(self) -> Phase:
+        """The connection's phase."""
+
     @property
-    def ids(self) -> Ids: ...
+    def ids(self) -> Ids:
+        """The ids that the client has proved, by which ACLs are checked."""
+
     @property
-    def session(self) -> int: ...
-    def on_event(self, zxid: int, event_type: int, path: str) -> None: ...
+    def session(self) -> int:
+        """The session, 0 if there is none."""
+
+    def on_event(self, zxid: int, event_type: int, path: str) -> None:
+        """Tell the client of an event."""
+
     def __hash__(self) -> int: ...
 
 
@@ -171,13 +179,13 @@ class ClientConnection(ABC):
 
     @property
     def holds_promises(self) -> bool:
-        """Whether it was told, or waits for, what this server cannot keep without contact with a quorum."""
+        """True if the client has been told, or awaits, what cannot be kept without contact with a quorum."""
         return self.phase is not Phase.NEW
 
     @property
     @abstractmethod
     def answered(self) -> bool:
-        """Whether nothing that was read of it is without an answer, so that it can be closed after those."""
+        """True if everything that was read from the client is answered, so that it can be closed."""
 
     @property
     @abstractmethod
@@ -187,7 +195,7 @@ class ClientConnection(ABC):
     @property
     @abstractmethod
     def last_number(self) -> int:
-        """Its xid or id; -1 before the first."""
+        """The xid or id of the last request; -1 before the first."""
 
     # -- input
 
@@ -198,7 +206,10 @@ class ClientConnection(ABC):
 
     @abstractmethod
     def account(self) -> bool:
-        """Have counted what is kept of what the client sent, and give `wants_read`; after each read of the socket."""
+        """Count what is kept of what the client sent, and return `wants_read`.
+
+        Called after each read of the socket.
+        """
 
     @property
     def wants_flush(self) -> bool:
@@ -220,7 +231,7 @@ class ClientConnection(ABC):
         """The session is ours now: greet the client and handle what it already sent."""
 
     def attached_read_only(self, session: int, timeout_ms: int, password: bytes) -> None:
-        """Without a quorum: a session that only this server knows, for as long as the connection lasts."""
+        """Give the client a session that only this server knows, and that lasts as long as the connection."""
         raise AssertionError("only ZooKeeper's clients can ask for it")
 
     @abstractmethod
@@ -229,7 +240,7 @@ class ClientConnection(ABC):
 
     @abstractmethod
     def send_elsewhere(self) -> None:
-        """This server cannot serve it now, another one can."""
+        """Send the client to another server, since this one cannot serve it now."""
 
     @abstractmethod
     def complete(self, result: Any, zxid: int) -> None:

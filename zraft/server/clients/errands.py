@@ -13,10 +13,10 @@ from zraft.server.clients.connection import Phase
 
 
 class SyncWaiter(Protocol):
-    """Who waits for all that was committed when it asked to be applied here."""
+    """Interface of those that wait until all that was committed when they asked is applied here."""
 
     def complete_sync(self) -> None:
-        """It is."""
+        """Take note that it is applied."""
 
 
 class Errand:

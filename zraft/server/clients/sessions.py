@@ -1,4 +1,4 @@
-"""Which connection has which session on this server, and how it comes to have it.
+"""Sessions of the connections on this server, and how a connection gets one.
 
 An older connection of a session is closed before a new one is attached (D-3a). An attach always goes through the log,
 and a client that is ahead of this server is sent elsewhere.
@@ -86,7 +86,10 @@ class AttachedSessions:
 
     @property
     def due_in_ms(self) -> int | None:
-        """After how many ms a turn can attach one of those that wait; None if none waits, or only others can help."""
+        """The time in ms after which a turn can attach a waiting connection.
+
+        None if none waits, or only others can help.
+        """
         return self._admission.due_in_ms()
 
     def begin_turn(self) -> None:
@@ -151,7 +154,7 @@ class AttachedSessions:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether reads are served although there is no contact with a quorum.
+        """True if reads are served although there is no contact with a quorum.
 
         Not by a removed server: it will never know more, and whoever it serves would stay there for ever.
         """

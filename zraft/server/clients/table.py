@@ -174,11 +174,12 @@ class Clients:
         return native
 
     def opened(self, connection: NativeSpeaker) -> None:
-        """It goes on without a session."""
+        """Take note that a connection continues without a session."""
         self.sessions.opened(connection)
 
     @property
     def connections(self) -> Sequence[ClientConnection]:
+        """The connections that are open."""
         return tuple(self._connections)
 
     def __len__(self) -> int:
@@ -187,7 +188,7 @@ class Clients:
     # -- what connections call
 
     def count_requests(self, connection: ClientConnection, requests: int, size: int) -> None:
-        """So many complete requests arrived in one read of `size` bytes."""
+        """Count the complete requests that arrived in one read of `size` bytes."""
         connection.received += requests
         self.received_total += requests
         self.bytes_received_total += size
@@ -200,13 +201,16 @@ class Clients:
         self._dirty.append(connection)
 
     def on_backlog(self, connection: ClientConnection) -> None:
-        """It has requests that wait for the next turn, or for room in the origin stream."""
+        """Take note that a connection has requests that wait.
+
+        They wait for the next turn, or for room in the origin stream.
+        """
         if not connection.unsent and connection not in self.sums.waiting:
             # Else it is remembered by whoever makes room for its answers: `left_unsent`, `Sums.make_room`.
             self._backlogged[connection] = None
 
     def on_no_room(self, connection: ClientConnection, size: int) -> None:
-        """Its next answer, of `size` bytes, waits until others have taken theirs."""
+        """Take note that the next answer, of `size` bytes, waits until others have taken theirs."""
         self._backlogged.pop(connection, None)
         self.sums.wait(connection, size)
 
@@ -274,11 +278,14 @@ class Clients:
         self._syncs.append(waiter)
 
     def on_topics(self, connection: NativeSpeaker) -> None:
-        """It is told of topics at the end of the turn."""
+        """Take note that a connection is to be told of topics at the end of the turn."""
         self._topical[connection] = None
 
     def on_floor(self, connection: NativeSpeaker) -> None:
-        """It has reads that wait for this server to have applied more; they are looked at once per turn."""
+        """Take note that a connection has reads that wait for this server to apply more.
+
+        They are looked at once per turn.
+        """
         self._floored[connection] = None
 
     def request_count(self, connection: ZooKeeperSpeaker, count: DescendantCount) -> None:
@@ -297,7 +304,7 @@ class Clients:
                 self._counts.append((connection, count))
 
     def notice(self, connection: ClientConnection, what: str) -> None:
-        """Have the operator told; the connection stays."""
+        """Tell the operator something about a connection, which stays."""
         self.notices.append((connection, what))
 
     def on_follower(self) -> None:
@@ -316,15 +323,16 @@ class Clients:
 
     @property
     def has_syncs(self) -> bool:
+        """True if somebody waits for a sync that was not taken yet."""
         return bool(self._syncs)
 
     def take_syncs(self) -> list[SyncWaiter]:
-        """Who asked for a sync since the last call."""
+        """Return those that asked for a sync since the last call."""
         taken, self._syncs = self._syncs, []
         return taken
 
     def on_word(self, connection: ZooKeeperSpeaker) -> None:
-        """It asks one four-letter word, whose answer may take milliseconds: now, or when a turn has time for it."""
+        """Answer a four-letter word now, or when a turn has time for it, since it may take milliseconds."""
         if self.turn.busy or self._words:
             self._words.append(connection)
         else:
@@ -336,7 +344,10 @@ class Clients:
             connection.answer_word(self.four_letter_word)
 
     def attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
-        """It asks for a session: `attached`, `refuse_session` or `send_elsewhere` follows, sooner or later."""
+        """Attach a connection that asks for a session.
+
+        `attached`, `refuse_session` or `send_elsewhere` follows, sooner or later.
+        """
         self.sessions.attach(connection, request)
 
     def end_read_only(self) -> None:
@@ -362,7 +373,7 @@ class Clients:
                 self.mark_dirty(connection)
 
     def forget(self, connection: ClientConnection) -> None:
-        """Its socket is closed: nobody has anything of it any more."""
+        """Forget a connection whose socket is closed, everywhere."""
         self.release(connection)
         self.sums.forget(connection)
 
@@ -405,7 +416,7 @@ class Clients:
     # -- what the driver calls, once per turn
 
     def begin_turn(self) -> None:
-        """What waited for this turn, in the order in which it began to wait."""
+        """Begin a turn with the requests that waited for it, in the order in which they began to wait."""
         turn, sums = self.turn, self.sums
         turn.taken = 0
         turn.cut_short = False
@@ -426,12 +437,15 @@ class Clients:
 
     @property
     def wants_turn(self) -> bool:
-        """Whether something is left that the next turn can do at once."""
+        """True if something is left that the next turn can do at once."""
         return self.due_in_ms == 0
 
     @property
     def due_in_ms(self) -> int | None:
-        """After how long a turn can do what waits here; None if nothing does, or only somebody else can help."""
+        """The time in ms after which a turn can do what waits here.
+
+        None if nothing waits, or only somebody else can help.
+        """
         if self.turn.cut_short or self._counts or self._words or (self._backlogged and self.turn.busy):
             return 0
         if self.feeds.wants_turn:
@@ -461,7 +475,7 @@ class Clients:
             connection.reset_statistics()
 
     def close_all(self, why: str = "") -> None:
-        """This server cannot know what became of its sessions (D-4, D-14): clients ask another one.
+        """Close all clients, since this server cannot know what became of their sessions (D-4, D-14).
 
         The operator is told `why`, unless that is empty.
         """
@@ -472,7 +486,10 @@ class Clients:
                 self.close(connection)
 
     def dismiss_all(self) -> None:
-        """This server is no member any more: clients get the answers that are there, and ask another one."""
+        """Close all clients, since this server is no member any more.
+
+        They get the answers that there are, and ask another one.
+        """
         for connection in list(self._connections):
             if connection.holds_promises:
                 if self._may_speak(connection, self.turn.now):
@@ -510,7 +527,10 @@ class Clients:
         )
 
     def flush(self, now: int) -> list[Output]:
-        """What to write now. Sessions without a fresh acknowledged touch keep their output, in order (D-14)."""
+        """Return what to write now.
+
+        Sessions without a fresh acknowledged touch keep their output, in order (D-14).
+        """
         if self.sums.overdrawn:
             self.sums.relieve_output()
         if self._floored:

@@ -1,4 +1,4 @@
-"""What a server does for its operators: lists and changes members, takes snapshots, changes replicated settings.
+"""Administration of a server: lists and changes members, takes snapshots, changes replicated settings.
 
 Requests come from whoever holds the cluster key (`zraft.operator`). Nothing here waits: a reply may be given later,
 when its command was applied or the disk has done its part.
@@ -150,7 +150,7 @@ class Administration:
 
     @property
     def awaited(self) -> bool:
-        """Whether an operator waits for what only a later `turn` can tell."""
+        """True if an operator waits for what only a later `turn` can tell."""
         return bool(self._taking or self._raising or self._transfers)
 
     def turn(self) -> None:

@@ -1,4 +1,4 @@
-"""What `envi` tells of the process and its machine: properties in ZooKeeper's form, those of a JVM replaced."""
+"""Properties of the process and its machine for `envi`, in ZooKeeper's form, those of a JVM replaced."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class _Seen:
 
 
 class Journaling:
-    """Of all groups of a server."""
+    """Notes for audits about all groups of a server."""
 
     def __init__(self) -> None:
         self._seen: dict[GroupId, _Seen] = {}
@@ -48,11 +48,13 @@ class Journaling:
         return Note(Kind.CLOSED, COORDINATION_GROUP, term, index, wall_ms)
 
     def forget(self, group: GroupId) -> None:
-        """It has no replica here any more."""
+        """Forget a group that has no replica here any more."""
         self._seen.pop(group, None)
 
     def look(self, raft: Raft, digests: Iterable[tuple[int, int]], wall_ms: int) -> Iterator[Note]:
-        """What is to be noted of a group now; nearly always nothing. `digests`: the newest of its state, by index.
+        """Yield what is to be noted of a group now; nearly always nothing.
+
+        `digests` are the newest ones of its state, by index.
 
         Whoever cannot write one down takes no more of them: it comes again with the next look, before all that is newer.
         A leadership whose end was lost would seem to commit what its successor did.

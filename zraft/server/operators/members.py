@@ -1,4 +1,4 @@
-"""Which change of the members an operator's request means, judged by who the members are.
+"""Meaning of an operator's request about members, given who the members are.
 
 Adding, moving and promoting are verbs of their own: a mistyped number must not give a healthy server another address.
 

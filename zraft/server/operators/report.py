@@ -112,19 +112,24 @@ class Report:
 
     @property
     def serving(self) -> bool:
+        """True if clients are served, at least with reads."""
         return self._driver.serving or self.read_only
 
     @property
     def read_only(self) -> bool:
+        """True if only reads are served, without contact with a quorum."""
         return self._driver.clients.sessions.is_read_only
 
     def environment(self) -> tuple[tuple[str, str], ...]:
+        """Return the properties of the process, its machine and its memory."""
         return self._environment + memory()
 
     def trace_mask(self) -> int:
+        """Return the mask that was set last; it has no effect."""
         return self._trace_mask
 
     def set_trace_mask(self, mask: int) -> None:
+        """Keep a mask, which has no effect."""
         self._trace_mask = mask
 
     def reset_server(self) -> None:
@@ -135,6 +140,7 @@ class Report:
         self._process.reset()
 
     def reset_connections(self) -> None:
+        """Reset the counts of all connections."""
         self._driver.clients.reset_connection_statistics()
 
     def server(self) -> ServerStatistics | None:
@@ -249,6 +255,7 @@ class Report:
         return machine.last_zxid, f"{machine.digest():032x}"
 
     def connections(self) -> Listing[ConnectionStatistics]:
+        """Return the statistics of connections, up to a bound."""
         clients = self._driver.clients
         shift = self._wall_now() - self._now()
         found = [c for c in clients.connections if c.phase is not Phase.CLOSED]
@@ -258,6 +265,7 @@ class Report:
         )
 
     def configuration(self) -> Configuration:
+        """Return the configuration in force."""
         config = self._config
         settings = self._driver.machine.settings
         sizes = _sizes(config.data)
@@ -280,6 +288,7 @@ class Report:
         )
 
     def dump(self) -> Dump:
+        """Return sessions, their ephemeral znodes and connections, up to a bound."""
         driver = self._driver
         sessions = driver.machine.sessions
         connections, counted = self._connection_deadlines()
@@ -329,15 +338,18 @@ class Report:
         return tuple((at, tuple(by_time[at])) for at in sorted(by_time))
 
     def watch_summary(self) -> WatchSummary:
+        """Return the counts of watchers, paths and watches."""
         watches = self._driver.clients.watches
         return WatchSummary(watches.watcher_count(), watches.path_count(), watches.watch_count())
 
     def watches_by_session(self) -> WatchesBySession:
+        """Return the watched paths of each session, up to a bound."""
         watches = self._driver.clients.watches
         found = _first((connection.session, paths) for connection, paths in watches.by_watcher())
         return Listing(found, self._watchings(sum(len(paths) for _, paths in found)))
 
     def watches_by_path(self) -> WatchesByPath:
+        """Return the watching sessions of each path, up to a bound."""
         watches = self._driver.clients.watches
         found = _first((path, (one.session for one in watchers)) for path, watchers in watches.by_path())
         return Listing(found, self._watchings(sum(len(sessions) for _, sessions in found)))
@@ -349,6 +361,7 @@ class Report:
     # -- beyond ZooKeeper's words
 
     def status(self) -> Status:
+        """Return the numbers of all parts of the server."""
         driver, process = self._driver, self._process
         config = self._config
         reasons = self.reasons()
@@ -406,13 +419,15 @@ class Report:
         )
 
     def knobs(self) -> tuple[tuple[str, str], ...]:
+        """Return the settings in force by name."""
         return settings_in_force(self._config)
 
     def cluster_text(self) -> str:
+        """Return the configured servers, one a line."""
         return "".join(f"{server}={address}\n" for server, address in sorted(self._config.cluster.items()))
 
     def reasons(self) -> tuple[str, ...]:
-        """Why clients are better served elsewhere now."""
+        """Return the reasons for which clients are better served elsewhere now."""
         driver = self._driver
         reasons = []
         if driver.problem is not None:

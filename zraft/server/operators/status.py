@@ -134,7 +134,7 @@ class ClientTraffic:
 
 @frozen(kw_only=True)
 class Durations:
-    """In seconds, but for the two of entries, which are commands and bytes."""
+    """Distributions of durations in seconds, and of two sizes of entries: commands and bytes."""
 
     fsync: Distribution
     writes: Distribution
@@ -188,10 +188,14 @@ class Status:
 class AdminReports(Reports, Protocol):
     """The values of the words, and those of the admin server."""
 
-    def status(self) -> Status: ...
+    def status(self) -> Status:
+        """Return the numbers of all parts of the server."""
 
     def reasons(self) -> tuple[str, ...]:
-        """Why clients are better served elsewhere now; costs nothing, as the rest of `status` does."""
+        """Return the reasons for which clients are better served elsewhere now.
+
+        This costs nothing, unlike the rest of `status`.
+        """
 
     def knobs(self) -> tuple[tuple[str, str], ...]:
         """The configuration in force, as (knob, value)."""
@@ -201,7 +205,7 @@ class AdminReports(Reports, Protocol):
 
 
 def readiness(reasons: tuple[str, ...]) -> tuple[int, str]:
-    """What `/readyz` answers: the HTTP status, and "ok" or a reason a line."""
+    """Return the answer to `/readyz`: the HTTP status, and "ok" or a reason a line."""
     if not reasons:
         return 200, "ok\n"
     return 503, "".join(f"{reason}\n" for reason in reasons)

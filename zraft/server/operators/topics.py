@@ -1,4 +1,4 @@
-"""What operators ask of topics, from the registry: pages of what there is, and changes as commands of the log."""
+"""Operators' requests about topics: pages from the registry, and changes as commands of the log."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _description(registry: Registry, topic: Topic, first: int) -> TopicDescripti
 
 
 def topics_status(registry: Registry) -> TopicsStatus:
-    """How many of everything."""
+    """Return the counts of topics and partitions."""
     return TopicsStatus(
         topics=len(registry.topics),
         partitions=sum(len(topic.partitions) for topic in registry.topics.values()),

@@ -34,7 +34,7 @@ class DeliveryTail:
         self.size = 0
 
     def append(self, deliveries: Sequence[Delivery], index: int) -> None:
-        """What the entry at `index` delivered."""
+        """Append the deliveries of the entry at `index`."""
         for one in deliveries:
             assert one.offset == self.end, f"offset {one.offset} after {self.end}"
             self._kept[one.offset] = one

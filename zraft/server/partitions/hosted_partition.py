@@ -62,7 +62,7 @@ class HostedPartition:
     # -- what is delivered
 
     def take_applied(self, tasks: list[delivery_tasks.Task]) -> list[AppliedEntry]:
-        """What was applied since the last call; what it delivered goes to `tasks`."""
+        """Return what was applied since the last call, and add the writing of its deliveries to `tasks`."""
         machine = self.machine
         if machine.restored_total != self._restored:
             self._restored = machine.restored_total
@@ -80,17 +80,17 @@ class HostedPartition:
         return entries
 
     def opened(self, log: DeliveryLog) -> None:
-        """Its deliveries can be read, and added to."""
+        """Take note that the partition's deliveries can be read, and appended to."""
         self.log = log
         self.failure = ""
         self._durable_index = max(self._durable_index, log.durable_index)
 
     def wrote(self, index: int) -> None:
-        """What entries up to `index` delivered is on the disk, durable or not."""
+        """Take note that the deliveries of entries up to `index` are on the disk, durable or not."""
         self.tail.wrote(index)
 
     def durable(self, index: int) -> None:
-        """It survives a power failure."""
+        """Take note that the deliveries of entries up to `index` survive a power failure."""
         self._durable_index = max(self._durable_index, index)
 
     def cut_index(self, applied_index: int) -> int:
@@ -103,6 +103,7 @@ class HostedPartition:
 
     @property
     def end(self) -> int:
+        """The offset behind the last delivery."""
         return self.machine.next_offset
 
     @property
@@ -116,7 +117,7 @@ class HostedPartition:
         return NOWHERE if partition is None else partition.frontier()
 
     def frontier_moved(self) -> bool:
-        """Has it, since the last call?"""
+        """Return whether the frontier has moved since the last call."""
         frontier = self.frontier()
         moved, self._frontier = frontier != self._frontier, frontier
         return moved

@@ -76,7 +76,7 @@ class _Encoded:
 
 @frozen
 class LeaderOutput:
-    """What a leader says to others: messages by group, and what goes to group 0."""
+    """Output of a leader: messages by group, and messages to group 0."""
 
     messages: dict[GroupId, list[GroupMessage]]
     edges: list[Report | Reply]
@@ -84,14 +84,14 @@ class LeaderOutput:
 
 @define
 class Logged:
-    """What leaderships of this server have put into logs."""
+    """Counts of what leaderships of this server have appended to logs."""
 
     entries: int = 0
     commands: int = 0
 
 
 class PartitionLeadership:
-    """Of `machine`, whose birth was applied.
+    """Leadership of the partition in `machine`, whose birth was applied.
 
     Args:
         run_ms: time in which this process ran; the leadership's clock.
@@ -148,7 +148,7 @@ class PartitionLeadership:
         self.leader.on_start(request)
 
     def knows(self, mid: MessageId) -> bool:
-        """Was this message begun or decided here?"""
+        """Return whether the message was begun or decided here."""
         return self._partition.known(mid)
 
     def start(self, request: StartRequest) -> None:
@@ -156,7 +156,7 @@ class PartitionLeadership:
         self.leader.on_start(request)
 
     def hear(self, messages: Sequence[GroupMessage]) -> None:
-        """What other groups' leaders say."""
+        """Take messages of other groups' leaders; they are dropped while the backlog is too large."""
         if self._backlog_bytes > BACKLOG_BYTES_MAX:
             return
         for message in messages:
@@ -352,7 +352,7 @@ class PartitionLeadership:
                 self._answers.refuse(by, "timeout", self.group, detail, leader=leader)
 
     def statistics(self) -> LeaderStatistics:
-        """Of what is pending."""
+        """Return counts of what is pending."""
         return self.leader.statistics()
 
 

@@ -108,7 +108,7 @@ class Partitions:
     # -- which partitions are here
 
     def open(self, group: GroupId) -> PartitionMachine:
-        """This server has a replica of the group from now on: its state machine, empty."""
+        """Return an empty state machine for a group that has a replica on this server from now on."""
         assert group not in self.hosted, f"group {group} is open"
         hosted = self.hosted[group] = HostedPartition(group)
         return hosted.machine
@@ -135,12 +135,12 @@ class Partitions:
     # -- what the disk did
 
     def take_tasks(self) -> Sequence[delivery_tasks.Task]:
-        """What the disk of deliveries is to do, in this order for each group."""
+        """Return the tasks for the disk of deliveries, in order for each group."""
         tasks, self._tasks = self._tasks, []
         return tasks
 
     def performed(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
-        """It has done a task; of appends that were written together only the last is told."""
+        """Take the result of a task; of appends that were written together only the last is told."""
         hosted = self.hosted.get(task.group)
         if hosted is None:
             return
@@ -165,7 +165,7 @@ class Partitions:
                 hosted.durable(result)
 
     def synced(self, durable: Mapping[GroupId, int]) -> None:
-        """By group, the index of its log up to which everything delivered is durable."""
+        """Take, by group, the index of its log up to which everything delivered is durable."""
         for group, index in durable.items():
             hosted = self.hosted.get(group)
             if hosted is not None:
@@ -182,7 +182,11 @@ class Partitions:
         self._say(group, message if isinstance(message, StartRequest) else (message,))
 
     def receive(self, sender: ServerId, message: PeerMessage) -> None:
-        """What another server's partitions say, or this server's own; other messages are not for here."""
+        """Take a message of partitions of another server or of this one; other messages are ignored.
+
+        Raises:
+            ProtocolError: the message is not what a server would send.
+        """
         try:
             match message:
                 case Bundle():
@@ -250,7 +254,7 @@ class Partitions:
     # -- what is said to others
 
     def take_outgoing(self) -> Sequence[tuple[ServerId, PeerMessage]]:
-        """What partitions say to other servers, and to group 0 on this one."""
+        """Return the messages to other servers, and to group 0 on this one."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
@@ -294,7 +298,7 @@ class Partitions:
 
     @property
     def wants_turn(self) -> bool:
-        """Was anything given since the last turn that it should come for?"""
+        """True if something was given since the last turn that deserves one."""
         return bool(self._stirred or self._inbox or self._answers or self._outgoing or self.topics.wants_turn)
 
     @property
@@ -310,7 +314,10 @@ class Partitions:
         return left if deadline is None or left < deadline else deadline
 
     def before(self, host: GroupHost, step: int, now_ms: int, wall_ms: int) -> None:
-        """Before the host's turn: what leaders propose, for `step` more ms in which this process ran."""
+        """Let leaders propose, before the host's turn.
+
+        `step` is the time in ms for which this process ran since the last turn.
+        """
         if self._host is not host:
             self._host, self._me = host, host.server
             self._contexts = count((host.boot << CONTEXT_BITS) + 1)
@@ -335,7 +342,7 @@ class Partitions:
         self._retain(wall_ms)
 
     def after(self, host: GroupHost, effects: GroupEffects, now_ms: int, wall_ms: int) -> None:
-        """After the host's turn: what was applied, which roles changed, which reads may be answered."""
+        """Deal with what the host's turn applied, with changed roles, and with reads that may be answered."""
         self._now_ms = now_ms
         touched = dict.fromkeys(effects.touched)
         touched.update(dict.fromkeys(effects.applied))
@@ -531,7 +538,7 @@ class Partitions:
 
     @property
     def failures(self) -> dict[GroupId, str]:
-        """Why partitions stopped, or their deliveries cannot be used."""
+        """The reasons for which partitions stopped, or their deliveries cannot be used."""
         return {
             group: hosted.machine.error or hosted.failure
             for group, hosted in self.hosted.items()

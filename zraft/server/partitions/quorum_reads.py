@@ -36,7 +36,7 @@ class QuorumReads(Generic[_Query]):
         return len(self._waiting) + len(self._asked)
 
     def add(self, query: _Query) -> None:
-        """It waits for a round that begins from now on."""
+        """Let a read wait for a round that begins from now on."""
         self._waiting.append(query)
 
     def want(self) -> None:
@@ -71,7 +71,7 @@ class QuorumReads(Generic[_Query]):
         return asked
 
     def due_in(self, run_ms: int) -> int | None:
-        """When a round that is under way counts as lost."""
+        """Return after how long the round that is under way counts as lost; None without a round."""
         return None if self._under_way is None else max(0, self._begun_at + ASK_AGAIN_MS - run_ms)
 
     def take_all(self) -> list[_Query]:

@@ -1,4 +1,6 @@
-"""Where to send what the leader of a group is to hear, as far as that can be known without being told. Pure.
+"""Guesses of where a group's leader is.
+
+Pure.
 
 Only guesses: whoever gets something for a group that it does not lead passes it on, and says who leads. What is lost is said
 again by those who need it.

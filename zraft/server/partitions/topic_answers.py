@@ -15,7 +15,7 @@ AnswerValue = Reply | Fetched | ClaimAnswer | ClaimsView | Offset | TopicRefusal
 
 
 class TopicAnswers:
-    """In the order in which they were found. Only for connections that were met and are not gone."""
+    """Answers in the order in which they were found, to connections that were met and not dropped."""
 
     def __init__(self) -> None:
         self._here: set[TopicClient] = set()
@@ -24,7 +24,7 @@ class TopicAnswers:
         self.refusals_total = 0
 
     def meet(self, client: TopicClient) -> None:
-        """It asks for something."""
+        """Note a connection that asks for something."""
         self._here.add(client)
 
     def give(self, asker: Asker, value: AnswerValue) -> None:
@@ -46,7 +46,7 @@ class TopicAnswers:
         self.give(asker, TopicRefusal(kind, group, leader, detail, first))
 
     def drop(self, client: TopicClient) -> None:
-        """It is gone, and whatever is found for it from now on is for nobody."""
+        """Drop a connection that is gone; what is found for it from now on is for nobody."""
         self._here.discard(client)
 
     def __bool__(self) -> bool:

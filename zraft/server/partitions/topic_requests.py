@@ -68,6 +68,7 @@ class TopicRequests:
     # -- producers
 
     def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
+        """Pass a producer's message to the group's leader, or refuse it."""
         leadership = self._led(client, id, group)
         if leadership is None:
             return
@@ -99,6 +100,7 @@ class TopicRequests:
     def fetch(
         self, client: TopicClient, id: int, group: GroupId, offset: int, bytes_max: int, wait_ms: int
     ) -> None:
+        """Answer with deliveries from an offset on, or let the connection wait up to `wait_ms` for some."""
         self._answers.meet(client)
         self.fetches_total += 1
         hosted = self._hosted.get(group)
@@ -153,6 +155,7 @@ class TopicRequests:
             self._answers.give(waiter.asker, hosted.fetched(waiter.offset, result))
 
     def need(self, group: GroupId, time: int) -> None:
+        """Ask a group to pass a time, so that a merged consumer can go on."""
         hosted = self._hosted.get(group)
         if hosted is not None and hosted.frontier().time >= time:
             # What is waited for has come already: who waits for it in a fetch is to see it.
@@ -161,6 +164,7 @@ class TopicRequests:
             self._need(group, time)
 
     def claim(self, client: TopicClient, id: int, group: GroupId, command: ClaimCommand) -> None:
+        """Pass a claim's command to the group's leader, or refuse it."""
         leadership = self._led(client, id, group)
         if leadership is None:
             return
@@ -176,24 +180,28 @@ class TopicRequests:
         self._answers.refuse(asker, "busy", group, detail)
 
     def claims_view(self, client: TopicClient, id: int, group: GroupId, name: str) -> None:
+        """Answer with a consumer group's claims once a quorum confirmed the leader, or refuse."""
         leadership = self._led(client, id, group)
         if leadership is not None:
             leadership.ask(ViewQuery((client, id), name))
             self._stir(group)
 
     def seek(self, client: TopicClient, id: int, group: GroupId, consumer: bytes, offset: int | None) -> None:
+        """Let the group's leader store a consumer's offset, or refuse."""
         leadership = self._led(client, id, group)
         if leadership is not None:
             leadership.seek((client, id), consumer, offset)
             self._stir(group)
 
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
+        """Answer with a consumer's offset once a quorum confirmed the leader, or refuse."""
         leadership = self._led(client, id, group)
         if leadership is not None:
             leadership.ask(OffsetQuery((client, id), consumer))
             self._stir(group)
 
     def drop(self, client: TopicClient) -> None:
+        """Drop a connection that is gone from all partitions."""
         self._answers.drop(client)
         for hosted in self._hosted.values():
             if hosted.leadership is not None:
@@ -268,7 +276,7 @@ class TopicRequests:
 
     @property
     def wants_turn(self) -> bool:
-        """Is there somebody to be served who does not have to wait?"""
+        """True if somebody can be served who does not have to wait."""
         return bool(self._woken)
 
     def due_in(self, now_ms: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Where the peers are now. A host name may get another address while we run (containers restart)."""
+"""Addresses of the other servers. A host name may get another address while we run (containers restart)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PeerAddresses:
             self.known[server] = candidates[0]
 
     def answer_to(self, server: ServerId, source: SocketAddress) -> SocketAddress | None:
-        """Where to answer a handshake from there: a server that moved is found by this."""
+        """Return where to answer a handshake from this source: so a server that moved is found."""
         return source if source in self._candidates(server) else self.known.get(server)
 
     def _candidates(self, server: ServerId) -> list[SocketAddress]:
@@ -129,8 +129,10 @@ class PeerAddresses:
 
 
 class Strangers:
-    """Tells the log who begins a handshake as a peer from where that peer is not: a second process of its number, or a
-    network that changes addresses. The answer goes to where the peer is, so that it disturbs nothing.
+    """Notes in the log about handshakes for a server from an address that is not the server's.
+
+    It is a second process of its number, or a network that changes addresses. The answer goes to
+    where the server is, so that it disturbs nothing.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

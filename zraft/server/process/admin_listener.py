@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 def load_module(name: str) -> ModuleType:
-    """In a thread of its own."""
+    """Import a module in a thread, so that the loop goes on."""
     return importlib.import_module(name)
 
 

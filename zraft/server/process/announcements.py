@@ -1,4 +1,4 @@
-"""What an operator reads in a server's log when something changed: roles, leaders, members, snapshots, refusals.
+"""Messages in a server's log about changes: roles, leaders, members, snapshots, refusals.
 
 Looks several times a second at what the driver noted for it; each thing is said once.
 """
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 class Announcements:
-    """Of one server. Times are seconds of a monotonic clock."""
+    """Messages of one server. Times are seconds of a monotonic clock."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class Announcements:
 
 
 def address_differs(server: ServerId, configured: Address, recorded: str) -> str | None:
-    """What is wrong if a server's own entry of --cluster says another address than the members have; None: nothing.
+    """Return what is wrong if a server's entry of --cluster differs from the members'; else None.
 
     Other servers and clients are sent to where the members say that it is, whatever its own configuration says.
     `recorded` is empty if they do not say.

@@ -143,7 +143,7 @@ class BulkStreams:
     # -- what the server calls
 
     def offers(self, to: ServerId) -> bool:
-        """Whether large messages for `to` should be given to `send`: there is a stream, or one is tried first.
+        """Return whether to give large messages for `to` to `send`: a stream exists, or is tried first.
 
         Once it could not be made, False until it can: it is then tried in the background, when asked for.
         """
@@ -241,6 +241,7 @@ class BulkStreams:
             stream.abort()
 
     def statistics(self) -> BulkStatistics:
+        """Return the counts of streams and bytes."""
         live = self._streams()
         return BulkStatistics(
             streams=sum(stream.connection.established for stream in live) - len(self._operating),
@@ -258,6 +259,7 @@ class BulkStreams:
     # -- what streams report
 
     def on_established(self, stream: Stream) -> None:
+        """Take a stream whose other end has proved that it has the key."""
         connection = stream.connection
         assert connection.peer is not None
         if stream not in self._unproved:
@@ -300,6 +302,7 @@ class BulkStreams:
             self._operators.on_established(stream)
 
     def on_message(self, stream: Stream, message: bytes) -> None:
+        """Take a message of a server or of an operator."""
         if stream in self._operating:
             assert self._operators is not None
             self._operators.on_message(stream, message)
@@ -318,9 +321,11 @@ class BulkStreams:
         self._on_messages(peer, [decoded])
 
     def on_rejected(self, stream: Stream, error: RejectedError) -> None:
+        """Count and log a stream whose other end proved nothing."""
         self._rejections.note(error.rejection, f"{error} (from {stream.address})")
 
     def on_lost(self, stream: Stream) -> None:
+        """Forget a stream that ended."""
         self._bytes_sent += stream.bytes_sent
         self._bytes_received += stream.bytes_received
         if stream in self._unproved:

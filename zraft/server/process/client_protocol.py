@@ -42,27 +42,30 @@ narrow_buffer: Final = receive_buffer[:UNCOUNTED_BYTES]
 
 
 class ClientHost(Protocol):
-    """What a connection of a client needs of the process (`zraft.server.process.node`)."""
+    """Interface of the process (`zraft.server.process.node`) to a client's connection."""
 
     driver: Driver
 
     def on_waiting(self, protocol: ClientProtocol) -> None:
-        """Its client has to do something now: to ask for a session, or to take the rest of an answer and go."""
+        """Take note that the client must do something now.
+
+        It asks for a session, or takes the rest of an answer and goes.
+        """
 
     def on_protocol_paused(self, protocol: ClientProtocol) -> None:
-        """It does not read for now; it is to be asked whether it may again."""
+        """Take note that the connection does not read for now, and is to be asked whether it may again."""
 
     def on_protocol_closed(self, protocol: ClientProtocol) -> None:
         """Closed, or reading again: no longer to be looked at."""
 
     def on_protocol_lost(self, protocol: ClientProtocol) -> None:
-        """Its socket is gone."""
+        """Take note that the client's socket is gone."""
 
     def on_too_many_connections(self, address: str) -> None:
         """The client at `address` was turned away."""
 
     def on_stream(self, transport: asyncio.Transport, data: bytes) -> None:
-        """It is no client: `transport` is the process' from now on, and `data` was read of it already."""
+        """Take over a connection that is no client's; `data` was already read from it."""
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
@@ -90,6 +93,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the client; refuse it if there are too many."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
         peer = transport.get_extra_info("peername")
@@ -108,13 +112,15 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     @property
     def secure(self) -> bool:
-        """Whether the client speaks TLS."""
+        """True if the client speaks TLS."""
         return self._tls is not None
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer that asyncio reads into; it is shared by all connections."""
         return receive_buffer if self._clients.sums.is_wide else narrow_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Give the bytes that arrived to the connection, through TLS if the client speaks it."""
         connection = self._connection
         if connection is None:
             return
@@ -126,9 +132,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._pause()
 
     def eof_received(self) -> bool:
+        """Close the connection when the client closes its side."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection, here and in the driver."""
         connection, self._connection = self._connection, None
         self._node.on_protocol_lost(self)
         if self._tls is not None:
@@ -140,11 +148,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._transport = None
 
     def pause_writing(self) -> None:
+        """Stop reading and answering, since the socket's buffer is full."""
         # A client that does not read its replies gets no more of its requests read, nor answered: memory stays bounded.
         self._writable = False
         self._pause()
 
     def resume_writing(self) -> None:
+        """Continue, since the socket's buffer has room."""
         self._writable = True
         self._left_unsent(0)
         self.maybe_resume()

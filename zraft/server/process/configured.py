@@ -1,4 +1,4 @@
-"""What a configuration means for the driver: every knob in the place where it is decided by."""
+"""Translation of a configuration to the settings of a server's parts."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ KNOBS_OF_SETTINGS: Final[Mapping[str, str]] = {
 
 
 def sasl_users(config: ServerConfig) -> Reloading[Mapping[str, str]] | None:
+    """Return the SASL users, read again when their file changes; None if there is no file."""
     file = config.auth.sasl_users_file
     return Reloading("SASL users", [file], lambda _: read_users(file)) if file is not None else None
 
@@ -57,14 +58,17 @@ def taken(kind: type[S], section: AttrsInstance, **more: Any) -> S:
 
 
 def delivery_settings(config: ServerConfig) -> DeliverySettings:
+    """Return the settings of deliveries on the disk."""
     return taken(DeliverySettings, config.deliveries)
 
 
 def partition_settings(config: ServerConfig) -> PartitionsSettings:
+    """Return the settings of partitions."""
     return taken(PartitionsSettings, config.partitions)
 
 
 def wal_settings(config: ServerConfig) -> WalSettings:
+    """Return the settings of the write-ahead log."""
     return taken(WalSettings, config.wal)
 
 
@@ -79,6 +83,7 @@ def _bulk_bytes_min(config: ServerConfig) -> int:
 
 
 def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | None) -> DriverSettings:
+    """Return the settings of the driver."""
     auth, own = config.auth, GroupSettings().raft
     raft = taken(RaftSettings, config.raft, bulk_bytes_min=_bulk_bytes_min(config))
     configured = {name for name, knob in KNOBS_OF_SETTINGS.items() if knob in config.named}

@@ -59,12 +59,11 @@ class DeliveryThread:
 
     @property
     def waiting_bytes(self) -> int:
-        """Of deliveries that are not written yet; for metrics."""
+        """The bytes of deliveries that are not written yet; for metrics."""
         return self._bytes
 
     def offer(self, task: Task) -> bool:
-        """Do this after everything that was taken before for the group; False if too much waits already: try again
-        later.
+        """Do a task after the earlier ones of its group; return False if too much waits already.
 
         An append that is larger than the limit is taken when nothing else waits.
         """
@@ -80,8 +79,10 @@ class DeliveryThread:
             return True
 
     def stop(self) -> None:
-        """Finish the task under way, make durable what is written, and end the thread. What waits is left: the
-        write-ahead log has it."""
+        """Finish the present task, make durable what is written, and end the thread.
+
+        What waits is left: the write-ahead log has it.
+        """
         with self._changed:
             self._stopping = True
             self._changed.notify()

@@ -104,7 +104,7 @@ class GroupShell:
         )
 
     def carry_out(self, effects: Effects) -> None:
-        """What a turn of the driver asks of the disks for groups, but for the common frame."""
+        """Give the disks what a turn of the driver asks of them for groups, except the common frame."""
         groups = self._driver.groups
         assert groups is not None
         for problems in (groups.snapshots.problems, groups.transfers.receiver.problems):

@@ -1,4 +1,4 @@
-"""When memory that clients no longer hold goes back to the operating system.
+"""Return of memory that clients no longer hold to the operating system.
 
 What is freed in the middle of glibc's heap stays with the process until `malloc_trim` is called: after forty clients whose
 answers nobody read a server would be fifty megabytes larger for good. A call takes about a third of a millisecond per

@@ -313,7 +313,11 @@ class Node:
         return file
 
     async def run(self) -> int:
-        """Serve until a signal or a fatal error; the process's exit code, or `BEGIN_ANEW`."""
+        """Serve until a signal or a fatal error; return the process's exit code, or `BEGIN_ANEW`.
+
+        Raises:
+            Exception: the fatal error.
+        """
         config = self.config
         loop = self._loop
         loop.set_exception_handler(self._on_unhandled)
@@ -598,6 +602,7 @@ class Node:
     # -- what protocols report
 
     def on_protocol_paused(self, protocol: ClientProtocol) -> None:
+        """Note a connection that does not read for now."""
         self._paused.add(protocol)
 
     def on_protocol_closed(self, protocol: ClientProtocol) -> None:
@@ -605,12 +610,12 @@ class Node:
         self._paused.discard(protocol)
 
     def on_protocol_lost(self, protocol: ClientProtocol) -> None:
-        """Its socket is gone."""
+        """Forget a connection whose socket is gone."""
         self._paused.discard(protocol)
         self._deadlines.stop(protocol)
 
     def on_waiting(self, protocol: ClientProtocol) -> None:
-        """Its client has to do something now: to ask for a session, or to take the rest of an answer and go."""
+        """Start the deadline of a client that must ask for a session, or take the rest of an answer and go."""
         self._deadlines.start(protocol, self._loop.time())
 
     def _on_stop_signal(self) -> None:
@@ -649,6 +654,7 @@ class Node:
             self._audit.reopen()
 
     def on_too_many_connections(self, address: str) -> None:
+        """Log, now and then, that a client was refused because of a bound of connections."""
         knob = self.driver.clients.full_knob
         self._limited.warn(
             f"connection refused, {knob} is reached",

@@ -117,12 +117,12 @@ class Peers:
 
     @property
     def receive_buffer_bytes(self) -> int:
-        """What the kernel keeps for us between two reads."""
+        """The number of bytes that the kernel keeps for us between two reads."""
         assert self._endpoint is not None
         return self._endpoint.receive_buffer_bytes
 
     def close(self) -> None:
-        """Nothing is sent or received any more."""
+        """Close the socket and all streams."""
         self._streams.close()
         if self._endpoint is not None:
             self._endpoint.close()
@@ -246,7 +246,7 @@ class Peers:
         self._streams.set_peers(peers)
 
     def take_keys(self) -> None:
-        """If the files of the cluster key were changed: seal with the first of them from now on, open with all."""
+        """Use the keys of changed key files from now on: the first seals, all of them open."""
         if self.keys is None or self.keys.value == self._keys_in_force:
             return
         keys: tuple[ClusterKey, ...] = self.keys.value
@@ -266,7 +266,7 @@ class Peers:
     # -- what operators see
 
     def metrics(self) -> dict[str, Metric]:
-        """Of keys, streams and paths."""
+        """Return the metrics of keys, streams and paths."""
         metrics: dict[str, Metric] = {}
         if self.keys is not None and self._keys_in_force is not None:
             metrics["cluster_key_sealing"] = self._keys_in_force[0].key_id.hex()

@@ -1,4 +1,4 @@
-"""What peers and strangers sent that was not believed: counted by reason, and told to the log now and then.
+"""Rejected messages of servers and strangers: counted by reason, and logged now and then.
 
 Nobody is answered (docs/SECURITY.md), so the log is where an operator finds a wrong key or a wrong address.
 """
@@ -15,7 +15,7 @@ USUAL: Final = frozenset((Rejection.STALE, Rejection.REPLAYED))
 
 
 class Rejections:
-    """Of one way into the server."""
+    """Rejected messages of one way into the server."""
 
     def __init__(self, what: str, limited: LimitedLog) -> None:
         """`what` was refused: "datagram", "stream"."""

@@ -59,7 +59,7 @@ class WalThread:
         self._frames.put(records)
 
     def compact(self, group: GroupId, index: int) -> None:
-        """After what was submitted before: give the disk space of entries up to `index` back."""
+        """Free the disk space of entries up to `index`, after what was submitted before."""
         self._frames.put(Compaction(group, index))
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Who a client is: what it proves with `auth` and `sasl` requests, and the ids that it has from then on.
+"""Identity of a client: its proofs by `auth` and `sasl` requests, and the ids that these give it.
 
 Ids accumulate on a connection and end with it; clients send them again when they reconnect. Pure.
 Source: ZooKeeper's `DigestAuthenticationProvider` and `IPAuthenticationProvider`.
@@ -23,7 +23,7 @@ IDS_MAX: Final = 64
 
 @frozen
 class AuthSettings:
-    """Who may do everything, who may log in, and who must.
+    """Settings of authentication: superusers, SASL users, and what clients must prove.
 
     `super_digest` is "user:base64(sha1(user:password))", as ZooKeeper's superDigest; `super_user` a user of SASL.
     `users` gives the SASL users of now, passwords by name; None: there is no SASL. Connections serve only clients that
@@ -69,7 +69,7 @@ def logged_in_ids(user: str, ids: Ids, settings: AuthSettings) -> Ids | None:
 
 
 def meets(ids: Ids, required_schemes: frozenset[str]) -> bool:
-    """Has the client said who it is, in a way that is asked for? Who may do everything has."""
+    """Return whether a client with these ids has proved one of the required schemes, or may do everything."""
     return any(scheme in required_schemes or scheme == SUPER for scheme, _ in ids)
 
 

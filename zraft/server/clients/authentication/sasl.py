@@ -45,7 +45,7 @@ class AuthenticationError(ZraftError):
 
 @frozen
 class SaslStep:
-    """What to answer. `user` is set once the login is done, with the last answer."""
+    """Step of a login: the token to answer. `user` is set once the login is done, with the last answer."""
 
     token: bytes = field(repr=False)
     user: str | None = None

@@ -419,7 +419,11 @@ class NativeConnection(NativeSpeaker):
             self._go_on()
 
     def answer_floors(self) -> bool:
-        """Once per turn: reads that waited for what is applied now, or no longer wait; False if none waits still."""
+        """Answer reads that waited long enough; return False if none waits any more.
+
+        Such a read waits for this server to apply more, or for its time to be over. Called once per
+        turn.
+        """
         waits = self._reads.answer_floors()
         self._go_on()
         return waits
@@ -614,7 +618,7 @@ class NativeConnection(NativeSpeaker):
         self._write(message)
 
     def write_answer(self, message: bytes) -> None:
-        """Behind everything that the client is to be told of before."""
+        """Write a message after everything that the client must be told before it."""
         if not self.unpushed or self._push_first():
             self._write(message)
 

@@ -44,11 +44,16 @@ class Subscriber(Protocol):
     """Something was changed that it subscribed to and was not told yet."""
 
     @property
-    def phase(self) -> Phase: ...
+    def phase(self) -> Phase:
+        """The connection's phase."""
+
     @property
-    def ids(self) -> Ids: ...
+    def ids(self) -> Ids:
+        """The ids that the client has proved, by which ACLs are checked."""
+
     @property
-    def session(self) -> int: ...
+    def session(self) -> int:
+        """The session, 0 if there is none."""
 
     @property
     def unsent(self) -> int:
@@ -56,11 +61,11 @@ class Subscriber(Protocol):
 
     @property
     def wants_flush(self) -> bool:
-        """Whether so much is to be written that nothing more is pushed now."""
+        """True if so much is to be written that nothing more is pushed now."""
 
     @property
     def is_overfull(self) -> bool:
-        """Whether more is to be written than one connection may leave unread."""
+        """True if more is to be written than one connection may leave unread."""
 
     def push(self, message: bytes) -> None:
         """An event, behind what else was changed before it."""
@@ -89,12 +94,12 @@ class Subscription(ABC):
     @property
     @abstractmethod
     def due(self) -> bool:
-        """Whether something is to be pushed, credit or not."""
+        """True if something is to be pushed, whether or not there is credit."""
 
     @property
     @abstractmethod
     def live(self) -> bool:
-        """Whether it has caught up, so that what is pending is what changed just now."""
+        """True if the subscription has caught up, so that pending changes are new ones."""
 
     @abstractmethod
     def part(self, machine: Machine) -> bytes:
@@ -211,7 +216,7 @@ class DictionarySubscription(Subscription):
 
 
 class LogSubscription(Subscription):
-    """What is appended to a directory of sequential znodes, from a number on."""
+    """Subscription to what is appended to a directory of sequential znodes, from a number on."""
 
     __slots__ = ("_caught_up", "_first", "_moved", "_next", "_prefix", "directory")
 
@@ -281,17 +286,21 @@ class PathSubscription:
 
     @property
     def phase(self) -> Phase:
+        """The connection's phase."""
         return self.connection.phase
 
     @property
     def ids(self) -> Ids:
+        """The ids that the client has proved, by which ACLs are checked."""
         return self.connection.ids
 
     @property
     def session(self) -> int:
+        """The session, 0 if there is none."""
         return self.connection.session
 
     def on_event(self, zxid: int, event_type: int, path: str) -> None:
+        """Push an event to the client."""
         self.connection.push(answers.encode_event(self.id, zxid, event_type, path))
 
 
@@ -317,15 +326,19 @@ class Feeds:
     # -- what connections call
 
     def has(self, connection: Subscriber, number: int | None = None) -> bool:
-        """Whether it has this subscription, or any."""
+        """Return whether the connection has this subscription, or any."""
         own = self._by_connection.get(connection)
         return own is not None and (number is None or number in own)
 
     def count_of(self, connection: Subscriber) -> int:
+        """Return the number of a connection's subscriptions."""
         return len(self._by_connection.get(connection, ()))
 
     def subscribe_dictionary(self, connection: Subscriber, number: int, directory: str, credit: int) -> Code:
-        """From now on; the state of now comes first. NO_AUTH if the client may not list the dictionary."""
+        """Subscribe to a dictionary: its present state is pushed first.
+
+        Return NO_AUTH if the client may not list the dictionary.
+        """
         node = self._machine.find(directory)
         if node is not None and not permits(node.acl, READ, connection.ids):
             return Code.NO_AUTH
@@ -344,7 +357,10 @@ class Feeds:
     def subscribe_log(
         self, connection: Subscriber, number: int, directory: str, prefix: str, first: int, credit: int
     ) -> Code:
-        """From number `first` on. NO_AUTH if the client may not list the directory."""
+        """Subscribe to a log from number `first` on.
+
+        Return NO_AUTH if the client may not list the directory.
+        """
         if "/" in prefix:
             return Code.BAD_ARGUMENTS
         node = self._machine.find(directory)
@@ -400,7 +416,7 @@ class Feeds:
     # -- what the applier calls, through `Clients.publish`
 
     def note(self, events: Iterable[Event]) -> int:
-        """What one command changed; how many subscriptions it concerns."""
+        """Note the changes of one command; return how many subscriptions they concern."""
         noted = 0
         for event_type, path, _ in events:
             if event_type == NODE_CHILDREN_CHANGED:
@@ -438,18 +454,18 @@ class Feeds:
     # -- pushing
 
     def on_stalled(self, connection: Subscriber) -> None:
-        """Its client does not take what it is sent: nothing is pushed to it, and no turn looks at it."""
+        """Push nothing to a connection whose client does not take what it is sent; no turn looks at it."""
         for subscription in self._by_connection.get(connection, {}).values():
             self.pending.pop(subscription, None)
 
     def on_taken(self, connection: Subscriber) -> None:
-        """Its client has taken all that it was sent."""
+        """Continue to push to a connection whose client has taken all that it was sent."""
         for subscription in self._by_connection.get(connection, {}).values():
             self._mark(subscription)
 
     @property
     def wants_turn(self) -> bool:
-        """Whether the next turn has something to push, although nothing arrives."""
+        """True if the next turn has something to push, although nothing arrives."""
         return any(not subscription.connection.wants_flush for subscription in self.pending)
 
     def push(self, bytes_max: int) -> None:

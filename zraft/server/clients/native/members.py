@@ -1,4 +1,4 @@
-"""Which change of the members Zatt's `config` request means, by address: with the servers' numbers, which Zatt has not.
+"""Meaning of Zatt's `config` request, which names members by address, as a change of the numbered members.
 
 Pure; whether it may be made, and is a change at all, is judged when it is applied (docs/decisions/0002).
 """

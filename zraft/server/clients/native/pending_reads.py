@@ -37,7 +37,7 @@ class ReadBatch:
 
 
 class PendingReads:
-    """What one connection asked and was not answered.
+    """Reads of one connection that are not answered yet.
 
     Attributes:
         ready: reads whose turn it is, as soon as there is room for their answers.
@@ -90,7 +90,10 @@ class PendingReads:
             self.ready.append(read)
 
     def answer_floors(self) -> bool:
-        """Once per turn: what may be answered or is too late; False if nothing waits any longer."""
+        """Answer reads that may be answered or waited too long; return False if none waits any more.
+
+        Called once per turn.
+        """
         clients = self._connection.clients
         zxid = clients.machine.last_zxid
         now = clients.turn.now

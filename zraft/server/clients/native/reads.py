@@ -1,4 +1,4 @@
-"""What native reads are answered with, from applied state; nothing here waits.
+"""Answers to native reads, from applied state; nothing here waits.
 
 Answers are bounded by client.reply_bytes_max; what can be longer names the request that gives it in parts.
 """

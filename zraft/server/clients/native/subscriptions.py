@@ -1,4 +1,4 @@
-"""What one native connection subscribed to: dictionaries, logs, paths, and the streams of its producers; no I/O.
+"""Subscriptions of one native connection: dictionaries, logs, paths, producers' streams; no I/O.
 
 Source: docs/PROTOCOL-NATIVE.md, "Subscriptions".
 """
@@ -23,7 +23,7 @@ Subscribe = requests.SubscribeDictionary | requests.SubscribeLog | requests.Subs
 
 
 class Subscriptions:
-    """Of one connection, by the id of the request that began each."""
+    """Subscriptions of one connection, by the id of the request that began each."""
 
     __slots__ = ("_connection", "_topics", "_watches")
 
@@ -44,10 +44,11 @@ class Subscriptions:
 
     @property
     def polls(self) -> int:
-        """Of these, those that wait for what is not there yet."""
+        """The number of fetches that wait for records that do not exist yet."""
         return 0 if self._topics is None else self._topics.polls
 
     def act_on_topics(self, request: topics.TopicRequest) -> None:
+        """Carry out a request about topics."""
         if self._topics is None:
             self._topics = ConnectionTopics(self._connection)
         if not isinstance(request, topics.SubscribeProducer) or self._has_room(request.id):
@@ -58,6 +59,7 @@ class Subscriptions:
         return self._topics is None or self._topics.push()
 
     def subscribe(self, request: Subscribe) -> None:
+        """Begin a subscription, or answer why not."""
         connection = self._connection
         clients = connection.clients
         if not self._has_room(request.id):
@@ -99,6 +101,7 @@ class Subscriptions:
         return False
 
     def unsubscribe(self, request: requests.Unsubscribe) -> None:
+        """End a subscription and answer whether there was one."""
         connection = self._connection
         number = request.subscription
         watch = self._watches.pop(number, None)

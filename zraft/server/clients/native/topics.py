@@ -1,4 +1,4 @@
-"""What one native connection asks of topics: streams of producers, fetches that wait, commands to partitions; no I/O.
+"""Requests of one native connection about topics: streams, fetches, commands to partitions; no I/O.
 
 Between a connection and the partitions of its server (`TopicService`). Requests go through at once. Answers are gathered, so
 that all of a turn are one message per stream and one per fetch.
@@ -106,7 +106,7 @@ class ConnectionTopics:
 
     @property
     def polls(self) -> int:
-        """Of `outstanding`, those that wait for what is not there yet."""
+        """The number of `outstanding` requests that wait for records that do not exist yet."""
         return len(self._polls)
 
     @property
@@ -115,9 +115,11 @@ class ConnectionTopics:
         return len(self._streams)
 
     def has(self, number: int) -> bool:
+        """Return whether this is the id of a stream."""
         return number in self._streams
 
     def unsubscribe(self, number: int) -> bool:
+        """End a stream; return whether there was one."""
         stream = self._streams.pop(number, None)
         if stream is None:
             return False
@@ -141,6 +143,7 @@ class ConnectionTopics:
     # -- requests
 
     def act(self, request: wire.TopicRequest) -> None:
+        """Pass a request to the partitions, or refuse it."""
         service = self._connection.clients.topics
         if isinstance(request, wire.Produce):
             self._produce(service, request)
@@ -224,6 +227,7 @@ class ConnectionTopics:
         self._connection.refuse(stream.number, code, why)
 
     def on_reply(self, id: int, reply: Reply) -> None:
+        """Gather a leader's reply to a message for the end of the turn."""
         stream = self._asked.get(id)
         if isinstance(stream, _Stream):
             stream.replies.append(reply_row(reply, stream.times))
@@ -254,6 +258,7 @@ class ConnectionTopics:
             service.fetch(self, self._ask(poll), part.group, part.offset, part.bytes_max, request.wait_ms)
 
     def on_fetched(self, id: int, fetched: Fetched) -> None:
+        """Gather what a partition gave to a fetch."""
         poll = self._take_poll(id)
         if poll is None:
             return
@@ -285,12 +290,14 @@ class ConnectionTopics:
     # -- everything that has one answer
 
     def on_claim(self, id: int, answer: ClaimAnswer | ClaimsView) -> None:
+        """Answer a claim's command, or a request for claims."""
         if isinstance(answer, ClaimsView):
             self._answer(id, {"view": encode_view(answer), "refused": None})
         else:
             self._answer(id, {"answer": encode_answer(answer), "refused": None})
 
     def on_offset(self, id: int, offset: Offset) -> None:
+        """Answer a request for an offset."""
         self._answer(id, {"offset": offset.offset, "refused": None})
 
     def _answer(self, id: int, fields: dict[str, Any]) -> None:
@@ -300,6 +307,7 @@ class ConnectionTopics:
             self._connection.answer(number, fields)
 
     def on_refused(self, id: int, refusal: TopicRefusal) -> None:
+        """Refuse a request, or tell a stream or fetch that one of its partitions refused."""
         row: Refused = (refusal.group, refusal.kind, refusal.leader, refusal.first, refusal.detail)
         asked = self._asked.get(id)
         if isinstance(asked, _Stream):

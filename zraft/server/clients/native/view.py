@@ -55,21 +55,24 @@ class Server(Protocol):
     """The server whose clients look at it."""
 
     @property
-    def identity(self) -> Identity: ...
+    def identity(self) -> Identity:
+        """The server's number, instance and boot."""
 
     @property
-    def cluster(self) -> bytes | None: ...
+    def cluster(self) -> bytes | None:
+        """The cluster's id, None before it is founded."""
 
     @property
     def leader(self) -> ServerId | None:
-        """Who leads, as far as this server knows."""
+        """The leader, as far as this server knows."""
 
     @property
     def leads(self) -> bool:
-        """Whether this server leads, and may take what is asked of a leader."""
+        """True if this server leads, and may accept what is asked of a leader."""
 
     @property
-    def machine(self) -> Machine: ...
+    def machine(self) -> Machine:
+        """The state that is applied on this server."""
 
     @property
     def raft(self) -> Raft | None:
@@ -77,12 +80,16 @@ class Server(Protocol):
 
     @property
     def waiting_clients(self) -> int:
-        """How many connections have a request that is not answered yet."""
+        """The number of connections that have an unanswered request."""
 
-    def address_of(self, server: ServerId) -> str | None: ...
+    def address_of(self, server: ServerId) -> str | None:
+        """Return a server's address, None if it is not known."""
 
     def silent_ms(self, session: int) -> int | None:
-        """Since anything of a session was received: here, or anywhere if this server leads; None if it does not know."""
+        """Return for how many ms nothing of a session was received: here, or anywhere if this server leads.
+
+        None if it does not know.
+        """
 
 
 class ClusterView:
@@ -94,19 +101,21 @@ class ClusterView:
 
     @property
     def server(self) -> ServerId:
+        """The server's number."""
         return self._server.identity.server
 
     @property
     def cluster(self) -> bytes | None:
+        """The cluster's id, None before it is founded."""
         return self._server.cluster
 
     @property
     def leads(self) -> bool:
-        """Whether this server leads, and may take what is asked of a leader."""
+        """True if this server leads, and may accept what is asked of a leader."""
         return self._server.leads
 
     def leader_address(self) -> tuple[str, int] | None:
-        """Where the leader is, None if none is known or nobody knows where."""
+        """Return the leader's host and port; None if either is not known."""
         leader = self._server.leader
         if leader is None:
             return None
@@ -126,11 +135,14 @@ class ClusterView:
         return raft.membership if raft is not None else Membership({})
 
     def silent_ms(self, session: int) -> int | None:
-        """Since anything of a session was received: here, or anywhere if this server leads; None if it does not know."""
+        """Return for how many ms nothing of a session was received: here, or anywhere if this server leads.
+
+        None if it does not know.
+        """
         return self._server.silent_ms(session)
 
     def members(self) -> list[dict[str, Any]]:
-        """Who belongs, by id, as values for MessagePack."""
+        """Return the members by id, as values for MessagePack."""
         leader = self._server.leader
         return [
             {

@@ -1,4 +1,4 @@
-"""What requests are answered with that need no log entry: from applied state, each by itself.
+"""Answers to requests that need no log entry: from applied state, each by itself.
 
 The common ones are answered here, the rarer ones in `queries`. Order of checks: ZooKeeper's `FinalRequestProcessor`.
 """

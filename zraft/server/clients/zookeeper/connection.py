@@ -146,7 +146,10 @@ class Connection(ZooKeeperSpeaker):
         )
 
     def account(self) -> bool:
-        """Have counted what is kept of what the client sent, and give `wants_read`; after each read of the socket."""
+        """Count what is kept of what the client sent, and return `wants_read`.
+
+        Called after each read of the socket.
+        """
         partial = self._reader.partial
         waiting = self._backlog_bytes + self._queued_bytes
         if partial or waiting > UNCOUNTED_BYTES or self.counted:
@@ -469,7 +472,7 @@ class Connection(ZooKeeperSpeaker):
         self.take_backlog()
 
     def attached_read_only(self, session: int, timeout_ms: int, password: bytes) -> None:
-        """Without a quorum: a session that only this server knows, for as long as the connection lasts."""
+        """Give the client a session that only this server knows, and that lasts as long as the connection."""
         self.phase = Phase.READ_ONLY
         self.session = session
         self.timeout_ms = timeout_ms
@@ -486,10 +489,10 @@ class Connection(ZooKeeperSpeaker):
         self.clients.close(self)
 
     def on_stalled(self) -> None:
-        """Nothing is pushed to it but events, and these cannot wait."""
+        """Do nothing: nothing is pushed but events, and these cannot wait."""
 
     def on_taken(self) -> None:
-        """Its requests are brought back by `Clients`."""
+        """Do nothing: `Clients` brings back the requests."""
 
     def on_release(self) -> None:
         self.clients.watches.remove_watcher(self)

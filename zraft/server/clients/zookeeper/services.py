@@ -1,4 +1,4 @@
-"""What a connection that speaks ZooKeeper's protocol and its server ask of each other, beside what all connections do."""
+"""Interface between a connection that speaks ZooKeeper's protocol and its server, beside what all have."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ZooKeeperServices(ClientServices, Protocol):
     """One server, as the connections know it that speak ZooKeeper's protocol."""
 
     def on_word(self, connection: ZooKeeperSpeaker) -> None:
-        """It asks one four-letter word: `answer_word` is called now, or when a turn has time for it."""
+        """Take a four-letter word: `answer_word` is called now, or when a turn has time for it."""
 
     def request_count(self, connection: ZooKeeperSpeaker, count: DescendantCount) -> None:
         """`complete_count` is due when this is counted."""

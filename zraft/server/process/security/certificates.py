@@ -1,4 +1,4 @@
-"""This server's certificate, its key and the authorities of its clients: from PEM files to a TLS context.
+"""Certificate and key of this server, and the authorities of its clients: from PEM files to a TLS context.
 
 Everything is read and checked before anything is used, so that a file that is broken, or half written, is told of by
 name and changes nothing.
@@ -36,7 +36,7 @@ class Certificates:
     not_after: datetime
 
     def complaint(self, now: datetime) -> str | None:
-        """What is wrong with the certificate's time, or soon will be."""
+        """Return a complaint if the certificate has ended, has not begun or will end soon; else None."""
         if now >= self.not_after:
             return f"expired at {self.not_after:%Y-%m-%d %H:%M} UTC"
         if now < self.not_before:
@@ -119,6 +119,7 @@ def refuse_expired(new: Certificates, now: datetime, file: Path | None) -> None:
 
 
 def utc_now() -> datetime:
+    """Return the present time."""
     return datetime.now(UTC)
 
 

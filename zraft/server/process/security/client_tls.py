@@ -29,7 +29,10 @@ log = structlog.get_logger()
 
 
 class ClientTls:
-    """What client connections need for TLS. Connections that stand keep the certificate they began with."""
+    """State that client connections need for TLS.
+
+    Connections that stand keep the certificate they began with.
+    """
 
     def __init__(self, config: ServerConfig, clock: Callable[[], float]) -> None:
         """Reads the files.
@@ -61,7 +64,7 @@ class ClientTls:
 
     @property
     def metrics(self) -> dict[str, int | float | str]:
-        """For mntr; the first two under ZooKeeper's names."""
+        """Metrics for mntr; the first two have ZooKeeper's names."""
         return {
             "outstanding_tls_handshake": len(self.handshakes),
             "tls_handshake_exceeded": self.handshakes.exceeded_total,
@@ -72,7 +75,7 @@ class ClientTls:
 
     @property
     def certificate_ends_s(self) -> float:
-        """When the certificate in force ends, in seconds since 1970."""
+        """The end of the certificate in force, in seconds since 1970."""
         return self.certificates.value.not_after.timestamp()
 
     def remind(self, now: datetime) -> None:

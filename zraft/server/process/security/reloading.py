@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 def signature(files: Sequence[Path]) -> Signature:
-    """What changes when a file is written, replaced or linked to elsewhere, or who may read it; None: it is not there."""
+    """Return a value that changes when a file or who may read it changes; None if a file is missing."""
     found: list[tuple[int, int, int] | None] = []
     for file in files:
         try:
@@ -74,7 +74,8 @@ class Reloading(Generic[T]):
 class Polled(Protocol):
     """A `Reloading` of whatever."""
 
-    def poll(self, *, now: bool = False) -> bool: ...
+    def poll(self, *, now: bool = False) -> bool:
+        """Read changed files again, with `now` in any case; return whether there is a new value. Blocks."""
 
 
 async def keep_fresh(

@@ -136,7 +136,7 @@ class TlsStream:
         return self._outgoing.read()
 
     def take_output(self) -> bytes:
-        """What OpenSSL wants sent by itself: its side of the handshake, alerts, answers to key updates."""
+        """Return what OpenSSL wants sent: its side of the handshake, alerts, answers to key updates."""
         return self._outgoing.read()
 
     @property
@@ -146,6 +146,7 @@ class TlsStream:
 
     @property
     def version(self) -> str:
+        """The version of TLS, "none" before the handshake."""
         return self._ssl.version() or "none"
 
 
