@@ -32,7 +32,7 @@ _CONTENTS: Final = ("meta", "groups", "wal", "journal")
 
 @frozen
 class Condemnation:
-    """Why a directory's instance runs no more. `wall_ms`: when that was found."""
+    """Record of why a directory's instance runs no more. `wall_ms`: when that was found."""
 
     directory: str
     reason: str

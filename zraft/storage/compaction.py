@@ -1,4 +1,7 @@
-"""Which segments of a write-ahead log nobody needs any more, and when to begin another so that they can go. Pure."""
+"""Compaction of a write-ahead log: segments that nobody needs, and when to begin another so that they can go.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ ROLL_FRACTION: Final = 4
 
 
 def is_worth_rolling(last: SegmentSpan, compacted: Mapping[GroupId, int], segment_bytes_max: int) -> bool:
-    """Whether what compaction cannot remove yet is mostly in the last segment."""
+    """Return whether what compaction cannot remove yet is mostly in the last segment."""
     covered = any(index > (last.bases or {}).get(group, NO_BASE).index for group, index in compacted.items())
     return covered and last.end >= segment_bytes_max // ROLL_FRACTION
 

@@ -182,6 +182,7 @@ class DataDirectory:
 
     @property
     def server(self) -> ServerId:
+        """The server's number."""
         return self._meta.server
 
     @property
@@ -191,7 +192,7 @@ class DataDirectory:
 
     @property
     def boot(self) -> int:
-        """How often this directory was opened, this time included."""
+        """The number of times that this directory was opened, this time included."""
         return self._meta.boot
 
     @property
@@ -206,7 +207,7 @@ class DataDirectory:
 
     @property
     def newest_bytes(self) -> int | None:
-        """How long that segment's file is at least; None if that is not known."""
+        """The least length of the newest segment's file; None if that is not known."""
         return self._meta.newest_bytes
 
     def set_cluster(self, cluster: bytes) -> None:
@@ -243,7 +244,9 @@ class DataDirectory:
             self._replace(evolve(self._meta, newest_bytes=length))
 
     def condemn(self, reason: str, wall_ms: int) -> None:
-        """This instance never runs again: the next `open` puts its files aside and makes a new one (D-26).
+        """Note that this instance never runs again (D-26).
+
+        The next `open` puts its files aside and makes a new one.
 
         Raises:
             StorageError: that cannot be written.
@@ -284,7 +287,7 @@ def lock_directory(fs: FileSystem, directory: str) -> int:
 
 
 def read_meta(fs: FileSystem, path: str) -> Meta:
-    """Whose the directory is, without opening it: for looking at one that may be in use.
+    """Return whose the directory is, without opening it: for looking at one that may be in use.
 
     Raises:
         StorageError: there is no data directory, or its meta is damaged or of another release.

@@ -16,7 +16,11 @@ _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS)
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Errors inside are about reading `path`."""
+    """Turn the system's errors inside into errors about reading `path`.
+
+    Raises:
+        StorageError: the disk failed.
+    """
     try:
         yield
     except StorageError:
@@ -26,8 +30,13 @@ def reading(path: str) -> Iterator[None]:
 
 
 def names_if_there(fs: FileSystem, path: str) -> list[str]:
-    """What a directory holds; nothing if it is not there, as that of a group which a running server removes. Raises
-    StorageError."""
+    """Return the names in a directory; none if it does not exist.
+
+    A running server may just have removed that of a group.
+
+    Raises:
+        StorageError: the disk failed.
+    """
     with reading(path):
         try:
             return fs.listdir(path)
@@ -50,7 +59,12 @@ def size_if_there(fs: FileSystem, path: str) -> int | None:
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Errors inside are about writing `path`: `DiskFullError` for lack of space, `WriteError` for anything else."""
+    """Turn the system's errors inside into errors about writing `path`.
+
+    Raises:
+        DiskFullError: there is no space.
+        WriteError: the disk failed otherwise.
+    """
     try:
         yield
     except StorageError:

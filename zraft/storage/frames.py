@@ -50,7 +50,9 @@ _HEAD_CRC_AT: Final = HEAD_BYTES - 5  # the head's checksum covers what precedes
 
 @frozen
 class SegmentHeader:
-    """Who wrote this segment, and which frame it begins with. `id` is random and seeds the checksums.
+    """Header of a segment: who wrote it, and which frame it begins with.
+
+    `id` is random and seeds the checksums.
 
     `begins_with_base`: its first frame restates what every group stood at. It was durable before the segment got its
     name, so a crash cannot tear it.
@@ -65,6 +67,7 @@ class SegmentHeader:
 
     @property
     def begins_with_base(self) -> bool:
+        """True if the first frame restates the state of every group."""
         return self.format > 1 and self.first_frame > 1
 
     @property
@@ -217,7 +220,10 @@ class FrameReader:
 
 @frozen
 class Rest:
-    """What lies after the last good frame: where the non-zero bytes end, and the first valid frame in it, if any."""
+    """Rest of a file after the last good frame.
+
+    It is where the non-zero bytes end, and the first valid frame in it, if any.
+    """
 
     end: int
     frame_offset: int | None

@@ -1,4 +1,4 @@
-"""What the write-ahead log is made of: the records of a frame, and their bytes.
+"""Records of the write-ahead log, and their bytes.
 
 A record is a MessagePack array that starts with its kind and its group. A kind's layout never changes;
 a new layout is a new kind, so the number is the record's format version (D-5).
@@ -88,7 +88,7 @@ class ForgetRecord:
 
 @frozen
 class BaseRecord:
-    """What a group stood at when a segment was begun: with it, no older segment is needed to know the rest.
+    """State of a group when a segment was begun: with it, no older segment is needed to know the rest.
 
     `log` is the end of the log at that moment, index 0 while it is empty. The WAL itself writes these, one per
     group, as the first frame of a segment.
@@ -196,7 +196,7 @@ class RecordReader:
 
 
 def is_entry(fields: Any) -> bool:
-    """Whether an unpacked object is an ENTRY record of the right shape (checked, it comes from a disk)."""
+    """Return whether an unpacked object is an ENTRY record of the right shape (checked, it comes from a disk)."""
     if type(fields) is not tuple or len(fields) != 8 or fields[0] != ENTRY_KIND:
         return False
     _, group, index, term, kind, position, count, payload = fields

@@ -50,7 +50,7 @@ ENTRY_OVERHEAD_BYTES = 256
 
 @frozen
 class GroupRecovered:
-    """What a group's member starts with.
+    """State that a group's member starts with.
 
     Its log begins after `base`, None if it is whole; everything up to there is in a snapshot. `tail` is the end of the log,
     as much as `tail_bytes_max` allows but at least the last entry, if there is one after the base; what lies before
@@ -79,7 +79,9 @@ class TornTail:
 
 @frozen
 class RecoveryReport:
-    """For the log line at start-up. `entries` counts truncated ones too, `frames` those that restate what groups stood at.
+    """Report for the log line at start-up.
+
+    `entries` counts truncated ones too, `frames` those that restate groups' states.
 
     `restored` are the groups whose log ended before their snapshot or contradicted it, and therefore begins after it now:
     the process before ended between installing the snapshot and dropping its log. `unrecorded` is the last segment's file
@@ -121,6 +123,7 @@ class GroupReplay:
         self._tail_bytes_max = settings.tail_bytes_max_of(group)
 
     def push(self, fields: EntryFields) -> None:
+        """Append an entry to the tail, and drop old ones beyond its bound."""
         tail = self.tail
         tail.append(fields)
         self._tail_bytes += len(fields[7]) + ENTRY_OVERHEAD_BYTES
@@ -128,6 +131,7 @@ class GroupReplay:
             self._tail_bytes -= len(tail.popleft()[7]) + ENTRY_OVERHEAD_BYTES
 
     def truncate(self, from_index: int) -> None:
+        """Drop entries from `from_index` on."""
         tail = self.tail
         while tail and tail[-1][2] >= from_index:
             self._tail_bytes -= len(tail.pop()[7]) + ENTRY_OVERHEAD_BYTES
@@ -135,6 +139,7 @@ class GroupReplay:
         self.index.truncate(from_index)
 
     def restore(self, meta: SnapshotMeta) -> None:
+        """Begin anew after a snapshot."""
         self.tail.clear()
         self._tail_bytes = 0
         self.log.restore(meta)

@@ -43,18 +43,23 @@ class SegmentSpan:
         self.truncated: dict[GroupId, int] = {}
 
     def note_truncation(self, group: GroupId, from_index: int) -> None:
+        """Note that entries from `from_index` on were truncated by a record of this segment."""
         self.truncated[group] = min(from_index, self.truncated.get(group, from_index))
 
 
 def segment_path(wal_path: str, number: int) -> str:
-    """Where segment `number` is; numbers have ten digits, so that names sort."""
+    """Return the path of segment `number`; numbers have ten digits, so that names sort."""
     return f"{wal_path}/{number:010d}.seg"
 
 
 def existing_segments(fs: FileSystem, directory: DataDirectory, path: str) -> tuple[list[int], list[int]]:
-    """The segments' numbers, without gaps, and the numbers of those that an interrupted compaction left before them.
+    """Return the segments' numbers, without gaps, and those that an interrupted compaction left before them.
 
     The traces of an interrupted start or roll are removed.
+
+    Raises:
+        CorruptionError: a segment or the whole directory is missing.
+        StorageError: `meta` is older than the segments.
     """
     with reading(path):
         present = "wal" in fs.listdir(directory.path)
@@ -81,7 +86,7 @@ def numbers_of(names: Iterable[str]) -> list[int]:
 
 
 def in_use(numbers: Sequence[int], newest: int, path: str) -> tuple[list[int], list[int]]:
-    """Of the segments that are there the log's, without gaps, and those that an interrupted compaction left before them.
+    """Return the numbers of the log's segments, and those that an interrupted compaction left before them.
 
     `newest`: the highest number that was ever given, as far as `meta` knows.
 

@@ -54,7 +54,7 @@ _IS_DIGEST: Final = bytes([0xC4, DIGEST_BYTES])
 
 @frozen
 class SnapshotHeader:
-    """What a snapshot is of, and who made it.
+    """Header of a snapshot: what it is of, and who made it.
 
     `cluster` is empty if it was not known yet. `id` is random and seeds the checksums; `feature_level` is that of the state
     (D-5); `wall_time_ms` is for people.
@@ -274,6 +274,7 @@ class SnapshotFile:
             raise
 
     def close(self) -> None:
+        """Close the file."""
         self._fs.close(self._file)
 
     def __enter__(self) -> SnapshotFile:
@@ -284,6 +285,7 @@ class SnapshotFile:
 
     @property
     def info(self) -> SnapshotInfo:
+        """What is known of the snapshot without its blocks."""
         footer = self.footer
         return SnapshotInfo(self.header, self.path, self.size, footer.items, footer.digest, footer.zxid)
 
@@ -293,7 +295,11 @@ class SnapshotFile:
             yield end
 
     def blocks(self) -> Iterator[bytes]:
-        """What was written, in pieces of at most `BLOCK_BYTES_MAX`."""
+        """Yield what was written, in pieces of at most `BLOCK_BYTES_MAX`.
+
+        Raises:
+            CorruptionError: the file is damaged.
+        """
         decompressor = zstandard.ZstdDecompressor()
         for size, data, end in self._stored_blocks():
             try:

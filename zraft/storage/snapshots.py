@@ -42,7 +42,7 @@ _NAME: Final = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.snap")
 
 
 def snapshots_of(data: str, group: int) -> str:
-    """Where a group's snapshots are."""
+    """Return the directory of a group's snapshots."""
     return f"{data}/groups/{group}/snap"
 
 
@@ -213,7 +213,7 @@ class SnapshotStore:
 
     @property
     def writing(self) -> bool:
-        """Whether a snapshot of our own was begun and neither finished nor given up."""
+        """True if a snapshot of our own was begun and neither finished nor given up."""
         return self._writing is not None
 
     def begin(self, header: SnapshotHeader) -> None:
@@ -296,7 +296,14 @@ class SnapshotStore:
         return 0
 
     def store(self, id: bytes, offset: int, data: bytes) -> int:
-        """Add bytes of the file; how many of them are here now. Bytes that do not continue what is here are ignored."""
+        """Add bytes of the file, and return how many are here now.
+
+        Bytes that do not continue what is here are ignored.
+
+        Raises:
+            SnapshotGoneError: this snapshot is not being received.
+            StorageError: the bytes cannot be written.
+        """
         incoming = self._incoming
         if incoming is None or incoming.id != id:
             raise SnapshotGoneError(f"{self._path}: snapshot {id.hex()} is not being received")
@@ -379,7 +386,9 @@ class SnapshotStore:
         return data
 
     def blocks(self, info: SnapshotInfo) -> Iterator[bytes]:
-        """What was written, verified and decompressed, in pieces of at most `snapshot_format.BLOCK_BYTES_MAX`.
+        """Yield what was written, verified and decompressed.
+
+        The pieces have at most `snapshot_format.BLOCK_BYTES_MAX`.
 
         Raises:
             CorruptionError: it is damaged; `open` finds out the same and takes an older one.

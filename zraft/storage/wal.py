@@ -62,8 +62,11 @@ from zraft_core.ids import GroupId
 
 @frozen
 class WalStatistics:
-    """`length` is the bytes of all segments up to their last frames, preallocated zeros left out; `frames` counts
-    those that were ever written."""
+    """Statistics of the log.
+
+    `length` is the bytes of all segments up to their last frames, preallocated zeros left out;
+    `frames` counts those that were ever written.
+    """
 
     segments: int
     frames: int
@@ -254,7 +257,10 @@ class Wal:
         return removed
 
     def base(self, group: GroupId) -> SnapshotMeta | None:
-        """Where the group's log begins: entries up to there are no longer on this disk. None if it is whole."""
+        """Return where the group's log begins: earlier entries are no longer on this disk.
+
+        None if it is whole.
+        """
         with self._mutex:
             log = self._logs.get(group)
             return log.base if log is not None and log.base != NO_BASE else None

@@ -43,7 +43,10 @@ FRAME_BYTES_MAX: Final = 128 * 1024
 
 
 class Role(IntEnum):
-    """What the dialer is; an answer has a number of its own, so that nothing can be played back to its sender."""
+    """Roles of the dialer.
+
+    An answer has a number of its own, so that nothing can be played back to its sender.
+    """
 
     PEER = 1
     OPERATOR = 2
@@ -75,7 +78,7 @@ Ring = Mapping[bytes, ClusterKey | None]
 
 @frozen
 class Arrived:
-    """What bytes brought: bytes to send at once, and whole messages in order."""
+    """Results of received bytes: bytes to send at once, and whole messages in order."""
 
     output: bytes
     messages: list[bytes]

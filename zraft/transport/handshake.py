@@ -1,4 +1,6 @@
-"""How two servers learn each other's salt: the state of one server towards one peer. Pure.
+"""Handshake by which two servers learn each other's salt: the state of one server towards one peer.
+
+Pure.
 
 Each side proves its salt by echoing the other's fresh random challenge (D-6). Nothing is stored on disk and
 no timer runs: whatever is lost is asked for again by the next datagram that cannot be sealed or opened.
@@ -36,7 +38,7 @@ ANSWERS_BURST: Final = 16
 
 
 class Handshake:
-    """What this run of this server knows about one peer."""
+    """Handshake of this run of this server with one peer."""
 
     __slots__ = (
         "_answers_left",

@@ -225,5 +225,5 @@ def key_ring(keys: Sequence[ClusterKey] | None, insecure: bool) -> dict[bytes, C
 
 
 def key_name(key_id: bytes) -> str:
-    """What a key is called in logs and errors: it is no secret."""
+    """Return the name of a key for logs and errors: it is no secret."""
     return "no key (insecure mode)" if key_id == PLAIN_KEY_ID else f"cluster key {key_id.hex()}"

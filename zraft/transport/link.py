@@ -80,7 +80,7 @@ class TransportSettings:
 
 @frozen
 class Received:
-    """What one datagram brought.
+    """Result of one datagram.
 
     `sender` is the authenticated peer (as claimed only, in plain mode), None if the datagram was dropped or
     was part of the handshake. `replies` are datagrams to send now. `error` is for the log, and already
@@ -253,7 +253,7 @@ class PeerLinks:
         return self._peers[to].packer.capacity(datagrams)
 
     def is_lossy(self, to: ServerId) -> bool:
-        """Whether this peer loses so many datagrams that large messages had better take another way (D-22)."""
+        """Return whether this peer loses so many datagrams that large messages should take another way (D-22)."""
         return self._peers[to].loss.lossy
 
     def send(self, to: ServerId, messages: Sequence[PeerMessage]) -> list[bytes]:
@@ -278,7 +278,9 @@ class PeerLinks:
         return self._seal(peer, encoded)
 
     def receive(self, datagram: bytes, now_ms: int) -> Received:
-        """What a datagram brings, wherever it came from. Never raises, whatever its bytes are.
+        """Return what a datagram brings, wherever it came from.
+
+        Never raises, whatever its bytes are.
 
         `now_ms` is a monotonic clock's; it is used for timeouts and rates only.
         """

@@ -1,4 +1,6 @@
-"""How many of our datagrams a peer loses, from the peer's own reports; and whether that is too many (D-22). Pure.
+"""Loss of our datagrams to a peer, from the peer's own reports, and whether it is too high (D-22).
+
+Pure.
 
 Datagrams to a peer are counted by their seal. The peer says every now and then how far that count came and how many
 it opened; what lies between two reports and is missing was lost, be it on the way or in a full socket buffer.
@@ -27,7 +29,7 @@ REPORT_INTERVAL_MS: Final = 1_000
 
 
 class Loss:
-    """Of the datagrams to one peer.
+    """Loss of the datagrams to one peer.
 
     Attributes:
         lossy: too many are lost; what takes several datagrams should take another way.
@@ -43,7 +45,7 @@ class Loss:
 
     @property
     def share(self) -> float:
-        """Of the last datagrams, how many were lost: 0 to 1. 0 as long as too few were told of."""
+        """The lost share of the last datagrams, from 0 to 1. It is 0 as long as too few were reported."""
         return self._lost / self._sent if self._sent >= ENOUGH else 0.0
 
     def restart(self) -> None:
@@ -71,7 +73,7 @@ class Loss:
 
 
 class Reporter:
-    """When to tell a peer what was opened of its datagrams."""
+    """Reporter to a peer of how many of its datagrams were opened."""
 
     __slots__ = ("_opened", "_told_ms")
 

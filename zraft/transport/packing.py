@@ -114,7 +114,7 @@ _REPORT: Final = struct.Struct(">BQQ")
 
 @frozen
 class LossReport:
-    """What the receiver of a run's datagrams has seen of them, so that their sender learns how many are lost.
+    """Report about a run's datagrams to their sender, so that it learns how many are lost.
 
     Cumulative, so that a lost report costs nothing: `next_counter` is one above the highest counter that opened,
     `opened` how many opened, since the receiver knows the run.
@@ -223,7 +223,7 @@ class Reassembly:
 
     @property
     def held_bytes(self) -> int:
-        """What the incomplete messages occupy, an allowance per fragment included."""
+        """The bytes that the incomplete messages occupy, with an allowance for each fragment."""
         return self._held_total
 
     def add(self, sender: ServerId, fragment: Fragment, now_ms: int) -> bytes | None:

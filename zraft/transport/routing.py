@@ -1,4 +1,6 @@
-"""Which way a message goes to a peer: by datagrams, or by the stream (D-22). Pure.
+"""Choice of a message's way to a peer: by datagrams, or by the stream (D-22).
+
+Pure.
 
 A message in n datagrams is lost if any of them is, and Raft must send all of it again. So a large one goes by the stream
 always, and one of a few datagrams does as soon as the path loses too many. What fits one datagram never waits behind

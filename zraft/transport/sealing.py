@@ -59,7 +59,7 @@ WINDOW: Final = 4096
 
 
 class Rejection(Enum):
-    """Why a datagram was dropped; the values are names of counters."""
+    """Reasons for which a datagram was dropped; the values are names of counters."""
 
     MALFORMED = "malformed"
     UNKNOWN_SENDER = "unknown_sender"
@@ -93,11 +93,17 @@ class HelloDatagram:
 
 
 class Cipher(Protocol):
-    """What seals bodies: AES-256-GCM, or a checksum in plain mode."""
+    """Interface of what seals bodies: AES-256-GCM, or a checksum in plain mode."""
 
-    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
+    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes:
+        """Return the data encrypted, with its tag."""
 
-    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
+    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes:
+        """Return the decrypted data.
+
+        Raises:
+            InvalidTag: the data or what belongs to it was changed.
+        """
 
 
 class Checksum:
@@ -107,9 +113,15 @@ class Checksum:
     """
 
     def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes:
+        """Return the data with its checksum."""
         return data + self._tag(nonce, data, associated_data)
 
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes:
+        """Return the data without its checksum.
+
+        Raises:
+            InvalidTag: the checksum differs.
+        """
         body = data[:-_TAG_BYTES]
         if data[-_TAG_BYTES:] != self._tag(nonce, body, associated_data):
             raise InvalidTag
@@ -122,6 +134,7 @@ class Checksum:
 
 
 def hkdf(secret: bytes, salt: bytes, info: bytes) -> bytes:
+    """Return a key that is derived from a secret."""
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=info).derive(secret)
 
 
@@ -142,7 +155,9 @@ def mac_key_for(key: ClusterKey | None) -> bytes:
 
 
 def read_prefix(datagram: bytes) -> tuple[int, ServerId, ServerId, bytes]:
-    """What every datagram starts with, as claimed: (kind, sender, receiver, key id). Not authenticated yet.
+    """Return what every datagram starts with, as claimed: (kind, sender, receiver, key id).
+
+    Not authenticated yet.
 
     Raises:
         RejectedError: too short, or not a datagram of this format.
@@ -200,7 +215,7 @@ def decode_hello(datagram: bytes, *, mac_key: bytes) -> HelloDatagram:
 
 
 class ReplayWindow:
-    """Which counters have been seen: one bit for each of the last WINDOW counters (RFC 4303, 3.4.3)."""
+    """Window of counters that were seen: one bit for each of the last WINDOW counters (RFC 4303, 3.4.3)."""
 
     __slots__ = ("_bits", "_next")
 
@@ -216,7 +231,10 @@ class ReplayWindow:
         return self._next
 
     def is_new(self, counter: int) -> bool:
-        """Whether the counter is within the window and unseen. It is marked only if the datagram opens."""
+        """Return whether the counter is within the window and unseen.
+
+        It is marked only if the datagram opens.
+        """
         behind = self._next - 1 - counter
         return behind < 0 or (behind < WINDOW and not self._bits >> behind & 1)
 

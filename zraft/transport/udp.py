@@ -168,8 +168,10 @@ class UdpEndpoint:
         return (socket.inet_ntop(socket.AF_INET6, ip.packed), port, 0, 0)
 
     async def resolve(self, host: str, port: int) -> Address:
-        """The first address of a host that `send` can send to. It takes numeric ones only: a host name there would block
-        the loop in the resolver.
+        """Return the first address of a host that `send` can send to.
+
+        `send` accepts numeric addresses only: a host name there would block the loop in the
+        resolver.
 
         Raises:
             AddressError: the name has no address now, or none of this socket's family.

@@ -18,7 +18,7 @@ _ADVICE = "one of the two is wrong: keep this directory aside and let the server
 def count_known(
     reader: DeliveryReader, path: str, group: int, base: Mark, end: Mark, deliveries: Sequence[Delivery]
 ) -> int:
-    """How many of the deliveries are here already; the others continue what is here.
+    """Return how many of the deliveries are here already; the others continue what is here.
 
     Raises:
         DeliveriesDifferError: one is another than the one that is here, or offsets are missing between, or stamps and

@@ -20,8 +20,11 @@ from zraft_core.ids import GroupId
 
 
 class DeliveryDisk:
-    """Groups are opened when this server becomes a replica, closed when it is none, and removed with their
-    partition."""
+    """Deliveries of all groups on this disk.
+
+    Groups are opened when this server becomes a replica, closed when it is none, and removed with
+    their partition.
+    """
 
     __slots__ = ("_directory", "_dirty", "_files", "_fs", "_indices", "_logs", "_settings")
 
@@ -46,12 +49,12 @@ class DeliveryDisk:
 
     @property
     def open_files(self) -> int:
-        """For metrics."""
+        """The number of open files, for metrics."""
         return len(self._files)
 
     @property
     def dirty(self) -> int:
-        """How many groups have deliveries that are not durable."""
+        """The number of groups that have deliveries that are not durable."""
         return len(self._dirty)
 
     def __contains__(self, group: object) -> bool:
@@ -63,7 +66,7 @@ class DeliveryDisk:
         return self._logs[group]
 
     def open(self, group: GroupId, *, expected: Mark | None = None) -> tuple[DeliveryLog, DeliveryReport]:
-        """See `DeliveryLog.open`, also for what it raises."""
+        """Open a group's deliveries; see `DeliveryLog.open`, also for its errors."""
         assert group not in self._logs, f"group {group} is open"
         log, report = DeliveryLog.open(
             self._fs,
@@ -119,8 +122,10 @@ class DeliveryDisk:
             self._files.close()
 
     def remove(self, group: GroupId) -> None:
-        """The partition is gone for good (its id is never used again): remove its deliveries. Can be repeated after a
-        crash; durable once the directory of the group is removed, or synced.
+        """Remove the deliveries of a partition that is gone for good (its id is never used again).
+
+        It can be repeated after a crash. It is durable once the directory of the group is removed,
+        or synced.
 
         Raises:
             StorageError: they cannot be removed.

@@ -19,7 +19,7 @@ from zraft.storage.filesystem import FileSystem
 
 @frozen
 class Piece:
-    """What to ask the other server for: from `offset` on, of the `size` bytes of segment `id`."""
+    """Piece to ask the other server for: from `offset` on, of the `size` bytes of segment `id`."""
 
     id: bytes
     offset: int
@@ -53,13 +53,13 @@ class Fetch:
 
     @property
     def next(self) -> Piece | None:
-        """What is to be fetched next; None once all is here."""
+        """The piece to fetch next; None once everything is here."""
         segment = self._current()
         return None if segment is None else Piece(segment.id, self._length, segment.size)
 
     @property
     def missing_bytes(self) -> int:
-        """How much is still to come."""
+        """The number of bytes that are still missing."""
         missing = sum(segment.size for segment in self._wanted if segment.id not in self._here)
         return missing - self._length
 

@@ -54,7 +54,10 @@ _STAMP: Final = bytes([0x94, _U64])
 
 @frozen
 class SegmentHeader:
-    """Whose deliveries these are, where they begin, and who wrote them. `id` is random and seeds the checksums."""
+    """Header of a segment: whose deliveries these are, where they begin, and who wrote them.
+
+    `id` is random and seeds the checksums.
+    """
 
     group: int
     id: bytes
@@ -71,7 +74,7 @@ class SegmentHeader:
 
 @frozen
 class FrameHead:
-    """What stands before a frame's records.
+    """Head that stands before a frame's records.
 
     `offset` and `stamp` are those of the first, `chain` the digest before it, `count` how many there are, `time` the
     latest of their wall times. `synced`: everything before that offset was durable when this was written. `index`:
@@ -93,6 +96,7 @@ class FrameHead:
 
     @property
     def end_offset(self) -> int:
+        """The offset behind the frame's last delivery."""
         return self.offset + self.count
 
 
@@ -210,7 +214,10 @@ def decode_head(data: bytes | memoryview, at: int, seed: int) -> FrameHead | Non
 
 
 def compress(records: bytes, compressor: zstandard.ZstdCompressor | None) -> tuple[bool, bytes]:
-    """What is stored for the records, and whether that is compressed: only if it saves a sixteenth at least."""
+    """Return the bytes to store for the records, and whether they are compressed.
+
+    They are compressed if that saves at least a sixteenth.
+    """
     if compressor is not None:
         data = compressor.compress(records)
         if len(data) <= len(records) - len(records) // 16 - 1:

@@ -32,8 +32,7 @@ _ATTEMPTS: Final = 3
 
 @frozen
 class DeliveryFinding:
-    """One segment file, or what stands for a group without any: what of it counts, and what is wrong with it, if
-    anything.
+    """Finding about one segment file, or about a group without any: what of it counts, and its damage, if any.
 
     `torn` is what follows its last whole frame, being written or cut short by a crash.
     """
@@ -85,8 +84,7 @@ def verify_deliveries(
     on_bytes: Callable[[int], None] = lambda _: None,
     wanted: Callable[[str, int], bool] = lambda *_: True,
 ) -> Iterator[DeliveryFinding]:
-    """Every segment of a group, read whole: checksums, digests, and whether the files are the ones that the manifest
-    lists.
+    """Read every segment of a group whole: checksums, digests, and whether they are those of the manifest.
 
     Args:
         wanted: chooses segments by path and bytes; of the one that is being written these are the file's.

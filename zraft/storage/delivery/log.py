@@ -49,7 +49,10 @@ RECORD_OVERHEAD_BYTES = 96
 
 @frozen
 class DeliveryStatistics:
-    """For metrics. `bytes` is the length of all segments, `unsynced_bytes` what of it is not durable yet."""
+    """Statistics for metrics.
+
+    `bytes` is the length of all segments, `unsynced_bytes` what of it is not durable yet.
+    """
 
     first_offset: int
     end_offset: int
@@ -126,12 +129,12 @@ class DeliveryLog:
 
     @property
     def base(self) -> Mark:
-        """Where it begins: retention removed what came before."""
+        """The position at which the deliveries begin: retention removed what came before."""
         return self._segments.view.base
 
     @property
     def end(self) -> Mark:
-        """Where it ends; the next delivery has its offset."""
+        """The position at which the deliveries end; the next one has its offset."""
         return self._segments.view.end
 
     @property
@@ -141,16 +144,19 @@ class DeliveryLog:
 
     @property
     def dirty(self) -> bool:
-        """Whether `sync` has something to do."""
+        """True if `sync` has something to do."""
         tail = self._segments.tail
         return tail is not None and tail.dirty
 
     def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[Delivery]:
-        """See `DeliveryReader.read`."""
+        """Return deliveries from an offset on; see `DeliveryReader.read`."""
         return self.reader.read(offset, bytes_max)
 
     def manifest(self) -> Manifest:
-        """What is durable, as a list of files that never change as far as it says: what a snapshot lists."""
+        """Return the durable deliveries as a list of files, which a snapshot lists.
+
+        The files never change as far as the list goes.
+        """
         return self._segments.listing()
 
     def read_file(self, id: bytes, offset: int, length: int) -> bytes:
@@ -273,7 +279,7 @@ class DeliveryLog:
     # --- a snapshot from another server
 
     def missing(self, shipped: Manifest) -> Mark | None:
-        """Where our own deliveries reach the shipped ones that we do not have; None if there is a gap between.
+        """Return where our own deliveries reach shipped ones that we lack; None if there is a gap.
 
         Raises:
             DeliveriesDifferError: at that place the other server has another digest.

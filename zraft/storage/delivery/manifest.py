@@ -1,4 +1,4 @@
-"""Which segments a group's deliveries consist of: `<data>/groups/<id>/deliveries/manifest`, replaced whole.
+"""Manifest of a group's segments: `<data>/groups/<id>/deliveries/manifest`, replaced whole.
 
 It is what a start goes by: a file that it names and that is missing is damage, and one that it does not name is a
 leftover. It is also what a snapshot of the partition lists, so that another server can fetch the files. Bytes:
@@ -64,6 +64,7 @@ class Segment:
 
     @property
     def index_name(self) -> str:
+        """The name of the index file."""
         return f"{self.first:016x}-{self.id.hex()}.idx"
 
 
@@ -81,7 +82,7 @@ class Manifest:
 
     @property
     def end(self) -> Mark:
-        """Where the deliveries that it speaks of end."""
+        """The position at which the listed deliveries end."""
         return self.segments[-1].end if self.segments else self.base
 
     @property
@@ -90,11 +91,11 @@ class Manifest:
         return sum(segment.size for segment in self.segments)
 
     def start_of(self, at: int) -> Mark:
-        """Where segment number `at` of the list begins."""
+        """Return the position at which segment number `at` of the list begins."""
         return self.segments[at - 1].end if at else self.base
 
     def problem(self) -> str | None:
-        """What is wrong with it as a whole, if anything."""
+        """Return what is wrong with the manifest as a whole; None if nothing is."""
         end = self.base
         for segment in self.segments:
             if segment.first != end.offset:
@@ -234,8 +235,10 @@ def wanted(own: Manifest, shipped: Manifest) -> tuple[Segment, ...]:
 
 
 def seam(own: Manifest, shipped: Manifest) -> Mark | None:
-    """Where the shipped segments would follow ours, as they tell it; None if there is a gap, or nothing of ours
-    before."""
+    """Return where the shipped segments would follow ours, as they tell it.
+
+    None if there is a gap, or nothing of ours before.
+    """
     needed = wanted(own, shipped)
     start = shipped.start_of(len(shipped.segments) - len(needed))
     return start if own.base.offset <= start.offset <= own.end.offset else None

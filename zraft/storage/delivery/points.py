@@ -1,5 +1,6 @@
-"""Where in a segment to start reading: a sparse list of frames by offset, by stamp and by time, and its file. Pure
-but for `IndexCache`.
+"""Points in a segment at which reading can start: a sparse list of frames by offset, stamp and time.
+
+Pure but for `IndexCache`.
 
 There is a point every so many bytes. The file, `<segment>.idx`, is written when a segment is closed and is never
 relied on: what does not match its checksum and its segment is made anew from the heads of the frames.
@@ -33,8 +34,10 @@ _CRC = struct.Struct(">I")
 
 
 class Point(NamedTuple):
-    """A frame: the offset and stamp of its first delivery, where it is, and the latest wall time before it in the
-    segment (-1 at the first)."""
+    """Place of a frame: the offset and stamp of its first delivery, and its position in the file.
+
+    `time` is the latest wall time before it in the segment (-1 at the first).
+    """
 
     offset: int
     position: int

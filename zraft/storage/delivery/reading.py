@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 @frozen
 class View:
-    """What can be read: `closed` segments, and the one that is being written with its points, `tail`.
+    """View of what can be read: `closed` segments, and the one that is being written with its points, `tail`.
 
     `version` grows whenever files come or go.
     """
@@ -58,6 +58,7 @@ class View:
 
     @property
     def end(self) -> Mark:
+        """The position at which the view ends."""
         if self.tail is not None:
             return self.tail.end
         return self.closed[-1].end if self.closed else self.base
@@ -108,13 +109,17 @@ class DeliveryReader:
         return self._attempt(lambda view: self._read(view, offset, bytes_max), offset)
 
     def offset_of_stamp(self, stamp: Stamp) -> int:
-        """The offset of the first delivery with that stamp or a later one; the end if there is none yet. Raises like
-        `read`."""
+        """Return the offset of the first delivery with that stamp or a later one; the end if there is none.
+
+        It raises the errors of `read`.
+        """
         return self._attempt(lambda view: self._find_stamp(view, stamp))
 
     def offset_of_time(self, time: int) -> int:
-        """The offset of the first delivery whose wall time (ms) is that or later; the end if there is none. Raises
-        like `read`."""
+        """Return the offset of the first delivery with that wall time (ms) or a later one.
+
+        It is the end if there is none yet. The errors are those of `read`.
+        """
         return self._attempt(lambda view: self._find_time(view, time))
 
     def mark_at(self, offset: int) -> Mark:

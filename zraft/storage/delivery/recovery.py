@@ -47,7 +47,7 @@ MISSING_ADVICE: Final = (
 
 @frozen
 class TornDeliveries:
-    """What a crash took of deliveries that were not durable yet: `size` bytes cut from `file` at `offset`."""
+    """Deliveries that a crash took before they were durable: `size` bytes cut from `file` at `offset`."""
 
     file: str
     offset: int
@@ -56,8 +56,10 @@ class TornDeliveries:
 
 @frozen
 class DeliveryReport:
-    """For the log line at start-up. `scanned` deliveries were read, those since the last checkpoint; `leftovers` files
-    removed."""
+    """Report for the log line at start-up.
+
+    `scanned` deliveries were read, those since the last checkpoint; `leftovers` files removed.
+    """
 
     torn: TornDeliveries | None = None
     scanned: int = 0
@@ -65,12 +67,12 @@ class DeliveryReport:
 
 
 def directory_of(data: str, group: int) -> str:
-    """Where a group's deliveries are."""
+    """Return the directory of a group's deliveries."""
     return f"{data}/groups/{group}/deliveries"
 
 
 def recover(fs: FileSystem, data: str, group: int) -> tuple[Manifest, DeliveryReport]:
-    """What the group's deliveries consist of; begins them if there are none.
+    """Return the group's deliveries after a start; begin them if there are none.
 
     Raises:
         CorruptionError: what was durable is damaged or missing; names file, offset and what to do.
@@ -142,8 +144,10 @@ def _remove_others(fs: FileSystem, path: str, manifest: Manifest) -> int:
 
 @frozen
 class Scan:
-    """How far a segment holds frames, from which position on they may not be durable, and how many deliveries were
-    read."""
+    """Result of scanning a segment: how far it holds frames, and how many deliveries were read.
+
+    From position `unsure` on they may not be durable.
+    """
 
     segment: Segment
     unsure: int
@@ -179,7 +183,7 @@ def _close_last(fs: FileSystem, path: str, manifest: Manifest) -> tuple[Manifest
 
 
 def scan_open(fs: FileSystem, file: int, path: str, manifest: Manifest) -> Scan:
-    """How far the last segment, which is or was being written, goes beyond what the manifest says of it.
+    """Return how far the last segment, which is or was being written, goes beyond the manifest.
 
     Raises:
         CorruptionError: something that was durable is damaged.

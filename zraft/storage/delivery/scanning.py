@@ -47,8 +47,11 @@ class Frame:
 
 
 class FrameScanner:
-    """Reads frames in order. After the iteration `position` is where it stopped, and `damage` why: None at `limit` or
-    at a zero byte, else what is wrong with the next frame."""
+    """Scanner that reads frames in order.
+
+    After the iteration `position` is where it stopped, and `damage` why: None at `limit` or at a
+    zero byte, else what is wrong with the next frame.
+    """
 
     __slots__ = ("_file", "_fs", "_limit", "_read_bytes", "_seed", "damage", "position")
 
@@ -120,7 +123,7 @@ def scan_heads(fs: FileSystem, file: int, *, seed: int, limit: int) -> Iterator[
 
 
 def follow(mark: Mark, frame: Frame, path: str) -> tuple[Mark, list[tuple[Delivery, bytes]]]:
-    """Where the log stands after the frame, and its deliveries, each with the digest after it.
+    """Return where the log stands after the frame, and its deliveries, each with the digest after it.
 
     Raises:
         CorruptionError: the frame's checksums are right, but it does not continue what was before, or breaks a rule.
@@ -168,8 +171,10 @@ def follow(mark: Mark, frame: Frame, path: str) -> tuple[Mark, list[tuple[Delive
 
 @frozen
 class Rest:
-    """What lies after the last good frame: where the non-zero bytes end, and a frame in it which says that the
-    damaged one was durable, if there is one."""
+    """Rest of a file after the last good frame: where the non-zero bytes end.
+
+    `witness` is a frame in it which says that the damaged one was durable, if there is one.
+    """
 
     end: int
     witness: int | None
@@ -279,7 +284,11 @@ class SegmentVerifier:
         self._damage = scanner.damage
 
     def finish(self) -> None:
-        """All of it was written: it is whole, and is what the manifest lists."""
+        """Check at the end that the segment is whole, and is what the manifest lists.
+
+        Raises:
+            CorruptionError: it is not.
+        """
         segment, end, path = self._segment, self._segment.end, self._path
         self.advance(segment.size)
         if self.position != segment.size:

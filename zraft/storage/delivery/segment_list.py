@@ -1,5 +1,6 @@
-"""Which files a group's deliveries are in, and every change of that: each is one durable step, before which the old
-files count and after which the new ones do.
+"""List of the files of a group's deliveries, and every change of it.
+
+Each change is one durable step, before which the old files count and after which the new ones do.
 
 Changed by one thread; `view` and `listing` may be read by any.
 """
@@ -57,7 +58,7 @@ class SegmentList:
 
     @property
     def all(self) -> tuple[Segment, ...]:
-        """With the tail as far as it is written."""
+        """The segments, with the tail as far as it is written."""
         return self.closed if self.tail is None else (*self.closed, self.tail.segment)
 
     def written(self) -> Manifest:
@@ -65,15 +66,17 @@ class SegmentList:
         return Manifest(self.group, self.view.base, self.all)
 
     def durable(self) -> Manifest:
-        """What is durable, as a start has to know it."""
+        """Return the durable deliveries, as a start has to know them."""
         tail = self.tail
         if tail is None:
             return Manifest(self.group, self.view.base, self.closed)
         return Manifest(self.group, self.view.base, (*self.closed, tail.durable), True)
 
     def listing(self) -> Manifest:
-        """What is durable, as another server takes it: nothing that is still written, nothing empty. From any
-        thread."""
+        """Return the durable deliveries, as another server takes them.
+
+        Nothing that is still written, and nothing empty is in it. Any thread may call it.
+        """
         with self._mutex:
             durable = self.durable()
         segments = tuple(segment for segment in durable.segments if segment.end.offset > segment.first)

@@ -93,15 +93,16 @@ class Tail:
 
     @property
     def dirty(self) -> bool:
-        """Whether it holds what is not durable."""
+        """True if the segment holds what is not durable."""
         return self._gripped
 
     @property
     def unsynced_bytes(self) -> int:
+        """The number of bytes that are not durable."""
         return self.segment.size - self.durable.size
 
     def room_for(self, size: int, size_max: int) -> bool:
-        """Whether records of `size` bytes fit in; an empty segment takes any."""
+        """Return whether records of `size` bytes fit in; an empty segment accepts any."""
         return self.segment.end.offset == self.segment.first or self.segment.size + size <= size_max
 
     def write(self, deliveries: Sequence[Delivery], index: int) -> None:

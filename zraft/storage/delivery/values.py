@@ -1,4 +1,6 @@
-"""What a delivery is, how the digest chain runs over deliveries, and where a log of them stands. Pure.
+"""Deliveries, their digest chain, and positions in a log of them.
+
+Pure.
 
 The chain is the partition's own, which its replicated state carries: the digest after a delivery is BLAKE2b-128 of
 the digest before it, offset, stamp and the BLAKE2b-128 of the payload. So equal digests at an offset mean equal
@@ -66,7 +68,7 @@ class Mark:
 
 
 def beginning(group: int) -> Mark:
-    """Where a partition without deliveries stands. No two partitions share a digest."""
+    """Return the position of a partition without deliveries. No two partitions share a digest."""
     seed = b"zraft deliveries of group %d" % group
     return Mark(0, None, blake2b(seed, digest_size=DIGEST_BYTES).digest(), 0)
 
@@ -78,8 +80,10 @@ def next_digest(chain: bytes, one: Delivery) -> bytes:
 
 
 def encode_deliveries(deliveries: Iterable[Delivery], chain: bytes) -> tuple[list[bytes], bytes]:
-    """The record of each delivery, `[offset, T, G, sub, g, producer, number, index, time, payload]`, and the digest
-    after the last one."""
+    """Return the record of each delivery, and the digest after the last one.
+
+    A record is `[offset, T, G, sub, g, producer, number, index, time, payload]`.
+    """
     pack = msgpack.Packer().pack
     records: list[bytes] = []
     for one in deliveries:
