@@ -1,4 +1,4 @@
-"""Whether all servers ended in one state, and everything acknowledged is in it."""
+"""Check of the end of a run: all servers have one state, and everything acknowledged is in it."""
 
 from __future__ import annotations
 

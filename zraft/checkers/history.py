@@ -1,4 +1,4 @@
-"""What clients of real servers wrote down: one record per thing that a client saw, as values and as JSON lines.
+"""Histories of clients of real servers: one record per thing that a client saw, as values and as JSON lines.
 
 A client's records stand in the order in which it saw them: an operation at its answer (or when it was given up),
 an event where it arrived among the answers. Times are microseconds of one monotonic clock that all clients of a run
@@ -21,7 +21,7 @@ SCHEMA: Final = 1
 
 
 class Outcome(StrEnum):
-    """What a client knows of an operation afterwards."""
+    """Outcomes of an operation, as its client knows them."""
 
     OK = "ok"
     FAIL = "fail"
@@ -31,7 +31,10 @@ class Outcome(StrEnum):
 
 
 class Kind(StrEnum):
-    """What was asked. A SYNC_GET is a sync and a getData on one connection: its interval begins with the sync."""
+    """Kinds of operations.
+
+    A SYNC_GET is a sync and a getData on one connection: its interval begins with the sync.
+    """
 
     CREATE = "create"
     SET = "set"
@@ -162,7 +165,11 @@ def encode(record: Record) -> str:
 
 
 def decode(line: str) -> Record:
-    """Raises ProtocolError: the line is no record of this schema; says what it is."""
+    """Return the record of a line.
+
+    Raises:
+        ProtocolError: the line is no record of this schema; the message says what it is.
+    """
     try:
         fields: dict[str, Any] = json.loads(line)
         made = _TYPES[fields.pop("record")]

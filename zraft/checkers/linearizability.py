@@ -44,7 +44,8 @@ class Call(Generic[T]):
 class Model(Protocol[Asked, S]):
     """A sequential object. States are hashable values."""
 
-    def initial(self) -> S: ...
+    def initial(self) -> S:
+        """Return the state before any operation."""
 
     def step(self, state: S, operation: Asked) -> S | None:
         """The state after the operation if what it was answered fits this state, else None.
@@ -56,7 +57,7 @@ class Model(Protocol[Asked, S]):
         """The class of an operation without an answer."""
 
     def hopeless(self, state: S, goal: Asked) -> bool:
-        """Whether `goal` can certainly not be reached from this state by any operations."""
+        """Return whether `goal` certainly cannot be reached from this state by any operations."""
 
 
 @frozen

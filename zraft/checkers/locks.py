@@ -1,4 +1,4 @@
-"""Whether a lock had one holder at a time, in the order of zxids.
+"""Check that a lock had one holder at a time, in the order of zxids.
 
 Two recipes are judged. *Exclusive*: `…/lock` is an ephemeral that its holder creates and deletes. *Fenced*: the
 holder of the lowest sequential ephemeral writes "HOLDER …" to `…/fence` while it believes to hold; writes of one

@@ -1,4 +1,4 @@
-"""Whether zxids tell one order that all sessions saw: never back within a session, and along real time for writes.
+"""Check that zxids tell one order that all sessions saw: never back within one, and along real time for writes.
 
 Also whether every plain read was a true snapshot of the moment its own zxid names. Bisection over known writes; no search.
 """
@@ -28,8 +28,11 @@ _SYNCED: Final = frozenset({Kind.SYNC_GET, Kind.SYNC_CHILDREN})
 
 
 def check_zxids(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`zxid order`: per session never back; no two writes share one; a later write has a greater one; a read
-    after a sync has at least that of every write answered before."""
+    """Return where zxids contradict the order of operations (`zxid order`).
+
+    Within a session they never go back; no two writes share one; a later write has a greater one; a
+    read after a sync has at least that of every write answered before.
+    """
     found: list[Violation] = []
     last: dict[int, Operation] = {}
     for history in histories:

@@ -1,4 +1,4 @@
-"""Whether each znode that clients wrote and read was one register with versions: linearizability per key.
+"""Check that each znode was one register with versions: linearizability per key.
 
 Plain reads are not in it: a server may answer them from its past (`zraft.checkers.reads` holds them to that).
 """
@@ -67,9 +67,11 @@ class Register:
         }
 
     def initial(self) -> State:
+        """Return the state before any operation."""
         return self._start
 
     def step(self, state: State, operation: Operation) -> State | None:
+        """Return the state after an operation, or None if the operation could not have had its outcome."""
         match operation.outcome:
             case Outcome.OK:
                 after = self._changed(state, operation)
@@ -109,12 +111,14 @@ class Register:
         return True  # of other refusals, such as SESSION_EXPIRED, the register knows nothing
 
     def token(self, operation: Operation) -> Hashable:
+        """Return a value that is equal for operations whose order does not matter to the state."""
         if operation.value in self._shown and operation.kind is not Kind.DELETE:
             return operation.value
         kind = Kind.SET if operation.kind is Kind.MULTI_SET else operation.kind
         return (kind, operation.expected)
 
     def hopeless(self, state: State, goal: Operation) -> bool:
+        """Return whether `goal` certainly cannot be reached from this state by any operations."""
         if not self._grows or not isinstance(state, Present) or goal.outcome is not Outcome.OK:
             return False
         if goal.kind is Kind.SYNC_GET:

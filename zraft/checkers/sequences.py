@@ -1,4 +1,4 @@
-"""Whether sequential znodes were numbered once each, in order, taken at most once, and listed while they were there."""
+"""Check of sequential znodes: numbered once each, in order, taken at most once, listed while they were there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether sessions ended only when they may, and their ephemerals lived exactly as long as they did."""
+"""Check that sessions ended only when they may, and that their ephemerals lived exactly as long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether watches told everything they promise, in order, and before the client could see it otherwise.
+"""Check that watches told everything they promise, in order, and before the client could see it otherwise.
 
 What must have happened is taken from acknowledged writes; events of writes that were not answered are allowed, if
 somebody tried them.

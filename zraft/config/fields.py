@@ -1,4 +1,4 @@
-"""How a knob is declared: its default, bounds and help text, from which files, flags and docs are made."""
+"""Declaration of a knob: its default, bounds and help text, from which files, flags and docs are made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KNOB: Final = "knob"
 
 @frozen(kw_only=True)
 class Declaration:
-    """What a field does not say of its knob.
+    """Declaration of a knob beside what its field says.
 
     Attributes:
         lowest, highest: inclusive bounds of a count.
@@ -57,6 +57,6 @@ def knob(
 
 
 def declaration_of(attribute: Attribute[Any]) -> Declaration | None:
-    """What is declared of the knob behind a field; None if there is none."""
+    """Return the declaration of the knob behind a field; None if the field is no knob."""
     found: Declaration | None = attribute.metadata.get(_KNOB)
     return found

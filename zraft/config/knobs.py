@@ -1,4 +1,6 @@
-"""From what an operator wrote to a `ServerConfig`: the table of knobs and the three sources of their values.
+"""Knobs, and the way from what an operator wrote to a `ServerConfig`.
+
+The table of knobs is here, and the three sources of their values.
 
 A value comes from a file (TOML, or ZooKeeper's zoo.cfg), is overridden by the `ZOO_…` environment of ZooKeeper's image,
 that by a `ZRAFT_…` variable, and that by a flag.
@@ -51,7 +53,7 @@ class Knob:
 
     @property
     def variable(self) -> str:
-        """Its environment variable: `wal.segment_bytes_max` is ZRAFT_WAL__SEGMENT_BYTES_MAX."""
+        """The knob's environment variable: `wal.segment_bytes_max` is ZRAFT_WAL__SEGMENT_BYTES_MAX."""
         return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "__")
 
 

@@ -1,4 +1,4 @@
-"""What one server is told of everything but topics at start, by section: each knob with its default, bounds and help."""
+"""Configuration of one server except topics, by section: each knob with its default, bounds and help."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ class TlsConfig:
 
 @frozen(kw_only=True)
 class AuthConfig:
-    """Who clients are."""
+    """Knobs of how clients prove who they are."""
 
     x509_super_user: str | None = field(
         default=None,

@@ -143,7 +143,7 @@ class ServerConfig:
 
     @property
     def observers(self) -> frozenset[ServerId]:
-        """Of `cluster`, those that do not vote."""
+        """The servers of `cluster` that do not vote."""
         return self.cluster.observers if isinstance(self.cluster, ClusterList) else frozenset()
 
 
@@ -158,12 +158,13 @@ class DeclaredKnob:
     declaration: Declaration
 
     def value(self, config: ServerConfig) -> Any:
+        """Return the knob's value in a configuration."""
         holder = getattr(config, self.section) if self.section else config
         return getattr(holder, self.attribute.name)
 
     @property
     def secret(self) -> bool:
-        """Whether its value is a secret itself, not the name of a file that holds one."""
+        """True if the value is a secret itself, not the name of a file that holds one."""
         return not self.attribute.repr
 
 
@@ -189,8 +190,11 @@ DECLARED: Final = tuple(_declared())
 
 
 def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
-    """(knob, value as an operator would write it) for all knobs. For who may see the admin pages: of keys it holds the
-    names of their files only, of passwords not even the hashes."""
+    """Return (knob, value as an operator would write it) for all knobs.
+
+    It is for those who may see the admin pages: of keys it has only the names of their files, and
+    no passwords, not even their hashes.
+    """
     found: list[tuple[str, str]] = []
     for declared in DECLARED:
         value = declared.value(config)

@@ -1,4 +1,4 @@
-"""What one server is told of topics at start: their limits, groups, partitions and deliveries."""
+"""Configuration of topics on one server: their limits, groups, partitions and deliveries."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class GroupsConfig:
 
 @frozen(kw_only=True)
 class PartitionsConfig:
-    """What a partition's leader takes, and what a server keeps of partitions in memory."""
+    """Knobs of what a partition's leader accepts, and of what a server keeps of partitions in memory."""
 
     payload_bytes_max: int = count(
         1_048_576,
@@ -146,7 +146,7 @@ class PartitionsConfig:
 
 @frozen(kw_only=True)
 class DeliveriesConfig:
-    """What partitions delivered, in segments that consumers read."""
+    """Knobs of deliveries, which are kept in segments that consumers read."""
 
     segment_bytes_max: int = count(
         67_108_864,

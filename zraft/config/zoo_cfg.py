@@ -1,4 +1,4 @@
-"""What an operator's `zoo.cfg` means here: every key of ZooKeeper's configuration, and what becomes of it.
+"""Meaning of an operator's `zoo.cfg`: every key of ZooKeeper's configuration, and its effect here.
 
 A key is mapped to a knob, or taken without effect because zraft does the same by itself, or taken with a note
 that says what differs. A key that is none of ZooKeeper's is named in a warning. Pure: properties in, values and
@@ -38,7 +38,7 @@ WILDCARD_V6: Final = "::"
 
 
 class Level(Enum):
-    """How loud a note is."""
+    """Levels of notes."""
 
     INFO = "info"
     WARNING = "warning"
@@ -74,7 +74,7 @@ class Translation:
 
 
 class Effect(Enum):
-    """What becomes of a key."""
+    """Effects of a key."""
 
     MAPPED = "mapped"
     SILENT = "no effect, and nothing is lost"
@@ -261,14 +261,14 @@ _SUFFIXES: Final = (".cfg", ".properties", ".conf")
 
 
 def is_zoo_cfg(name: str, text: str) -> bool:
-    """Whether a settings file is ZooKeeper's: by its name, and else by keys that no file of ours can have."""
+    """Return whether a settings file is ZooKeeper's: by its name, and else by keys that no file of ours can have."""
     if name.endswith(".toml"):
         return False
     return name.endswith(_SUFFIXES) or bool(_LOOKS_LIKE_ZOO_CFG.search(text))
 
 
 def known_key(name: str) -> Key | None:
-    """What is known of a key; None if it is none of ZooKeeper's."""
+    """Return what is known of a key; None if it is none of ZooKeeper's."""
     if name in KEYS:
         return KEYS[name]
     prefix = name

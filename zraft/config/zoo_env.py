@@ -73,7 +73,9 @@ class ZooEnvironment:
 
 
 def read_environment(environ: Mapping[str, str]) -> ZooEnvironment:
-    """What the `ZOO_…` variables say; of others, only system properties in JVMFLAGS, and only beside a `ZOO_…`.
+    """Return what the `ZOO_…` variables set.
+
+    Of other variables only system properties in JVMFLAGS count, and only beside a `ZOO_…`.
 
     An empty variable counts as not set, as in the image.
 

@@ -78,7 +78,7 @@ def read_zoo(
 
 
 def holds_zookeeper(directory: Path) -> bool:
-    """Whether a ZooKeeper keeps its data there, or has kept them."""
+    """Return whether a ZooKeeper keeps its data in the directory, or has kept them there."""
     return os.path.isdir(directory / ZOOKEEPER_DATA)
 
 

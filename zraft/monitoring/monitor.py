@@ -1,4 +1,4 @@
-"""What `mntr` and AdminServer's `monitor` list: ZooKeeper's names of a server's numbers, in order."""
+"""List of `mntr` and AdminServer's `monitor`: ZooKeeper's names of a server's numbers, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who may stay connected to an operator's HTTP server. It holds before aiohttp is loaded, too."""
+"""Choice of who may stay connected to an operator's HTTP server.
+
+It applies before aiohttp is loaded, too.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ T = TypeVar("T")
 
 
 class Places(Generic[T]):
-    """Who may stay connected, of those that were there first and of those that ask for something."""
+    """Places for connections: for those that came first, and for those that ask for something."""
 
     def __init__(self, count: int = CONNECTIONS_MAX, local_kept: int = LOCAL_KEPT) -> None:
         self._count = count
@@ -51,23 +54,23 @@ class Places(Generic[T]):
         return next((one for one, here in self._idle.items() if here is local), None)
 
     def begin(self, one: T) -> None:
-        """It has asked for something."""
+        """Take note that a connection has asked for something."""
         if one in self._idle:
             self._busy[one] = self._idle.pop(one)
 
     def end(self, one: T) -> None:
-        """It was answered."""
+        """Take note that a connection was answered."""
         if one in self._busy:
             self._idle[one] = self._busy.pop(one)
 
     def leave(self, one: T) -> None:
-        """It is gone."""
+        """Forget a connection that is gone."""
         self._idle.pop(one, None)
         self._busy.pop(one, None)
 
 
 def is_this_machine(peer: str, here: str) -> bool:
-    """Whether a connection comes from the machine that it reached, at the address `here`."""
+    """Return whether a connection comes from the machine that it reached, at the address `here`."""
     if peer == here:
         return True
     try:

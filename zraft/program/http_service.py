@@ -87,7 +87,7 @@ class HttpService:
         self._server: asyncio.Server | None = None
 
     async def prepare(self) -> None:
-        """From here on `connection` may be called."""
+        """Prepare to answer; afterwards `connection` may be called."""
         app = web.Application(middlewares=[self._guard])
         for path, handler in self._routes.items():
             app.router.add_get(path, handler)
@@ -122,7 +122,7 @@ class HttpService:
             await self._runner.cleanup()
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Why somebody's browser, and not its user, may be asking for what changes something; None if it may not.
+        """Return a refusal if a browser may be asking for a change on its own, not its user; otherwise None.
 
         A page of anybody's can have a browser ask this server: under a name that was made to lead here, or from afar.
         """
@@ -143,7 +143,7 @@ class HttpService:
         return None
 
     def connection(self) -> asyncio.BufferedProtocol:
-        """What answers one connection."""
+        """Return a protocol that answers one connection."""
         assert self._runner is not None
         server = self._runner.server
         assert server is not None
@@ -303,7 +303,10 @@ class _Complaints:
 
 
 def is_known_host(found: str, names: frozenset[str]) -> bool:
-    """Whether a Host header names an address, localhost, or one of `names` (in lower case); its port does not count."""
+    """Return whether a Host header names an address, localhost, or one of `names` (lower case).
+
+    Its port does not count.
+    """
     host = found.strip().lower()
     if host.startswith("["):
         host = host[1:].partition("]")[0]
@@ -320,6 +323,7 @@ def is_known_host(found: str, names: frozenset[str]) -> bool:
 
 
 def text(status: int, body: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Return a response of plain text."""
     return web.Response(
         status=status, text=body, content_type="text/plain", headers={**HEADERS, **(headers or {})}
     )

@@ -1,4 +1,4 @@
-"""Tells the log of what strangers can cause any number of times: each kind now and then, with how often it came.
+"""Limited log of what strangers can cause any number of times: each kind now and then, with a count.
 
 Whoever can reach a port can have connections and requests refused, so a line for each would give them the disk.
 """
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class LimitedLog:
-    """Of one process, or of one way into it."""
+    """Limited log of one process, or of one way into it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """The clock is monotonic, in seconds."""
@@ -59,5 +59,5 @@ class LimitedLog:
 
 
 def kind_of(text: str) -> str:
-    """What texts have in common that differ in numbers and in what is quoted."""
+    """Return what texts have in common that differ in numbers and in what is quoted."""
     return _PARTICULARS.sub("#", text)

@@ -22,7 +22,7 @@ _ABSENT: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def cannot_listen(error: OSError) -> str:
-    """Why nobody can listen there, and what to do: the end of a sentence."""
+    """Return why nobody can listen there, and what to do: the end of a sentence."""
     number = error.errno or 0
     if isinstance(error, socket.gaierror):
         return f"{error.strerror}; expected an address or a name of this machine"

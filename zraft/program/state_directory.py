@@ -1,4 +1,4 @@
-"""Where this user's commands keep what outlives them: XDG's directory for state."""
+"""Directory for what outlives this user's commands: XDG's directory for state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a leader changes who belongs to the group, and who leads it (dissertation, sections 3.10 and 4.1 to 4.3).
+"""Changes by a leader of who belongs to the group, and who leads it (dissertation, sections 3.10, 4.1 to 4.3).
 
 One change at a time: its entry counts from when it is in the log, a joint one is followed by the final one as
 soon as it is committed, by whoever leads then. A leader that the final one leaves out leads until that is
@@ -70,7 +70,7 @@ class Changing(Leading):
 
     @property
     def transferring(self) -> bool:
-        """Is this leader handing over?"""
+        """True while this leader hands its leadership over."""
         return self._handover is not None
 
     # -- membership

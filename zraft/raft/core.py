@@ -209,7 +209,7 @@ class Raft(Changing):
 
     @property
     def has_ready(self) -> bool:
-        """Whether `ready` would bring something to do now: many a message only confirms what is known."""
+        """True if `ready` would return something to do now: many a message only confirms what is known."""
         if self._outbox.messages or self._ack_index or self._read_states or self._writes.pending:
             return True
         return self.role is Role.LEADER and (
@@ -227,7 +227,7 @@ class Raft(Changing):
             self._count_own_vote()
 
     def vouch(self, server: ServerId, instance: Instance) -> None:
-        """That disk belongs to the same cluster, whether or not the configuration here knows it.
+        """Note that a disk belongs to the same cluster, whether or not the configuration here knows it.
 
         One that fell behind during a change knows neither its new leader nor a new candidate; it must follow the
         one and may vote for the other (section 4.1), who count by their own configuration. The transport's key
@@ -237,7 +237,7 @@ class Raft(Changing):
         self._vouched[server] = instance
 
     def knows(self, server: ServerId, instance: Instance) -> bool:
-        """Whether that disk is a member here, or was vouched for."""
+        """Return whether that disk is a member here, or was vouched for."""
         return self.membership.has(server, instance) or self._vouched.get(server) == instance
 
     def compact(self, index: int) -> None:
@@ -255,7 +255,7 @@ class Raft(Changing):
 
     @property
     def followers_needing_snapshot(self) -> tuple[ServerId, ...]:
-        """While leading: members whose next entry is older than the log."""
+        """The members whose next entry is older than the log, while leading."""
         needing = self._replication.needing_snapshot()
         return tuple(server for server in needing if server not in self._departures) if needing else ()
 
@@ -270,7 +270,7 @@ class Raft(Changing):
 
     @property
     def silences(self) -> dict[ServerId, int | None]:
-        """While leading: ticks since each other member said anything; None if it never did in this leadership."""
+        """The ticks since each other member said anything, while leading; None if it never did."""
         now = self.now
         return {
             progress.server: now - progress.heard_at if progress.heard_at >= 0 else None
@@ -279,7 +279,10 @@ class Raft(Changing):
 
     @property
     def matches_of_heard_followers(self) -> list[int]:
-        """While leading: how far the logs of those agree that answered within a few election timeouts."""
+        """The indices up to which followers' logs agree, while leading.
+
+        Those followers count that answered within a few election timeouts.
+        """
         patience = 10 * self.settings.election_timeout_ticks
         return [
             progress.match_index
@@ -288,7 +291,10 @@ class Raft(Changing):
         ]
 
     def followers_at(self, index: int) -> tuple[ServerId, ...]:
-        """While leading: members that hold the log up to `index` and answered within an election timeout."""
+        """Return the members that hold the log up to `index`, while leading.
+
+        Those members count that answered within an election timeout.
+        """
         patience = self.settings.election_timeout_ticks
         return tuple(
             progress.server
@@ -325,7 +331,7 @@ class Raft(Changing):
 
     @property
     def settled(self) -> bool:
-        """While leading: all is committed and durable here, and nobody waits for anything but a follower for its entries."""
+        """True if all is committed and durable here while leading, and nobody but a follower waits for anything."""
         return (
             self.role is Role.LEADER
             and self._has_committed_own()

@@ -1,4 +1,4 @@
-"""How a server follows: appends, heartbeats, and a snapshot in place of its log (sections 3.5, 5, and D-7)."""
+"""Following: appends, heartbeats, and a snapshot in place of the log (sections 3.5, 5, and D-7)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Following(Voting):
         return True
 
     def follows(self, leader: ServerId, term: int) -> bool:
-        """Does this server follow exactly that leadership?"""
+        """Return whether this server follows exactly that leadership."""
         return self.role is Role.FOLLOWER and self.leader == leader and self.term == term
 
     def note_leader_heard(self, tick: int) -> None:

@@ -1,4 +1,4 @@
-"""How a server leads: it sends entries and heartbeats, and counts what its followers answer (3.5, 6.2, 6.4)."""
+"""Leading: entries and heartbeats are sent, and followers' answers are counted (sections 3.5, 6.2, 6.4)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Leading(Following):
 
     @property
     def matches(self) -> dict[ServerId, int]:
-        """While leading: how far each member's log is known to agree."""
+        """The index up to which each member's log is known to agree, while leading."""
         return {progress.server: progress.match_index for progress in self._replication.followers.values()}
 
     def note_contacts(self, contacts: Mapping[ServerId, int], now: int, *, everybody: bool) -> None:

@@ -1,4 +1,6 @@
-"""What a Raft group stores and what its members say to each other. Values only, no behaviour.
+"""Stored values and messages of a Raft group.
+
+Values only, no behaviour.
 
 Names follow Ongaro's dissertation. Every message carries the sender's term. The sender itself
 (server id and disk instance) is not in the message: the transport authenticates it and hands it to
@@ -18,7 +20,7 @@ from zraft_core.ids import GroupId, Instance, ServerId
 
 
 class EntryKind(IntEnum):
-    """What an entry's payload holds; the state machine sees COMMANDS only."""
+    """Kinds of entries by their payload; the state machine sees COMMANDS only."""
 
     NOOP = 0
     COMMANDS = 1
@@ -48,14 +50,17 @@ class Entry:
 
 @frozen
 class HardState:
-    """What must be durable before any message that depends on it leaves (D-7): one atomic record."""
+    """Term and vote.
+
+    They must be durable before any message that depends on them leaves (D-7): one atomic record.
+    """
 
     term: int = 0
     voted_for: ServerId | None = None
 
 
 class MemberRole(IntEnum):
-    """What a server is in a configuration. The numbers stand in MEMBERSHIP entries."""
+    """Roles of a server in a configuration. The numbers stand in MEMBERSHIP entries."""
 
     VOTER = 1
     LEARNER = 2
@@ -83,7 +88,7 @@ class Member:
 
     @property
     def voter(self) -> bool:
-        """Does it vote in the configuration that holds in the end?"""
+        """True if the server votes in the configuration that holds in the end."""
         return self.role is MemberRole.VOTER
 
 

@@ -35,6 +35,7 @@ class Outbox:
                 self.messages += self._held.pop(waited_for)
 
     def take(self) -> tuple[tuple[ServerId, Message], ...]:
+        """Return the messages that may leave, and forget them."""
         messages = tuple(self.messages)
         if messages:
             self.messages.clear()

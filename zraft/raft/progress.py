@@ -1,4 +1,4 @@
-"""What the leader knows of one follower: how far it matches, what is on its way, and when to ask again.
+"""Progress of one follower as the leader knows it: the match, what is on its way, and when to ask again.
 
 PROBE: where the logs match is not known (or was lost); one message of one entry at a time until it is.
 REPLICATE: entries are sent ahead of their acknowledgements, within a window of messages and bytes.
@@ -16,7 +16,7 @@ from zraft_core.ids import ServerId
 
 
 class ProgressState(Enum):
-    """How a leader sends entries to a follower."""
+    """Ways in which a leader sends entries to a follower."""
 
     PROBE = "probe"
     REPLICATE = "replicate"
@@ -68,6 +68,7 @@ class Progress:
 
     @property
     def inflight_messages(self) -> int:
+        """The number of messages that are not acknowledged."""
         return len(self._inflight)
 
     def may_send(self, size: int) -> bool:
@@ -114,7 +115,10 @@ class Progress:
         return True
 
     def is_current_refusal(self, prev_log_index: int) -> bool:
-        """Does a refusal say anything new? Of a pipeline that is refused as a whole, only the first does."""
+        """Return whether a refusal tells anything new.
+
+        If a pipeline is refused as a whole, only the first one does.
+        """
         if self.state is ProgressState.PROBE:
             return prev_log_index == self.next_index - 1
         return self.match_index < prev_log_index < self.next_index
@@ -126,13 +130,13 @@ class Progress:
         self._forget_all()
 
     def await_snapshot(self, now: int) -> None:
-        """Its next entry is gone: nothing but a snapshot helps it, which is not sent from here."""
+        """Wait until the follower has a snapshot, since its next entry is gone; none is sent from here."""
         self.state = ProgressState.SNAPSHOT
         self.waiting_since = now
         self._forget_all()
 
     def may_have_restored(self, last_index: int, first_index: int, now: int) -> bool:
-        """Does a log that ends at `last_index` look as if the snapshot was taken, and its answer lost?
+        """Return whether a log that ends at `last_index` may be that of the snapshot, whose answer was lost.
 
         Asked once in an election timeout: an old log that is long but conflicts looks the same.
         """
@@ -144,7 +148,7 @@ class Progress:
         return True
 
     def misses(self, last_index: int, now: int) -> bool:
-        """Was something sent before the newest heartbeat that a log ending at `last_index` lacks?
+        """Return whether a log that ends at `last_index` lacks what was sent before the newest heartbeat.
 
         A bulk message may still be on its way when the heartbeat sent after it arrives (D-22).
         """
@@ -153,7 +157,7 @@ class Progress:
         return not self._bulk_inflight or now - self.waiting_since >= self._settings.bulk_resend_ticks
 
     def is_overdue(self, now: int) -> bool:
-        """Is an acknowledgement missing for so long that it must be asked for?
+        """Return whether an acknowledgement is missing for so long that it must be asked for.
 
         A follower that answers nothing gets heartbeats only: its silence does not fill anybody's buffers.
         """

@@ -31,6 +31,7 @@ class PendingReads:
 
     @property
     def need_round(self) -> bool:
+        """True if reads wait for a round to begin."""
         return bool(self._unassigned)
 
     def add(self, read: Read) -> bool:

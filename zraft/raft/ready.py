@@ -1,4 +1,4 @@
-"""What the core asks its driver to do: persist this, send that, apply up to there (the idea is etcd's)."""
+"""Requests of the core to its driver: persist this, send that, apply up to there (the idea is etcd's)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from zraft_core.ids import ServerId
 
 @frozen
 class Write:
-    """What must become durable, in the order of the numbers; several may be under way and share one frame.
+    """Write that must become durable, in the order of the numbers.
+
+    Several may be under way and share one frame.
 
     Within one write: the hard state replaces the old one; then, with `restore`, the group's whole log is dropped
     and begins anew after `restore.index`; then entries from `truncate_from` on are dropped; then `entries` are

@@ -1,4 +1,4 @@
-"""How a leader brings its entries to its followers: what each gets next, and what is asked for again.
+"""Replication of a leader's entries: what each follower gets next, and what is asked for again.
 
 It makes messages and notes that they leave; when they may leave is not decided here.
 """
@@ -53,16 +53,21 @@ class Replication:
         return progress
 
     def set_bulk_bytes_min(self, server: ServerId, size: int) -> None:
-        """From this size on messages to that server go by a stream: they take longer and must not be overtaken (D-22)."""
+        """Set the size from which messages to that server go by a stream.
+
+        They take longer and must not be overtaken (D-22).
+        """
         self._bulk_bytes_min[server] = size
         progress = self.followers.get(server)
         if progress is not None:
             progress.bulk_bytes_min = size
 
     def remove(self, server: ServerId) -> None:
+        """Stop replicating to a server."""
         self.followers.pop(server, None)
 
     def stop(self) -> None:
+        """Stop replicating to all servers."""
         self.followers.clear()
 
     def appends(self, progress: Progress, now: int, commit_index: int) -> Iterator[AppendEntries]:
@@ -144,6 +149,7 @@ class Replication:
         return needing
 
     def statistics(self) -> tuple[FollowerStatistics, ...]:
+        """Return the statistics of all followers."""
         return tuple(
             FollowerStatistics(
                 server=progress.server,

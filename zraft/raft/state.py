@@ -1,4 +1,4 @@
-"""What a server holds of its group in every role: term, vote, log, membership, and what waits for the disk.
+"""State of a group that a server holds in every role: term, vote, log, membership, waiting writes.
 
 The part of `zraft.raft.core.Raft` that voting, following and leading share; which one of them acts is decided
 there. Not for use of its own.
@@ -30,7 +30,10 @@ from zraft_core.ids import GroupId, Instance, ServerId
 
 
 class GroupState:
-    """See `zraft.raft.core.Raft` for arguments, errors and public attributes."""
+    """State and parts that all roles share.
+
+    See `zraft.raft.core.Raft` for arguments, errors and public attributes.
+    """
 
     def __init__(
         self,
@@ -106,7 +109,7 @@ class GroupState:
 
     @property
     def is_voter(self) -> bool:
-        """Does this disk vote by the newest configuration, or, while that is joint, by the one before it?"""
+        """True if this disk votes by the newest configuration, or, while that is joint, by the one before it."""
         return self._is_voter
 
     @property
@@ -121,7 +124,7 @@ class GroupState:
 
     @property
     def membership_committed(self) -> bool:
-        """Is the newest membership known to be committed?"""
+        """True if the newest membership is known to be committed."""
         return self.members_changed_index <= self.commit_index
 
     # -- who is who

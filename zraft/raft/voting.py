@@ -1,4 +1,4 @@
-"""How a server stands for election, and for whom it votes (Ongaro's dissertation, sections 3.4, 3.6, 4.2, 9.6).
+"""Voting: candidacies of a server, and its votes for others (dissertation, sections 3.4, 3.6, 4.2, 9.6).
 
 Whoever asks is judged by its log and by the silence of the leader, not by the configuration here, which may be
 older than the asker's (section 4.1); whose votes count is decided by the asker's (D-1).

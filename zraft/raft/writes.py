@@ -1,4 +1,4 @@
-"""What must become durable, in numbered writes, and how far the disk has got (D-7).
+"""Writes that must become durable, by number, and how far the disk has got (D-7).
 
 The number of a write stands for "that write and all before it are durable": whatever promises something
 waits for one. Several writes may be under way.
@@ -49,10 +49,12 @@ class Writes:
         self._under_way: deque[tuple[int, int]] = deque()  # (number, last index once it is durable)
 
     def replace_hard_state(self, hard_state: HardState) -> None:
+        """Add a new term and vote to the next write."""
         self._hard_state = hard_state
         self.hard_state_write = self._newest + 1
 
     def append(self, entries: Iterable[Entry]) -> None:
+        """Add entries to the next write."""
         self._unwritten += entries
         self.log_write = self._newest + 1
 
@@ -90,7 +92,7 @@ class Writes:
 
     @property
     def pending(self) -> bool:
-        """Is there anything for the next write?"""
+        """True if there is anything for the next write."""
         return (
             bool(self._unwritten)
             or self._hard_state is not None
@@ -100,7 +102,7 @@ class Writes:
 
     @property
     def hard_state_waits(self) -> bool:
-        """Is the newest term and vote not durable yet?"""
+        """True if the newest term and vote are not durable yet."""
         return self.hard_state_write > self._persisted
 
     def take(self, last_index: int) -> Write | None:

@@ -16,7 +16,10 @@ _LINK: Final = Struct(">16sQQQQQ16s")
 
 
 def message_digest(message: Message) -> bytes:
-    """Of everything that the producer said; it tells whether two groups mean the same message by one id."""
+    """Return the digest of everything that the producer said.
+
+    It tells whether two groups mean the same message by one id.
+    """
     packed: Any = msgpack.packb(as_fields(message))
     return blake2b(packed, digest_size=DIGEST_BYTES).digest()
 

@@ -1,4 +1,6 @@
-"""What stands in the log of a partition's group: its birth first, then batches of topics' and of claims' commands. Pure.
+"""Entries in the log of a partition's group: its birth first, then batches of topics' and claims' commands.
+
+Pure.
 
 docs/TOPICS.md, "Formats".
 """
@@ -48,13 +50,15 @@ class BatchEntry:
 
     @property
     def count(self) -> int:
-        """How many positions of the log it takes (D-16)."""
+        """The number of positions of the log that the entry takes (D-16)."""
         return len(self.batch.commands) + len(self.claims)
 
 
 @frozen
 class BirthEntry:
-    """What the partition begins with: what its leader found in group 0's state. Only the first one of a log counts.
+    """Birth of a partition: what its leader found in group 0's state.
+
+    Only the first one of a log counts.
 
     `born` as in `Partition`; `heartbeat_ms` is that of claims until somebody configures another one.
     """

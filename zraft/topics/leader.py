@@ -1,4 +1,6 @@
-"""What the leader of a partition's group does around the replicated state: values in, commands, messages and replies out.
+"""Decisions of the leader of a partition's group.
+
+Values go in; commands, messages and replies come out.
 
 Everything here may be lost at any moment. A new leader is made from the state, after an entry of its own term was applied,
 and goes on where the last one was: it says again all that is pending (docs/TOPICS.md, "The leader"). Time is in ticks.
@@ -76,6 +78,7 @@ class PartitionLeader:
         return output
 
     def statistics(self) -> LeaderStatistics:
+        """Return counts of what is pending."""
         partition = self.partition
         return LeaderStatistics(
             len(partition.pending),
@@ -241,6 +244,7 @@ class PartitionLeader:
     # -- other groups
 
     def on_message(self, message: GroupMessage) -> None:
+        """Take a message of another group's leader."""
         match message:
             case Propose():
                 self._on_propose(message)

@@ -154,6 +154,7 @@ class Partition:
     # -- what is known, what is admitted
 
     def retired(self, producer: ProducerId) -> bool:
+        """Return whether the producer is closed, and nothing of it is left anywhere."""
         return self.view.retired(producer)
 
     def known(self, mid: MessageId) -> bool:
@@ -178,10 +179,14 @@ class Partition:
         return Verdict.ADMIT
 
     def admits(self, message: Message, floor: int, epoch: int) -> bool:
+        """Return whether a START may be logged now."""
         return self.group in message.destinations and self.verdict(message, floor, epoch) is Verdict.ADMIT
 
     def verdict_staged(self, message: Message, floor: int, epoch: int) -> Verdict:
-        """As `verdict`, of a message that is to be staged. What has to come before it is its round's to heed."""
+        """Return the verdict on a message that is to be staged.
+
+        Its order is left to its round.
+        """
         if self.known(message.mid):
             return Verdict.KNOWN
         if message.mid.producer in self.view.closed:
@@ -191,6 +196,7 @@ class Partition:
         return Verdict.ADMIT if self.expects(message, floor, staged=True) else Verdict.RETRY
 
     def stages(self, message: Message, floor: int, epoch: int) -> bool:
+        """Return whether a message may be staged now."""
         return (
             self.group in message.destinations
             and message.may_be_staged
@@ -199,10 +205,11 @@ class Partition:
         )
 
     def is_staged(self, mid: MessageId) -> bool:
+        """Return whether the message is staged here."""
         return mid.seq in self.rows.get(mid.producer, NO_ROW).staged
 
     def expects(self, message: Message, floor: int, *, staged: bool = False) -> bool:
-        """This partition and all destinations exist, as far as is logged here, and the number is in the window."""
+        """Return whether all destinations exist, as far as is logged here, and the number is in the window."""
         row = self.rows.get(message.mid.producer, NO_ROW)
         # Numbers of rounds lie among those of what they put in order, which alone may fill the window.
         window = self.settings.window * (2 if staged or message.round is not None else 1)
@@ -221,7 +228,11 @@ class Partition:
         return not message.is_single or message.number == self.rows.get(message.mid.producer, NO_ROW).last + 1
 
     def follows(self, message: Message, floor: int) -> bool:
-        """Only a group that `after` names, and where that one is decided, may be the first to begin this one (D-17a)."""
+        """Return whether what `after` names lets the message begin here.
+
+        Only a group that `after` names, and where that message is decided, may be the first to
+        begin this one (D-17a).
+        """
         after = message.after
         if after is None:
             return True
@@ -488,23 +499,26 @@ class Partition:
         return sorted(p for p in self.view.closed if not self.involved.of_producer[p])
 
     def clear_deleting(self) -> list[GroupId]:
+        """Return the groups that are being deleted and have no message pending here."""
         return sorted(g for g in self.view.deleting if not self.involved.to_group[g])
 
     # -- what is exposed
 
     @property
     def pending_age_ms(self) -> int:
-        """How long the oldest pending message has been pending, in log time as of the last entry."""
+        """The time that the oldest pending message has been pending, in log time as of the last entry."""
         oldest = self.pending.oldest()
         return 0 if oldest is None else self._log_time_ms - oldest.began_ms
 
     @property
     def log_time_ms(self) -> int:
+        """The log time of the last entry, in ms."""
         return self._log_time_ms
 
     # -- from a snapshot
 
     def restore_row(self, producer: ProducerId) -> Row:
+        """Return a producer's row, to be filled from a snapshot."""
         return self._row(producer)
 
     def restore_staged(self, entry: Entry) -> None:
@@ -522,6 +536,7 @@ class Partition:
         self.staged_bytes += len(message.payload)
 
     def restore_log_time(self, log_time_ms: int) -> None:
+        """Set the log time from a snapshot."""
         self._log_time_ms = log_time_ms
 
     def restore_pending(self, entry: Entry) -> None:

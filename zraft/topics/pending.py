@@ -64,6 +64,7 @@ class Pending:
                 awaited[group] = awaited.get(group, 0) + 1
 
     def proposed(self, entry: Entry, sender: GroupId, time: int) -> None:
+        """Note the proposal of another destination."""
         entry.proposals[sender] = time
         _less(self.awaited, (sender,))
 
@@ -165,6 +166,7 @@ class Settled:
         return owed[0].final if owed else None
 
     def awaited(self) -> Iterable[GroupId]:
+        """Return the groups for whose answer a message is kept."""
         return self._owed.keys()
 
     def __contains__(self, mid: MessageId) -> bool:
@@ -175,7 +177,7 @@ class Settled:
 
 
 class Involved:
-    """How many pending and settled messages there are of each producer, and to each group: what "clear" is read from."""
+    """Counts of pending and settled messages of each producer, and to each group: "clear" is read from them."""
 
     __slots__ = ("of_producer", "to_group")
 
@@ -184,6 +186,7 @@ class Involved:
         self.to_group: Counter[GroupId] = Counter()
 
     def began(self, message: Message) -> None:
+        """Count a message that began."""
         self.of_producer[message.mid.producer] += 1
         to_group = self.to_group
         for group in message.destinations:
@@ -191,6 +194,7 @@ class Involved:
             to_group[group] = to_group.get(group, 0) + 1
 
     def ended(self, message: Message) -> None:
+        """Stop counting a message that is over."""
         _less(self.of_producer, (message.mid.producer,))
         _less(self.to_group, message.destinations)
 

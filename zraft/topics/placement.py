@@ -1,4 +1,4 @@
-"""Where replicas of groups should be, and who should lead them: from the registry and the disks there are to commands.
+"""Placement of groups' replicas and leaders: from the registry and the present disks to commands.
 
 Pure and without memory: what was decided and is not in the registry yet is decided again, alike, and changes nothing
 then. One move of a group at a time: while it is on its way it is sent elsewhere only if a disk that it was to get is no
@@ -40,7 +40,10 @@ class Disk:
 
 @frozen
 class Situation:
-    """What there is to decide on: `replication` is how many disks are to hold each partition, if there are as many."""
+    """Situation to decide on.
+
+    `replication` is how many disks are to hold each partition, if there are as many.
+    """
 
     registry: Registry
     disks: Mapping[ServerId, Disk]
@@ -48,7 +51,7 @@ class Situation:
 
 
 def decide(situation: Situation) -> list[RegistryCommand]:
-    """What to log now: first replicas for disks that are gone, then balance, then partitions that topics lack."""
+    """Return what to log now: replicas for disks that are gone, then balance, then missing partitions."""
     return _Look(situation).commands() if situation.disks else []
 
 

@@ -103,7 +103,10 @@ class Registry:
                 return self._cleared(group, producers, deleting, zxid)
 
     def groups_on(self, disk: tuple[ServerId, Instance]) -> int:
-        """How many groups have, or may still have, a voter on `disk`: they would be a copy short without it."""
+        """Return how many groups have, or may still have, a voter on `disk`.
+
+        They would be a copy short without it.
+        """
         return sum(disk in record.wanted or disk in record.former for record in self.groups.values())
 
     # -- producers
@@ -314,6 +317,7 @@ class Registry:
         return self.epoch if fine else change.epoch
 
     def table(self) -> Table:
+        """Return the table of groups for producers."""
         return Table(
             self.position,
             self.epoch,
@@ -322,6 +326,7 @@ class Registry:
         )
 
     def view(self) -> View:
+        """Return the view of producers and groups as of now."""
         return View(
             self.position,
             self.epoch,
@@ -332,13 +337,16 @@ class Registry:
         )
 
     def view_since(self, position: int) -> AnyView | None:
-        """What a group that has logged the view of `position` lacks; None if nothing. A difference, if it is remembered."""
+        """Return what a group that has logged the view of `position` lacks; None if nothing.
+
+        It is a difference if that is remembered.
+        """
         if position >= self.position:
             return None
         return self._history.since(position, self.position, self.epoch) or self.view()
 
     def birth_of(self, group: GroupId) -> Birth:
-        """What that group, which exists, begins with."""
+        """Return what that group, which exists, begins with."""
         return Birth(self.groups[group], self.view(), self.group_settings)
 
     def _note(self, zxid: int, what: Became, which: int) -> None:
@@ -371,32 +379,38 @@ class Registry:
         self.groups, self.changes = dict(other.groups), dict(other.changes)
 
     def restore_producer(self, producer: ProducerId, owner: int) -> None:
+        """Add a producer from a snapshot."""
         self.digest.before(Part.PRODUCERS, producer)
         self.producers[producer] = owner
         if producer != COORDINATOR:
             self.owned.setdefault(owner, set()).add(producer)
 
     def restore_closed(self, producer: ProducerId, heard: set[GroupId]) -> None:
+        """Add a closed producer from a snapshot."""
         self.digest.before(Part.CLOSED, producer)
         self.closed[producer] = heard
 
     def restore_topic(self, topic: Topic) -> None:
+        """Add a topic from a snapshot."""
         self._put(topic)
         self.names[topic.name] = topic.topic
 
     def restore_group(self, record: GroupRecord) -> None:
+        """Add a group from a snapshot."""
         self._put_group(record)
 
     def restore_deleting(self, group: GroupId, heard: set[GroupId]) -> None:
+        """Add a group that is being deleted from a snapshot."""
         self.digest.before(Part.DELETING, group)
         self.deleting[group] = heard
 
     def restore_change(self, change: Change) -> None:
+        """Add an unfinished change from a snapshot."""
         self.digest.before(Part.CHANGES, change.seq)
         self.changes[change.seq] = change
 
     def forget_history(self) -> None:
-        """After a restore: what changed before is not known, so older views get the whole."""
+        """Forget the changes before a restore, which are not known; older views get the whole."""
         self._history.forget(self.position)
 
 

@@ -57,10 +57,12 @@ class RegistryReader:
 
     @property
     def begun(self) -> bool:
+        """True once a piece was taken."""
         return self._last > 0
 
     def take(self, piece: bytes) -> None:
-        """
+        """Take the next piece.
+
         Raises:
             ProtocolError: it is no piece, or not one that can follow the last one.
         """
@@ -79,7 +81,8 @@ class RegistryReader:
         self._registry.digest.fold(len(items))
 
     def finish(self) -> Registry:
-        """
+        """Return the registry, after the last piece.
+
         Raises:
             ProtocolError: the last piece is missing.
         """

@@ -1,4 +1,4 @@
-"""What group 0's leader does around the registry: sends views, logs what groups report, multicasts changes of topics.
+"""Decisions of group 0's leader about topics: it sends views, logs reports, multicasts changes.
 
 Nothing here is remembered that matters: reports are repeated, and so is all that is sent.
 """
@@ -24,7 +24,7 @@ class RegistryLeader:
         self._answers: dict[int, set[GroupId]] = {}
 
     def on_report(self, report: Report) -> RegistryCommand | None:
-        """What of a report is new belongs into the log."""
+        """Return the command for what is new in a report; None if nothing is."""
         registry, group = self.registry, report.sender
         if group not in registry.groups:
             return None
@@ -44,7 +44,7 @@ class RegistryLeader:
         return TopicChanged(change.seq) if reply.everywhere or answers >= left else None
 
     def views(self) -> list[tuple[GroupId, ViewUpdate]]:
-        """To each group what it has not reported to have."""
+        """Return for each group the view that it has not reported to have."""
         found: list[tuple[GroupId, ViewUpdate]] = []
         registry = self.registry
         lacked: dict[int, AnyView | None] = {}

@@ -1,4 +1,4 @@
-"""When a leader says again what nobody has confirmed: at growing intervals, O(log n) per message, bounded per tick.
+"""Schedule of repeats that nobody has confirmed: at growing intervals, O(log n) per message, bounded per tick.
 
 Nothing is repeated before an answer can be there: the first interval follows how long answers take at present, as that of
 TCP does (RFC 6298). Otherwise a burst of messages that the other groups have not come to yet would be sent to them again,
@@ -33,7 +33,7 @@ class Resending:
         self._due: list[tuple[int, MessageId, int]] = []
 
     def took(self, ticks: int) -> None:
-        """So long after a message was first said all had answered."""
+        """Note after how many ticks all had answered a message."""
         if self._mean is None:
             self._mean, self._variation = ticks, ticks / 2
         else:
@@ -43,6 +43,7 @@ class Resending:
         self._first = max(self._ticks, min(expected, self._ticks_max))
 
     def add(self, mid: MessageId, now: int, *, at_once: bool = False) -> None:
+        """Add a message, which is due after the first interval."""
         interval = AT_ONCE if at_once else self._first
         heappush(self._due, (now + interval, mid, interval))
 
@@ -60,6 +61,7 @@ class Resending:
         return found
 
     def again(self, mid: MessageId, now: int, interval: int) -> None:
+        """Add a repeated message, with twice the interval."""
         interval = max(interval, self._first)
         heappush(self._due, (now + interval, mid, min(2 * interval, self._ticks_max)))
 

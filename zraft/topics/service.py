@@ -1,4 +1,4 @@
-"""What connections ask of the partitions on this server, and what they are answered: types only.
+"""Interface between connections and the partitions on this server: types only.
 
 No I/O and no waiting: a request is taken in a turn, and its answers are calls in this turn or a later one, until the
 connection is dropped. `id` is the connection's own number for a request. Nothing is kept per message of a producer but
@@ -46,7 +46,7 @@ class Fetched:
 
 @frozen
 class Offset:
-    """How far a consumer has consumed, as stored in the partition; None if it is not known there."""
+    """Offset up to which a consumer has consumed, as stored in the partition; None if it is not known there."""
 
     group: GroupId
     consumer: bytes
@@ -70,14 +70,17 @@ class TopicClient(Protocol):
     def on_reply(self, id: int, reply: Reply) -> None:
         """A partition's answer to a producer: several per message, as it is accepted, delivered, delivered everywhere."""
 
-    def on_fetched(self, id: int, fetched: Fetched) -> None: ...
+    def on_fetched(self, id: int, fetched: Fetched) -> None:
+        """Take the deliveries of a fetch."""
 
-    def on_claim(self, id: int, answer: ClaimAnswer | ClaimsView) -> None: ...
+    def on_claim(self, id: int, answer: ClaimAnswer | ClaimsView) -> None:
+        """Take the answer to a claim's command, or the claims that were asked for."""
 
     def on_offset(self, id: int, offset: Offset) -> None:
-        """What `offset_of` found, and what `seek` made of it."""
+        """Take the offset that `offset_of` found, or that `seek` has stored."""
 
-    def on_refused(self, id: int, refusal: TopicRefusal) -> None: ...
+    def on_refused(self, id: int, refusal: TopicRefusal) -> None:
+        """Take a refusal of a request."""
 
 
 class TopicService(Protocol):

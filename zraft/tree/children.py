@@ -211,10 +211,11 @@ class ManyNames(Collection[str]):
 
     @property
     def hidden_count(self) -> int:
+        """The number of names that are hidden and not removed yet."""
         return 0 if self._hidden is None else self._hidden.count
 
     def is_gone(self, name: str) -> bool:
-        """Is it below `first`?"""
+        """Return whether the name is below `first`."""
         return 0 <= number_of(name) < self.first
 
     def add(self, name: str) -> None:

@@ -46,6 +46,7 @@ def item_hash(*fields: Any) -> int:
 
 
 def node_hash(path: str, node: Znode) -> int:
+    """Return a znode's share of the digest."""
     # Children and numChildren follow from the paths; `creates` does not. Called once per changed znode, so it
     # is written out.
     packed = _pack(
@@ -75,6 +76,7 @@ def record_hash(path: str, data: bytes | None, acl: Acl, record: tuple[Any, ...]
 
 
 def session_hash(session: Session) -> int:
+    """Return a session's share of the digest."""
     # Ephemerals follow from the znodes' owners.
     return item_hash(
         "session",
@@ -101,6 +103,7 @@ class ToldMarks(set[_T]):
         self._before = before
 
     def add(self, mark: _T, /) -> None:
+        """Mark an item, after telling the writer of an image about it."""
         self._before(mark)
         super().add(mark)
 
@@ -136,6 +139,7 @@ class Digest:
         self.dirty_sessions = ToldMarks(self.dirty_sessions, before_session)
 
     def tell_nobody(self) -> None:
+        """Tell the writer of an image nothing any more."""
         self._before_node = None
         self.dirty_nodes = set(self.dirty_nodes)
         self.dirty_sessions = set(self.dirty_sessions)

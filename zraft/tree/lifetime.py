@@ -24,7 +24,7 @@ _FLAG_TTL_SEQUENTIAL: Final = 6
 
 
 class Kind(NamedTuple):
-    """What a create asks for: ephemeral and sequential flags, and a time to live (None: it stays)."""
+    """Kind of znode that a create makes: ephemeral and sequential flags, and a time to live (None: it stays)."""
 
     flags: int
     ttl_ms: int | None

@@ -166,6 +166,7 @@ class Machine:
 
     @property
     def feature_level(self) -> int:
+        """The feature level in force."""
         return self._feature_level
 
     @feature_level.setter
@@ -215,22 +216,27 @@ class Machine:
 
     @property
     def rows(self) -> dict[Origin, Row]:
+        """The row of each origin."""
         return self.origins.rows
 
     @property
     def faults(self) -> int:
+        """The number of batches that did not follow the protocol."""
         return self.origins.faults
 
     @property
     def settings(self) -> Settings:
+        """The replicated settings."""
         return self._tree.settings
 
     @property
     def log_time(self) -> int:
+        """The log time of the last batch, in ms."""
         return self._tree.log_time
 
     @property
     def wall_time(self) -> int:
+        """The wall time of the last batch, in ms."""
         return self._tree.wall_time
 
     @property
@@ -240,6 +246,7 @@ class Machine:
 
     @property
     def quotas(self) -> Quotas:
+        """The quotas and their use."""
         return self._tree.quotas
 
     @property
@@ -253,7 +260,7 @@ class Machine:
 
     @property
     def ghosts(self) -> dict[str, int]:
-        """Where deleted directories ended whose hidden children are still in memory: what is at their `first`."""
+        """The deleted directories whose hidden children are still in memory, with their `first`."""
         hidden = self._tree.hidden
         return (
             {path: names.first for path, names in hidden.items() if path not in self.nodes} if hidden else {}
@@ -293,7 +300,7 @@ class Machine:
             drain(self._tree)
 
     def begin_batch(self, server: ServerId, instance: Instance, boot: int, seq: int) -> bool:
-        """Is this batch to be executed? If not, the caller passes its commands to `skip_batch` (D-2, D-3)."""
+        """Return whether this batch is to be executed; if not, pass its commands to `skip_batch` (D-2, D-3)."""
         self._end_run(Code.BAD_ARGUMENTS)
         well_formed = (
             server.__class__ is int
@@ -311,7 +318,7 @@ class Machine:
         self.position += count
 
     def begin_run(self, session: int, ids: Ids) -> Code:
-        """What the commands of this run come to if it is not OK: they fail with it, each at its own zxid."""
+        """Begin a run; if the code is not OK, each of its commands fails with it, at its own zxid."""
         tree = self._tree
         if not are_ids(ids) or session.__class__ is not int:
             return self._end_run(Code.MARSHALLING_ERROR)
@@ -540,7 +547,7 @@ class Machine:
 
     @property
     def marks(self) -> Digest:
-        """What is told of each change before it happens; for `ImageWriter`."""
+        """The digest, which tells an `ImageWriter` of each change before it happens."""
         return self._tree.digest
 
     def adopt(self, state: ImageState) -> Remains:

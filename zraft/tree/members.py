@@ -1,4 +1,4 @@
-"""Who is to belong to the cluster: what operators asked for, as state, and as ZooKeeper's clients read it.
+"""Members of the cluster that operators want, as state, and as ZooKeeper's clients read it.
 
 The wish is replicated like everything else; the leader brings the consensus group's membership in line with it,
 step by step, whatever happens in between. A disk that is replaced changes no wish.
@@ -65,7 +65,7 @@ def changed_members(present: Wanted, replace: object, changes: object) -> dict[S
 
 
 def is_change(change: Any) -> bool:
-    """Whether it is (server, part, address) within bounds."""
+    """Return whether the value is (server, part, address) within bounds."""
     if change.__class__ is not tuple or len(change) != 3:
         return False
     server, role, address = change

@@ -1,4 +1,4 @@
-"""Which strings are znode paths, and how they split. Source: ZooKeeper's `PathUtils`."""
+"""Validity of znode paths, and how they split. Source: ZooKeeper's `PathUtils`."""
 
 from __future__ import annotations
 

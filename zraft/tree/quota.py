@@ -37,7 +37,7 @@ class Quota:
 
     @staticmethod
     def parse(text: bytes | None) -> Quota:
-        """What the text says; anything in it that cannot be understood counts as not said."""
+        """Return the quota of a text; anything in it that cannot be understood counts as not said."""
         found: dict[str, int] = {}
         for part in _SEPARATORS.split((text or b"").decode(errors="replace")):
             key, _, value = part.partition("=")
@@ -54,7 +54,7 @@ class Quota:
 
 
 def usage_text(count: int, size: int) -> bytes:
-    """What `zookeeper_stats` holds."""
+    """Return the text of `zookeeper_stats`."""
     return b"count=%d,bytes=%d" % (count, size)
 
 

@@ -12,7 +12,7 @@ from zraft.tree.settings import Settings
 
 
 class LimitedTree(Protocol):
-    """What of the tree (`zraft.tree.znodes`) quotas are counted in."""
+    """Parts of the tree (`zraft.tree.znodes`) that quotas are counted in."""
 
     nodes: NodeTable
     digest: Digest
@@ -90,6 +90,7 @@ def recount(tree: LimitedTree) -> None:
 
 
 def limits_gone(tree: LimitedTree, quota_path: str) -> None:
+    """Take note that the limits of a quota were deleted."""
     top = limited_path(quota_path)
     if top in tree.quotas.limited:
         tree.quotas.limited.remove(top)

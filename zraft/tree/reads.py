@@ -1,4 +1,6 @@
-"""What clients may read of the applied state. Order of checks: ZooKeeper's `FinalRequestProcessor`.
+"""Reads of the applied state by clients.
+
+Order of checks: ZooKeeper's `FinalRequestProcessor`.
 
 Paths of reads are hardly validated there: what cannot exist is simply not found. The znodes returned are
 live: encode the reply before the next command is executed.
@@ -66,7 +68,7 @@ def get_ephemerals(machine: Machine, session_id: int, prefix: str) -> list[str]:
 
 
 class DescendantCount:
-    """How many znodes are below a path, counted in steps: a subtree may hold everything there is.
+    """Count of the znodes below a path, in steps: a subtree may hold everything there is.
 
     What is created or deleted between two steps may or may not be counted, as in ZooKeeper.
     """
@@ -107,7 +109,7 @@ class DescendantCount:
 
 
 def countable(machine: Machine, path: str, ids: Ids) -> Code:
-    """Whether the descendants of `path` may be counted by this caller: OK, NO_NODE or NO_AUTH."""
+    """Return whether this caller may count the descendants of `path`: OK, NO_NODE or NO_AUTH."""
     node = _readable(machine, path, ids)
     return node if isinstance(node, Code) else Code.OK
 

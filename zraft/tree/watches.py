@@ -110,28 +110,36 @@ class WatchTable(Generic[W]):
     # -- looking
 
     def has_data(self, path: str, watcher: W) -> bool:
+        """Return whether the watcher watches the path's data."""
         return watcher in self._data.get(path, ())
 
     def has_child(self, path: str, watcher: W) -> bool:
+        """Return whether the watcher watches the path's children."""
         return watcher in self._child.get(path, ())
 
     def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
-        """Whether `watcher` watches `path` in this way."""
+        """Return whether `watcher` watches `path` in this way."""
         data = self._data.get(path, {}).get(watcher, 0) & _DATA_MODES[kind]
         child = self._child.get(path, {}).get(watcher, 0) & _CHILD_MODES[kind]
         return bool(data | child)
 
     def count_of(self, watcher: W) -> int:
-        """How many watches one connection has."""
+        """Return the number of a watcher's watches."""
         data, child = self._by_watcher.get(watcher, ((), ()))
         return len(data) + len(child)
 
     def watch_count(self) -> int:
-        """In time proportional to the watchers, of which there are far fewer than watches."""
+        """Return the number of watches.
+
+        It takes time in proportion to the watchers, of which there are far fewer than watches.
+        """
         return sum([len(data) + len(child) for data, child in self._by_watcher.values()])
 
     def path_count(self) -> int:
-        """In time proportional to the paths of the kind that is watched less."""
+        """Return the number of watched paths.
+
+        It takes time in proportion to the paths of the kind that is watched less.
+        """
         fewer, more = sorted((self._data, self._child), key=len)
         return len(fewer) + len(more) - sum(map(more.__contains__, fewer))
 
@@ -150,6 +158,7 @@ class WatchTable(Generic[W]):
                 yield path, watchers
 
     def watcher_count(self) -> int:
+        """Return the number of watchers."""
         return len(self._by_watcher)
 
     def paths_of(self, watcher: W) -> set[str]:

@@ -128,7 +128,7 @@ class Tree:
     # -- commands
 
     def set_data(self, command: Command, zxid: int) -> Znode | Code:
-        """[SET_DATA, path, data, version]: the znode as changed."""
+        """Execute [SET_DATA, path, data, version]; return the znode as changed."""
         try:
             _, path, data, version = command
         except ValueError:
@@ -172,7 +172,10 @@ class Tree:
         return node
 
     def create(self, command: Command, zxid: int) -> tuple[str, Znode] | Code:
-        """[CREATE, path, data, acl, flags, ttl], and its three relatives: the final path and the znode."""
+        """Execute [CREATE, path, data, acl, flags, ttl], or one of its three relatives.
+
+        It returns the final path and the znode.
+        """
         try:
             opcode, path, data, acl, flags, ttl = command
         except ValueError:
@@ -272,7 +275,7 @@ class Tree:
         return path, node
 
     def delete(self, command: Command, zxid: int) -> Code:
-        """[DELETE, path, version]."""
+        """Execute [DELETE, path, version]."""
         try:
             _, path, version = command
         except ValueError:
@@ -297,7 +300,10 @@ class Tree:
         return _OK
 
     def delete_container(self, command: Command, zxid: int) -> Code:
-        """[DELETE_CONTAINER, path]: any empty znode but an ephemeral, as in ZooKeeper; the rights are delete's."""
+        """Execute [DELETE_CONTAINER, path] on any empty znode but an ephemeral, as in ZooKeeper.
+
+        The rights are delete's.
+        """
         if len(command) != 2 or command[1].__class__ is not str:
             return _MALFORMED
         node = self.find(command[1])
@@ -306,7 +312,7 @@ class Tree:
         return self.delete((*command, -1), zxid)
 
     def reap(self, command: Command, zxid: int) -> Code:
-        """[REAP, path, czxid]: OK if the znode was due and is gone; else nothing changes.
+        """Execute [REAP, path, czxid]; return OK if the znode was due and is gone, else nothing changes.
 
         NO_NODE if it is another one by now, NOT_EMPTY or BAD_VERSION if it was used since.
         """
@@ -324,7 +330,10 @@ class Tree:
         return _OK
 
     def set_acl(self, command: Command, zxid: int) -> Znode | Code:
-        """[SET_ACL, path, acl, version]: the znode; nobody who watches it is told, and only `aversion` moves."""
+        """Execute [SET_ACL, path, acl, version]; return the znode.
+
+        Nobody who watches it is told, and only `aversion` moves.
+        """
         try:
             _, path, acl, version = command
         except ValueError:
@@ -351,7 +360,7 @@ class Tree:
         return node
 
     def check(self, command: Command, zxid: int) -> Code:
-        """[CHECK, path, version]: changes nothing; a part of multi only."""
+        """Execute [CHECK, path, version], a part of multi only, which changes nothing."""
         try:
             _, path, version = command
         except ValueError:
@@ -366,7 +375,10 @@ class Tree:
         return _OK if version in (-1, node.version) else _BAD_VERSION
 
     def set_configuration(self, text: bytes, zxid: int) -> Znode:
-        """/zookeeper/config shows these members. Its version is -1 after each change, as ZooKeeper's reconfig leaves it."""
+        """Show these members in /zookeeper/config.
+
+        Its version is -1 after each change, as ZooKeeper's reconfig leaves it.
+        """
         node = self.nodes.get(CONFIG)
         assert node is not None, f"{CONFIG} cannot be deleted"
         self.digest.dirty_nodes.add(CONFIG)

@@ -1,4 +1,4 @@
-"""Which configuration may follow which (Ongaro's dissertation, chapter 4): one entry, or a joint one first.
+"""Changes of a configuration (Ongaro's dissertation, chapter 4): by one entry, or by a joint one first.
 
 Values in, a value out. That only one change is under way at a time, and that the leader committed an entry of
 its own term before it, is for who leads (without the latter, two leaders may commit configurations whose

@@ -33,7 +33,7 @@ class Departures:
         return server in self._departures
 
     def has(self, server: ServerId, instance: Instance) -> bool:
-        """Is it that disk which was removed?"""
+        """Return whether that disk was removed."""
         departure = self._departures.get(server)
         return departure is not None and departure.instance == instance
 
@@ -42,10 +42,11 @@ class Departures:
         self._departures[server] = _Departure(instance, index)
 
     def discard(self, server: ServerId) -> None:
-        """It, or another disk of it, is a member again."""
+        """Forget a removed server, because it, or another disk of it, is a member again."""
         self._departures.pop(server, None)
 
     def clear(self) -> None:
+        """Forget all removed servers."""
         self._departures.clear()
 
     def over(self, commit_index: int, now: int, patience: int) -> tuple[ServerId, ...]:

@@ -14,7 +14,7 @@ from zraft_core.ids import ServerId
 
 
 class VoteResult(Enum):
-    """Where an election stands."""
+    """Results of an election so far."""
 
     PENDING = "pending"
     WON = "won"

@@ -1,4 +1,4 @@
-"""Who belongs to a group and who of them votes: a value, and its bytes in a MEMBERSHIP entry.
+"""Membership of a group and its voters: a value, and its bytes in a MEMBERSHIP entry.
 
 A member is a (server, disk instance) pair: a wiped or replaced disk is somebody else, whose votes and
 acknowledgements count for nothing (D-1). Learners and observers receive the log but never vote and never
@@ -60,7 +60,7 @@ class Membership:
 
     @property
     def joint(self) -> bool:
-        """Does every decision need a majority of the outgoing voters, too?"""
+        """True if every decision needs a majority of the outgoing voters, too."""
         return bool(self.outgoing)
 
     def final(self) -> Membership:
@@ -76,12 +76,12 @@ class Membership:
         )
 
     def has(self, server: ServerId, instance: Instance) -> bool:
-        """Is that disk of that server a member, voting or not?"""
+        """Return whether that disk of that server is a member, voting or not."""
         member = self.members.get(server)
         return member is not None and member.instance == instance != UNKNOWN_INSTANCE
 
     def has_voter(self, server: ServerId, instance: Instance) -> bool:
-        """Does that disk of that server vote, now or, while joint, still?"""
+        """Return whether that disk of that server votes, now or, while joint, still."""
         return server in self.electorate and self.has(server, instance)
 
     def with_member(self, server: ServerId, member: Member) -> Mapping[ServerId, Member]:

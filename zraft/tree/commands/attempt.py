@@ -20,6 +20,7 @@ class Attempt:
         tree.journal = []
 
     def keep(self) -> None:
+        """End the attempt, and keep what it changed."""
         tree = self._tree
         digest = tree.digest
         tree.journal = None
@@ -27,6 +28,7 @@ class Attempt:
         digest.dirty_nodes = self._dirty
 
     def undo(self) -> None:
+        """End the attempt, and undo what it changed."""
         tree = self._tree
         journal, tree.journal = tree.journal, None
         assert journal is not None

@@ -36,7 +36,7 @@ def execute_once(
     zxid: int,
     position: int,
 ) -> Outcome | Code:
-    """[ONCE, seq, floor, command]: what `command` came to, now or the first time.
+    """Execute [ONCE, seq, floor, command]; return the outcome, from now or from the first time.
 
     BAD_ARGUMENTS if the client has received the answer already, or says that it received what it is asking for;
     THROTTLED_OP, and nothing was executed, if too much is kept: both are kept nowhere.

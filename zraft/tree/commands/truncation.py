@@ -24,7 +24,7 @@ _ZOOKEEPER: Final = "/zookeeper"
 
 
 def truncate(tree: Tree, command: Command, zxid: int) -> Code:
-    """[TRUNCATE, directory, first, origin path, origin data]: children with a number below `first` are gone.
+    """Execute [TRUNCATE, directory, first, origin path, origin data]: children with a number below `first` go.
 
     The number is what the last ten characters of a name say, if they are digits; children without one stay. In the same
     step the origin, what a reader needs instead of them, is written as by PUT, unless its path is nil: if it cannot be

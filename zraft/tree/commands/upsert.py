@@ -25,7 +25,7 @@ _pack = msgpack.Packer().pack
 
 
 def put(tree: Tree, command: Command, zxid: int) -> Znode | Code:
-    """[PUT, path, data, version]: the znode as it is now.
+    """Execute [PUT, path, data, version]; return the znode as it is now.
 
     `version` nil creates or replaces; -1 creates (NODE_EXISTS); any other replaces that version (NO_NODE,
     BAD_VERSION). What is created is persistent, as are the parents that it lacks, and everybody may do everything
@@ -45,7 +45,7 @@ def put(tree: Tree, command: Command, zxid: int) -> Znode | Code:
 
 
 def add(tree: Tree, command: Command, zxid: int) -> tuple[int, Znode] | Code:
-    """[ADD, path, prefix, amount]: (the number after it, the znode).
+    """Execute [ADD, path, prefix, amount]; return the number after it, and the znode.
 
     The data is `prefix` and then one MessagePack integer; where there is no znode it is 0. BAD_ARGUMENTS if the data
     is anything else, or the sum has more than 64 bits: then nothing changes. As the sum is told, `read` is needed

@@ -13,7 +13,7 @@ from zraft_core.znodes.txn import CREATE, FLAG_SEQUENTIAL, Command
 
 
 def register_will(tree: Tree, command: Command, _zxid: int) -> Code:
-    """[WILL, parent, prefix, data]: in place of the one before; without one if `parent` is nil."""
+    """Execute [WILL, parent, prefix, data]: replace the session's will; there is none if `parent` is nil."""
     if len(command) != 4:
         return Code.MARSHALLING_ERROR
     _, parent, prefix, data = command

@@ -1,4 +1,4 @@
-"""What of the state is neither znode nor session: few items, hashed anew for each digest."""
+"""Small items of the state, neither znodes nor sessions; they are hashed anew for each digest."""
 
 from __future__ import annotations
 
@@ -13,32 +13,55 @@ from zraft.tree.settings import Settings
 
 
 class SmallState(Protocol):
-    """What `Machine` and `ImageState` have in common."""
+    """Values that `Machine` and `ImageState` have in common."""
 
     @property
-    def feature_level(self) -> int: ...
+    def feature_level(self) -> int:
+        """The feature level in force."""
+
     @property
-    def last_zxid(self) -> int: ...
+    def last_zxid(self) -> int:
+        """The zxid of the last command."""
+
     @property
-    def position(self) -> int: ...
+    def position(self) -> int:
+        """The number of commands that the log has had (D-16)."""
+
     @property
-    def log_time(self) -> int: ...
+    def log_time(self) -> int:
+        """The log time of the last batch, in ms."""
+
     @property
-    def wall_time(self) -> int: ...
+    def wall_time(self) -> int:
+        """The wall time of the last batch, in ms."""
+
     @property
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """The index of the last entry."""
+
     @property
-    def term(self) -> int: ...
+    def term(self) -> int:
+        """The term of the last entry."""
+
     @property
-    def faults(self) -> int: ...
+    def faults(self) -> int:
+        """The number of commands that did not follow the protocol."""
+
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> Settings:
+        """The replicated settings."""
+
     @property
-    def rows(self) -> dict[Origin, Row]: ...
+    def rows(self) -> dict[Origin, Row]:
+        """The row of each origin."""
+
     @property
-    def members(self) -> Wanted: ...
+    def members(self) -> Wanted:
+        """The members that operators want."""
+
     @property
-    def ghosts(self) -> Mapping[str, int]: ...
+    def ghosts(self) -> Mapping[str, int]:
+        """The deleted directories whose hidden children are still in memory, with their `first`."""
 
 
 def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]:

@@ -38,7 +38,7 @@ _SHARD_MASK: Final = SHARD_COUNT - 1
 
 
 class WrittenState(SmallState, Protocol):
-    """What an image is written of: a `zraft.tree.machine.Machine`."""
+    """State that an image is written of: a `zraft.tree.machine.Machine`."""
 
     image_writer: ImageWriter | None
     nodes: NodeTable
@@ -46,7 +46,8 @@ class WrittenState(SmallState, Protocol):
     registry: Registry
 
     @property
-    def marks(self) -> Digest: ...
+    def marks(self) -> Digest:
+        """The digest, which tells of each change before it happens."""
 
 
 class ImageWriter:
@@ -111,6 +112,7 @@ class ImageWriter:
 
     @property
     def digest(self) -> int:
+        """The digest of the written state; valid once the image is done."""
         assert self.done, "the digest of an image is known when all of it was swept"
         return self._digest
 
