@@ -254,7 +254,11 @@ class BlockingClient(BlockingCalls):
         return self._worker.ask(request, self._timeout_s)
 
     def ask_all(self, wanted: Iterable[Request[T]]) -> list[T]:
-        """All of these, thousands at a time; not atomic. Raises the first error, after all were answered."""
+        """Send thousands of requests at a time, and return their answers; they are not one step.
+
+        Raises:
+            ClientError: the first error, after all were answered.
+        """
         first: ClientError | None = None
         found: list[T] = []
         begun: deque[tuple[Request[T], _Waiter]] = deque()
@@ -289,7 +293,12 @@ class BlockingClient(BlockingCalls):
     # -- state
 
     def check(self) -> None:
-        """Raises ForkedError or ClosedError if it cannot be used any more."""
+        """Check that the client can be used in this process.
+
+        Raises:
+            ForkedError: the client belongs to the process that this one was forked from.
+            ClosedError: the client was closed.
+        """
         self._worker.check()
 
     @property

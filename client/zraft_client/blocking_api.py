@@ -52,7 +52,11 @@ class BlockingCalls(ABC):
         return self.ask(requests.get(dictionary, key, consistency, self.last_zxid))
 
     def delete(self, key: Any, *, dictionary: str = DEFAULT, version: int | None = None) -> Receipt:
-        """Remove a key. Raises NoNodeError, which is a KeyError, if there is none."""
+        """Remove a key.
+
+        Raises:
+            NoNodeError: there is no such key; it is also a KeyError.
+        """
         return self.ask(requests.delete(dictionary, key, version))
 
     def increment(self, key: Any, amount: int = 1, *, dictionary: str = DEFAULT) -> Counted:
@@ -93,7 +97,12 @@ class BlockingCalls(ABC):
         ttl_ms: int | None = None,
         acl: Acl | None = None,
     ) -> Created:
-        """Make a znode below one that exists. Raises NodeExistsError, NoNodeError."""
+        """Create a znode below one that exists.
+
+        Raises:
+            NodeExistsError: the znode exists.
+            NoNodeError: its parent does not exist.
+        """
         return self.ask(
             requests.create(
                 path,
@@ -107,15 +116,30 @@ class BlockingCalls(ABC):
         )
 
     def set(self, path: str, data: bytes, *, version: int | None = None) -> Receipt:
-        """Replace a znode's data. Raises NoNodeError, BadVersionError."""
+        """Replace a znode's data.
+
+        Raises:
+            NoNodeError: the znode does not exist.
+            BadVersionError: the znode does not have `version`.
+        """
         return self.ask(requests.set_data(path, data, version))
 
     def remove(self, path: str, *, version: int | None = None) -> Receipt:
-        """Delete a znode. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a znode.
+
+        Raises:
+            NoNodeError: the znode does not exist.
+            BadVersionError: the znode does not have `version`.
+            NotEmptyError: the znode has children.
+        """
         return self.ask(requests.remove(path, version))
 
     def read(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Znode:
-        """A znode's data and stat. Raises NoNodeError."""
+        """Return a znode's data and stat.
+
+        Raises:
+            NoNodeError: the znode does not exist.
+        """
         return self.ask(requests.read(path, consistency, self.last_zxid))
 
     def exists(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Stat | None:
@@ -123,11 +147,21 @@ class BlockingCalls(ABC):
         return self.ask(requests.exists(path, consistency, self.last_zxid))
 
     def children(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Children:
-        """Raises NoNodeError."""
+        """Return the names of a znode's children.
+
+        Raises:
+            NoNodeError: the znode does not exist.
+        """
         return self.ask(requests.children(path, consistency, self.last_zxid))
 
     def multi(self, parts: Sequence[MultiPart]) -> tuple[MultiResult, ...]:
-        """All of these writes, or none: of `zraft_client.requests`, and `Check`s. Raises what the first refused says."""
+        """Do all of these writes in one step, or none of them.
+
+        They are requests of `zraft_client.requests`, and `Check`s.
+
+        Raises:
+            FailedError: a write was refused; this is the error of the first one.
+        """
         return self.ask(requests.multi(parts))
 
     # -- logs

@@ -44,7 +44,11 @@ class AsyncDictionary:
         return await self.client.put(key, value, dictionary=self.name)
 
     async def put_if_absent(self, key: Any, value: Any) -> Receipt:
-        """Raises NodeExistsError."""
+        """Set the key's value, but only if the key has none.
+
+        Raises:
+            NodeExistsError: the key has a value.
+        """
         return await self.client.put(key, value, dictionary=self.name, version=-1)
 
     async def replace(self, key: Any, value: Any, version: int) -> Receipt:
@@ -57,7 +61,12 @@ class AsyncDictionary:
         return await self.client.put(key, value, dictionary=self.name, version=version)
 
     async def delete(self, key: Any, *, version: int | None = None) -> Receipt:
-        """Raises NoNodeError, which is a KeyError, and BadVersionError."""
+        """Remove the key.
+
+        Raises:
+            NoNodeError: there is no such key; it is also a KeyError.
+            BadVersionError: `version` is given, and the entry has another one.
+        """
         return await self.client.delete(key, dictionary=self.name, version=version)
 
     async def increment(self, key: Any, amount: int = 1) -> Counted:
@@ -78,7 +87,11 @@ class AsyncDictionary:
         raise AssertionError("attempts end by an error")
 
     async def pop(self, key: Any) -> Any:
-        """Remove an entry and return its value. Raises NoNodeError."""
+        """Remove an entry and return its value.
+
+        Raises:
+            NoNodeError: there is no such key.
+        """
         async for _ in self._attempts(f"pop of {key!r}"):
             found = await self.get_versioned(key)
             if found is None:

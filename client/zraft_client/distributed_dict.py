@@ -292,11 +292,20 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return self._put(key, value, None)
 
     def put_if_absent(self, key: Any, value: Any) -> Receipt:
-        """Raises NodeExistsError."""
+        """Set a key's value, but only if the key has none.
+
+        Raises:
+            NodeExistsError: the key has a value.
+        """
         return self._put(key, value, -1)
 
     def replace(self, key: Any, value: Any, version: int) -> Receipt:
-        """Compare and set: only if the entry still is of this version. Raises BadVersionError, or NoNodeError."""
+        """Compare and set: set the key's value only if its version is still `version`.
+
+        Raises:
+            BadVersionError: the entry was changed meanwhile.
+            NoNodeError: there is no such key.
+        """
         return self._put(key, value, version)
 
     def delete(self, key: Any, *, version: int | None = None) -> Receipt:
@@ -367,7 +376,11 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
             )
 
     def popitem(self) -> tuple[Any, Any]:
-        """Raises KeyError if it is empty."""
+        """Remove some entry, and return its key and value.
+
+        Raises:
+            KeyError: the dictionary is empty.
+        """
         for key in self._fetch():
             value = self.pop(key, _MISSING)
             if value is not _MISSING:

@@ -67,6 +67,10 @@ def plain(value: Any) -> Any:
 
 
 def pack(value: Any) -> bytes:
-    """The canonical bytes: MessagePack of the plain form. Raises OverflowError for an integer beyond 64 bits."""
+    """Return the canonical bytes: MessagePack of the plain form.
+
+    Raises:
+        OverflowError: an integer is beyond 64 bits.
+    """
     packed: bytes = _pack(plain(value))
     return packed

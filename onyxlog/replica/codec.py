@@ -67,7 +67,11 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: bytes, where: str) -> Record:
-    """`where`: the znode, for the message. Raises EntryError."""
+    """Return the record in a znode; `where` names it for the message.
+
+    Raises:
+        EntryError: the bytes are no record.
+    """
     found = _unpack(data, where)
     if type(found) is not tuple or len(found) != 6:
         raise wrong(where, "an entry: [format, kind, fields, author, cause, at_ms]", found)

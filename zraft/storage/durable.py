@@ -45,7 +45,11 @@ def names_if_there(fs: FileSystem, path: str) -> list[str]:
 
 
 def size_if_there(fs: FileSystem, path: str) -> int | None:
-    """A file's bytes; None if it is not there. Raises StorageError."""
+    """Return a file's size in bytes; None if it does not exist.
+
+    Raises:
+        StorageError: the disk failed.
+    """
     with reading(path):
         try:
             file = fs.open(path)
@@ -105,7 +109,11 @@ def sync_file(fs: FileSystem, file: int, path: str) -> None:
 
 
 def sync_directory(fs: FileSystem, path: str) -> None:
-    """Make the names in a directory durable. Raises `FsyncError` like `sync_file`."""
+    """Make the names in a directory durable.
+
+    Raises:
+        FsyncError: the disk failed, as for `sync_file`.
+    """
     try:
         fs.fsync_directory(path)
     except OSError as error:

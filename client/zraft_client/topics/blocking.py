@@ -107,7 +107,12 @@ class BlockingSent:
         return self._sent.done()
 
     def result(self, timeout_s: float | None = None) -> Receipt:
-        """Wait for it. Raises what it ended in; TimeoutError if it has not, which stops nothing."""
+        """Wait for the message's outcome, and return its receipt.
+
+        Raises:
+            ClientError: the message failed.
+            TimeoutError: there is no outcome in time; the message is still sent.
+        """
 
         async def wait() -> Receipt:
             async with asyncio.timeout(timeout_s):

@@ -61,7 +61,11 @@ def encode_command(command: c.Command) -> bytes:
 
 
 def decode_command(data: bytes) -> c.Command:
-    """Raises ProtocolError."""
+    """Return the command in these bytes.
+
+    Raises:
+        ProtocolError: they hold none.
+    """
     return _decoded(_COMMANDS, data)
 
 
@@ -71,7 +75,11 @@ def encode_answer(answer: a.Answer) -> bytes:
 
 
 def decode_answer(data: bytes) -> a.Answer:
-    """Raises ProtocolError."""
+    """Return the answer in these bytes.
+
+    Raises:
+        ProtocolError: they hold none.
+    """
     return _decoded(_ANSWERS, data)
 
 
@@ -81,7 +89,11 @@ def encode_view(view: a.View) -> bytes:
 
 
 def decode_view(data: bytes) -> a.View:
-    """Raises ProtocolError."""
+    """Return the view in these bytes.
+
+    Raises:
+        ProtocolError: they hold none.
+    """
     return _decoded(_VIEWS, data)
 
 

@@ -49,7 +49,12 @@ class ConnectResponse:
 
 
 def decode_connect_request(body: bytes) -> ConnectRequest:
-    """Raises MarshallingError; the caller closes the connection, no reply could carry the code."""
+    """Return the request in a frame.
+
+    Raises:
+        MarshallingError: there is none; the caller closes the connection, as no reply could carry
+            the code.
+    """
     if len(body) == _USUAL_REQUEST.size:
         # What nearly every client sends, in one step: a storm of reconnects is thousands of these.
         version, last_zxid, timeout_ms, session, size, password, flag = _USUAL_REQUEST.unpack(body)
@@ -75,7 +80,11 @@ def encode_connect_request(request: ConnectRequest) -> bytes:
 
 
 def decode_connect_response(body: bytes) -> ConnectResponse:
-    """Raises MarshallingError."""
+    """Return the response in a frame.
+
+    Raises:
+        MarshallingError: there is none.
+    """
     reader = JuteReader(body)
     return ConnectResponse(
         protocol_version=reader.read_int(),

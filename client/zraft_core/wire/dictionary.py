@@ -61,9 +61,12 @@ def pack(value: Any) -> bytes:
 
 
 def pack_value(value: Any) -> bytes:
-    """The bytes of a value as they are stored. Raises MarshallingError, also if it is nested deeper than we allow.
+    """Return the bytes of a value as they are stored.
 
     A reader gets it inside of an answer, and readers have a limit, too.
+
+    Raises:
+        MarshallingError: the value cannot be packed, or is nested deeper than we allow.
     """
     packed = pack(value)
     if len(packed) > VALUE_DEPTH_MAX and isinstance(value, tuple | list | dict):
@@ -169,7 +172,11 @@ def _is_normal(key: Sequence[Any]) -> bool:
 
 
 def entry_name(key: Any) -> str:
-    """The name of the znode of a key. Raises MarshallingError, see `normalised`."""
+    """Return the name of a key's znode.
+
+    Raises:
+        MarshallingError: the key is not permitted; see `normalised`.
+    """
     if key.__class__ is str:
         name = _TEXT + _quoted(key)
         return name if len(name) <= ENTRY_NAME_BYTES_MAX else _hashed(pack(key))
@@ -190,7 +197,12 @@ def _hashed(packed: bytes) -> str:
 
 
 def entry_path(dictionary: str, key: Any) -> str:
-    """The znode of a key in a dictionary. Raises MarshallingError, as `directory_of` and `normalised` do."""
+    """Return the path of a key's znode in a dictionary.
+
+    Raises:
+        MarshallingError: the dictionary or the key is not permitted; see `directory_of` and
+            `normalised`.
+    """
     return f"{directory_of(dictionary)}/{entry_name(key)}"
 
 

@@ -113,47 +113,79 @@ def decode_read(frame: bytes) -> tuple[str, bool]:
 
 
 def decode_path(frame: bytes) -> str:
-    """The path of sync, getACL and getAllChildrenNumber. Raises MarshallingError."""
+    """Return the path of sync, getACL and getAllChildrenNumber.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     return JuteReader(frame, BODY_OFFSET).read_text()
 
 
 def decode_prefix(frame: bytes) -> str:
-    """The prefix of getEphemerals, "" for null. Raises MarshallingError."""
+    """Return the prefix of getEphemerals, "" for null.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     return JuteReader(frame, BODY_OFFSET).read_ustring() or ""
 
 
 def decode_path_and_number(frame: bytes) -> tuple[str, int]:
-    """(path, type or mode) of addWatch, checkWatches and removeWatches. Raises MarshallingError."""
+    """Return (path, type or mode) of addWatch, checkWatches and removeWatches.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     return reader.read_text(), reader.read_int()
 
 
 def decode_set_watches(frame: bytes) -> SetWatches:
-    """Raises MarshallingError."""
+    """Return the watches of setWatches.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     return SetWatches(reader.read_long(), reader.read_texts(), reader.read_texts(), reader.read_texts())
 
 
 def decode_set_watches2(frame: bytes) -> SetWatches:
-    """Raises MarshallingError."""
+    """Return the watches of setWatches2.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     return SetWatches(reader.read_long(), *[reader.read_texts() for _ in range(5)])
 
 
 def decode_auth(frame: bytes) -> Auth:
-    """Raises MarshallingError."""
+    """Return the credentials of auth.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     reader.read_int()  # a type, which is always 0
     return Auth(reader.read_ustring() or "", reader.read_buffer())
 
 
 def decode_sasl(frame: bytes) -> bytes:
-    """The token. Raises MarshallingError."""
+    """Return the token of sasl.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     return JuteReader(frame, BODY_OFFSET).read_buffer() or b""
 
 
 def decode_multi_read(frame: bytes) -> list[tuple[int, str]]:
-    """(opcode, path) of each part, getChildren or getData; they set no watches. Raises MarshallingError."""
+    """Return (opcode, path) of each part, getChildren or getData; they set no watches.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     parts: list[tuple[int, str]] = []
     while True:
@@ -167,7 +199,11 @@ def decode_multi_read(frame: bytes) -> list[tuple[int, str]]:
 
 
 def decode_reconfig(frame: bytes) -> tuple[str | None, str | None, str | None, int]:
-    """(joining, leaving, new members, version of the present configuration). Raises MarshallingError."""
+    """Return (joining, leaving, new members, version of the present configuration).
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     return reader.read_ustring(), reader.read_ustring(), reader.read_ustring(), reader.read_long()
 

@@ -90,5 +90,9 @@ def encode_stat(node: Znode) -> bytes:
 
 
 def decode_stat(reader: JuteReader) -> Stat:
-    """Raises MarshallingError."""
+    """Read a stat.
+
+    Raises:
+        MarshallingError: the record is too short.
+    """
     return Stat(*reader.read_struct(STAT))

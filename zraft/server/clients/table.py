@@ -251,7 +251,11 @@ class Clients:
             self.close(connection)
 
     def log_in(self, connection: ClientConnection, token: bytes) -> tuple[Ids, bytes]:
-        """One step of a SASL login: the ids after it, and the answer. Raises AuthenticationError."""
+        """Do one step of a SASL login, and return the ids after it, and the answer.
+
+        Raises:
+            AuthenticationError: the client did not prove who it is.
+        """
         auth = self.settings.auth
         login = connection.login
         if login is None:

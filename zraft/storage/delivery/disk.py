@@ -81,9 +81,10 @@ class DeliveryDisk:
         return log, report
 
     def append(self, group: GroupId, deliveries: Sequence[Delivery], index: int) -> int:
-        """Write what applying entries up to `index` delivered; up to which index everything of the group is durable.
+        """Write what applying entries up to `index` delivered.
 
-        Raises like `DeliveryLog.append`.
+        Return the index up to which everything of the group is durable. The errors are those of
+        `DeliveryLog.append`.
         """
         log = self._logs[group]
         try:
@@ -96,7 +97,10 @@ class DeliveryDisk:
         return log.durable_index
 
     def sync(self, group: GroupId) -> int:
-        """Make the group's deliveries durable; up to which index they are. Raises like `DeliveryLog.sync`."""
+        """Make the group's deliveries durable, and return the index up to which they are.
+
+        The errors are those of `DeliveryLog.sync`.
+        """
         log = self._logs[group]
         try:
             return log.sync()

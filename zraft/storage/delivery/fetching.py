@@ -97,7 +97,10 @@ class Fetch:
         return self.next
 
     def complete(self) -> None:
-        """All is here: make it part of the log, durable on return. Raises like `DeliveryLog.adopt`."""
+        """Make the segments part of the log once all are here; durable on return.
+
+        The errors are those of `DeliveryLog.adopt`.
+        """
         assert self.next is None, f"{self.next} is missing"
         self._log.adopt(self._shipped, self._here)
         self.give_up()

@@ -232,7 +232,10 @@ class DeliveryLog:
         return self._durable_index
 
     def close_segment(self) -> None:
-        """End the segment that is being written; the next delivery begins another one. Raises like `sync`."""
+        """End the segment that is being written; the next delivery begins another one.
+
+        The errors are those of `sync`.
+        """
         self._check_failure()
         with self._failing():
             self._close_tail()

@@ -123,7 +123,10 @@ class DeliveryReader:
         return self._attempt(lambda view: self._find_time(view, time))
 
     def mark_at(self, offset: int) -> Mark:
-        """Digest and stamp before `offset`, which is at most the end. Raises like `read`."""
+        """Return digest and stamp before `offset`, which is at most the end.
+
+        The errors are those of `read`.
+        """
         return self._attempt(lambda view: self._mark_at(view, offset), offset)
 
     def _attempt(self, call: Callable[[View], _T], offset: int | None = None) -> _T:

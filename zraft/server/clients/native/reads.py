@@ -158,7 +158,11 @@ def _owners(connection: NativeSpeaker, number: int, path: str) -> bytes:
 
 
 def state_of(connection: NativeSpeaker, directory: str) -> list[bytes]:
-    """All entries of a dictionary, packed. Raises Failure."""
+    """Return all entries of a dictionary, packed.
+
+    Raises:
+        Failure: the dictionary cannot be read, or is too large for one answer.
+    """
     node = _directory(connection, directory)
     if node is None:
         return []
