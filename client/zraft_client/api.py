@@ -32,7 +32,7 @@ class AsyncCalls(ABC):
 
     @abstractmethod
     async def ask(self, request: Request[T]) -> T:
-        """The answer to any request of `zraft_client.requests`."""
+        """Return the answer to any request of `zraft_client.requests`."""
 
     @property
     @abstractmethod
@@ -50,7 +50,7 @@ class AsyncCalls(ABC):
     async def get(
         self, key: Any, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE
     ) -> Versioned[Any] | None:
-        """The entry of a key, None if there is none."""
+        """Return the entry of a key, None if there is none."""
         return await self.ask(requests.get(dictionary, key, consistency, self.last_zxid))
 
     async def delete(self, key: Any, *, dictionary: str = DEFAULT, version: int | None = None) -> Receipt:
@@ -68,7 +68,10 @@ class AsyncCalls(ABC):
     async def snapshot(
         self, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE
     ) -> dict[Any, Any]:
-        """The whole dictionary at one moment; refused beyond the servers' client.reply_bytes_max: use `items`."""
+        """Return the whole dictionary at one moment.
+
+        It is refused beyond the servers' client.reply_bytes_max: use `items` then.
+        """
         return await self.ask(requests.state(dictionary, consistency, self.last_zxid))
 
     async def items(
@@ -79,7 +82,10 @@ class AsyncCalls(ABC):
         limit: int | None = None,
         consistency: Consistency = LINEARIZABLE,
     ) -> ItemsPage:
-        """A page of entries; the next one begins `after` its `next`. Pages are of different moments."""
+        """Return a page of entries; the next one begins `after` its `next`.
+
+        Pages are of different moments.
+        """
         return await self.ask(requests.items(dictionary, after, limit, consistency, self.last_zxid))
 
     async def size(self, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE) -> int:
@@ -178,7 +184,10 @@ class AsyncCalls(ABC):
         bytes_max: int | None = None,
         consistency: Consistency = LINEARIZABLE,
     ) -> LogPage:
-        """Sequential znodes `directory/prefix0000000000` and on, numbered from `first`; may be none, with a later `next`."""
+        """Return a page of the sequential znodes `directory/prefix0000000000` and on, numbered from `first`.
+
+        It may have no znodes, and a later `next`.
+        """
         return await self.ask(
             requests.log(
                 directory,
@@ -204,7 +213,7 @@ class AsyncCalls(ABC):
         await self.ask(requests.will(parent, prefix, data))
 
     async def sync(self) -> int:
-        """A zxid that covers all that was acknowledged before; local reads see at least it from now on."""
+        """Return a zxid that covers all that was acknowledged before; local reads see at least it from now on."""
         return await self.ask(requests.sync())
 
     async def diagnostic(self) -> dict[str, Any]:
@@ -212,7 +221,7 @@ class AsyncCalls(ABC):
         return await self.ask(requests.diagnostic())
 
     async def members(self) -> tuple[Member, ...]:
-        """The cluster's servers, as the connected one knows them."""
+        """Return the cluster's servers, as the connected one knows them."""
         return await self.ask(requests.members())
 
     async def config(self, action: str, address: str, port: int, *, server: int | None = None) -> Answer:

@@ -278,7 +278,7 @@ class BlockingClient(BlockingCalls):
         return found
 
     def within(self, timeout_s: float) -> BlockingCalls:
-        """The same client for calls that may take so long: `client.within(2).put("key", 1)`."""
+        """Return the same client for calls that may take so long: `client.within(2).put("key", 1)`."""
         return _Within(self._worker, timeout_s)
 
     def run(self, use: Callable[[Client], Coroutine[Any, Any, T]]) -> T:

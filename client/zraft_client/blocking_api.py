@@ -32,7 +32,7 @@ class BlockingCalls(ABC):
 
     @abstractmethod
     def ask(self, request: Request[T]) -> T:
-        """The answer to any request of `zraft_client.requests`."""
+        """Return the answer to any request of `zraft_client.requests`."""
 
     @property
     @abstractmethod
@@ -48,7 +48,7 @@ class BlockingCalls(ABC):
     def get(
         self, key: Any, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE
     ) -> Versioned[Any] | None:
-        """The entry of a key, None if there is none."""
+        """Return the entry of a key, None if there is none."""
         return self.ask(requests.get(dictionary, key, consistency, self.last_zxid))
 
     def delete(self, key: Any, *, dictionary: str = DEFAULT, version: int | None = None) -> Receipt:
@@ -66,7 +66,10 @@ class BlockingCalls(ABC):
     def snapshot(
         self, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE
     ) -> dict[Any, Any]:
-        """The whole dictionary at one moment; refused beyond the servers' client.reply_bytes_max: use `items`."""
+        """Return the whole dictionary at one moment.
+
+        It is refused beyond the servers' client.reply_bytes_max: use `items` then.
+        """
         return self.ask(requests.state(dictionary, consistency, self.last_zxid))
 
     def items(
@@ -77,7 +80,10 @@ class BlockingCalls(ABC):
         limit: int | None = None,
         consistency: Consistency = LINEARIZABLE,
     ) -> ItemsPage:
-        """A page of entries; the next one begins `after` its `next`. Pages are of different moments."""
+        """Return a page of entries; the next one begins `after` its `next`.
+
+        Pages are of different moments.
+        """
         return self.ask(requests.items(dictionary, after, limit, consistency, self.last_zxid))
 
     def size(self, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE) -> int:
@@ -176,7 +182,10 @@ class BlockingCalls(ABC):
         bytes_max: int | None = None,
         consistency: Consistency = LINEARIZABLE,
     ) -> LogPage:
-        """Sequential znodes `directory/prefix0000000000` and on, numbered from `first`; may be none, with a later `next`."""
+        """Return a page of the sequential znodes `directory/prefix0000000000` and on, numbered from `first`.
+
+        It may have no znodes, and a later `next`.
+        """
         return self.ask(
             requests.log(
                 directory,
@@ -202,7 +211,7 @@ class BlockingCalls(ABC):
         self.ask(requests.will(parent, prefix, data))
 
     def sync(self) -> int:
-        """A zxid that covers all that was acknowledged before; local reads see at least it from now on."""
+        """Return a zxid that covers all that was acknowledged before; local reads see at least it from now on."""
         return self.ask(requests.sync())
 
     def diagnostic(self) -> dict[str, Any]:
@@ -210,7 +219,7 @@ class BlockingCalls(ABC):
         return self.ask(requests.diagnostic())
 
     def members(self) -> tuple[Member, ...]:
-        """The cluster's servers, as the connected one knows them."""
+        """Return the cluster's servers, as the connected one knows them."""
         return self.ask(requests.members())
 
     def config(self, action: str, address: str, port: int, *, server: int | None = None) -> Answer:

@@ -41,7 +41,7 @@ class Request(Generic[T]):
 
 
 class Waiter(Protocol):
-    """Waits for a call, such as an asyncio.Future."""
+    """Something that waits for a call, such as an asyncio.Future."""
 
     def done(self) -> bool:
         """Return whether the call has its outcome."""
@@ -90,7 +90,7 @@ class Call:
 
 
 class Sink(Protocol):
-    """Takes what a subscription pushes, in order, at once."""
+    """Receiver of what a subscription pushes, in order, at once."""
 
     def pushed(self, message: Answer, size: int) -> None:
         """Take one message; `size` is its length in bytes."""

@@ -252,32 +252,32 @@ class Client(SubscribingCalls):
 
     @property
     def timeout_s(self) -> float:
-        """Return how long a call may take."""
+        """The time that a call may take, in seconds."""
         return self._timeout_s
 
     @property
     def rng(self) -> random.Random:
-        """Return the source of jitter."""
+        """The source of jitter."""
         return self._calls.rng
 
     @property
     def session(self) -> Session | None:
-        """Return the session, None without one."""
+        """The session, None without one."""
         return self._session
 
     @property
     def server(self) -> Address | None:
-        """Return the connected server, None if there is none."""
+        """The connected server, None if there is none."""
         return self._server
 
     @property
     def descriptor(self) -> int:
-        """Return the file descriptor of the connection, -1 if there is none."""
+        """The file descriptor of the connection, -1 if there is none."""
         return -1 if self._connection is None else self._connection.descriptor
 
     @property
     def hosts(self) -> tuple[Address, ...]:
-        """Return the servers that are tried: those given, then those that a server named."""
+        """The servers that are tried: those given, then those that a server named."""
         return self._ring.addresses
 
     @property

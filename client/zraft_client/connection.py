@@ -9,7 +9,7 @@ BUFFER_BYTES: Final = 65_536
 
 
 class Owner(Protocol):
-    """Uses the connection. All of it is called in the loop's thread."""
+    """User of the connection. All of it is called in the loop's thread."""
 
     def received(self, data: memoryview) -> None:
         """Take bytes, which are valid only during the call."""
@@ -78,6 +78,6 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def descriptor(self) -> int:
-        """Return the socket's file descriptor, -1 if it is closed."""
+        """The socket's file descriptor, -1 if it is closed."""
         found = None if self._transport is None else self._transport.get_extra_info("socket")
         return -1 if found is None else int(found.fileno())

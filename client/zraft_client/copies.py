@@ -44,7 +44,10 @@ def held(pairs: Iterable[tuple[Any, T]], dictionary: str) -> dict[Any, T]:
 
 
 class DictionaryCopy(DictionarySubscription):
-    """Applies pushes at once. While a new connection sends the state again, reads use the old copy."""
+    """Subscription that applies pushes at once.
+
+    While a new connection sends the state again, reads use the old copy.
+    """
 
     def __init__(self, client: Subscriber, dictionary: str, credit: int = CREDIT_BYTES) -> None:
         super().__init__(client, dictionary, credit)

@@ -32,7 +32,7 @@ class AsyncDictionary:
     async def get_versioned(
         self, key: Any, *, consistency: Consistency = LINEARIZABLE
     ) -> Versioned[Any] | None:
-        """The entry with its version, for `replace`; None if there is none."""
+        """Return the entry with its version, for `replace`; None if there is none."""
         return await self.client.get(key, dictionary=self.name, consistency=consistency)
 
     async def contains(self, key: Any) -> bool:
@@ -74,7 +74,7 @@ class AsyncDictionary:
         return await self.client.increment(key, amount, dictionary=self.name)
 
     async def setdefault(self, key: Any, default: Any = None) -> Any:
-        """The value there is, or `default`, which is there then."""
+        """Return the value there is, or `default`, which is there then."""
         async for _ in self._attempts(f"setdefault of {key!r}"):
             found = await self.get_versioned(key)
             if found is not None:
@@ -131,11 +131,11 @@ class AsyncDictionary:
         return await self.client.size(dictionary=self.name)
 
     async def snapshot(self) -> dict[Any, Any]:
-        """All of it, of one moment; refused if larger than the servers' client.reply_bytes_max."""
+        """Return all of it, of one moment; refused if larger than the servers' client.reply_bytes_max."""
         return await self.client.snapshot(dictionary=self.name)
 
     async def items(self, *, limit: int = ITEMS_PER_PAGE) -> AsyncIterator[tuple[Any, Versioned[Any]]]:
-        """All entries, `limit` per request; each page is of a later moment."""
+        """Yield all entries, `limit` per request; each page is of a later moment."""
         after: Any = None
         while True:
             page = await self.client.items(dictionary=self.name, after=after, limit=limit)
@@ -146,11 +146,11 @@ class AsyncDictionary:
             after = page.next
 
     def subscribe(self, *, credit: int = CREDIT_BYTES) -> DictionarySubscription:
-        """The whole state, then every change, as an async iterator."""
+        """Return the whole state, then every change, as an async iterator."""
         return self.client.subscribe_dictionary(self.name, credit=credit)
 
     async def watch(self, *, credit: int = CREDIT_BYTES) -> DictionaryCopy:
-        """A copy that the server keeps up to date; whole when it is returned. Close it after use."""
+        """Return a copy that the server keeps up to date; whole when it is returned. Close it after use."""
         copy = self.client.subscribe(DictionaryCopy(self.client, self.name, credit))
         try:
             await copy.wait_complete()

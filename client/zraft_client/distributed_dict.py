@@ -137,7 +137,10 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         refresh_policy: RefreshPolicy = ALWAYS,
         **options: Any,
     ) -> DistributedDict:
-        """A dictionary of the cluster at `hosts`, such as "a:2181,b:2181". `options` are those of `BlockingClient`."""
+        """Return a dictionary of the cluster at `hosts`, such as "a:2181,b:2181".
+
+        `options` are those of `BlockingClient`.
+        """
         client = BlockingClient(hosts, **options)
         try:
             made = cls.over(
@@ -158,7 +161,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         append_retry_attempts: int = 3,
         refresh_policy: RefreshPolicy = ALWAYS,
     ) -> DistributedDict:
-        """A dictionary over a client that others use, too, and that stays open when this is closed."""
+        """Return a dictionary over a client that others use, too, and that stays open when this is closed."""
         return cls("", 0, append_retry_attempts, refresh_policy, client=client, name=name)
 
     def __enter__(self) -> DistributedDict:
@@ -254,7 +257,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return self.copy().items()
 
     def copy(self) -> dict[Any, Any]:
-        """A plain dictionary: of one moment, unless it is too large for one answer of a server."""
+        """Return a plain dictionary: of one moment, unless it is too large for one answer of a server."""
         if self._copy is not None:
             return {key: entry.value for key, entry in self._fresh_copy().entries().items()}
         if self._asks:
@@ -273,7 +276,10 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return self
 
     def get_versioned(self, key: Any) -> Versioned[Any] | None:
-        """The entry with its version, for `replace`; always linearizable, whatever the policy. None if there is none."""
+        """Return the entry with its version, for `replace`; always linearizable, whatever the policy.
+
+        None if there is none.
+        """
         return self._client.get(key, dictionary=self.name)
 
     # -- writes
@@ -335,7 +341,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return counted
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        """The value there is, or `default`, which is there then: one of the two, whoever else asks."""
+        """Return the value there is, or `default`, which is there then: one of the two, whoever else asks."""
         end = monotonic() + self._client.timeout_s
         while True:
             found = self.get_versioned(key)

@@ -380,7 +380,7 @@ class Calls:
 
     @property
     def next_due(self) -> float | None:
-        """Return when `due` has something to send, None if nothing waits for a moment."""
+        """The time at which `due` has something to send, None if nothing waits for a moment."""
         return self._delayed[0][0] if self._delayed else None
 
     def due(self, now: float) -> None:

@@ -1,4 +1,7 @@
-"""Each request of the native protocol as the map that is sent, and its answer as a value. Pure; docs/PROTOCOL-NATIVE.md."""
+"""Requests of the native protocol as the maps that are sent, and their answers as values.
+
+Pure; docs/PROTOCOL-NATIVE.md.
+"""
 
 from __future__ import annotations
 

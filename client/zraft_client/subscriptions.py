@@ -59,7 +59,7 @@ class Entries:
 
 @frozen
 class PathEvent:
-    """Something happened to a znode: `kind` is created, deleted, changed or children.
+    """Event of a znode: `kind` is created, deleted, changed or children.
 
     Kind RESUBSCRIBED: the connection is another one, and something may have happened; read again.
     """
@@ -153,7 +153,7 @@ class Subscription(ABC, Generic[M]):
 
     @property
     def error(self) -> ClientError | None:
-        """Return what it ended with, None while it continues."""
+        """The error that the subscription ended with, None while it continues."""
         return self._error
 
     async def started(self) -> None:
@@ -210,7 +210,7 @@ def _retrieved(future: asyncio.Future[None]) -> None:
 
 
 class DictionarySubscription(Subscription[Changes]):
-    """Pushes all of a dictionary, then every change."""
+    """Subscription to all of a dictionary, then every change."""
 
     def __init__(self, client: Subscriber, dictionary: str, credit: int = CREDIT_BYTES) -> None:
         super().__init__(client, credit)
@@ -240,7 +240,7 @@ class DictionarySubscription(Subscription[Changes]):
 
 
 class LogSubscription(Subscription[Entries]):
-    """Pushes entries of a log from `first` on, each once, also across reconnects."""
+    """Subscription to the entries of a log from `first` on, each once, also across reconnects."""
 
     def __init__(
         self, client: Subscriber, directory: str, prefix: str, first: int, credit: int = CREDIT_BYTES
@@ -261,7 +261,7 @@ class LogSubscription(Subscription[Entries]):
 
 
 class PathSubscription(Subscription[PathEvent]):
-    """Pushes events of a znode, or also of all below it: a lasting watch."""
+    """Subscription to the events of a znode, or also of all below it: a lasting watch."""
 
     def __init__(self, client: Subscriber, path: str, recursive: bool = False) -> None:
         super().__init__(client, CREDIT_BYTES)

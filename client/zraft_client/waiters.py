@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Nobody:
-    """Waits for an answer that matters to nobody."""
+    """Waiter for an answer that matters to nobody."""
 
     def done(self) -> bool:
         """Return True: nobody waits."""
@@ -31,7 +31,7 @@ class Nobody:
 
 
 class SubscriptionWaiter:
-    """Waits for a server's answer to a subscription."""
+    """Waiter for a server's answer to a subscription."""
 
     def __init__(self, client: Subscriber, subscription: Subscription[Any]) -> None:
         self._client = client
@@ -63,7 +63,7 @@ class SubscriptionWaiter:
 
 
 class MembersWaiter:
-    """Takes the cluster's members as further hosts."""
+    """Waiter that adds the cluster's members as further hosts."""
 
     def __init__(self, ring: HostRing) -> None:
         self._ring = ring

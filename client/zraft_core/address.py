@@ -49,7 +49,9 @@ _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 def parse_address(text: str, knob: str) -> Address:
-    """`host:port`, where host is a name, an IPv4 address, or an IPv6 address in brackets.
+    """Return the address in `host:port`.
+
+    The host is a name, an IPv4 address, or an IPv6 address in brackets.
 
     Raises:
         ConfigError: it is none of these; names `knob`.

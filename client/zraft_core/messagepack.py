@@ -1,4 +1,4 @@
-"""Reads MessagePack that somebody else wrote: what it costs follows from its length, whatever stands in it.
+"""Reader of MessagePack that somebody else wrote: its cost follows from the length, whatever it contains.
 
 MessagePack's own reader does what the bytes say, and three things that they can say cost more than they are long:
 
@@ -90,7 +90,7 @@ class UnhashedMap(dict[Any, Any]):
 
 
 def unpack(data: bytes, *, lists: bool = False, any_keys: bool = False, levels: int = LEVELS_MAX) -> Any:
-    """The one value that the bytes are.
+    """Return the one value that the bytes are.
 
     Args:
         data: all bytes of the value, and no others.
@@ -149,7 +149,7 @@ def _extension(code: int, data: bytes) -> Any:
 
 
 class Decoder:
-    """Reads values one after the other, however they come in pieces; arrays become tuples.
+    """Decoder of values one after the other, in whatever pieces they come; arrays become tuples.
 
     Call `next` on `values`; it raises `StopIteration` when nothing whole is left. A `RefusedValueError` is about one value,
     which is over: go on. After another `ValueError` or `TypeError`, `look_closer` tells whether the value can be read in
@@ -200,7 +200,7 @@ class Decoder:
             self._held = bytearray(self._held + data)
 
     def forget(self, end: int) -> int:
-        """The values in front of `end` were read; where the next one begins in what `values` is then."""
+        """Forget the values before `end`, which were read; return where the next one begins in the new `values`."""
         if end == self._fed:
             self._held = b""
             self._start = end
@@ -215,7 +215,7 @@ class Decoder:
         return end
 
     def look_closer(self, start: int) -> bool:
-        """The value at `start` cannot be read as nearly all can; False if this was said before.
+        """Prepare to read the value at `start` in another way; return False if that was done before.
 
         `values` is another iterator then, at the beginning of this value.
         """
@@ -374,7 +374,7 @@ def _is_key(key: Any) -> bool:
 
 
 def dict_of(pairs: Iterable[tuple[Any, T]]) -> dict[Any, T]:
-    """A dict of keys that others chose.
+    """Return a dict of keys that others chose.
 
     Raises:
         ProtocolError: they are made to hash alike, or one of them is, or holds, a map or a list.

@@ -125,7 +125,7 @@ class Consumption:
 
     @property
     def lag(self) -> int:
-        """Return how many messages of the partition, as far as it was read, are not committed here."""
+        """The number of messages of the partition, as far as it was read, that are not committed here."""
         upto = self.end if self.claim.upto is None else min(self.end, self.claim.upto)
         return max(0, upto - self.current)
 
@@ -141,7 +141,7 @@ class Consumption:
 
     @property
     def stock(self) -> int:
-        """Return how many messages it has at hand."""
+        """The number of messages at hand."""
         return len(self._ready)
 
     def has_ready(self, now_ms: int) -> bool:

@@ -186,7 +186,7 @@ class ConsumerCore:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Return when `on_time` is to be called next, unless a reply comes earlier."""
+        """The time at which `on_time` is to be called next, unless a reply comes earlier."""
         due = [one.due_ms for one in self._consumptions.values()]
         due.append(self._requests.next_due_ms)
         if not self._terminating:

@@ -59,7 +59,7 @@ class Tracking:
 
     @property
     def current(self) -> int:
-        """Return the first offset that is not committed."""
+        """The first offset that is not committed."""
         return self._outstanding[0] if self._outstanding else self._next
 
     def committed_ranges(self, limit: int) -> tuple[Range, ...]:
@@ -87,5 +87,5 @@ class Tracking:
 
     @property
     def outstanding(self) -> int:
-        """Return how many messages were added and are not yet behind `current`."""
+        """The number of messages that were added and are not yet behind `current`."""
         return len(self._outstanding)

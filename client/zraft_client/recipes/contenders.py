@@ -78,7 +78,7 @@ class Contender:
 
     @property
     def token(self) -> int:
-        """Return the fencing token: it grows with every contender that comes, so with every holder.
+        """The fencing token: it grows with every contender that comes, so with every holder.
 
         Raises:
             LockLostError: nothing is held.
@@ -161,7 +161,7 @@ class Contender:
 
     @property
     def path(self) -> str:
-        """Return the path of the own znode.
+        """The path of the own znode.
 
         Raises:
             LockLostError: nothing is held.

@@ -64,7 +64,7 @@ class _Blocking(Generic[A_co]):
 def blocking(
     method: Callable[Concatenate[A_co, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[_Blocking[A_co], P], T]:
-    """The blocking version of a coroutine method, with its name, parameters and docstring."""
+    """Return the blocking version of a coroutine method, with its name, parameters and docstring."""
 
     @wraps(method)
     def waits(twin: _Blocking[A_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -76,7 +76,7 @@ def blocking(
 def in_its_thread(
     method: Callable[Concatenate[A_co, P], T],
 ) -> Callable[Concatenate[_Blocking[A_co], P], T]:
-    """The blocking version of a plain method, which may be called in the client's thread only."""
+    """Return the blocking version of a plain method, which may be called in the client's thread only."""
 
     @wraps(method)
     def waits(twin: _Blocking[A_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -209,15 +209,15 @@ class BlockingTopics(_Blocking[Topics]):
     bounds = blocking(Topics.bounds)
 
     def producer(self, **options: Any) -> BlockingProducer:
-        """Options are those of `Producer`."""
+        """Return an open producer; options are those of `Producer`."""
         return BlockingProducer(self._client, self._opened(lambda: self.topics.producer(**options)))
 
     def consumer(self, what: str | Partition | Iterable[str | Partition], **options: Any) -> BlockingConsumer:
-        """Options are those of `Consumer`."""
+        """Return an open consumer; options are those of `Consumer`."""
         return BlockingConsumer(self._client, self._opened(lambda: self.topics.consumer(what, **options)))
 
     def merged(self, topic: str, **options: Any) -> BlockingMergedConsumer:
-        """Options are those of `MergedConsumer`."""
+        """Return an open merged consumer; options are those of `MergedConsumer`."""
         return BlockingMergedConsumer(
             self._client, self._opened(lambda: self.topics.merged(topic, **options))
         )

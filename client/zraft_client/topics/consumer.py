@@ -133,7 +133,9 @@ class _Cursor:
 
 
 class Consumer(Polling):
-    """Consumes some partitions, from `Topics.consumer`. Use it as an async context manager, or `open` and `close`.
+    """Consumer of some partitions, from `Topics.consumer`.
+
+    Use it as an async context manager, or `open` and `close`.
 
     Args:
         what: topics, of which all partitions are read, those too that are added later, and (topic,
@@ -319,7 +321,7 @@ class Consumer(Polling):
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """Return what is read. Partitions that are added to a topic join."""
+        """The partitions that are read. Partitions that are added to a topic join."""
         return tuple(self._cursors)
 
     def positions(self) -> dict[Partition, int]:

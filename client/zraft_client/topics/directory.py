@@ -44,7 +44,7 @@ class Directory:
 
     @property
     def metadata(self) -> Metadata | None:
-        """Return the table as of the last refresh, None before the first."""
+        """The table as of the last refresh, None before the first."""
         return self._metadata
 
     async def known(self) -> Metadata:

@@ -89,7 +89,7 @@ class Dispatch:
 
     @property
     def next_due(self) -> float | None:
-        """Return when `take` has something next."""
+        """The time at which `take` has something next."""
         while self._heap:
             due, seq = self._heap[0]
             state = self._states.get(seq)

@@ -70,7 +70,7 @@ class _Cursor:
 
 
 class MergedConsumer(Polling):
-    """Consumes one topic in one order, from `Topics.merged`.
+    """Consumer of one topic in one order, from `Topics.merged`.
 
     Use it as an async context manager, or `open` and `close`.
 

@@ -180,7 +180,7 @@ class Producer:
 
     @property
     def id(self) -> ProducerId:
-        """Return the producer's id, which its messages carry.
+        """The producer's id, which its messages carry.
 
         Raises:
             ClosedError: the producer was not opened.
@@ -191,7 +191,7 @@ class Producer:
 
     @property
     def pending(self) -> int:
-        """Return how many messages are not decided."""
+        """The number of messages that are not decided."""
         return len(self._sent)
 
     # -- sending

@@ -26,7 +26,7 @@ PAUSE_S_MAX: Final = 1.0
 
 
 class Cursor(Protocol):
-    """Reads one partition."""
+    """Interface of one partition's reading."""
 
     @property
     def group(self) -> GroupId:
@@ -34,7 +34,7 @@ class Cursor(Protocol):
 
     @property
     def offset(self) -> int:
-        """Return what to read next."""
+        """The offset to read next."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class _Reading:
 
 
 class Reader:
-    """Reads for some cursors until it is closed."""
+    """Reader for some cursors, until it is closed."""
 
     def __init__(
         self, directory: Directory, *, bytes_max: int = FETCH_BYTES_MAX, wait_ms: int = WAIT_MS

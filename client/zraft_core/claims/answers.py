@@ -110,7 +110,7 @@ class View:
         return self.floor if whole is None else max(self.floor, whole.position)
 
     def free_from(self, offset: int, messages: int) -> Range:
-        """The first free range at or above `offset`, at most so long."""
+        """Return the first free range at or above `offset`, at most so long."""
         first, taken = max(offset, self.floor), sorted(self._taken())
         for a, b in taken:
             if a > first:

@@ -56,7 +56,7 @@ def is_newer(command: c.Command) -> bool:
 
 
 def encode_command(command: c.Command) -> bytes:
-    """The bytes of the oldest form that says it all."""
+    """Return the bytes of the oldest form that says it all."""
     return _encoded(_COMMANDS, command)
 
 
@@ -70,7 +70,7 @@ def decode_command(data: bytes) -> c.Command:
 
 
 def encode_answer(answer: a.Answer) -> bytes:
-    """The bytes of an answer."""
+    """Return the bytes of an answer."""
     return _encoded(_ANSWERS, answer)
 
 
@@ -84,7 +84,7 @@ def decode_answer(data: bytes) -> a.Answer:
 
 
 def encode_view(view: a.View) -> bytes:
-    """The bytes of a view."""
+    """Return the bytes of a view."""
     return _encoded(_VIEWS, view)
 
 
@@ -98,7 +98,7 @@ def decode_view(data: bytes) -> a.View:
 
 
 def unpacked(data: bytes, what: str) -> tuple[Any, ...]:
-    """The array in the bytes.
+    """Return the array in the bytes.
 
     Raises:
         ProtocolError: they hold none, of this format.

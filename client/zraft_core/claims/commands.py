@@ -70,7 +70,7 @@ class Heartbeat:
 
 @frozen
 class Commit:
-    """Everything below `committed` is processed."""
+    """Command that tells that everything below `committed` is processed."""
 
     group: str
     epoch: int
@@ -79,7 +79,10 @@ class Commit:
 
 @frozen
 class CommitRanges:
-    """Everything below `committed` is processed, and each of `ranges`, which lie above it: commits came out of order."""
+    """Command that tells that everything below `committed` is processed, and each of `ranges` above it.
+
+    Such commits came out of order.
+    """
 
     group: str
     epoch: int
@@ -116,7 +119,9 @@ class Expire:
 
 @frozen
 class Pause:
-    """Nobody may claim for this group while log time is below `until_ms`; owners are told to release.
+    """Command that pauses a group: nobody may claim while log time is below `until_ms`.
+
+    Owners are told to release.
 
     `after` is `View.paused_at`: a late copy changes nothing. `until_ms` 0 ends a pause.
     """

@@ -47,7 +47,7 @@ class ClaimExpiry:
         self._awaited: int | None = None
 
     def advance(self, elapsed_ms: int) -> None:
-        """Time in which this leader ran; the caller bounds the step."""
+        """Add the time in which this leader ran; the caller bounds the step."""
         self._clock += elapsed_ms
 
     def wants_round(self, claims: Claims, next_round: int) -> bool:

@@ -32,14 +32,14 @@ class Group:
         return next((claim for claim in self.claims if claim.epoch == epoch), None)
 
     def repeated(self, client: str, instance: str, attempt: int) -> Claim | None:
-        """The live claim that this very attempt was granted."""
+        """Return the live claim that this very attempt was granted."""
         for claim in self.claims:
             if (claim.owner.client, claim.owner.instance, claim.attempt) == (client, instance, attempt):
                 return claim
         return None
 
     def holder(self, first: int, upto: int | None) -> Claim | None:
-        """A live claim of some of [first, upto)."""
+        """Return a live claim of some of [first, upto)."""
         return next((claim for claim in self.claims if claim.covers(first, upto)), None)
 
     @property
@@ -60,12 +60,12 @@ class Group:
         return tuple(island for island in self.progress.islands if claim.covers(*island))
 
     def with_claim(self, claim: Claim) -> Group:
-        """A claim that was granted just now."""
+        """Return the group with a claim that was granted just now."""
         claims = sorted((*self.claims, claim), key=lambda one: one.first)
         return evolve(self, claims=tuple(claims), last_epoch=claim.epoch)
 
     def with_changed(self, claim: Claim) -> Group:
-        """The same claim, in a later condition."""
+        """Return the group with a claim in a later condition."""
         return evolve(self, claims=tuple(claim if c.epoch == claim.epoch else c for c in self.claims))
 
     def with_end_of(self, claim: Claim, position: int) -> Group:

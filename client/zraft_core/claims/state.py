@@ -98,7 +98,7 @@ class Claims:
         return self._groups.values()
 
     def view(self, name: str, now_ms: int = 0) -> View:
-        """The group as it stands; a group that is not known stands at the beginning.
+        """Return the group as it stands; a group that is not known stands at the beginning.
 
         `now_ms` is the leader's log time, where a leader is asked. The time of the last command stands still while
         nothing is logged, and by it a pause of an idle partition would never be over.
@@ -120,7 +120,7 @@ class Claims:
         )
 
     def digest(self) -> int:
-        """128 bits, equal on all replicas at equal positions (D-26)."""
+        """Return the digest: 128 bits, equal on all replicas at equal positions (D-26)."""
         return self._digest.total(self.position, self.log_time_ms, self.heartbeat_ms)
 
     # Claiming ---------------------------------------------------------------------------------------------------

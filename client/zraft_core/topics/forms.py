@@ -190,7 +190,7 @@ staged: Final = ruled(
 
 
 def plain_start(kind: Callable[..., _Value]) -> Quick:
-    """Reads the fields of a START (`kind` is its class) as `plain_proposal` does those of a proposal."""
+    """Return a reader of the fields of a START (`kind` is its class), as `plain_proposal` is of a proposal."""
 
     def read(items: tuple[Any, ...]) -> _Value | None:
         if len(items) != 4:
@@ -205,7 +205,9 @@ def plain_start(kind: Callable[..., _Value]) -> Quick:
 
 
 def plain_proposal(kind: Callable[..., _Value]) -> Quick:
-    """Reads the fields of a proposal (`kind` is its class) if they are well-formed: all the same checks, at once.
+    """Return a reader of the fields of a proposal (`kind` is its class), if they are well-formed.
+
+    It makes all the same checks, at once.
 
     A message to k partitions is k - 1 of these in each of their logs, and so half of what a busy server decodes.
     """
@@ -251,7 +253,7 @@ _DELTA: Final = Record(
 
 
 def pack_view(view: AnyView) -> list[Any]:
-    """A whole view is an array of 6, a difference one of 9."""
+    """Return a view as an array: 6 fields if it is whole, 9 if it is a difference."""
     return _VIEW.pack(view) if isinstance(view, View) else _DELTA.pack(view)
 
 

@@ -33,7 +33,7 @@ class MergePosition:
 
 
 class Merger:
-    """Reads of partitions in, deliveries in the order of stamps out.
+    """Merger of partitions: reads of them go in, deliveries in the order of stamps come out.
 
     Everything up to `position` is taken as seen. Who reads keeps to `room`, so that buffers stay bounded.
     """
@@ -47,7 +47,7 @@ class Merger:
         self._buffered_max = buffered_max
 
     def groups(self) -> tuple[GroupId, ...]:
-        """The partitions that are to be read; a change of the topic adds to them as it comes out."""
+        """Return the partitions that are to be read; a change of the topic adds to them as it comes out."""
         return tuple(self._buffers)
 
     def next_offset(self, group: GroupId) -> int:
@@ -65,7 +65,7 @@ class Merger:
         )
 
     def feed(self, group: GroupId, deliveries: Sequence[Delivery], frontier: Stamp) -> None:
-        """A read of `group`: its next deliveries, and a stamp that everything after them is above.
+        """Take a read of `group`: its next deliveries, and a stamp that everything after them is above.
 
         Raises:
             MergeError: offsets are not the next ones, or stamps do not ascend.
@@ -149,5 +149,9 @@ class Merger:
         }
 
     def time_needed(self, stamp: Stamp) -> int:
-        """One more than the stamp's: at the time itself a partition might still be below what took the bypass (D-17b)."""
+        """Return the time that a partition must pass before the stamp can be taken.
+
+        It is one more than the stamp's: at the time itself a partition might still be below what
+        took the bypass (D-17b).
+        """
         return stamp.time + 1

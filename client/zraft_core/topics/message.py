@@ -45,7 +45,7 @@ class Condition:
 
 @frozen
 class Round:
-    """Puts the staged messages of its producer with numbers from `first` up to `upto`, both included, in their order.
+    """Round that orders its producer's staged messages from number `first` up to `upto`, both included.
 
     They stand one after the other at the round's place in the order of all messages. `zraft_core.topics.producer` makes it
     when each of them is durable at all its destinations, which the round's are all together. One that names a group which
@@ -95,7 +95,7 @@ class Message:
 
 
 def as_fields(message: Message) -> list[object]:
-    """A message as the array that is stored and sent (docs/TOPICS.md, "Formats")."""
+    """Return a message as the array that is stored and sent (docs/TOPICS.md, "Formats")."""
     after, condition = message.after, message.condition
     fields: list[object] = [
         message.mid,

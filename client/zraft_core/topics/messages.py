@@ -55,7 +55,10 @@ class Told:
 
 @frozen
 class FloorReport:
-    """Everything up to `floor` is delivered at `sender`. `wanted`: it waits for the receiver's floor."""
+    """Report that everything up to `floor` is delivered at `sender`.
+
+    `wanted`: it waits for the receiver's floor.
+    """
 
     sender: GroupId
     floor: FinalTime

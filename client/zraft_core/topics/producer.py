@@ -26,7 +26,7 @@ from zraft_core.topics.stamps import MessageId
 
 
 class Reach(Enum):
-    """Whom a message is sent to. The others learn it from the first, a step later."""
+    """Choice of whom a message is sent to. The others learn it from the first, a step later."""
 
     ALL = "all"
     ONE = "one"
@@ -208,7 +208,7 @@ class Producer:
         )
 
     def take_round(self, destinations_max: int) -> Message | None:
-        """The next round, if there is something to put in order: `requests` says what to send for it.
+        """Return the next round, if there is something to put in order: `requests` says what to send for it.
 
         It has what is staged at all its destinations, without a gap, and with nothing undecided before it. While it is under
         way more is staged for the next one.
@@ -291,7 +291,7 @@ class Producer:
     # -- what is heard
 
     def on_table(self, table: Table) -> list[Ended]:
-        """The table of groups, as group 0 has it now."""
+        """Take the table of groups, as group 0 has it now, and return the messages that are decided by it."""
         if table.position <= self.table.position:
             self.table_wanted = self.table_wanted and table.position < self.table.position
             return []
@@ -343,7 +343,7 @@ class Producer:
         return opened is not None and opened.accepted
 
     def take_accepted(self) -> list[int]:
-        """Numbers of messages of which `is_accepted` has become true."""
+        """Return the numbers of messages of which `is_accepted` has become true."""
         found, self._newly_accepted = self._newly_accepted, []
         return found
 
@@ -392,7 +392,11 @@ class Producer:
         return [ended for seq in lost for ended in self._end(seq, Ending.NEVER)]
 
     def counts(self, opened: _Open, reply: Reply) -> bool:
-        """A late refusal of an older epoch says nothing: the group may have taken the repeat under the newer one."""
+        """Return whether a refusal counts.
+
+        A late refusal of an older epoch says nothing: the group may have taken the repeat under the
+        newer one.
+        """
         return reply.epoch == opened.epoch
 
     def _renew(self, opened: _Open) -> None:
@@ -408,7 +412,7 @@ class Producer:
         return self.table.groups.issuperset(message.destinations)
 
     def complete(self, message: Message, answers: dict[GroupId, Answer], *, everywhere: bool) -> bool:
-        """Decided at all destinations that are left, by what they said, or one of them for all."""
+        """Return whether all remaining destinations have decided by these answers, or one of them for all."""
         left = [group for group in message.destinations if not self.table.removed(group)]
         return everywhere or all(answers.get(group) in _DECIDED for group in left)
 
@@ -440,7 +444,7 @@ class Producer:
         return ended
 
     def move_floor(self, seq: int) -> None:
-        """`seq` is decided at all destinations; the floor follows without a gap."""
+        """Note that `seq` is decided at all destinations; the floor follows without a gap."""
         self._decided.add(seq)
         while self.floor + 1 in self._decided:
             self.floor += 1

@@ -69,7 +69,10 @@ class LoggedView:
         self.deleting = set(view.deleting)
 
     def retired(self, producer: ProducerId) -> bool:
-        """Closed, and nothing of it pending anywhere; told without remembering it."""
+        """Return whether the producer is closed, and nothing of it pending anywhere.
+
+        This is told without remembering it.
+        """
         return producer <= self.position and producer not in self.producers and producer not in self.closed
 
     def names(self, producer: ProducerId) -> bool:

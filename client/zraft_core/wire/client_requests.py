@@ -476,7 +476,7 @@ class CloseSession(_Empty):
 
 
 def encode_acl(acl: Sequence[Acl] | None) -> bytes:
-    """A vector of ACL entries; None means world:anyone:cdrwa."""
+    """Return a vector of ACL entries; None means world:anyone:cdrwa."""
     if acl is None:
         return WORLD_ANYONE_ALL
     entries = [INT.pack(perms) + encode_ustring(scheme) + encode_ustring(name) for perms, scheme, name in acl]

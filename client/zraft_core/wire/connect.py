@@ -102,7 +102,7 @@ def encode_connect_response(response: ConnectResponse) -> bytes:
 
 
 def encode_session_refusal(request: ConnectRequest) -> bytes:
-    """The answer to a session that is unknown, expired or not proven by its password; close after it."""
+    """Return the answer to a session that is unknown, expired or not proven by its password; close after it."""
     read_only = None if request.read_only is None else False
     return encode_connect_response(ConnectResponse(0, 0, 0, NO_PASSWORD, read_only))
 

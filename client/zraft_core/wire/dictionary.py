@@ -49,7 +49,7 @@ _TEXT, _INT, _PACKED, _HASHED = "=", "#", "*", "!"
 
 
 def pack(value: Any) -> bytes:
-    """One MessagePack value, always the same bytes for the same value.
+    """Return one MessagePack value, always the same bytes for the same value.
 
     Raises:
         MarshallingError: it is none, or nested too deeply.
@@ -81,7 +81,7 @@ def pack_value(value: Any) -> bytes:
 
 @lru_cache(maxsize=1024)  # few dictionaries, many requests that name them
 def directory_of(name: str) -> str:
-    """The path of a dictionary.
+    """Return the path of a dictionary.
 
     Raises:
         MarshallingError: no dictionary can have this name.
@@ -104,7 +104,9 @@ def _quoted(text: str) -> str:
 
 
 def normalised(key: Any, depth: int = 0) -> Any:
-    """The one form of all keys that Python takes for equal: True and 1.0 are 1, -0.0 is 0, a list is a tuple.
+    """Return the one form of all keys that Python takes for equal.
+
+    True and 1.0 are 1, -0.0 is 0, a list is a tuple.
 
     Raises:
         MarshallingError: no dictionary has such a key: NaN, a map, an extension type, an integer beyond 64 bits.
@@ -207,7 +209,7 @@ def entry_path(dictionary: str, key: Any) -> str:
 
 
 def entry_of(key: Any) -> tuple[str, bytes]:
-    """The name of a key's znode, and what its data begins with; the value follows, packed.
+    """Return the name of a key's znode, and what its data begins with; the value follows, packed.
 
     Raises:
         MarshallingError: see `normalised`.
@@ -220,7 +222,10 @@ def entry_of(key: Any) -> tuple[str, bytes]:
 
 
 def packed_key_of(name: str) -> bytes | None:
-    """The key, packed, that stands in a znode's name; None if only its data tell, or it is no name of an entry."""
+    """Return the key, packed, that stands in a znode's name.
+
+    None if only its data tell, or it is no name of an entry.
+    """
     kind, rest = name[:1], name[1:]
     try:
         if kind == _TEXT:
@@ -235,7 +240,9 @@ def packed_key_of(name: str) -> bytes | None:
 
 
 def split_entry(data: bytes | None) -> tuple[bytes, bytes] | None:
-    """(key, value), both packed; None if it is no entry: anybody may write into the directory by other means.
+    """Return (key, value), both packed; None if it is no entry.
+
+    Anybody may write into the directory by other means.
 
     It is walked and not built, so that headers of what is not there cost nothing.
     """
@@ -271,7 +278,7 @@ def are_entries(datas: Iterable[bytes]) -> bool:
 
 
 def decode_entry(data: bytes) -> tuple[Any, Any]:
-    """(key, value) of an entry, for those who use them.
+    """Return (key, value) of an entry, for those who use them.
 
     Raises:
         MarshallingError: it is no entry, or none that Python can hold.

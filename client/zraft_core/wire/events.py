@@ -31,7 +31,7 @@ class EventType(IntEnum):
 
 @lru_cache(maxsize=1)
 def encode_watch_event(zxid: int, event_type: int, path: str) -> bytes:
-    """One framed notification; `zxid` is that of the command that caused it, or `NO_ZXID`.
+    """Return one framed notification; `zxid` is that of the command that caused it, or `NO_ZXID`.
 
     Thousands may be told of one change: they are sent the same bytes.
     """

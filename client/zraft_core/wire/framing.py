@@ -1,4 +1,4 @@
-"""Cuts a client's byte stream into frames: a 4-byte big-endian length and that many bytes.
+"""Framing of a client's byte stream: a 4-byte big-endian length and that many bytes.
 
 The first four bytes of a connection may be a four-letter word instead of a length; nothing later may.
 See docs/PROTOCOL-ZOOKEEPER.md, "Frames".
@@ -49,12 +49,12 @@ class FrameTooLargeError(ProtocolError):
 
 
 def sniff(first4: bytes) -> str | None:
-    """The four-letter word that a connection begins with, or None if its first bytes are a length."""
+    """Return the four-letter word that a connection begins with, or None if its first bytes are a length."""
     return _WORDS_BY_BYTES.get(first4)
 
 
 class FrameReader:
-    """Feed it what the socket gave, in any cut; it returns the complete frames, without their lengths.
+    """Reader of frames: it takes what the socket gave, in any pieces, and returns the complete frames.
 
     Buffers at most one incomplete frame, so at most `jute_maxbuffer` + 4 bytes between calls. Not safe for
     concurrent use, and not usable after an error.
@@ -84,7 +84,7 @@ class FrameReader:
         self.partial = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The frames completed by `chunk`, in order.
+        """Return the frames completed by `chunk`, in order.
 
         Raises:
             FrameTooLargeError: frames that precede the offending one in the same chunk are dropped with the
@@ -135,5 +135,5 @@ class FrameReader:
 
 
 def frame(body: bytes) -> bytes:
-    """`body` behind its length, as it stands on the wire."""
+    """Return `body` with its length in front, as it stands on the wire."""
     return INT.pack(len(body)) + body

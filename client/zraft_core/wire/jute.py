@@ -55,7 +55,7 @@ class JuteReader:
         return start
 
     def read_struct(self, layout: Struct) -> tuple[Any, ...]:
-        """The fields of a fixed layout."""
+        """Return the fields of a fixed layout."""
         return layout.unpack_from(self._data, self._take(layout.size, "fields"))
 
     def read_int(self) -> int:
@@ -140,7 +140,7 @@ class JuteReader:
         return tuple([read_element() for _ in range(count)])
 
     def read_texts(self) -> tuple[str, ...]:
-        """A vector of strings; null counts as empty."""
+        """Return a vector of strings; null counts as empty."""
         return self.read_vector(self.read_text, element_bytes_min=4) or ()
 
 
@@ -160,7 +160,7 @@ def encode_ustring(value: str | None) -> bytes:
 
 
 def encode_texts(values: Iterable[str]) -> bytes:
-    """A vector of strings."""
+    """Return a vector of strings."""
     texts = tuple(values)
     count = INT.pack(len(texts))
     # Names of children are short and ASCII nearly always. Lists of them can be long: this takes a quarter of the time.

@@ -61,7 +61,10 @@ def _leaving(text: str) -> tuple[object, ...]:
 
 
 def server_change(text: str) -> tuple[object, ...]:
-    """(server, part, address) of `server.N=host:port:port[:role][;[client host:]client port]`, or UNREADABLE."""
+    """Return (server, part, address) of a server's line, or UNREADABLE.
+
+    The line is `server.N=host:port:port[:role][;[client host:]client port]`.
+    """
     found = _SERVER.fullmatch(text)
     spec = _SPEC.fullmatch(found[2]) if found is not None else None
     if found is None or spec is None:

@@ -1,4 +1,4 @@
-"""Decodes the requests of a connected client; writes become the command tuples of `zraft_core.znodes.txn` directly.
+"""Decoding of a client's requests; writes become the command tuples of `zraft_core.znodes.txn` directly.
 
 A frame begins with the request header, int xid and int opcode; all bodies begin at byte 8. Bytes after a body
 are ignored, as ZooKeeper does. Writes and reads are decoded with `Struct.unpack_from` and slices of bytes,
@@ -70,7 +70,7 @@ class Auth:
 
 
 def decode_header(frame: bytes) -> tuple[int, int]:
-    """(xid, opcode).
+    """Return (xid, opcode).
 
     Raises:
         MarshallingError: the frame is shorter than a header; without an xid no reply is possible, so close.
@@ -81,7 +81,7 @@ def decode_header(frame: bytes) -> tuple[int, int]:
 
 
 def decode_write(opcode: int, frame: bytes) -> Command:
-    """The command that a write request means; `opcode` is one of `opcodes.WRITES`.
+    """Return the command that a write request means; `opcode` is one of `opcodes.WRITES`.
 
     Raises:
         MarshallingError: the body does not follow the protocol.
@@ -95,7 +95,7 @@ def decode_write(opcode: int, frame: bytes) -> Command:
 
 
 def decode_read(frame: bytes) -> tuple[str, bool]:
-    """(path, watch) of exists, getData, getChildren and getChildren2.
+    """Return (path, watch) of exists, getData, getChildren and getChildren2.
 
     Raises:
         MarshallingError: the body does not follow the protocol.

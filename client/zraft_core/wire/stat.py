@@ -71,7 +71,7 @@ class Znode(Protocol):
 
 
 def encode_stat(node: Znode) -> bytes:
-    """The 68 bytes."""
+    """Return the 68 bytes."""
     data = node.data
     children = node.children
     return STAT.pack(

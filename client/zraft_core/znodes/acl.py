@@ -109,14 +109,16 @@ def permits(acl: Acl, permission: int, ids: Ids) -> bool:
 
 
 def user_of(scheme: str, who: str) -> str | None:
-    """Whom an id names when it is shown to anybody: never the hash of a password. None for "super"."""
+    """Return whom an id names when it is shown to anybody, never the hash of a password; None for "super"."""
     if scheme == "digest":
         return who.partition(":")[0]
     return None if scheme == SUPER else who
 
 
 def checked_acl(acl: Any, ids: Ids) -> Acl | Code:
-    """The ACL that a create or setACL asks for: without duplicates, and "auth" replaced by the caller's ids.
+    """Return the ACL that a create or setACL asks for.
+
+    It is without duplicates, and "auth" is replaced by the caller's ids.
 
     Returns:
         INVALID_ACL for an empty list, an unknown scheme or a bad id, or "auth" of a caller who has proved nothing
@@ -174,7 +176,7 @@ class AclTable:
         return len(self._users)
 
     def hold(self, acl: Acl) -> Acl:
-        """The shared object equal to `acl`; one `release` is owed."""
+        """Return the shared object equal to `acl`; one `release` is owed."""
         if acl == OPEN_ACL:
             return OPEN_ACL
         shared, users = self._users.get(acl, (acl, 0))
