@@ -1,4 +1,4 @@
-"""Starts a cluster of real zraft servers on this machine for a benchmark, and reads their status."""
+"""Clusters of real zraft servers on this machine for a benchmark, and their status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Servers(Protocol):
 
     @property
     def hosts(self) -> str:
-        """Return HOST:PORT,… for clients."""
+        """The addresses for clients, as HOST:PORT,…."""
 
     @property
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""Draws one plot as PNG, by matplotlib (the extra `bench`), which is imported when one is drawn."""
+"""Drawing of one plot as PNG, by matplotlib (the extra `bench`), which is imported when one is drawn."""
 
 from __future__ import annotations
 

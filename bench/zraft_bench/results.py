@@ -182,7 +182,7 @@ class ElectionTrial:
 
     @property
     def from_candidacy_ms(self) -> float | None:
-        """Return the time from the first server that stood for election to the leader."""
+        """The time from the first server that stood for election to the leader."""
         if self.led_ms is None or self.stood_ms is None:
             return None
         return self.led_ms - self.stood_ms

@@ -39,7 +39,7 @@ Clock = Callable[[], float]
 
 
 class Load(Protocol):
-    """Puts load on the servers: `generator.Generator`, or a replacement."""
+    """Load on the servers: `generator.Generator`, or a replacement."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
@@ -80,7 +80,7 @@ async def measure_offset(board: Board, number: int, clock: Clock) -> ClockOffset
 
 
 class ClientAgent:
-    """Takes part in every test that names it, until the head ends the run."""
+    """Agent of a client machine, which takes part in every test that names it until the head ends the run."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class Plan:
 
 
 class Head:
-    """Runs a plan.
+    """Head of a run, which carries out a plan.
 
     Args:
         plan: what to run.

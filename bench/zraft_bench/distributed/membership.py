@@ -45,7 +45,7 @@ class Cluster:
 
     @property
     def listed(self) -> str:
-        """Return the servers as `--cluster` takes them."""
+        """The servers as `--cluster` takes them."""
         return ",".join(f"{n}={self.addresses[n]}" for n in sorted(self.addresses))
 
 

@@ -89,7 +89,7 @@ class OwnServer:
 
 
 class ServerAgent:
-    """Takes part with one server until the head ends the run."""
+    """Agent of a server machine, which takes part with one server until the head ends the run."""
 
     def __init__(
         self,

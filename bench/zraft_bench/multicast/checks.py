@@ -1,4 +1,6 @@
-"""Judges what consumers of a cell read, so that no figure is one of a broken run. Pure; a byte of memory per message.
+"""Check of what consumers of a cell read, so that no figure is one of a broken run.
+
+Pure; a byte of memory per message.
 
 `LogCheck` follows one place's log: dense offsets, ascending stamps, every message once, unchanged, where it
 was sent to, and in the producer's order if it went there alone, or if the cell's order is of all messages.
@@ -104,7 +106,7 @@ class _Running:
 
 
 class LogCheck:
-    """Checks the log of one place, read from its beginning."""
+    """Check of the log of one place, read from its beginning."""
 
     def __init__(self, cell: Cell, nonce: int, place: int) -> None:
         self.place = place

@@ -64,7 +64,7 @@ class LogClient:
 
 
 class LogSender:
-    """Appends messages to the log."""
+    """Sender that appends messages to the log."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client
@@ -84,7 +84,10 @@ class LogSender:
 
 
 class LogReader:
-    """Reads the log. A log has neither stamps nor ids: they are made of an entry's number and its writer's data."""
+    """Reader of the log.
+
+    A log has neither stamps nor ids: they are made of an entry's number and its writer's data.
+    """
 
     def __init__(self, entries: LogSubscription, payloads: Payloads) -> None:
         self._entries = entries

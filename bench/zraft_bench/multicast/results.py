@@ -121,7 +121,7 @@ class CellResult:
 
     @property
     def per_second(self) -> float:
-        """Return messages per second, not deliveries."""
+        """The number of messages per second, not of deliveries."""
         return self.messages / self.elapsed_s if self.elapsed_s else 0.0
 
     def per_topic(self) -> list[float]:
@@ -188,7 +188,7 @@ class GenuineResult:
 
     @property
     def steps(self) -> int:
-        """Return the steps at the leaders.
+        """The steps at the leaders.
 
         These are the request, two for each commit and, between two commits, one leader's message to another.
         """
