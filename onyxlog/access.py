@@ -52,7 +52,7 @@ class Access:
 
     @property
     def acl(self) -> Acl | None:
-        """Return the ACL for znodes that are created; None for the service's default, which is open to all."""
+        """The ACL for znodes that are created; None for the service's default, which is open to all."""
         return CREATOR_ONLY if self.auth else None
 
     def context(self) -> ssl.SSLContext | None:

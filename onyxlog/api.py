@@ -51,7 +51,7 @@ __all__ = [
 
 
 class JobIdTakenError(OnyxlogError):
-    """Another job was submitted under this id before. Ids cannot be used again; choose another one."""
+    """Error of a job whose id another job had before. Ids cannot be used again; choose another one."""
 
 
 class UnknownJobError(OnyxlogError, KeyError):
@@ -109,12 +109,12 @@ class Client:
 
     @property
     def replica(self) -> Replica:
-        """Return the replica as far as the log was read; `caught_up` waits for the rest."""
+        """The replica as far as the log was read; `caught_up` waits for the rest."""
         return self._follower.replica
 
     @property
     def chain(self) -> bytes:
-        """Return the digest chain's value at `replica.version`."""
+        """The digest chain's value at `replica.version`."""
         return self._follower.chain
 
     def on_played(self, told: Callable[[Played], None]) -> None:

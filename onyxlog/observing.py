@@ -1,4 +1,4 @@
-"""Observes a fleet from outside, again and again: plays the log and reads what groups publish."""
+"""Observation of a fleet from outside, again and again: the log, and what groups publish."""
 
 from __future__ import annotations
 

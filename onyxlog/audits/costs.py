@@ -34,7 +34,7 @@ class Cost:
 
 
 class Meter(Protocol):
-    """Measures what a part of an audit costs."""
+    """Interface of a meter of what a part of an audit costs."""
 
     def measured(self) -> Callable[[], Cost]:
         """Begin to measure; calling the result ends it and returns the cost."""
@@ -74,7 +74,7 @@ def tree(root: int, proc: Path = _PROC) -> list[_Process]:
 
 
 class ProcessMeter:
-    """Measures this process and its descendants."""
+    """Meter of this process and its descendants."""
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc

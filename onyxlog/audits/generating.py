@@ -1,4 +1,4 @@
-"""Makes the data directories of a small cluster, quickly, by the product's consensus, log and state.
+"""Quick generation of a small cluster's data directories, by the product's consensus, log and state.
 
 There is neither network nor clock. Audits are measured and tested on these directories. Every server is a
 `Raft`, a `Wal` in a directory of its own and, if wanted, a `Machine` that applies and writes snapshots;

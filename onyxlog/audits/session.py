@@ -229,7 +229,7 @@ class Progress:
 
 
 class ProgressReporter:
-    """Reports how far Spark's running stages are, from a thread, until it is closed."""
+    """Reporter, from a thread, of how far Spark's running stages are, until it is closed."""
 
     def __init__(self, spark: SparkSession, told: Callable[[Progress], Any]) -> None:
         self._tracker = spark.sparkContext.statusTracker()

@@ -41,7 +41,7 @@ class Cell:
 
 
 def cells(tests: Iterable[MeasuredTest]) -> list[Cell]:
-    """Closed-loop writes, by cell; of several tests of one the time is summed, as are the requests."""
+    """Return the closed-loop writes by cell; time and requests of several tests of one cell are summed."""
     found: dict[tuple[str, int, int, int, int], list[MeasuredTest]] = {}
     for test in tests:
         if test.operation == "write" and test.rate is None:
@@ -83,7 +83,7 @@ class ThesisTables:
 
 
 def thesis_tables(measured: Measurements) -> ThesisTables:
-    """All that can be recomputed: of raw results, and of the theses' own figures."""
+    """Return all that can be recomputed: of raw results, and of the theses' own figures."""
     of_elections = [trial for trial in measured.trials if trial.kind == "election"]
     limits = tuple(limit for limit, _ in zatt.ELECTION_SHARES)
     return ThesisTables(

@@ -67,7 +67,7 @@ def encode(message: m.Message, tag: bytes) -> bytes:
 
 
 def decode(datagram: bytes, tag: bytes) -> m.Message:
-    """The message in a datagram.
+    """Return the message in a datagram.
 
     Raises:
         DatagramError: whatever else it is; no other error whatever the bytes are.

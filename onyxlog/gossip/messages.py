@@ -48,7 +48,7 @@ class PoolEvent:
 
 @frozen
 class Seen:
-    """Tells standbys that events have arrived on a stream, so that they need not pass them on there."""
+    """Message to standbys that events have arrived on a stream, so that they need not pass them on there."""
 
     stream: Stream
     positions: tuple[Position, ...]
@@ -125,7 +125,7 @@ class Neighbour:
 
 @frozen
 class NeighbourReply:
-    """Answers whether the sender took the asker into its active view."""
+    """Message that tells whether the sender took the asker into its active view."""
 
     accepted: bool
 
@@ -154,7 +154,7 @@ class Shuffle:
 
 @frozen
 class ShuffleReply:
-    """Answers a shuffle with some of the groups that the sender knows."""
+    """Answer to a shuffle with some of the groups that the sender knows."""
 
     groups: tuple[GroupId, ...]
 
@@ -176,7 +176,10 @@ class Heartbeat:
 
 @frozen
 class Want:
-    """Asks for events at positions first <= position < end, as many as the receiver has and a few datagrams hold."""
+    """Request for events at positions first <= position < end.
+
+    The answer has as many as the receiver has and a few datagrams hold.
+    """
 
     first: Position
     end: Position
@@ -184,7 +187,7 @@ class Want:
 
 @frozen
 class Found:
-    """Answers with the events that exist; `end`: up to where the sender was asked to look."""
+    """Answer with the events that exist; `end`: up to where the sender was asked to look."""
 
     events: tuple[Event, ...]
     end: Position

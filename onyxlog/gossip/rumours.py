@@ -21,7 +21,7 @@ QUEUED_MAX: Final = 1024
 
 
 class BlindCounter:
-    """Publishes every reception on the group's own stream, known or not, until its hops are used up.
+    """Spreading by publishing every reception on the group's own stream, known or not, until its hops are used up.
 
     With `history`, an event carries the streams it was on, and is not published on them again.
     """
@@ -79,7 +79,7 @@ class BlindCounter:
 
 
 class Feedback:
-    """Sends the earliest event in the queue to a random group, each round.
+    """Spreading by sending the earliest event in the queue to a random group, each round.
 
     A group that knew it says so, and enough of them end it.
     """

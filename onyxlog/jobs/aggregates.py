@@ -56,7 +56,7 @@ class Aggregation:
 
 
 class Count:
-    """Counts segments."""
+    """Number of segments."""
 
     def initial(self) -> int:
         """Return 0."""
@@ -100,7 +100,7 @@ class Sum:
 
 @frozen
 class Extreme:
-    """Keeps the smallest or the largest value at a key; None as long as there is none."""
+    """Smallest or largest value at a key; None as long as there is none."""
 
     key: str
     better: Callable[[Any, Any], Any]
@@ -126,7 +126,7 @@ class Extreme:
 
 @frozen
 class Average:
-    """Computes the mean of the values at a key; the state is [count, sum]."""
+    """Mean of the values at a key; the state is [count, sum]."""
 
     key: str
 
@@ -152,7 +152,10 @@ class Average:
 
 @frozen
 class Conj:
-    """Collects all segments, or their values at a key, in the order in which they came; merged parts follow each other."""
+    """List of all segments, or of their values at a key, in the order in which they came.
+
+    Merged parts follow each other.
+    """
 
     key: str | None = None
 
@@ -176,7 +179,7 @@ class Conj:
 
 @frozen
 class ByKey:
-    """Applies another aggregate for each value that segments have at a key, which is a string, integer, boolean or None."""
+    """Another aggregate for each value that segments have at a key: a string, integer, boolean or None."""
 
     key: str
     inner: Aggregate

@@ -40,7 +40,10 @@ class WorkerKey(NamedTuple):
 
 
 class Alignment(Generic[C]):
-    """Aligns the barriers on the channels into one worker. An input's only channel is the coordinator."""
+    """Alignment of the barriers on the channels into one worker.
+
+    An input's only channel is the coordinator.
+    """
 
     def __init__(self, version: Position, channels: Iterable[C], after: int = 0) -> None:
         """Begin after the checkpoint with the number `after`."""

@@ -111,7 +111,7 @@ def _of(kind: type, value: Any) -> Any:
 
 
 class CheckpointCoordinator:
-    """Takes the checkpoints of a job, at its coordinator, for one allocation version.
+    """Coordinator of a job's checkpoints, for one allocation version.
 
     One checkpoint is under way at a time. One that is not complete in time is given up, and its barriers do
     no harm: the next has a higher number.

@@ -83,7 +83,10 @@ class _Compiled:
 
 @frozen
 class Router:
-    """Applies the conditions of one task. `everywhere`: the route of all segments, if the task has no condition."""
+    """Router by the conditions of one task.
+
+    `everywhere`: the route of all segments, if the task has no condition.
+    """
 
     everywhere: Route | None
     _normal: tuple[_Compiled, ...] = ()

@@ -87,7 +87,7 @@ def _number_free(key: Any) -> Any:
 
 
 class Grouping:
-    """Applies a `GroupBy`: computes keys of segments, and their buckets."""
+    """Grouping by a `GroupBy`: keys of segments, and their buckets."""
 
     def __init__(self, key: Callable[[Segment], Any]) -> None:
         self.key = key

@@ -86,7 +86,7 @@ class TaskContext:
 
 
 class Hooks:
-    """Calls the lifecycles of one task."""
+    """Caller of one task's lifecycles."""
 
     def __init__(
         self, calls: Sequence[tuple[Mapping[Hook, Callable[..., Any]], Mapping[str, Any]]] = ()

@@ -17,7 +17,7 @@ RESULT: Final = "result"
 
 @frozen
 class Segments:
-    """Fires as soon as an extent has `count` new segments since this trigger fired for it."""
+    """Trigger that fires as soon as an extent has `count` new segments since it fired for it."""
 
     TYPE: ClassVar = "segments"
     count: int
@@ -25,7 +25,7 @@ class Segments:
 
 @frozen
 class Timer:
-    """Fires every `period_ms`, for all extents that changed since."""
+    """Trigger that fires every `period_ms`, for all extents that changed since."""
 
     TYPE: ClassVar = "timer"
     period_ms: int
@@ -33,7 +33,10 @@ class Timer:
 
 @frozen
 class Punctuation:
-    """Fires when a segment comes for which the predicate holds; the segment is in the window already."""
+    """Trigger that fires when a segment comes for which the predicate holds.
+
+    The segment is in the window already.
+    """
 
     TYPE: ClassVar = "punctuation"
     predicate: Predicate
@@ -41,7 +44,7 @@ class Punctuation:
 
 @frozen
 class Watermark:
-    """Fires once time has passed the end of an extent, and again for every segment that comes later than that.
+    """Trigger that fires once time has passed an extent's end, and for every segment that comes later.
 
     The time is the latest time of any segment that came to this worker. `delay_ms`: how much later it fires,
     for segments that are out of order. `percent` below 100: it fires once time has passed that much of the
@@ -59,7 +62,7 @@ class Watermark:
 
 @frozen
 class Complete:
-    """Fires once all inputs are exhausted and all their segments have come, for all extents."""
+    """Trigger that fires once all inputs are exhausted and all their segments have come, for all extents."""
 
     TYPE: ClassVar = "complete"
 

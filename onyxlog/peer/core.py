@@ -97,7 +97,7 @@ class GroupCore:
 
     @property
     def unseen(self) -> tuple[Sent, ...]:
-        """Return the records of this incarnation that it has not read in the log yet, oldest first."""
+        """The records of this incarnation that it has not read in the log yet, oldest first."""
         return tuple(self._unseen.values())
 
     # -- acts of its own

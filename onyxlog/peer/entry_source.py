@@ -13,7 +13,10 @@ from onyxlog.replica.replica import Replica
 
 
 class EntrySource(Protocol):
-    """Brings entries to one incarnation of a group. The log alone defines the order, whoever brings the entries."""
+    """Interface of what brings entries to one incarnation of a group.
+
+    The log alone defines the order, whoever brings the entries.
+    """
 
     def entries(self, first: Position, chain: bytes) -> AsyncIterator[tuple[Entry, ...]]:
         """Yield entries from `first` on, each once, in the log's order, in batches, for ever.
@@ -36,7 +39,7 @@ class EntrySource(Protocol):
 
     @property
     def counters(self) -> Counters | None:
-        """Return what gossip did; None where there is none."""
+        """The counts of gossip; None where there is none."""
         ...
 
     async def close(self) -> None:
@@ -44,7 +47,7 @@ class EntrySource(Protocol):
 
 
 class LogSource:
-    """Brings entries from the log itself, by a tail subscription."""
+    """Source that brings entries from the log itself, by a tail subscription."""
 
     def __init__(self, port: LogPort) -> None:
         self._port = port

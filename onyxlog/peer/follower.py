@@ -1,4 +1,7 @@
-"""Plays the log for a program that is no peer: it submits, waits and looks, and carries out what its own entries ask for."""
+"""Follower of the log for a program that is no peer.
+
+It submits, waits and looks, and carries out what its own entries ask for.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class Played:
 
 
 class Follower:
-    """Follows the log. `start` it once; then `replica` follows until `close`."""
+    """Follower of the log. `start` it once; then `replica` follows until `close`."""
 
     def __init__(self, port: LogPort, client: str, now_ms: Callable[[], int]) -> None:
         self._port = port

@@ -69,7 +69,7 @@ class PeerGroup:
 
     @property
     def incarnation(self) -> Incarnation | None:
-        """Return the present incarnation; None between two."""
+        """The present incarnation; None between two."""
         return self._incarnation
 
     @property

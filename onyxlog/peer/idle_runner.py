@@ -10,7 +10,10 @@ from onyxlog.replica.replica import Replica
 
 
 class IdleRunner:
-    """Runs nothing. `running` is what was started and not stopped; `told` is all that it was told."""
+    """Runner that runs nothing.
+
+    `running` is what was started and not stopped; `told` is all that it was told.
+    """
 
     def __init__(self, host: TaskHost, site: Site = "") -> None:
         self.host = host

@@ -155,12 +155,12 @@ class Incarnation:
 
     @property
     def running(self) -> dict[PeerId, StartTask]:
-        """Return the tasks that run here."""
+        """The tasks that run here."""
         return {} if self._workers is None else self._workers.running
 
     @property
     def watched(self) -> GroupId | None:
-        """Return the group whose pulse this one watches for the ring."""
+        """The group whose pulse this one watches for the ring."""
         return self._watching.watched
 
     def worker_statistics(self) -> Mapping[PeerId, WorkerStatistics]:

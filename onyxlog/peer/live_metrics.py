@@ -46,7 +46,7 @@ GOSSIP_BY: Final = {
 
 
 class LiveMetrics(Collector):
-    """Collects the metrics of all incarnations that `incarnations` returns when it is called."""
+    """Collector of the metrics of all incarnations that `incarnations` returns when it is called."""
 
     def __init__(self, incarnations: Callable[[], Iterable[Incarnation]]) -> None:
         self._incarnations = incarnations

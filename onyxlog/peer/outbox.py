@@ -1,4 +1,4 @@
-"""Brings one group's records into the log, in order; those that wait together go together."""
+"""Outbox of one group's records for the log, in order; those that wait together go together."""
 
 from __future__ import annotations
 

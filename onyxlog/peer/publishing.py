@@ -1,4 +1,4 @@
-"""Publishes a group's digest chain, so that audits and `onyxlog status` can compare what groups made of the same log."""
+"""Publication of a group's digest chain, so that audits and `onyxlog status` can compare groups."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def decode(data: bytes, path: str) -> Published:
 
 
 class DigestPublisher:
-    """Writes at every `every`-th position, the same ones for all groups, and the newest after `quiet_s` without entries.
+    """Publisher at every `every`-th position, the same for all groups, and after `quiet_s` without entries.
 
     One write is under way at a time. Of what is due meanwhile only the newest is written, after it.
     """

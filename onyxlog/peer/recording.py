@@ -89,7 +89,7 @@ class Recorder:
         self.flush()
 
     def origin(self, replica: Replica, chain: bytes) -> None:
-        """The group goes on from this replica."""
+        """Record that the group continues from this replica."""
         self._add(Kind.ORIGIN, replica.version, chain, digest(replica), encode_origin(replica, chain))
 
     def brought(self, position: Position, source: str) -> None:
@@ -98,21 +98,21 @@ class Recorder:
             self._brought[position] = source
 
     def applied(self, entry: Entry, replica: Replica, chain: bytes) -> None:
-        """The entry led to this replica, and the chain's value is this."""
+        """Record that the entry led to this replica, and to this value of the chain."""
         source = self._brought.pop(entry.position, "log")
         self._add(Kind.ENTRY, entry.position, chain, digest(replica), source, encode_record(entry.record))
 
     def received(self, sender: GroupId, message: Carrier, first: bool) -> None:
-        """An event arrived by spreading; `first`: nobody had brought it before."""
+        """Record that an event arrived by spreading; `first`: nobody had brought it before."""
         event = message.event
         self._add(Kind.RECEIVED, event.position, sender, event.publisher, first, *_way(message))
 
     def sent(self, message: Carrier, copies: int) -> None:
-        """An event was published, or passed on, to so many groups."""
+        """Record that an event was published, or passed on, to so many groups."""
         self._add(Kind.SENT, message.event.position, message.event.publisher, copies, *_way(message))
 
     def log_read(self, reason: str, first: Position, count: int) -> None:
-        """Recourse was had to the log, which gave so many entries from `first` on."""
+        """Record that the log was read, and gave so many entries from `first` on."""
         self._add(Kind.LOG_READ, reason, first, count)
 
     def flush(self) -> None:
@@ -167,7 +167,7 @@ class Recordings:
         self._open: dict[GroupId, Recorder] = {}
 
     def of(self, group: GroupId) -> Recorder:
-        """The one of this incarnation."""
+        """Return the recorder of the group's present incarnation."""
         recorder = self._open.get(group)
         if recorder is None:
             path = self._directory / f"{self._tenancy}-{group}{SUFFIX}"

@@ -49,12 +49,12 @@ class TaskHost(Protocol):
 
     @property
     def port(self) -> LogPort:
-        """Return the group's own port; its session ends with this incarnation of the group."""
+        """The group's own port; its session ends with this incarnation of the group."""
         ...
 
     @property
     def replica(self) -> Replica:
-        """Return the replica as of the last entry that was applied here."""
+        """The replica as of the last entry that was applied here."""
         ...
 
     def append(self, command: Command) -> None:
@@ -73,11 +73,11 @@ class TaskHost(Protocol):
 
 
 class TaskRunner(Protocol):
-    """Runs the tasks of all virtual peers of one group."""
+    """Interface of a runner of all virtual peers' tasks in one group."""
 
     @property
     def site(self) -> Site:
-        """Return where this group's virtual peers receive segments."""
+        """The address at which this group's virtual peers receive segments."""
         ...
 
     async def start(self, task: StartTask) -> None:

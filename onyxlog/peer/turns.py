@@ -28,7 +28,7 @@ class Truncate:
 
 @frozen
 class Act:
-    """Something to do because of the entry at `position`."""
+    """Act to do because of the entry at `position`."""
 
     position: Position
     what: Effect | Truncate

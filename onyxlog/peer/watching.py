@@ -1,4 +1,4 @@
-"""Looks after other groups' pulses: the one that the ring assigns, the helper of a join, and suspects at once."""
+"""Watch over other groups' pulses: the one that the ring assigns, the helper of a join, and suspects at once."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ class Watching:
 
     @property
     def watched(self) -> GroupId | None:
-        """Return the group whose pulse is watched for the ring."""
+        """The group whose pulse is watched for the ring."""
         return self._neighbour.wanted
 
     @property
     def joiner(self) -> GroupId | None:
-        """Return the group whose pulse is watched while it is helped to join."""
+        """The group whose pulse is watched while it is helped to join."""
         return self._joiner.wanted
 
     @property
     def detected(self) -> GroupId | None:
-        """Return the group whose pulse is looked at once a period, while it is to help with a join."""
+        """The group whose pulse is looked at once a period, while it is to help with a join."""
         return self._detected
 
     def watch(self, subject: GroupId | None) -> None:

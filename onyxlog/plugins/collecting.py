@@ -21,7 +21,7 @@ def forget(name: str) -> None:
 
 
 class CollectingOutput:
-    """Writes into the list `collected(name)`.
+    """Output into the list `collected(name)`.
 
     It is not idempotent: what is written again after a failure is there twice.
     """
@@ -44,7 +44,7 @@ class CollectingOutput:
 
 
 class NullOutput:
-    """Drops everything."""
+    """Output that drops everything."""
 
     def __init__(self, context: PluginContext) -> None:
         pass

@@ -14,7 +14,7 @@ WRITES_AT_A_TIME: Final = 512
 
 
 class DictionaryOutput:
-    """Writes into a dictionary.
+    """Output into a dictionary.
 
     `dictionary`: its name. `key`, `value`: where a segment has them; without `value`, the whole segment is
     the value.

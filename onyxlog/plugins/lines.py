@@ -29,7 +29,7 @@ def _checked_format(context: PluginContext, form: str) -> bool:
 
 
 class LinesReader:
-    """Reads the lines that begin at `first` <= offset < `end`."""
+    """Reader of the lines that begin at `first` <= offset < `end`."""
 
     def __init__(
         self, context: PluginContext, file: BinaryIO, position: int, end: int, as_json: bool
@@ -83,7 +83,7 @@ class LinesReader:
 
 
 class LinesInput:
-    """Reads a file.
+    """Input from a file.
 
     `path`: a file that does not change. `format`: for text, a segment is {"line": …}; for json, it is the
     line's value.
@@ -129,7 +129,9 @@ class LinesInput:
 
 
 class LinesOutput:
-    """Writes files. `path`: a directory; made if absent. Files are `<job>-<task>-<slot>.txt` or `.jsonl`.
+    """Output into files.
+
+    `path`: a directory; made if absent. Files are `<job>-<task>-<slot>.txt` or `.jsonl`.
 
     `key`: of the text in a segment, for format text.
     """

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class InThread(Protocol):
-    """Runs something that blocks in the worker's thread; one at a time."""
+    """Interface to run something that blocks in the worker's thread; one at a time."""
 
     def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
 
@@ -58,7 +58,7 @@ class Chunk:
 
 
 class Reader(Protocol):
-    """Reads one partition from a position on."""
+    """Interface of a reader of one partition, from a position on."""
 
     async def read(self, count: int) -> Chunk:
         """Return at once up to that many segments; none if there are none now.

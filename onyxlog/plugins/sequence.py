@@ -11,7 +11,10 @@ from onyxlog.plugins.plugin import Chunk, PluginContext
 
 
 class StrideReader:
-    """Reads every `stride`th of the numbers below `count`, beginning with `first`; positions count those."""
+    """Reader of every `stride`th of the numbers below `count`, beginning with `first`.
+
+    Positions count those.
+    """
 
     def __init__(
         self, get: Callable[[range], Awaitable[list[Any]]], first: int, stride: int, count: int, position: int
@@ -40,7 +43,7 @@ class StrideReader:
 
 
 class SequenceInput:
-    """Reads `segments`, which are dealt to `partitions` in turn.
+    """Input of `segments`, which are dealt to `partitions` in turn.
 
     All of them are in the job itself, so there should be few.
     """
@@ -67,7 +70,7 @@ class SequenceInput:
 
 
 class GeneratedInput:
-    """Makes segments 0 to `count` - 1 by `function`, "package.module:function" of the number and `params`."""
+    """Input of segments 0 to `count` - 1 by `function`, "package.module:function" of the number and `params`."""
 
     def __init__(
         self,

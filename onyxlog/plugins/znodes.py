@@ -44,7 +44,9 @@ def _checked_format(context: PluginContext, form: str) -> str:
 
 
 class ZnodesInput:
-    """Reads a directory. `path`: the directory. `prefix`: what the names begin with.
+    """Input from a directory.
+
+    `path`: the directory. `prefix`: the beginning of the names.
 
     `until_end`: exhausted once everything was read that existed when the task began; otherwise never.
     `skip_truncated`: entries that were removed before they were read are skipped; otherwise they fail the
@@ -88,7 +90,7 @@ class ZnodesInput:
 
 
 class ZnodesReader:
-    """Reads from a position on. `end`: the position at which it is exhausted; None: never."""
+    """Reader from a position on. `end`: the position at which it is exhausted; None: never."""
 
     def __init__(self, source: ZnodesInput, client: Client, position: int, end: int | None) -> None:
         self._source = source
@@ -137,7 +139,7 @@ class ZnodesReader:
 
 
 class ZnodesOutput:
-    """Writes a directory.
+    """Output into a directory.
 
     `path`: the directory, which must exist. Each segment becomes one znode; those of a batch are in order.
     """

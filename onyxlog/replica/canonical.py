@@ -57,7 +57,7 @@ def _form(kind: Any) -> Callable[[Any], Any]:
 
 
 def plain(value: Any) -> Any:
-    """`value` as what MessagePack knows.
+    """Return `value` as what MessagePack knows.
 
     Raises:
         TypeError: it, or something in it, has no canonical form.

@@ -88,12 +88,15 @@ def decode_record(data: bytes, where: str) -> Record:
 
 
 def encode_origin(replica: Replica, chain: bytes) -> bytes:
-    """The replica as of its version, and the digest chain's value there. About 250 bytes per virtual peer with a task."""
+    """Return the replica as of its version, and the digest chain's value there.
+
+    About 250 bytes per virtual peer with a task.
+    """
     return pack((FORMAT, replica, chain, digest(replica)))
 
 
 def decode_origin(data: bytes, where: str) -> tuple[Replica, bytes]:
-    """The replica and the chain's value.
+    """Return the replica and the chain's value.
 
     Raises:
         EntryError: not an origin, or one of a log whose entries mean something else, or whose replica is not what its

@@ -15,7 +15,7 @@ from onyxlog.replica.table import Table
 
 
 def candidates(replica: Replica) -> tuple[GroupId, ...]:
-    """Members that can help another joiner, sorted.
+    """Return the members that can help another joiner, sorted.
 
     Not those that help one already; nor, while one is only asked to help, who watches it: its subject is about to
     get another neighbour.

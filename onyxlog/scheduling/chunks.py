@@ -1,4 +1,4 @@
-"""Decides on which sites the chunks of colocated jobs are, and who is in them.
+"""Placement of the chunks of colocated jobs on sites, and of workers in them.
 
 A chunk is one worker for each task of a job, all on one site. Jobs have their minimum first, by order; then
 one chunk after the other goes to the job that ranks first, always on the site where the fewest workers have

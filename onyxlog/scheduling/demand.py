@@ -71,7 +71,10 @@ def is_frozen(task: TaskRequirements) -> bool:
 def pins_of(
     jobs: Iterable[JobRequirements], present: Allocations, alive: Collection[PeerId]
 ) -> dict[Key, list[PeerId]]:
-    """Workers that must not move. Of a colocated job with a frozen task, all: its tasks have equally many, site by site."""
+    """Return the workers that must not move.
+
+    Of a colocated job with a frozen task these are all: its tasks have equally many, site by site.
+    """
     pins: dict[Key, list[PeerId]] = {}
     for job in jobs:
         frozen_tasks = [task for task in job.tasks if is_frozen(task)]

@@ -1,4 +1,4 @@
-"""Decides how many workers each job has, as far as numbers tell: offers, claims, and what is spare after them."""
+"""Number of workers for each job, as far as numbers tell: offers, claims, and what is spare after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides which worker sits where, once the number of each task's workers is decided: as few as possible move.
+"""Placement of workers, once the number of each task's workers is decided: as few as possible move.
 
 Numbers come first, by class: a flow from classes of workers to tasks in which a worker that stays costs one
 less. It starts with everybody staying who can, which no flow of its size beats, and grows along cheapest

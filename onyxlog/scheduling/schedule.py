@@ -1,4 +1,4 @@
-"""Decides who works where: the whole decision, from the existing workers and jobs and what is allocated now."""
+"""Schedule of who works where: the whole decision, from workers, jobs and present allocations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides how many workers each kind of task can have together, when some workers can do only some kinds.
+"""Number of workers that each kind of task can have together, when some workers can do only some kinds.
 
 It is a maximum flow from classes of workers to kinds of tasks, kept up to date one demand at a time by
 augmenting paths. What can be seated together is a matroid: a kind that cannot have one more now cannot have
@@ -24,7 +24,7 @@ class Seating:
 
     @property
     def free(self) -> int:
-        """Return the workers that are not taken."""
+        """The workers that are not taken."""
         return sum(self._free)
 
     def take(self, kind: int, amount: int) -> int:

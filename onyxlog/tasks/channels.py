@@ -130,7 +130,7 @@ class Inlet:
 
     @property
     def first(self) -> Item | None:
-        """Return what `take` would return."""
+        """The item that `take` would return."""
         return self._queue[0] if self._queue else None
 
     @property

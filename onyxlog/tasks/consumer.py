@@ -16,7 +16,10 @@ from onyxlog.tasks.worker import Part, Surroundings, TaskWorker, rooted
 
 
 class Consumer(TaskWorker):
-    """Takes batches from its inlets in turn, but from none that brought a barrier which others have yet to bring."""
+    """Worker that takes batches from its inlets in turn.
+
+    It takes none from an inlet that brought a barrier which others have yet to bring.
+    """
 
     def __init__(
         self, job: Job, layout: Layout, seat: Seat, around: Surroundings, thread: TaskThread

@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 
 class Coordination:
-    """Coordinates one attempt of a job.
+    """Coordination of one attempt of a job.
 
     Args:
         direct: send an item to a worker.

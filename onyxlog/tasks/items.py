@@ -17,7 +17,7 @@ from zraft_core.messagepack import shown
 
 
 class ChannelError(OnyxlogError):
-    """Something on a connection between groups is not what this version sends there; it ends the connection."""
+    """Error of a connection between groups: what came is not what this version sends; it ends the connection."""
 
 
 @define
@@ -36,7 +36,7 @@ class Batch:
 
 @frozen
 class BarrierItem:
-    """Everything before a barrier on this channel belongs to checkpoint `epoch`."""
+    """Barrier on a channel: everything before it belongs to checkpoint `epoch`."""
 
     epoch: int
 
@@ -55,14 +55,14 @@ class Acks:
 
 @frozen
 class Retry:
-    """Tells the worker that read these roots to send them again at once."""
+    """Message to the worker that read these roots: send them again at once."""
 
     roots: Sequence[int]
 
 
 @frozen
 class Ask:
-    """Tells the coordinator that this worker waits to be told where to begin."""
+    """Message to the coordinator: this worker waits to be told where to begin."""
 
 
 @frozen
@@ -81,14 +81,14 @@ class Inject:
 
 @frozen
 class Stored:
-    """Tells the coordinator that this worker's part of checkpoint `epoch` is stored."""
+    """Message to the coordinator: this worker's part of checkpoint `epoch` is stored."""
 
     epoch: int
 
 
 @frozen
 class Finished:
-    """Tells the coordinator that this worker has done all its work.
+    """Message to the coordinator: this worker has done all its work.
 
     What it wrote is durable, and its last part is stored under `epoch`.
     """
@@ -213,7 +213,7 @@ class Hello:
 
 @frozen
 class Open:
-    """Opens a channel."""
+    """Message that opens a channel."""
 
     channel: int
     purpose: Purpose
@@ -223,7 +223,7 @@ class Open:
 
 @frozen
 class Grant:
-    """Gives a sender credit."""
+    """Message that gives a sender credit."""
 
     channel: int
     expected: int
@@ -232,7 +232,7 @@ class Grant:
 
 @frozen
 class Sent:
-    """Carries an item of a channel."""
+    """Message that carries an item of a channel."""
 
     channel: int
     sequence: int
@@ -241,7 +241,7 @@ class Sent:
 
 @frozen
 class Refuse:
-    """Refuses a channel, as the receiver has left this attempt."""
+    """Message that refuses a channel, as the receiver has left this attempt."""
 
     channel: int
     version: int
@@ -249,7 +249,7 @@ class Refuse:
 
 @frozen
 class Close:
-    """Closes a channel."""
+    """Message that closes a channel."""
 
     channel: int
 

@@ -54,15 +54,15 @@ class Endpoint(Protocol):
     """A worker, as its channels see it. Its methods are called within the event loop and must not block."""
 
     def on_open(self, inlet: Inlet) -> None:
-        """A channel ends here now; never twice the same."""
+        """Take a new channel that ends here; each comes once."""
         ...
 
     def on_arrival(self, inlet: Inlet) -> None:
-        """There is one more item to take."""
+        """Take note that there is one more item to take."""
         ...
 
     def on_credit(self) -> None:
-        """A channel that begins here may carry more."""
+        """Take note that a channel that begins here may carry more."""
         ...
 
 
@@ -77,7 +77,7 @@ class _Source(Protocol):
 
 
 class Link(Protocol):
-    """Carries the items of an outlet."""
+    """Interface of what carries the items of an outlet."""
 
     def transmit(self, outlet: Outlet) -> None:
         """Send what the outlet has ready."""

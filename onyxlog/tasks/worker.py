@@ -280,7 +280,7 @@ class TaskWorker(ABC):
     # -- channels
 
     def on_open(self, inlet: Inlet) -> None:
-        """Most channels are read as items come; a consumer keeps those with data."""
+        """Do nothing: most channels are read as items come; a consumer keeps those with data."""
         return
 
     def on_arrival(self, inlet: Inlet) -> None:

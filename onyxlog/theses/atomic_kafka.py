@@ -100,7 +100,10 @@ TOPICS: Final = len(SCENARIOS[0].nodes)
 
 
 def published(share: float, *, five_producers: bool) -> Scenario | None:
-    """The table for a cell, None if there is none: 0 % was published with five producers, the others with two."""
+    """Return the table for a cell, None if there is none.
+
+    0 % was published with five producers, the others with two.
+    """
     for scenario in SCENARIOS:
         if abs(scenario.share - share) < 1e-9 and (scenario.producers == TOPICS) == five_producers:
             return scenario

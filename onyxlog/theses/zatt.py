@@ -59,6 +59,6 @@ def rows_of(workers: int, entries: int, value_bytes: int) -> list[ThesisRow]:
 
 
 def best_of(workers: int, entries: int, value_bytes: int) -> int | None:
-    """The most requests per second that were published for a cell, on whichever platform; None: no result."""
+    """Return the most requests per second that were published for a cell, on whichever platform; None: no result."""
     rates = [row.per_second for row in rows_of(workers, entries, value_bytes) if row.per_second is not None]
     return max(rates, default=None)

@@ -1,4 +1,4 @@
-"""Runs rules over tables, check by check: each check holds, is broken by violations, or had no data.
+"""Audits of tables by rules, check by check: each check holds, is broken by violations, or had no data.
 
 The caller hands in frames and is told of progress; nothing here knows where tables come from or how results
 are shown.

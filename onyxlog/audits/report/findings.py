@@ -81,7 +81,7 @@ class Findings:
 
     @property
     def judged(self) -> int:
-        """Return the rules that had something to judge."""
+        """The rules that had something to judge."""
         return sum(rule.verdict is not Verdict.NO_DATA for rule in self.rules)
 
 

@@ -76,7 +76,7 @@ class Executed:
 
 
 class Observer(Protocol):
-    """Judges commands one by one, in the order of the log."""
+    """Interface of a judge of commands one by one, in the order of the log."""
 
     def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]:
         """Judge one command after it was executed."""
@@ -165,7 +165,7 @@ def _about(one: Executed, rule: str, promise: str, subject: str, expected: str, 
 
 @define
 class OnceOnly:
-    """Judges numbered commands: executed the first time, afterwards answered as the first time, never below the floor."""
+    """Judge of numbered commands: executed once, answered alike afterwards, never below the floor."""
 
     done: dict[tuple[int, int], Any] = field(factory=dict)
     floors: dict[int, int] = field(factory=dict)
@@ -204,7 +204,7 @@ class OnceOnly:
 
 @define
 class EphemeralLives:
-    """Judges ephemerals: only live sessions make them, and they are gone when these end."""
+    """Judge of ephemerals: only live sessions make them, and they are gone when these end."""
 
     of: dict[int, set[str]] = field(factory=dict)
 
@@ -238,7 +238,7 @@ class EphemeralLives:
 
 @define
 class GrowingNumbers:
-    """Judges sequential znodes: by parent, each number is above all before it, for as long as the parent lives."""
+    """Judge of sequential znodes: each number is above all before it, as long as the parent lives."""
 
     last: dict[str, int] = field(factory=dict)
 

@@ -1,4 +1,4 @@
-"""Reads the frames of a write-ahead log that may belong to a running server, in order, and continues where it stopped.
+"""Reading of a write-ahead log's frames, which may belong to a running server, in order and again.
 
 Nothing is locked or changed. A frame that is being written, or was torn by a crash, ends the reading; it is
 read again the next time. Damage before that is an error with its place.
@@ -57,7 +57,7 @@ class PlacedFrame:
 
     @property
     def before(self) -> Position:
-        """Return the position before the frame."""
+        """The position before the frame."""
         return Position(self.header.segment, self.frame.offset, self.frame.number)
 
     @property
@@ -67,7 +67,7 @@ class PlacedFrame:
 
 
 class Follower:
-    """Reads one server's log. `data`: its data directory."""
+    """Reader of one server's log. `data`: its data directory."""
 
     def __init__(
         self,

@@ -1,4 +1,7 @@
-"""Follows files that only grow, record by record: journals of servers, recordings of peers. Knows no Spark."""
+"""Following of files that only grow, record by record: journals of servers, recordings of peers.
+
+Knows no Spark.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ Sizes = dict[str, int]
 
 
 class GrowingFiles:
-    """Follows files that only grow.
+    """Follower of files that only grow.
 
     `pieces_now` lists the present files. `size` returns up to where a file holds whole records, at most up to
     the place that it is given. `bytes_per_batch` does not divide these: they are small beside logs.

@@ -1,4 +1,6 @@
-"""Follows files of running servers and peers for damage: the table `files` as a stream. Knows no Spark.
+"""Following of files of running servers and peers for damage: the table `files` as a stream.
+
+Knows no Spark.
 
 A file is given once, when two looks one after the other find the same damage in it: a server that removes a
 group meanwhile leaves files without those that belong to them, for moments. What was read and is whole is not
@@ -37,7 +39,7 @@ SMALL_BYTES: Final = 256 << 10
 
 
 class LiveDamage:
-    """Follows several servers and recordings."""
+    """Follower of several servers and recordings."""
 
     def __init__(self, found: Found, fs: FileSystem) -> None:
         self._found = found

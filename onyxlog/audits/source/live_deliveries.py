@@ -1,4 +1,6 @@
-"""Follows what partitions deliver on running servers. Knows no Spark.
+"""Following of what partitions deliver on running servers.
+
+Knows no Spark.
 
 Deliveries follow from committed entries only, so whatever is whole may be given; after a power failure a
 server writes the same ones again.

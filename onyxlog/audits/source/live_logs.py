@@ -1,4 +1,4 @@
-"""Follows the logs of running servers: what of them is decided for good by now, batch after batch.
+"""Following of the logs of running servers: what is decided for good by now, batch after batch.
 
 A batch ends, in each log, before the first entry that is neither proven to be committed nor truncated. So
 what a batch gives never changes, and reading it again after a crash gives the same rows. Knows no Spark.

@@ -77,13 +77,13 @@ class Options:
 
     @property
     def selected(self) -> tuple[int, ...]:
-        """Return the places of the wanted columns in the table's."""
+        """The places of the wanted columns in the table's."""
         names = [column.name for column in self.table.columns]
         return tuple(names.index(name) for name in self.columns) if self.columns else tuple(range(len(names)))
 
     @property
     def ddl(self) -> str:
-        """Return the schema of what is given."""
+        """The schema of what is given."""
         found = [self.table.columns[at] for at in self.selected]
         return ", ".join(f"`{c.name}` {c.ddl}{'' if c.nullable else ' NOT NULL'}" for c in found)
 

@@ -1,4 +1,4 @@
-"""Plans the reading of a table: surveys what exists, and divides it into pieces that tasks read independently."""
+"""Plan of reading a table: a survey of what exists, divided into pieces for independent tasks."""
 
 from __future__ import annotations
 

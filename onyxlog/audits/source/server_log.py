@@ -56,7 +56,7 @@ class ServerLog:
 
     @property
     def position(self) -> Position:
-        """Return the position behind everything that was read."""
+        """The position behind everything that was read."""
         return self._follower.position
 
     def start(self) -> Start:

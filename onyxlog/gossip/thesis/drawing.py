@@ -15,7 +15,7 @@ from onyxlog.gossip.streams import Arc, drawn_arc
 
 
 class UndefinedDrawError(OnyxlogError, ValueError):
-    """There are fewer than two streams to draw from for so few peers."""
+    """Error of a draw among fewer than two streams, for so few peers."""
 
 
 def pick_streams(peers: int, generator: Random) -> Arc:

@@ -22,11 +22,14 @@ Received = Callable[[bytes, Address], None]
 
 
 class Link(Protocol):
-    """Carries datagrams to and from addresses. They may be lost, doubled, late, and come in any order."""
+    """Carrier of datagrams to and from addresses.
+
+    They may be lost, doubled, late, and come in any order.
+    """
 
     @property
     def address(self) -> Address:
-        """Return where others reach this end."""
+        """The address at which others reach this end."""
         ...
 
     def send(self, to: Address, datagram: bytes) -> None:

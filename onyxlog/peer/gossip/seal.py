@@ -1,4 +1,4 @@
-"""Seals the datagrams of gossip: AES-256-GCM with a key of each run of each group, the same for all who receive it.
+"""Seals of gossip's datagrams: AES-256-GCM with a key of each run of each group, the same for all receivers.
 
 As an event goes to many groups it is sealed once. A run draws a salt; its key is derived from the salt and
 the cluster key, and the nonce counts up from 0, so that a key which was used once is never used again (D-6).
@@ -37,7 +37,7 @@ _NONCE: Final = struct.Struct(">4xQ")
 
 
 class Sealer:
-    """Seals for one run of a group.
+    """Sealer for one run of a group.
 
     `salt`: SALT_BYTES from the system's generator, drawn for this run. `keys` None: no secrecy.
     """

@@ -22,7 +22,7 @@ class MissingEntryError(EntryError):
 def entries_of(
     layout: Layout, rows: Iterable[tuple[Position, bytes]], first: Position, following: Position
 ) -> tuple[Entry, ...]:
-    """The entries of positions from `first` on, in front of `following`, which must all be there.
+    """Return the entries of positions from `first` on, in front of `following`, which must all be there.
 
     Raises:
         MissingEntryError: peers that had read it before it was removed go on with replicas that nobody can compute again.

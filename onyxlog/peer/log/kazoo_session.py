@@ -22,7 +22,9 @@ _LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.OperationTimeoutError)
 
 
 class KazooSession:
-    """Owns `client`. All methods are for the loop that `connect` was called in, unless kazoo's threads call them.
+    """Session of kazoo's `client`.
+
+    All methods are for the loop that `connect` was called in, unless kazoo's threads call them.
 
     Args:
         client: a client of kazoo's that is not started.

@@ -1,4 +1,4 @@
-"""Opens a group's log in a service: over zraft's own protocol, or over any ZooKeeper's."""
+"""Opening of a group's log in a service: over zraft's own protocol, or over any ZooKeeper's."""
 
 from __future__ import annotations
 
