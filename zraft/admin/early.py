@@ -1,4 +1,4 @@
-"""Answers probes before the admin HTTP server is loaded, and keeps other connections until it is.
+"""Answers to probes before the admin HTTP server is loaded; other connections are kept until it is.
 
 Loading it takes a third of a second of CPU, and longer on a busy machine, in which a server that serves would
 not be known to be ready. So `/readyz` and `/livez` in their plain form, as orchestrators ask, are answered

@@ -72,7 +72,7 @@ class Number(Exposed[S]):
 
 
 def monitored(name: str, text: str, *, note: str = "") -> Number[Monitored]:
-    """A number that `mntr` lists, too."""
+    """Return the declaration of a number that `mntr` lists, too."""
     key = name.removeprefix(PREFIX)
     return Number(name, text, lambda values: float(values[key]) if key in values else None, note=note)
 
@@ -155,7 +155,7 @@ class SummaryMs(Exposed[S]):
 
 
 def shown(declared: Iterable[Exposed[S]], source: S) -> Iterator[Metric]:
-    """The families of those of which the source has a value."""
+    """Yield the families of those of which the source has a value."""
     for metric in declared:
         if (family := metric.family(source)) is not None:
             yield family

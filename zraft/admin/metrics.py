@@ -532,7 +532,10 @@ OURS: Final[tuple[Exposed[Any], ...]] = (
 
 
 def families(status: Status) -> Iterator[Metric]:
-    """All metrics of one scrape. A server that does not serve has no numbers of `mntr`, as in ZooKeeper."""
+    """Yield all metrics of one scrape.
+
+    A server that does not serve has no numbers of `mntr`, as in ZooKeeper.
+    """
     if status.statistics is not None:
         yield from shown((*ZOOKEEPER, *FURTHER, *GROUPS), monitor_values(status.statistics))
     yield from shown(ZOOKEEPER_TIMES, status.durations)

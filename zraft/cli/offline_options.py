@@ -101,7 +101,7 @@ class Place:
 
     @property
     def path(self) -> str:
-        """Return the directory as the file system takes it."""
+        """The directory as the file system takes it."""
         return str(self.data).rstrip("/") or "/"
 
 

@@ -1,4 +1,4 @@
-"""Makes a data directory in which a new cluster begins, with a given state: whole, or recognisably unfinished.
+"""Creation of a data directory in which a new cluster begins, with a given state: whole, or visibly unfinished.
 
 All that is new is made in `<data>/founding`, which keeps servers from starting, and is then moved to its place.
 What stood there before is moved into `<data>/aside-<instance>`, never removed. A process that ends in between leaves

@@ -1,4 +1,6 @@
-"""Reads a ZooKeeper's tree through a client's requests, and makes an image of it. Pure, without a socket.
+"""Reading of a ZooKeeper's tree through a client's requests, into an image.
+
+Pure, without a socket.
 
 The caller sends what `requests` returns, in order, and tells `answered` every reply, in order. What a client
 cannot see cannot be copied: sessions and their ephemeral znodes are left out, and a ZooKeeper since 3.5.3
@@ -133,7 +135,7 @@ class Walk:
 
     @property
     def due(self) -> int:
-        """Return how many znodes are known and were not asked for yet."""
+        """The number of znodes that are known and were not asked for yet."""
         return len(self._due)
 
     def requests(self, room: int) -> list[Request[Any]]:

@@ -29,7 +29,7 @@ class Stream(Protocol):
 
 
 class Display:
-    """Writes to two streams that somebody else opened. Nothing is kept."""
+    """Display on two streams that somebody else opened. Nothing is kept."""
 
     def __init__(
         self, out: Stream, err: Stream, *, json: bool = False, colours: bool = False, terminal: bool = False

@@ -83,7 +83,7 @@ class Invocation:
 
     @property
     def path(self) -> str:
-        """Return the argument that is a path."""
+        """The argument that is a path."""
         index = next(n for n, argument in enumerate(self.spec.arguments) if argument.is_path)
         return self.arguments[index]
 

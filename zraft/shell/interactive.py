@@ -27,7 +27,7 @@ COMPLETION_TIMEOUT_S: Final = 2.0
 
 
 class LineCompleter(Completer):
-    """Asks the session's server for children when a path is to be completed."""
+    """Completer that asks the session's server for children when a path is to be completed."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

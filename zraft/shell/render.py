@@ -1,4 +1,4 @@
-"""Turns servers' answers into text as ZooKeeper's client prints it, and into values for JSON."""
+"""Rendering of servers' answers as text like ZooKeeper's client, and as values for JSON."""
 
 from __future__ import annotations
 

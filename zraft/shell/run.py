@@ -1,4 +1,4 @@
-"""Assembles the shell: for one command, for commands from a pipe, or for a person at a terminal."""
+"""Assembly of the shell: for one command, for commands from a pipe, or for a person at a terminal."""
 
 from __future__ import annotations
 

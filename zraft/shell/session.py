@@ -1,4 +1,4 @@
-"""Runs lines: parses each, drives its conversation over the client, and shows the outcome."""
+"""Session of lines: each is parsed, its conversation driven over the client, and the outcome shown."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class Session:
 
     @property
     def prompt(self) -> str:
-        """Return the prompt of ZooKeeper's client: which server, connected or not, the number of the next line."""
+        """The prompt of ZooKeeper's client: which server, connected or not, the number of the next line."""
         server = self.client.server if self.client is not None else None
         state = self.client.state if self.client is not None else State.CLOSED
         return f"[zk: {server or self.target}({state.value}) {self.count}] "

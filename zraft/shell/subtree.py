@@ -1,4 +1,4 @@
-"""Walks a part of the tree over the wire, many znodes per round trip, without holding all of it."""
+"""Walk through a part of the tree over the wire, many znodes per round trip, without holding all of it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Admission(Generic[T]):
         return False
 
     def begin_turn(self, now_ms: int) -> list[T]:
-        """A turn begins: who is admitted now of those who waited."""
+        """Begin a turn, and return those who waited and are admitted now."""
         if self._per_second_max:
             if self._filled_at is not None:
                 elapsed = max(0, now_ms - self._filled_at)
@@ -66,7 +66,7 @@ class Admission(Generic[T]):
         return admitted
 
     def finish(self, one: T) -> None:
-        """`one` is attached, or gone, whether it was admitted, waited, or neither."""
+        """Forget `one`, which is attached, or gone, whether it was admitted, waited, or neither."""
         self._in_flight.discard(one)
         self.waiting.pop(one, None)
 
@@ -109,7 +109,7 @@ class AddressCount:
         return True
 
     def release(self, host: str) -> None:
-        """One that was admitted is over."""
+        """Give back the place of one that was admitted."""
         if self._max:
             self._counts[host] -= 1
             if not self._counts[host]:

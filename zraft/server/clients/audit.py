@@ -61,7 +61,7 @@ _UNPRINTABLE: Final = {
 
 
 def server_line(operation: str, wall_ms: int) -> bytes:
-    """`serverStart` and `serverStop`."""
+    """Return the line for `serverStart` or `serverStop`."""
     return f"{_time(wall_ms)}user={_SERVER}\toperation={operation}\tresult=success\n".encode()
 
 
@@ -72,7 +72,7 @@ def dropped_line(count: int, wall_ms: int) -> bytes:
 
 
 class AuditTap:
-    """Stands between the apply loop and the commands of one batch; `sink` gets the lines of the batch at its end.
+    """Tap between the apply loop and the commands of one batch; `sink` gets the batch's lines at its end.
 
     Used only while an audit log is kept: without one, nothing of this is on the path of a command.
     """
@@ -83,7 +83,10 @@ class AuditTap:
         self._results: list[tuple[bool, Any]] = []
 
     def executing(self, machine: Machine) -> Callable[[Command], object]:
-        """The machine's `execute`, remembering what a line will need: of a session's end the znodes that went with it."""
+        """Execute a command, and remember what its line will need.
+
+        For a session's end these are the znodes that went with it.
+        """
         self._wall_ms = machine.wall_time
         execute = machine.execute
         events = machine.events
@@ -102,7 +105,7 @@ class AuditTap:
         return remembering
 
     def finish(self, runs: Iterable[Run]) -> None:
-        """All commands of the batch were executed: hand out their lines."""
+        """Hand out the lines of a batch whose commands were all executed."""
         results = iter(self._results)
         lines: list[str] = []
         for session, ids, commands in runs:

@@ -48,7 +48,7 @@ class Bound:
 
 @frozen
 class Excess(Generic[T]):
-    """Somebody who has to go.
+    """Client that has to go.
 
     Attributes:
         one: who.
@@ -197,7 +197,7 @@ class Budget(Generic[T]):
         ]
 
     def excess(self, now_ms: int) -> list[Excess[T]]:
-        """Those who must go for the bounds to hold again, largest first; they hold nothing from now on."""
+        """Return those who must go for the bounds to hold again, largest first; they hold nothing from now on."""
         gone: list[Excess[T]] = []
         for share in [s for s in self._by_address.values() if s.held > self._per_address.bytes_max]:
             enough = _relieved(self._per_address)

@@ -163,19 +163,19 @@ class ClientConnection(ABC):
 
     @abstractmethod
     def connection_lost(self) -> None:
-        """The client is gone."""
+        """Take note that the client is gone."""
 
     @abstractmethod
     def on_stalled(self) -> None:
-        """The client does not take what is written: it is told nothing but what it cannot do without."""
+        """Take note that the client does not take what is written: it is told only what it cannot do without."""
 
     @abstractmethod
     def on_taken(self) -> None:
-        """The client has taken all that was written: it may be told what was put off."""
+        """Take note that the client has taken all that was written: it may be told what was put off."""
 
     @abstractmethod
     def on_release(self) -> None:
-        """The connection is over: it keeps nothing of what the client sent, and nothing of it is left in other tables."""
+        """Free what the client sent, and what is left of the connection in other tables, since it is over."""
 
     @property
     def holds_promises(self) -> bool:
@@ -218,17 +218,17 @@ class ClientConnection(ABC):
 
     @abstractmethod
     def data_received(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes of the client."""
 
     @abstractmethod
     def take_backlog(self) -> None:
-        """There is room again: handle what was kept, unless it stands behind a request that takes longer."""
+        """Handle what was kept, since there is room again, unless it stands behind a request that takes longer."""
 
     # -- what became of what it asked for
 
     @abstractmethod
     def attached(self, session: Session) -> None:
-        """The session is ours now: greet the client and handle what it already sent."""
+        """Greet the client, whose session is ours now, and handle what it already sent."""
 
     def attached_read_only(self, session: int, timeout_ms: int, password: bytes) -> None:
         """Give the client a session that only this server knows, and that lasts as long as the connection."""
@@ -236,7 +236,7 @@ class ClientConnection(ABC):
 
     @abstractmethod
     def refuse_session(self, request: ConnectRequest) -> None:
-        """The session is gone or not this client's: say so in the form that clients know, then close."""
+        """Tell the client that the session is gone or not its own, in the form that clients know, then close."""
 
     @abstractmethod
     def send_elsewhere(self) -> None:
@@ -244,4 +244,4 @@ class ClientConnection(ABC):
 
     @abstractmethod
     def complete(self, result: Any, zxid: int) -> None:
-        """The oldest write was applied with this result at this zxid."""
+        """Answer the oldest write, which was applied with this result at this zxid."""

@@ -20,7 +20,7 @@ class SyncWaiter(Protocol):
 
 
 class Errand:
-    """Stands where a batch expects the connection that waits for its results."""
+    """Errand that stands where a batch expects the connection that waits for its results."""
 
     __slots__ = ("_done", "phase")
 
@@ -29,7 +29,7 @@ class Errand:
         self.phase = Phase.ATTACHED
 
     def complete(self, result: object, zxid: int) -> None:
-        """The command was applied, or its fate will not be known here; only the first word counts."""
+        """Take the result of the command, or that its fate will not be known here; only the first word counts."""
         if self.phase is not Phase.CLOSED:
             self.phase = Phase.CLOSED
             self._done(result)

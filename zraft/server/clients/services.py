@@ -66,7 +66,7 @@ class ClientServices(Protocol):
         """
 
     def log_in(self, connection: ClientConnection, token: bytes) -> tuple[Ids, bytes]:
-        """One step of a SASL login: the ids of later writes, and the answer.
+        """Return one step of a SASL login: the ids of later writes, and the answer.
 
         Raises:
             AuthenticationError: the client did not prove who it is, or there is no SASL.
@@ -90,10 +90,10 @@ class ClientServices(Protocol):
         """Hand in commands, of `size` bytes; `complete` is called for each of them, in order."""
 
     def request_sync(self, waiter: SyncWaiter) -> None:
-        """`waiter.complete_sync()` is due when all that is committed by now is applied here."""
+        """Call `waiter.complete_sync()` when all that is committed by now is applied here."""
 
     def on_follower(self) -> None:
-        """Somebody follows what is written from now on."""
+        """Take note that somebody follows what is written from now on."""
 
     def on_backlog(self, connection: ClientConnection) -> None:
         """Take note that a connection has requests that wait.

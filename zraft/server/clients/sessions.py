@@ -78,7 +78,7 @@ class AttachedSessions:
     # -- the way in
 
     def attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
-        """A connection asks for a session; in a storm it waits for its turn, and so do its requests."""
+        """Attach a connection that asks for a session; in a storm it waits for its turn, and so do its requests."""
         connection.phase = Phase.ATTACHING
         availability = self._availability
         if availability.leaving or not availability.serving or self._admission.ask(connection):
@@ -93,7 +93,7 @@ class AttachedSessions:
         return self._admission.due_in_ms()
 
     def begin_turn(self) -> None:
-        """A turn begins: those who waited and are admitted now. Due while somebody waits, or if `paced`."""
+        """Attach those who waited and are admitted now. Due while somebody waits, or if `paced`."""
         for connection in self._admission.begin_turn(self._turn.now):
             assert connection.request is not None
             self._attach(connection, connection.request)
@@ -128,7 +128,7 @@ class AttachedSessions:
         self._origin.add(connection, 0, connection.ids, [command], ATTACH_BYTES)
 
     def on_attach(self, connection: ClientConnection, result: object, cut_at: int) -> None:
-        """The attach of one of our connections was applied."""
+        """Take the result of a connection's attach, which was applied."""
         request = connection.request
         assert request is not None
         self._admission.finish(connection)
@@ -145,7 +145,7 @@ class AttachedSessions:
         connection.attached(result)
 
     def opened(self, connection: ClientConnection) -> None:
-        """The connection goes on without a session."""
+        """Take note that the connection continues without a session."""
         connection.phase = Phase.OPEN
         connection.timeout_ms = OPEN_TIMEOUT_MS
         self._count_timeout(OPEN_TIMEOUT_MS)
@@ -186,13 +186,13 @@ class AttachedSessions:
     # -- the way out
 
     def on_session_moved(self, session: int, to: ClientConnection | None) -> None:
-        """The session was attached through connection `to`, or ended (None): no other connection may keep it."""
+        """Close an older connection of a session that was attached through `to`, or has ended (None)."""
         connection = self._by_session.get(session)
         if connection is not None and connection is not to:
             self._close(connection)
 
     def release(self, connection: ClientConnection) -> None:
-        """The connection is about to be closed: it has, and waits for, no session any more."""
+        """Forget a connection that is about to be closed: it has, and waits for, no session any more."""
         if connection.phase is Phase.ATTACHED:
             if self._by_session.get(connection.session) is connection:
                 del self._by_session[connection.session]

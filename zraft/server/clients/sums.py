@@ -153,7 +153,7 @@ class Sums:
         return found
 
     def release(self, connection: ClientConnection) -> None:
-        """The connection is over: it holds nothing but what is still to be sent."""
+        """Count a connection that is over as holding nothing but what is still to be sent."""
         self.waiting.pop(connection, None)
         connection.due_bytes = 0
         if connection.counted:

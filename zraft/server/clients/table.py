@@ -148,7 +148,7 @@ class Clients:
     # -- what the shell calls
 
     def connect(self, address: str, ids: Ids) -> Connection | None:
-        """A client connected; None if there are too many already, `full_knob` then says of what."""
+        """Return the connection of a new client; None if there are too many, `full_knob` then says of what."""
         if len(self._connections) >= self.settings.connections_max:
             self.full_knob = "client.connections_max"
             self.rejected_total += 1
@@ -163,7 +163,7 @@ class Clients:
         return connection
 
     def native(self, connection: Connection) -> NativeConnection:
-        """The client that `connection` was made for speaks the native protocol: what stands for it from now on."""
+        """Return the native connection that replaces `connection`, whose client speaks the native protocol."""
         assert connection.phase is Phase.NEW, "it has spoken ZooKeeper's protocol"
         native = NativeConnection(self, connection.address, connection.ids)
         native.handle, connection.handle = connection.handle, None
@@ -196,7 +196,7 @@ class Clients:
             connection.asked_at = self.arrived
 
     def mark_dirty(self, connection: ClientConnection) -> None:
-        """The connection has output."""
+        """Take note that the connection has output."""
         connection.dirty = True
         self._dirty.append(connection)
 
@@ -215,7 +215,7 @@ class Clients:
         self.sums.wait(connection, size)
 
     def left_unsent(self, connection: ClientConnection, size: int) -> bool:
-        """The shell could not send `size` bytes of what it was given; True if the next turn should come at once."""
+        """Note that the shell could not send `size` bytes; return True if the next turn should come at once."""
         if connection.cut:
             return False
         was_unsent, connection.unsent = connection.unsent > 0, size
@@ -274,11 +274,11 @@ class Clients:
         return ids, step.token
 
     def submit(self, connection: ClientConnection, commands: list[Command], size: int) -> None:
-        """Commands of an attached session, in order."""
+        """Submit commands of an attached session, in order."""
         self._origin.add(connection, connection.session, connection.ids_of_writes, commands, size)
 
     def request_sync(self, waiter: SyncWaiter) -> None:
-        """`waiter.complete_sync()` is due when all that is committed by now is applied here."""
+        """Call `waiter.complete_sync()` when all that is committed by now is applied here."""
         self._syncs.append(waiter)
 
     def on_topics(self, connection: NativeSpeaker) -> None:
@@ -293,7 +293,7 @@ class Clients:
         self._floored[connection] = None
 
     def request_count(self, connection: ZooKeeperSpeaker, count: DescendantCount) -> None:
-        """`connection.complete_count()` is due when this is counted."""
+        """Call `connection.complete_count()` when this is counted."""
         self._counts.append((connection, count))
 
     def step_count(self) -> None:
@@ -312,11 +312,11 @@ class Clients:
         self.notices.append((connection, what))
 
     def on_follower(self) -> None:
-        """Somebody follows what is written from now on."""
+        """Take note that somebody follows what is written from now on."""
         self._origin.on_follower()
 
     def bound_watches(self, connection: ZooKeeperSpeaker) -> None:
-        """Watches were added; a connection with too many of them is refused."""
+        """Refuse a connection that has too many watches after some were added."""
         count = self.watches.count_of(connection)
         if count > self.settings.watches_per_connection_max:
             self.refuse(
@@ -355,7 +355,10 @@ class Clients:
         self.sessions.attach(connection, request)
 
     def end_read_only(self) -> None:
-        """There is contact again: those that had to read only find that out, and a real session, by reconnecting."""
+        """Close the connections that may only read, since there is contact again.
+
+        Their clients get a real session by reconnecting.
+        """
         for connection in list(self._connections):
             if connection.phase is Phase.READ_ONLY:
                 self.close(connection)
@@ -382,7 +385,7 @@ class Clients:
         self.sums.forget(connection)
 
     def release(self, connection: ClientConnection) -> None:
-        """The connection is over, whoever ended it: nothing here may keep it, but for what is still to be sent."""
+        """Forget a connection that is over, whoever ended it, except what is still to be sent."""
         if connection.phase is Phase.CLOSED:
             return
         self.sessions.release(connection)
@@ -457,7 +460,7 @@ class Clients:
         return self.sessions.due_in_ms if self.sessions.waiting else None
 
     def take_backlog(self) -> None:
-        """Requests that waited for room in the origin stream, or for this turn."""
+        """Handle requests that waited for room in the origin stream, or for this turn."""
         if not self._backlogged:
             return
         for connection in list(self._backlogged):
@@ -474,7 +477,7 @@ class Clients:
         self.bytes_received_total = self.bytes_sent_total = 0
 
     def reset_connection_statistics(self) -> None:
-        """The same for each connection."""
+        """Reset the counts of each connection."""
         for connection in self._connections:
             connection.reset_statistics()
 

@@ -1,4 +1,4 @@
-"""Decides what a server notes for audits: what changed in a group since it was looked at last.
+"""Decision what a server notes for audits: what changed in a group since it was looked at last.
 
 Pure. Looked at after turns; costs a few comparisons then.
 """
@@ -38,12 +38,12 @@ class Journaling:
         self._seen: dict[GroupId, _Seen] = {}
 
     def opened(self, raft: Raft | None, wall_ms: int) -> Note:
-        """The first note of a process."""
+        """Return the first note of a process."""
         term, index = (0, 0) if raft is None else (raft.term, raft.log.last_index)
         return Note(Kind.OPENED, COORDINATION_GROUP, term, index, wall_ms)
 
     def closed(self, raft: Raft | None, wall_ms: int) -> Note:
-        """The last one, if it ends in good order."""
+        """Return the last one, if it ends in good order."""
         term, index = (0, 0) if raft is None else (raft.term, raft.commit_index)
         return Note(Kind.CLOSED, COORDINATION_GROUP, term, index, wall_ms)
 

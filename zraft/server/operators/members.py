@@ -36,7 +36,7 @@ class MemberChange:
 def change_of(
     request: MemberRequest, wanted: Wanted, present: Mapping[ServerId, Member]
 ) -> MemberChange | Done | Refused:
-    """The change that `request` means; `Done` if it is so already.
+    """Return the change that `request` means; `Done` if it is so already.
 
     Args:
         wanted: who is to belong, {} until the leader has written it down; then every request is a change, which the

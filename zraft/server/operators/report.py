@@ -144,7 +144,7 @@ class Report:
         self._driver.clients.reset_connection_statistics()
 
     def server(self) -> ServerStatistics | None:
-        """The numbers of `srvr` and `mntr`, or None while this server does not serve its clients."""
+        """Return the numbers of `srvr` and `mntr`, or None while this server does not serve its clients."""
         driver = self._driver
         raft = driver.raft
         if raft is None or not self.serving:
@@ -248,7 +248,7 @@ class Report:
         return {"state_digest": found[1], "state_digest_index": self._driver.applied_index}
 
     def digest(self) -> tuple[int, str] | None:
-        """(zxid, digest in hexadecimal), None if too much is left to hash, or it would be of no whole entry."""
+        """Return (zxid, digest in hexadecimal), None if too much is left to hash, or it would be of no whole entry."""
         machine = self._driver.machine
         if machine.undigested > DIGEST_ITEMS_MAX or self._driver.applier.halfway:
             return None

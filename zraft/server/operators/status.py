@@ -148,7 +148,10 @@ class Durations:
 
 @frozen(kw_only=True)
 class Status:
-    """Everything but what `ServerStatistics` says. `reasons` is empty exactly while `ready`; times in ms."""
+    """Status of all parts, beyond what `ServerStatistics` has.
+
+    `reasons` is empty exactly while `ready`; times in ms.
+    """
 
     server: int
     version: str
@@ -198,10 +201,10 @@ class AdminReports(Reports, Protocol):
         """
 
     def knobs(self) -> tuple[tuple[str, str], ...]:
-        """The configuration in force, as (knob, value)."""
+        """Return the configuration in force, as (knob, value)."""
 
     def cluster_text(self) -> str:
-        """The servers as the configuration lists them."""
+        """Return the servers as the configuration lists them."""
 
 
 def readiness(reasons: tuple[str, ...]) -> tuple[int, str]:

@@ -94,7 +94,7 @@ class HostedPartition:
         self._durable_index = max(self._durable_index, index)
 
     def cut_index(self, applied_index: int) -> int:
-        """Up to where the group's log is not needed for its deliveries any more; never less than it was."""
+        """Return up to where the group's log is not needed for its deliveries any more; never less than it was."""
         cut = applied_index if self._durable_index >= self._appended_index else 0
         self._cut_index = max(self._cut_index, self._durable_index, cut)
         return self._cut_index
@@ -112,7 +112,7 @@ class HostedPartition:
         return self.tail.first if self.log is None else min(self.log.base.offset, self.tail.first)
 
     def frontier(self) -> Stamp:
-        """Every later delivery has a stamp above it."""
+        """Return a stamp that every later delivery is above."""
         partition = self.machine.partition
         return NOWHERE if partition is None else partition.frontier()
 
@@ -123,7 +123,10 @@ class HostedPartition:
         return moved
 
     def fetched(self, offset: int, found: Sequence[Delivery]) -> Fetched:
-        """The answer to a fetch at `offset`. What is not applied here is not given, though it may be on the disk."""
+        """Return the answer to a fetch at `offset`.
+
+        What is not applied here is not given, though it may be on the disk.
+        """
         end = self.end
         given = [one for one in found if one.offset < end]
         following = given[-1].offset + 1 if given else offset

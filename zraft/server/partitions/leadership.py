@@ -140,7 +140,7 @@ class PartitionLeadership:
     # -- what is asked
 
     def produce(self, asker: Asker, request: StartRequest) -> None:
-        """A producer's message; it is answered to whoever asked for that producer last."""
+        """Take a producer's message; it is answered to whoever asked for that producer last."""
         message = request.message
         self._askers[message.mid.producer] = asker
         if request.relayed and not message.is_single:
@@ -163,7 +163,7 @@ class PartitionLeadership:
             self.leader.on_message(message)
 
     def claim(self, asker: Asker, command: ClaimCommand) -> None:
-        """A consumer's command. Expiry is for the leader alone to propose."""
+        """Take a consumer's command. Expiry is for the leader alone to propose."""
         if isinstance(command, Expire):
             self._answers.give(asker, Refused(Reason.INVALID, None, 0, self._machine.log_time_ms))
         elif self._takes(asker):
@@ -191,14 +191,14 @@ class PartitionLeadership:
             self._reads.add(query)
 
     def drop(self, client: TopicClient) -> None:
-        """A connection is gone. What it asked for goes on, unanswered."""
+        """Forget a connection that is gone. What it asked for goes on, unanswered."""
         self._askers = {p: asker for p, asker in self._askers.items() if asker[0] is not client}
         self._reads.keep(lambda query: query.asker[0] is not client)
 
     # -- what was applied
 
     def on_applied(self, entry: AppliedEntry) -> None:
-        """An entry of the group's log was applied, whoever proposed it."""
+        """Take an entry of the group's log that was applied, whoever proposed it."""
         applied = entry.applied
         if applied is not None:
             self.leader.on_applied(applied)
@@ -220,7 +220,7 @@ class PartitionLeadership:
             self._answers.give(asker, Offset(self.group, consumer, self._partition.offsets.get(consumer)))
 
     def on_round(self, number: int, run_ms: int) -> None:
-        """A quorum round was confirmed, and what was committed before it is applied."""
+        """Answer the reads of a confirmed round, since what was committed before it is applied."""
         for query in self._reads.answered(number):
             if isinstance(query, OffsetQuery):
                 offset = self._partition.offsets.get(query.consumer)
@@ -232,11 +232,11 @@ class PartitionLeadership:
     # -- a turn
 
     def log_time_ms(self, run_ms: int) -> int:
-        """Never goes back, and stands still while this process does not run (D-12)."""
+        """Return the log time, which never goes back, and stands still while this process does not run (D-12)."""
         return self._log_time_base + run_ms - self._began
 
     def turn(self, host: GroupHost, run_ms: int, wall_ms: int) -> LeaderOutput:
-        """Whatever is due and waits: into the log as far as that takes it, the rest to others."""
+        """Do what is due: append what waits as far as the log takes it, and return the rest for others."""
         ticks = (run_ms - self._began) // self._settings.tick_ms
         if ticks > self._ticked:
             self.leader.tick(ticks - self._ticked)
@@ -260,7 +260,10 @@ class PartitionLeadership:
         return LeaderOutput(output.messages, edges)
 
     def due_in(self, run_ms: int) -> int | None:
-        """Milliseconds until `turn` has something to do by itself; None if something else has to happen first."""
+        """Return the milliseconds until `turn` has something to do by itself.
+
+        None if something else has to happen first.
+        """
         due: list[int] = []
         ticks = self.leader.due_in()
         if ticks is not None:
@@ -335,7 +338,7 @@ class PartitionLeadership:
     # -- its end
 
     def end(self, leader: ServerId | None) -> None:
-        """Somebody else leads, `leader` as far as is known: whoever waits is told."""
+        """Tell all who wait that somebody else leads: `leader`, as far as is known."""
         detail = f"group {self.group} is led by another server now"
         for asker in set(self._askers.values()):
             self._answers.refuse(asker, "not_leader", self.group, detail, leader=leader)

@@ -114,7 +114,7 @@ class Partitions:
         return hosted.machine
 
     def closed(self, group: GroupId) -> None:
-        """The replica is gone."""
+        """Forget a group whose replica is gone."""
         hosted = self.hosted.pop(group)
         if hosted.leadership is not None:
             hosted.leadership.end(None)
@@ -125,7 +125,7 @@ class Partitions:
         self._tails_bytes -= hosted.counted_bytes
 
     def cut_index(self, group: GroupId) -> int:
-        """The index of the group's log up to which everything that it delivered is durable."""
+        """Return the index of the group's log up to which everything that it delivered is durable."""
         host, hosted = self._host, self.hosted.get(group)
         if host is None or hosted is None:
             return 0
@@ -172,13 +172,16 @@ class Partitions:
                 hosted.durable(index)
 
     def read_done(self, task: ReadDeliveries, result: ReadResult) -> None:
-        """A read that was handed out ended."""
+        """Take the result of a read that was handed out."""
         self.topics.read_done(task, result)
 
     # -- what others say
 
     def tell(self, group: GroupId, message: GroupMessage | StartRequest) -> None:
-        """Something for the leader of a group, wherever it is. It may be lost; whoever needs it says it again."""
+        """Send something to the leader of a group, wherever it is.
+
+        It may be lost; whoever needs it says it again.
+        """
         self._say(group, message if isinstance(message, StartRequest) else (message,))
 
     def receive(self, sender: ServerId, message: PeerMessage) -> None:
@@ -493,7 +496,10 @@ class Partitions:
     # -- what operators see
 
     def statistics(self) -> PartitionsStatistics:
-        """Counts of this moment; looks at every partition, so it is for who scrapes metrics and not for a turn."""
+        """Return the counts of this moment.
+
+        It looks at every partition, so it is for scrapes of metrics and not for a turn.
+        """
         pending = pending_bytes = settled = started = leading = unborn = stopped = failed = age_ms = 0
         for hosted in self.hosted.values():
             unborn += hosted.machine.partition is None

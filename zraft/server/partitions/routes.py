@@ -36,7 +36,7 @@ class GroupRoutes:
         self._tries: dict[GroupId, int] = {}
 
     def heard(self, group: GroupId, server: ServerId, now_ms: int) -> None:
-        """`server` speaks for the group, or somebody says so."""
+        """Note that `server` speaks for the group, or that somebody says so."""
         known = self._known.get(group)
         if known is None:
             self._known[group] = _Known(server, now_ms)
@@ -47,7 +47,7 @@ class GroupRoutes:
         self._tries.pop(group, None)
 
     def target(self, group: GroupId, now_ms: int) -> ServerId | None:
-        """Whom to send to now; None if nobody is known."""
+        """Return whom to send to now; None if nobody is known."""
         known = self._known.get(group)
         if known is not None:
             if now_ms - known.heard_ms <= TRUSTED_MS:

@@ -53,7 +53,7 @@ class TopicAnswers:
         return bool(self._waiting)
 
     def deliver(self) -> None:
-        """The turn is over."""
+        """Give the answers, since the turn is over."""
         waiting, self._waiting = self._waiting, []
         for client, id, value in waiting:
             if client not in self._here:

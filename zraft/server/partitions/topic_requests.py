@@ -141,7 +141,7 @@ class TopicRequests:
             self._read(task)
 
     def read_done(self, task: ReadDeliveries, result: ReadResult) -> None:
-        """A read from the disk ended."""
+        """Take the result of a read from the disk."""
         waiter = self._reading.pop(task)
         hosted = self._hosted.get(task.group)
         if hosted is None:
@@ -231,15 +231,18 @@ class TopicRequests:
     # -- a turn
 
     def begin(self, now_ms: int) -> None:
-        """Requests from now on come at this time."""
+        """Set the time at which requests come from now on."""
         self._now_ms = now_ms
 
     def wake(self, group: GroupId) -> None:
-        """Something new was delivered there, or its frontier moved: those who wait are answered at the end of the turn."""
+        """Wake those who wait for a group: something was delivered, or its frontier moved.
+
+        They are answered at the end of the turn.
+        """
         self._woken[group] = None
 
     def closed(self, hosted: HostedPartition) -> None:
-        """The partition is no longer here."""
+        """Refuse what waits for a partition that is no longer here."""
         for waiter in hosted.waiters:
             self._end(waiter)
             self._refuse_absent(waiter.asker, hosted.group)
@@ -280,7 +283,7 @@ class TopicRequests:
         return bool(self._woken)
 
     def due_in(self, now_ms: int) -> int | None:
-        """Milliseconds until a wait is over."""
+        """Return the milliseconds until a wait is over; None without a wait."""
         return max(0, self._deadlines[0][0] - now_ms) if self._deadlines else None
 
     @property

@@ -49,7 +49,7 @@ class PeerAddresses:
         self._changed = asyncio.Event()
 
     def set_peers(self, peers: Mapping[ServerId, Sequence[Address]]) -> None:
-        """The members changed: new addresses are looked up soon, those that went are forgotten."""
+        """Take changed members: new addresses are looked up soon, those that went are forgotten."""
         self._peers = dict(peers)
         for server, address in [key for key in self._resolved if key[1] not in peers.get(key[0], ())]:
             del self._resolved[server, address]
@@ -59,7 +59,7 @@ class PeerAddresses:
         self._changed.set()
 
     def heard(self, server: ServerId, source: SocketAddress) -> None:
-        """An authenticated datagram of `server` came from there."""
+        """Note that an authenticated datagram of `server` came from there."""
         if self._heard.get(server) == source or server in self._relayed:
             return
         candidates = self._candidates(server)
@@ -118,7 +118,7 @@ class PeerAddresses:
         self._choose()
 
     async def keep_fresh(self) -> None:
-        """Runs until cancelled."""
+        """Look addresses up again and again until cancelled."""
         while True:
             # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes with the event.
             with contextlib.suppress(TimeoutError):
@@ -140,7 +140,7 @@ class Strangers:
         self._told_at: dict[ServerId, float] = {}
 
     def note(self, server: ServerId, source: SocketAddress, address: SocketAddress) -> None:
-        """A handshake of `server`, who is at `address`, came from `source`."""
+        """Log that a handshake of `server`, which is at `address`, came from `source`."""
         now = self._clock()
         if now - self._told_at.get(server, -STRANGER_INTERVAL_S) < STRANGER_INTERVAL_S:
             return

@@ -66,7 +66,7 @@ class Announcements:
         self._snapshot_known = driver.snapshots.keeper.newest
 
     def begin(self, now: float) -> None:
-        """The server listens: from here on it may find a leader."""
+        """Begin: the server listens, and may find a leader from here on."""
         self._leaderless_since = now
 
     def show(self, now: float) -> None:
@@ -102,7 +102,7 @@ class Announcements:
             exceeded.clear()
 
     def role_changed(self, now_ms: float) -> None:
-        """A turn ended at `now_ms` in another role than the one before.
+        """Log that a turn ended at `now_ms` in another role than the one before.
 
         Elections are measured by these lines, and one takes less than the time between two calls of `show`; the clock
         is one for all processes of a machine.

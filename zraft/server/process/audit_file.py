@@ -28,7 +28,9 @@ MODE: Final = 0o640
 
 
 class AuditFile:
-    """Owns the file and the thread. `write`, `reopen` and `dropped` are the loop's; `on_error` is called in the thread.
+    """File and thread of the audit log.
+
+    `write`, `reopen` and `dropped` are the loop's; `on_error` is called in the thread.
 
     `on_error` gets what went wrong when writing begins to fail, and None when it works again.
     """
@@ -84,7 +86,7 @@ class AuditFile:
                 self._condition.notify()
 
     def reopen(self) -> None:
-        """Somebody else has renamed the file: go on in a new one of its name."""
+        """Continue in a new file, since somebody else has renamed the present one."""
         with self._condition:
             self._reopen = True
             self._condition.notify()

@@ -185,7 +185,7 @@ class BulkStreams:
             self._dial(to, path)
 
     def accept(self, transport: asyncio.Transport, data: bytes) -> None:
-        """A connection to the client port began with `MAGIC`; `data` is what was read of it."""
+        """Take a connection to the client port that began with `MAGIC`; `data` is what was read of it."""
         if self._closed:
             transport.abort()
             return
@@ -207,7 +207,7 @@ class BulkStreams:
         stream.adopt(transport, data)
 
     def set_peers(self, peers: Iterable[ServerId]) -> None:
-        """These may dial and be dialed from now on. Streams of others end."""
+        """Allow these servers to dial and be dialed from now on. Streams of others end."""
         self._peers = frozenset(peers) - {self._me.server}
         for server in [server for server in self._paths if server not in self._peers]:
             self._end(self._paths.pop(server))
@@ -216,7 +216,7 @@ class BulkStreams:
                 stream.abort()
 
     def set_keys(self, ring: Ring) -> None:
-        """These keys are valid from now on. Streams under another end, and are dialed again when needed."""
+        """Use these keys from now on. Streams under another end, and are dialed again when needed."""
         self._ring = ring
         for stream in self._streams():
             if stream.connection.key_id not in ring or not stream.connection.established:
@@ -226,7 +226,7 @@ class BulkStreams:
             path.failed, path.retry_at, path.retry_s = False, 0.0, self._settings.retry_s_min
 
     def reconnect(self, to: ServerId) -> None:
-        """The peer has another address: dial that, when needed."""
+        """Dial another address of a peer, when needed."""
         path = self._paths.get(to)
         if path is not None:
             self._end(path)

@@ -56,20 +56,20 @@ class ClientHost(Protocol):
         """Take note that the connection does not read for now, and is to be asked whether it may again."""
 
     def on_protocol_closed(self, protocol: ClientProtocol) -> None:
-        """Closed, or reading again: no longer to be looked at."""
+        """Stop looking at a connection that is closed, or reads again."""
 
     def on_protocol_lost(self, protocol: ClientProtocol) -> None:
         """Take note that the client's socket is gone."""
 
     def on_too_many_connections(self, address: str) -> None:
-        """The client at `address` was turned away."""
+        """Take note that the client at `address` was turned away."""
 
     def on_stream(self, transport: asyncio.Transport, data: bytes) -> None:
         """Take over a connection that is no client's; `data` was already read from it."""
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
-    """Feeds its connection and writes what the turn hands out."""
+    """Protocol that feeds its connection and writes what the turn hands out."""
 
     def __init__(
         self, node: ClientHost, schedule: Callable[[], None], tls: ClientTls | None, *, plain: bool
@@ -205,7 +205,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._node.on_protocol_closed(self)
 
     def on_deadline(self) -> None:
-        """The time to ask for a session, or to take the rest of the answer and go, is over."""
+        """Close the connection: the time to ask for a session, or to take the rest of an answer and go, is over."""
         connection = self._connection
         if connection is None or connection.phase is Phase.CLOSED:
             if self._transport is not None:
@@ -242,7 +242,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._take_decrypted()
 
     def displace_handshake(self) -> None:
-        """Others wait for it to end: its client has had the time, or its address has too many."""
+        """Close the connection, whose handshake others wait for: it took too long, or its address has too many."""
         self._over()
         self._refuse("its TLS handshake takes too long while tls.handshakes_max are under way")
 

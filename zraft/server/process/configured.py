@@ -52,7 +52,7 @@ def sasl_users(config: ServerConfig) -> Reloading[Mapping[str, str]] | None:
 
 
 def taken(kind: type[S], section: AttrsInstance, **more: Any) -> S:
-    """Settings of this kind: those of its fields that are knobs of a section of the configuration, and `more`."""
+    """Return settings of this kind: fields that are knobs of a section of the configuration, and `more`."""
     of_both = {field.name for field in fields(kind)} & {field.name for field in fields(type(section))}
     return kind(**{name: getattr(section, name) for name in of_both}, **more)
 

@@ -29,7 +29,7 @@ class Deadlines(Generic[T]):
         self._started.pop(one, None)
 
     def due(self, now: float) -> list[T]:
-        """Those whose time is over; each is given once."""
+        """Return those whose time is over; each is given once."""
         found: list[T] = []
         for one, started in self._started.items():
             if now - started < self._timeout_s:

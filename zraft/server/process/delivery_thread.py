@@ -25,7 +25,7 @@ WAITING_TASKS_MAX: Final = 4096
 
 
 class DeliveryThread:
-    """Owns the thread; callbacks are made in it, and the caller carries them to its loop.
+    """Thread of the deliveries; callbacks are made in it, and the caller carries them to its loop.
 
     `on_performed` gets a task and its result; appends that were written together are told as one, the last.
     `on_synced` gets, by group, the Raft index up to which everything is durable. `on_full` is called once when the

@@ -153,7 +153,7 @@ class GroupShell:
         self._thread.stop()
 
     def metrics(self) -> dict[str, Metric]:
-        """Counts; no series per group."""
+        """Return counts for metrics; there is no series per group."""
         groups = self._driver.groups
         assert groups is not None
         of_host = groups.host.statistics()

@@ -19,7 +19,7 @@ INTERVAL_MS: Final = 2_000
 
 
 def malloc_trim() -> Callable[[int], int] | None:
-    """The C library's function, if it has one: glibc has, musl and macOS do not need it."""
+    """Return the C library's function, if it has one: glibc has, musl and macOS do not need it."""
     trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
     return trim
 

@@ -36,7 +36,7 @@ class Newcomers(Generic[T]):
         return one in self._since
 
     def enter(self, one: T, address: str, now: float, spared: Container[T] = ()) -> T | None:
-        """`one` comes. Who has to go for it: `one` itself if nobody else should, None if there is room.
+        """Admit `one`, and return who must go for it: `one` itself if nobody else should, None if there is room.
 
         The oldest goes, of those who have had the time, or of an address that has twice as many as that of `one`.
         Whoever is in `spared` waits for this server, not the other way round, and stays.

@@ -105,12 +105,12 @@ log = structlog.get_logger()
 
 
 def now_ms() -> int:
-    """Milliseconds of a clock that counts sleep, so that a nap of the machine is noticed (D-14)."""
+    """Return the milliseconds of a clock that counts sleep, so that a nap of the machine is noticed (D-14)."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 def now_ms_exactly() -> float:
-    """The same with its fractions, for what is measured."""
+    """Return the milliseconds of `now_ms` with fractions, for what is measured."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
 
 
@@ -412,7 +412,7 @@ class Node:
     # -- the turn
 
     def schedule(self) -> None:
-        """Something arrived: have a turn in this iteration of the loop, once for all that arrives in it."""
+        """Have a turn in this iteration of the loop, once for all that arrives in it."""
         if not self._scheduled:
             self._scheduled = True
             self.driver.clients.arrived = now_ms_exactly()
@@ -552,7 +552,7 @@ class Node:
     # -- what arrives
 
     def on_stream(self, transport: asyncio.Transport, data: bytes) -> None:
-        """A connection to the port of clients is another server's, or an operator's."""
+        """Give a connection to the port of clients that is another server's, or an operator's, to the streams."""
         self._peers.on_stream(transport, data)
 
     def _from_thread(self, function: object, argument: object) -> None:
@@ -606,7 +606,7 @@ class Node:
         self._paused.add(protocol)
 
     def on_protocol_closed(self, protocol: ClientProtocol) -> None:
-        """Closed, or reading again: no longer to be looked at."""
+        """Stop looking at a connection that is closed, or reads again."""
         self._paused.discard(protocol)
 
     def on_protocol_lost(self, protocol: ClientProtocol) -> None:

@@ -80,7 +80,7 @@ class OperatorStreams:
             reply(answer)
 
     def on_rejected(self, stream: Stream, error: RejectedError) -> None:
-        """`BulkStreams` counts these; it owns the stream until it is established."""
+        """Do nothing: `BulkStreams` counts these; it owns the stream until it is established."""
 
     def on_lost(self, stream: Stream) -> None:
         """Forget an operator's stream and the answers that it waits for."""

@@ -214,13 +214,13 @@ class Peers:
             self._on_arrived()
 
     def on_stream(self, transport: asyncio.Transport, data: bytes) -> None:
-        """A connection to the port of clients is another server's, or an operator's."""
+        """Give a connection to the port of clients that is another server's, or an operator's, to the streams."""
         self._streams.accept(transport, data)
 
     # -- who they are
 
     def set_members(self, membership: Membership) -> None:
-        """The configuration changed: speak to its members, wherever they are.
+        """Speak to the members of a changed configuration, wherever they are.
 
         A server may be where this server's own configuration says, or where the replicated membership does: see
         `PeerAddresses`.
@@ -284,7 +284,7 @@ class Peers:
         return metrics
 
     def traffic(self) -> tuple[UdpStatistics, LinkStatistics] | None:
-        """Counts of datagrams; None before `open`."""
+        """Return the counts of datagrams; None before `open`."""
         if self._endpoint is None:
             return None
         return self._endpoint.statistics(), self._links.statistics()

@@ -24,7 +24,7 @@ class Rejections:
         self.by_reason: dict[str, int] = {reason.value: 0 for reason in Rejection}
 
     def note(self, reason: Rejection, text: str) -> None:
-        """One was refused. `text` says whose it claimed to be and why; nothing secret is in it."""
+        """Count and log a refusal. `text` says whose it claimed to be and why; nothing secret is in it."""
         self.by_reason[reason.value] += 1
         if reason not in USUAL:
             self._limited.warn(

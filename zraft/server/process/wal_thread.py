@@ -31,7 +31,7 @@ class Compaction:
 
 
 class WalThread:
-    """Owns the thread in which `Wal.append` blocks.
+    """Thread in which `Wal.append` blocks.
 
     All callbacks are made in that thread; the caller carries them to its loop. `on_written` gets the seconds
     that the append took. `on_full` is called once when the disk fills up, and with None when it is well again.

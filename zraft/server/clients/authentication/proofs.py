@@ -37,13 +37,13 @@ class AuthSettings:
 
 
 def digest_id(credentials: bytes) -> str:
-    """The id of "user:password", which is shown in ACLs and stored in the log; the password is not."""
+    """Return the id of "user:password", which is shown in ACLs and stored in the log; the password is not."""
     user = credentials.partition(b":")[0].decode(errors="replace")
     return f"{user}:{base64.b64encode(hashlib.sha1(credentials, usedforsecurity=False).digest()).decode()}"
 
 
 def proved_ids(offer: Auth, ids: Ids, settings: AuthSettings) -> Ids | None:
-    """The connection's ids after this request, or None if it proves nothing: then the connection ends.
+    """Return the connection's ids after this request, or None if it proves nothing: then the connection ends.
 
     Any digest credentials are accepted, as in ZooKeeper: they are compared with ACLs, not with a list of users.
     """
@@ -61,7 +61,7 @@ def proved_ids(offer: Auth, ids: Ids, settings: AuthSettings) -> Ids | None:
 
 
 def logged_in_ids(user: str, ids: Ids, settings: AuthSettings) -> Ids | None:
-    """The connection's ids after this user logged in by SASL; None if they become too many."""
+    """Return the connection's ids after this user logged in by SASL; None if they become too many."""
     new = [("sasl", user)]
     if user == settings.super_user:
         new.append((SUPER, ""))
@@ -74,6 +74,6 @@ def meets(ids: Ids, required_schemes: frozenset[str]) -> bool:
 
 
 def with_ids(ids: Ids, new: list[tuple[str, str]]) -> Ids | None:
-    """`ids` and `new` without duplicates; None if they become too many."""
+    """Return `ids` and `new` without duplicates; None if they become too many."""
     merged = tuple(dict.fromkeys((*ids, *new)))
     return merged if len(merged) <= IDS_MAX else None

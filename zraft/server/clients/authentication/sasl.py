@@ -74,7 +74,7 @@ class DigestMd5:
         self._done = False
 
     def respond(self, token: bytes) -> SaslStep:
-        """The next step.
+        """Return the next step.
 
         Raises:
             AuthenticationError: the login has failed.
@@ -172,7 +172,9 @@ def _response(session_key: bytes, nonce: bytes, given: Mapping[str, bytes], a2: 
 
 
 def parse_directives(token: bytes) -> dict[str, bytes]:
-    """A digest-response: `name=value` or `name="quoted \\" value"`, with commas between them. Unknown names are left out.
+    r"""Return a digest-response: `name=value` or `name="quoted \" value"`, with commas between them.
+
+    Unknown names are left out.
 
     Raises:
         AuthenticationError: it has another form, names something twice, or is too long.

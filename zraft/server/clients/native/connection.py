@@ -413,7 +413,7 @@ class NativeConnection(NativeSpeaker):
     # -- reads
 
     def on_read_index(self, reads: list[requests.Read]) -> None:
-        """All that was committed when these came is applied here."""
+        """Answer reads: all that was committed when they came is applied here."""
         if self.phase is not Phase.CLOSED:
             self._reads.on_read_index(reads)
             self._go_on()
@@ -433,7 +433,7 @@ class NativeConnection(NativeSpeaker):
             self.clients.on_backlog(self)
 
     def answer_zatt(self, read: requests.Read) -> None:
-        """The answer to a message without id, and the end."""
+        """Answer a message without id, and close."""
         if read.kind == "diagnostic":
             self._write(answers.encode_zatt_map(self.view.diagnostic()))
         else:
@@ -600,21 +600,21 @@ class NativeConnection(NativeSpeaker):
         return self.closing or self._subscriptions.push_topics()
 
     def answer(self, number: int, fields: dict[str, Any]) -> None:
-        """A request has succeeded."""
+        """Answer a request that has succeeded."""
         self.write_answer(answers.encode_result(number, self.machine.last_zxid, fields))
 
     def refuse(self, number: int, code: Code, why: str, *, retriable: bool | None = None) -> None:
-        """A request came to nothing."""
+        """Answer a request that came to nothing."""
         self._refuse(number, code, why, retriable=retriable)
 
     # -- output
 
     def push(self, message: bytes) -> None:
-        """An event, behind what else was changed before it."""
+        """Push an event, after what else was changed before it."""
         self.write_answer(message)
 
     def write_pushed(self, message: bytes) -> None:
-        """A part of a subscription; what must come before it was written."""
+        """Write a part of a subscription; what must come before it was written."""
         self._write(message)
 
     def write_answer(self, message: bytes) -> None:
@@ -633,7 +633,7 @@ class NativeConnection(NativeSpeaker):
         return False
 
     def write_parts(self, parts: tuple[bytes, ...]) -> None:
-        """The same for a message of which large parts are not to be copied."""
+        """Write a message of which large parts are not to be copied, after everything before it."""
         self.pieces += len(parts) - 1
         for part in parts:
             self.write_answer(part)

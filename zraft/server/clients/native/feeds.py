@@ -68,10 +68,10 @@ class Subscriber(Protocol):
         """True if more is to be written than one connection may leave unread."""
 
     def push(self, message: bytes) -> None:
-        """An event, behind what else was changed before it."""
+        """Push an event, after what else was changed before it."""
 
     def write_pushed(self, message: bytes) -> None:
-        """A part of a subscription; what must come before it was written."""
+        """Write a part of a subscription; what must come before it was written."""
 
     def __hash__(self) -> int: ...
 
@@ -88,7 +88,7 @@ class Subscription(ABC):
         """Bytes that may still be pushed; the last message may overdraw it."""
 
     def grant(self, size: int) -> None:
-        """The client has room for more."""
+        """Add credit: the client has room for more."""
         self.credit = min(self.credit + size, CREDIT_MAX)
 
     @property
@@ -103,7 +103,7 @@ class Subscription(ABC):
 
     @abstractmethod
     def part(self, machine: Machine) -> bytes:
-        """The next message, b"" if there is nothing to say after all."""
+        """Return the next message, b"" if there is nothing to say after all."""
 
 
 class DictionaryFeed:
@@ -118,13 +118,13 @@ class DictionaryFeed:
         """Packed keys whose znodes' names do not hold them: once a znode is gone, nothing else would tell."""
 
     def learn(self, name: str, data: bytes | None) -> None:
-        """A znode of a key that is too long for its name is there."""
+        """Note the znode of a key that is too long for its name."""
         entry = split_entry(data)
         if entry is not None:
             self.long_keys[name] = entry[0]
 
     def key_of_gone(self, name: str) -> bytes | None:
-        """The packed key of a znode that was deleted just now."""
+        """Return the packed key of a znode that was deleted just now."""
         return self.long_keys.pop(name, None) if name[:1] == "!" else packed_key_of(name)
 
 
@@ -144,7 +144,7 @@ class DictionarySubscription(Subscription):
         """By name: the packed key of what the client knows and is gone; True: new to the client; False: changed."""
 
     def note(self, event_type: int, name: str, gone: bytes | None) -> None:
-        """The znode `name` was created, deleted (then `gone` is its packed key) or changed."""
+        """Note that the znode `name` was created, deleted (then `gone` is its packed key) or changed."""
         changed = self._changed
         if event_type == NODE_DELETED:
             if changed.get(name) is True:
@@ -238,7 +238,7 @@ class LogSubscription(Subscription):
         self._caught_up = False
 
     def note(self) -> None:
-        """Something was appended or truncated."""
+        """Note that something was appended or truncated."""
         self._moved = True
 
     @property
@@ -376,7 +376,7 @@ class Feeds:
         self._mark(subscription)
 
     def grant(self, connection: Subscriber, number: int, size: int) -> bool:
-        """More credit; False if there is no such subscription."""
+        """Add credit; return False if there is no such subscription."""
         subscription = self._by_connection.get(connection, {}).get(number)
         if subscription is None:
             return False
@@ -396,7 +396,7 @@ class Feeds:
         return True
 
     def forget(self, connection: Subscriber) -> None:
-        """The connection is over."""
+        """Forget the subscriptions of a connection that is over."""
         for subscription in self._by_connection.pop(connection, {}).values():
             self._remove(subscription)
 
@@ -469,7 +469,10 @@ class Feeds:
         return any(not subscription.connection.wants_flush for subscription in self.pending)
 
     def push(self, bytes_max: int) -> None:
-        """One part for each of those that have something, about `bytes_max` in all; once per turn, before all is written."""
+        """Push one part for each subscription that has something, about `bytes_max` in all.
+
+        Called once per turn, before all is written.
+        """
         pushed = 0
         for subscription in list(self.pending):
             if pushed >= bytes_max:
@@ -482,7 +485,7 @@ class Feeds:
                     self.pending[subscription] = None
 
     def push_to(self, connection: Subscriber) -> None:
-        """All that is due to one connection, but not the rest of a long beginning: it is about to be answered."""
+        """Push all that is due to a connection that is about to be answered, except the rest of a long beginning."""
         connection.unpushed = False
         for subscription in list(self._by_connection.get(connection, {}).values()):
             while subscription.live and subscription.due and subscription.credit > 0:
@@ -504,7 +507,7 @@ class Feeds:
 def entries_of(
     machine: Machine, directory: str, names: Iterable[str], ids: Ids
 ) -> list[tuple[str, Znode, bytes]]:
-    """(name, znode, data) of those of `names` that are entries and may be read."""
+    """Return (name, znode, data) of those of `names` that are entries and may be read."""
     found: list[tuple[str, Znode, bytes]] = []
     for name in names:
         node = machine.find(f"{directory}/{name}")

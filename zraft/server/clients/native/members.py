@@ -23,7 +23,11 @@ Refusal = tuple[Code, str]
 
 
 def change_of(config: requests.Config, members: Mapping[ServerId, WantedMember]) -> Change | Refusal:
-    """A member is added under the lowest free number, unless the request has one; told apart by length."""
+    """Return the change that a request means.
+
+    A member is added under the lowest free number, unless the request has one; told apart by
+    length.
+    """
     try:
         address = str(parse_address(config.address, "config: address"))
     except ConfigError as error:

@@ -32,7 +32,7 @@ class ReadBatch:
         self.reads = reads
 
     def complete_sync(self) -> None:
-        """All that was committed when they came is applied here."""
+        """Answer the reads: all that was committed when they came is applied here."""
         self.connection.on_read_index(self.reads)
 
 
@@ -57,12 +57,15 @@ class PendingReads:
         return self.waiting + len(self._floors) + len(self.ready)
 
     def clear(self) -> None:
-        """Nobody is there to be answered; what waits for a read index is dropped when it comes."""
+        """Forget what waits, since nobody is there to be answered.
+
+        What waits for a read index is dropped when it comes.
+        """
         self.ready.clear()
         self._floors.clear()
 
     def sort(self, read: requests.Read, batch: list[requests.Read]) -> None:
-        """A read has come: into `batch` if it needs a read index, answered or kept if not."""
+        """Put a new read into `batch` if it needs a read index; otherwise answer or keep it."""
         connection = self._connection
         if not read.linearizable:
             self._ripe(read)
@@ -74,7 +77,7 @@ class PendingReads:
             connection.write_answer(answers.encode_error(read.id, Code.CONNECTION_LOSS, NO_CONTACT))
 
     def on_read_index(self, reads: list[requests.Read]) -> None:
-        """All that was committed when these came is applied here."""
+        """Answer reads: all that was committed when they came is applied here."""
         self.waiting -= len(reads)
         for read in reads:
             self._ripe(read)

@@ -53,7 +53,7 @@ class Failure(Exception):  # never leaves this package: it is how a query says n
 
 
 def size_of(connection: NativeSpeaker, query: Query) -> int:
-    """About how long the answer will be; 0 if it is short."""
+    """Return about how long the answer will be; 0 if it is short."""
     machine = connection.machine
     match query:
         case GetEntry(directory=directory, name=name):
@@ -72,7 +72,7 @@ def size_of(connection: NativeSpeaker, query: Query) -> int:
 
 
 def answer(connection: NativeSpeaker, read: Read) -> bytes | tuple[bytes, bytes]:
-    """The answer to a read whose turn it is; in two parts if the second is too large to be copied."""
+    """Return the answer to a read whose turn it is; in two parts if the second is too large to be copied."""
     number = read.id
     assert number is not None, "Zatt's messages are answered in their own form"
     try:

@@ -63,27 +63,27 @@ class NativeSpeaker(ClientConnection):
 
     @abstractmethod
     def answer(self, number: int, fields: dict[str, Any]) -> None:
-        """A request has succeeded."""
+        """Answer a request that has succeeded."""
 
     @abstractmethod
     def refuse(self, number: int, code: Code, why: str, *, retriable: bool | None = None) -> None:
-        """A request came to nothing."""
+        """Answer a request that came to nothing."""
 
     @abstractmethod
     def answer_zatt(self, read: requests.Read) -> None:
-        """The answer to a message without id, and the end."""
+        """Answer a message without id, and close."""
 
     @abstractmethod
     def on_read_index(self, reads: list[requests.Read]) -> None:
-        """All that was committed when these came is applied here."""
+        """Answer reads: all that was committed when they came is applied here."""
 
     @abstractmethod
     def push(self, message: bytes) -> None:
-        """An event, behind what else was changed before it."""
+        """Push an event, after what else was changed before it."""
 
     @abstractmethod
     def write_pushed(self, message: bytes) -> None:
-        """A part of a subscription; what must come before it was written."""
+        """Write a part of a subscription; what must come before it was written."""
 
     @abstractmethod
     def write_answer(self, message: bytes) -> None:
@@ -91,7 +91,7 @@ class NativeSpeaker(ClientConnection):
 
     @abstractmethod
     def write_parts(self, parts: tuple[bytes, ...]) -> None:
-        """The same for a message of which large parts are not to be copied."""
+        """Write a message of which large parts are not to be copied, after everything before it."""
 
 
 class NativeServices(ClientServices, Protocol):

@@ -116,7 +116,7 @@ class Subscriptions:
         connection.write_answer(answers.encode_result(request.id, connection.machine.last_zxid))
 
     def release(self) -> None:
-        """The connection has ended."""
+        """Forget all subscriptions, since the connection has ended."""
         for watch in self._watches.values():
             self._connection.clients.watches.remove_watcher(watch)
         self._watches.clear()

@@ -128,7 +128,7 @@ class ConnectionTopics:
         return True
 
     def release(self) -> None:
-        """The connection is over."""
+        """Forget all requests, since the connection is over."""
         service = self._connection.clients.topics
         if service is not None:
             service.drop(self)
@@ -349,7 +349,7 @@ class ConnectionTopics:
 
 
 def topic_command(connection: NativeSpeaker, write: Write) -> Command | tuple[Code, str]:
-    """The command of a write that is about topics, or why it is not taken."""
+    """Return the command of a write that is about topics, or why it is not taken."""
     machine = connection.machine
     if machine.feature_level < LEVEL_OF_TOPICS:
         return Code.UNIMPLEMENTED, NO_TOPICS
@@ -372,7 +372,7 @@ def _may_close(connection: NativeSpeaker, command: Command) -> bool:
 
 
 def read_topics(connection: NativeSpeaker, number: int, known: bytes | None) -> bytes:
-    """The answer to `topics`; `known` is the digest of what the client has."""
+    """Return the answer to `topics`; `known` is the digest of what the client has."""
     registry = connection.machine.registry
     zxid = connection.machine.last_zxid
     return encode_topics(

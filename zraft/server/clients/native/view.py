@@ -24,7 +24,7 @@ STATUS: Final = {
 
 
 class Rates:
-    """Reads and writes answered, and entries appended, per second of wall-clock time; the last ten seconds."""
+    """Rates of answered reads and writes, and of appended entries, per second of the last ten seconds."""
 
     __slots__ = ("_counts", "_last_index", "_second", "appended", "reads", "writes")
 
@@ -38,7 +38,7 @@ class Rates:
         self.appended: deque[tuple[int, int]] = deque(maxlen=SECONDS_KEPT)
 
     def turn(self, wall_ms: int, reads: int, writes: int, last_index: int) -> None:
-        """One turn answered so many; `last_index` is that of the log now."""
+        """Count what one turn answered; `last_index` is that of the log now."""
         second = wall_ms // 1000
         if second != self._second:
             for kept in (self.reads, self.writes, self.appended):
@@ -93,7 +93,7 @@ class Server(Protocol):
 
 
 class ClusterView:
-    """Reads a server; decides nothing."""
+    """View of a server. It decides nothing."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -155,7 +155,7 @@ class ClusterView:
         ]
 
     def diagnostic(self) -> dict[str, Any]:
-        """Zatt's fields under Zatt's names."""
+        """Return Zatt's fields under Zatt's names."""
         serving = self._server
         raft = serving.raft
         rates = self.rates
@@ -198,7 +198,7 @@ class ClusterView:
 
 
 def split_address(address: str) -> tuple[str, int] | None:
-    """(host, port) of "HOST:PORT", an IPv6 host without its brackets; None if it is none."""
+    """Return (host, port) of "HOST:PORT", an IPv6 host without its brackets; None if it is none."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return None

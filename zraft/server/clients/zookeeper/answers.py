@@ -132,7 +132,10 @@ def answer(connection: ZooKeeperSpeaker, opcode: int, xid: int, frame: bytes, *,
 
 
 def answer_unknown(connection: ZooKeeperSpeaker, xid: int) -> None:
-    """ZooKeeper answers an operation it does not know and closes; nothing after it is looked at. No zxid is known."""
+    """Answer as ZooKeeper does to an operation that it does not know, and close.
+
+    Nothing after it is looked at. No zxid is known.
+    """
     connection.emit(replies.encode_error_reply(xid, -1, Code.UNIMPLEMENTED))
     connection.ending = connection.closing = True
 

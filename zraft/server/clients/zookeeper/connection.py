@@ -162,7 +162,7 @@ class Connection(ZooKeeperSpeaker):
         return not self.queue and not self._backlog
 
     def data_received(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes of the client."""
         if self.phase is Phase.CLOSED or self.ending or self.closing:
             return
         if self.clients.availability.deaf and self.phase is not Phase.NEW:
@@ -235,7 +235,7 @@ class Connection(ZooKeeperSpeaker):
             self.clients.turn.cut_short = True
 
     def take_backlog(self) -> None:
-        """There is room again: handle what was kept, unless it stands behind a request that takes longer."""
+        """Handle what was kept, since there is room again, unless it stands behind a request that takes longer."""
         if self.held or self._queued_bytes > READS_BEHIND_WRITES_BYTES:
             return  # what stands before it brings it back
         assert not self.wants_flush, "more is to be answered before the answers so far are written"
@@ -441,7 +441,7 @@ class Connection(ZooKeeperSpeaker):
             self.clients.mark_dirty(self)
 
     def emit_parts(self, parts: Sequence[bytes]) -> None:
-        """One answer, of which large parts are not to be copied."""
+        """Write one answer, of which large parts are not to be copied."""
         self.out += parts
         self.pieces += len(parts) - 1
         self.out_bytes += sum(map(len, parts))
@@ -457,7 +457,7 @@ class Connection(ZooKeeperSpeaker):
     # -- answers
 
     def attached(self, session: Session) -> None:
-        """The session is ours now: greet the client and handle what it already sent."""
+        """Greet the client, whose session is ours now, and handle what it already sent."""
         assert self.request is not None
         self.phase = Phase.ATTACHED
         self.session = session.id
@@ -480,7 +480,7 @@ class Connection(ZooKeeperSpeaker):
         self.take_backlog()
 
     def refuse_session(self, request: ConnectRequest) -> None:
-        """The session is gone or not this client's: say so in the form that clients know, then close."""
+        """Tell the client that the session is gone or not its own, in the form that clients know, then close."""
         self.emit(encode_session_refusal(request))
         self.closing = True
 
@@ -502,7 +502,7 @@ class Connection(ZooKeeperSpeaker):
         self._backlog_bytes = self._queued_bytes = 0
 
     def on_event(self, zxid: int, event_type: int, path: str) -> None:
-        """A watch of this client fired."""
+        """Tell the client that a watch fired."""
         event = encode_watch_event(zxid, event_type, path)
         self.out.append(event)
         self.out_bytes += len(event)
@@ -512,7 +512,7 @@ class Connection(ZooKeeperSpeaker):
             self.clients.sums.count_output(self)
 
     def complete(self, result: Any, zxid: int) -> None:
-        """The oldest write was applied with this result at this zxid."""
+        """Answer the oldest write, which was applied with this result at this zxid."""
         if self.closing:
             return  # something before it ended the connection: nothing more is said
         queue = self.queue
@@ -528,7 +528,7 @@ class Connection(ZooKeeperSpeaker):
             self._pump()
 
     def complete_sync(self) -> None:
-        """Everything committed before the sync was asked for is applied here."""
+        """Answer the sync: everything committed before it was asked for is applied here."""
         if self.phase is Phase.ATTACHED:
             sync = self.queue.popleft()
             assert isinstance(sync, Sync), "nothing is answered while a sync waits"
@@ -536,7 +536,7 @@ class Connection(ZooKeeperSpeaker):
             self._complete_held(replies.encode_create_reply(sync.xid, zxid, sync.path))
 
     def complete_count(self, number: int) -> None:
-        """The descendants of the znode asked for are counted."""
+        """Answer with the number of descendants, which are counted now."""
         if self.phase is Phase.ATTACHED:
             count = self.queue.popleft()
             assert isinstance(count, Count), "nothing is answered while a count waits"

@@ -26,15 +26,15 @@ class ZooKeeperSpeaker(ClientConnection):
 
     @abstractmethod
     def on_event(self, zxid: int, event_type: int, path: str) -> None:
-        """A watch of this client fired."""
+        """Tell the client that a watch fired."""
 
     @abstractmethod
     def complete_sync(self) -> None:
-        """All that was committed when it asked for a sync is applied here."""
+        """Answer the sync: all that was committed when it was asked for is applied here."""
 
     @abstractmethod
     def complete_count(self, number: int) -> None:
-        """The descendants of the znode asked for are counted."""
+        """Answer with the number of descendants, which are counted now."""
 
     @abstractmethod
     def answer_word(self, respond: Callable[[str, bytes], bytes]) -> None:
@@ -66,7 +66,7 @@ class ZooKeeperServices(ClientServices, Protocol):
         """Take a four-letter word: `answer_word` is called now, or when a turn has time for it."""
 
     def request_count(self, connection: ZooKeeperSpeaker, count: DescendantCount) -> None:
-        """`complete_count` is due when this is counted."""
+        """Call `complete_count` when this is counted."""
 
     def bound_watches(self, connection: ZooKeeperSpeaker) -> None:
-        """Watches were added; a connection with too many of them is refused."""
+        """Refuse a connection that has too many watches after some were added."""

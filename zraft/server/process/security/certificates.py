@@ -47,7 +47,7 @@ class Certificates:
 
 
 def certificate_files(config: TlsConfig) -> tuple[Path, ...]:
-    """The files that `load_certificates` reads."""
+    """Return the files that `load_certificates` reads."""
     return tuple(path for path in (config.certificate, config.key, config.client_ca) if path is not None)
 
 
@@ -109,7 +109,7 @@ def load_certificates(config: TlsConfig) -> Certificates:
 
 
 def refuse_expired(new: Certificates, now: datetime, file: Path | None) -> None:
-    """A certificate that is over must not replace one that works.
+    """Refuse a certificate that is over, since it must not replace one that works.
 
     Raises:
         ConfigError: it is over.

@@ -59,7 +59,10 @@ class ClientTls:
         )
 
     def begin(self, one: Handshaking, address: str) -> TlsStream | None:
-        """TLS for a new connection, with the certificate of now; None if too many handshakes are under way."""
+        """Begin TLS of a new connection, with the certificate of now.
+
+        None if too many handshakes are under way.
+        """
         return TlsStream(self.certificates.value.context) if self.handshakes.begin(one, address) else None
 
     @property
@@ -93,7 +96,9 @@ class ClientTls:
             )
 
     def ids_of(self, certificate: bytes | None) -> Ids:
-        """The identities that a verified client certificate (DER) gives: its subject, and perhaps the super user.
+        """Return the identities that a verified client certificate (DER) gives.
+
+        They are its subject, and perhaps the super user.
 
         Raises:
             ProtocolError: its subject cannot be written down.

@@ -46,7 +46,7 @@ class DistinguishedNameError(ProtocolError):
 
 
 def subject_name(certificate: bytes) -> str:
-    """The text of the subject of a certificate in DER; empty if it has none.
+    """Return the text of the subject of a certificate in DER; empty if it has none.
 
     Read from the very bytes that were verified (`TBSCertificate` of RFC 5280, section 4.1): a library that decodes names
     would put them into another order, and complains of long ones.
@@ -66,7 +66,7 @@ def subject_name(certificate: bytes) -> str:
 
 
 def rfc2253_name(encoded: bytes) -> str:
-    """The text of a distinguished name, given its DER encoding (`Name` of RFC 5280).
+    """Return the text of a distinguished name, given its DER encoding (`Name` of RFC 5280).
 
     Raises:
         DistinguishedNameError: `encoded` is no such encoding, or has text that is not UTF-8. Java shows such bytes as a

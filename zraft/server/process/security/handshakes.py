@@ -46,7 +46,10 @@ class Handshakes:
         return bool(self._ready)
 
     def begin(self, one: Handshaking, address: str) -> bool:
-        """A handshake of a client at `address` begins; False if too many are under way, and this one must not."""
+        """Begin a handshake of a client at `address`.
+
+        Return False if too many are under way, and this one must not.
+        """
         goes = self._outstanding.enter(one, address, self._clock(), spared=self._waiting)
         if goes is None:
             return True
@@ -57,7 +60,10 @@ class Handshakes:
         return True
 
     def feed(self, one: Handshaking) -> None:
-        """Bytes of it have arrived: it is stepped when its turn comes, once for all that came by then."""
+        """Note that bytes of a handshake arrived.
+
+        It is stepped when its turn comes, once for all that came by then.
+        """
         if one in self._outstanding and one not in self._waiting:
             self._waiting.add(one)
             self._ready.append(one)
@@ -70,7 +76,7 @@ class Handshakes:
             self._ready.remove(one)
 
     def run(self) -> None:
-        """One slice: at least one step if any is ready."""
+        """Do one slice: at least one step if any is ready."""
         until = self._clock() + SLICE_S
         while self._ready:
             one = self._ready.popleft()

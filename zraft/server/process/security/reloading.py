@@ -1,4 +1,4 @@
-"""Something made of files, made again when they change, without a restart.
+"""Reloading of something made of files when they change, without a restart.
 
 A file that cannot be used changes nothing: what was loaded before stays, and the log names the file. Files are looked at
 and read in a thread, because a disk or a network file system may make one wait.

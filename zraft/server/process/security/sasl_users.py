@@ -31,7 +31,7 @@ _USER: Final = "user_"
 
 
 def read_users(path: Path) -> Mapping[str, str]:
-    """Passwords by user, from the file at `path`.
+    """Return the passwords by user, from the file at `path`.
 
     Raises:
         ConfigError: the file cannot be read, is open to others, or has another form. Never quotes a password.
@@ -50,7 +50,9 @@ def read_users(path: Path) -> Mapping[str, str]:
 
 
 def parse_users(text: str, where: str) -> Mapping[str, str]:
-    """Passwords by user. `where` names the source in errors.
+    """Return the passwords by user.
+
+    `where` names the source in errors.
 
     Raises:
         ConfigError: `text` has neither form.

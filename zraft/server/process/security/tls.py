@@ -89,7 +89,9 @@ class TlsStream:
         return False
 
     def read(self) -> bytes:
-        """All that can be decrypted now. Sets `ended` when the client closed its side.
+        """Return all that can be decrypted now.
+
+        Sets `ended` when the client closed its side.
 
         Raises:
             TlsError: a record was altered, or makes no sense.
@@ -111,7 +113,7 @@ class TlsStream:
         return plain[0] if len(plain) == 1 else b"".join(plain)
 
     def encrypt(self, data: bytes) -> bytes:
-        """`data` as records, together with what else waits to be sent.
+        """Return `data` as records, together with what else waits to be sent.
 
         Raises:
             TlsError: the connection is over.
@@ -127,7 +129,10 @@ class TlsStream:
         return sealed[0] if len(sealed) == 1 else b"".join(sealed)
 
     def close(self) -> bytes:
-        """The last bytes: that nothing more will come (close_notify), so that nobody can cut our answer unnoticed."""
+        """Return the last bytes: that nothing more will come (close_notify).
+
+        So nobody can cut our answer unnoticed.
+        """
         try:
             self._ssl.unwrap()
         except ssl.SSLError:
