@@ -155,12 +155,12 @@ _TUPLES: Final = ("names", "further")
 
 
 def heading(client: int, seed: int) -> str:
-    """The first line of a client's file."""
+    """Return the first line of a client's file."""
     return json.dumps({"record": "history", "schema": SCHEMA, "client": client, "seed": seed})
 
 
 def encode(record: Record) -> str:
-    """One line, without its end."""
+    """Return a record as one line, without its end."""
     return json.dumps({"record": _NAMES[type(record)], **asdict(record)}, separators=(",", ":"))
 
 
@@ -186,7 +186,7 @@ def decode(line: str) -> Record:
 
 
 def decode_file(lines: Iterable[str]) -> Iterator[Record]:
-    """The records of one client's file.
+    """Yield the records of one client's file.
 
     Raises:
         ProtocolError: it does not begin with a heading of this schema, or a line is no record.
@@ -214,7 +214,7 @@ class Violation:
 
 
 def operations(histories: Iterable[Iterable[Record]]) -> Iterator[Operation]:
-    """All operations of all clients."""
+    """Yield all operations of all clients."""
     for history in histories:
         for record in history:
             if isinstance(record, Operation):
@@ -222,7 +222,7 @@ def operations(histories: Iterable[Iterable[Record]]) -> Iterator[Operation]:
 
 
 def describe(operation: Operation) -> str:
-    """One operation for a human."""
+    """Return an operation as a text for people."""
     end = "?" if operation.returned_us is None else f"{operation.returned_us / 1e6:.6f}"
     what = f"{operation.kind} {operation.path} value={operation.value!r} expected={operation.expected}"
     return (

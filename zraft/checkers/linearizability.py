@@ -1,4 +1,4 @@
-"""Decides whether operations on one object could have happened one at a time, each between its call and its answer.
+"""Check whether operations on one object could have happened one at a time, each between its call and its answer.
 
 The search is Wing and Gong's in the just-in-time form of Lowe ("Testing for linearizability", 2017): calls and answers
 are walked through in order of time, with all configurations that are still possible. A configuration is the object's
@@ -48,13 +48,13 @@ class Model(Protocol[Asked, S]):
         """Return the state before any operation."""
 
     def step(self, state: S, operation: Asked) -> S | None:
-        """The state after the operation if what it was answered fits this state, else None.
+        """Return the state after the operation if what it was answered fits this state, else None.
 
         Of an operation without an answer: the state after it, or None if it would change nothing.
         """
 
     def token(self, operation: Asked) -> Hashable:
-        """The class of an operation without an answer."""
+        """Return the class of an operation without an answer."""
 
     def hopeless(self, state: S, goal: Asked) -> bool:
         """Return whether `goal` certainly cannot be reached from this state by any operations."""

@@ -36,7 +36,7 @@ _KINDS: Final = frozenset({Kind.CREATE, Kind.SET, Kind.DELETE, Kind.MULTI_SET, K
 
 @frozen
 class Absent:
-    """There is no such znode."""
+    """State of a znode that does not exist."""
 
 
 @frozen

@@ -19,7 +19,9 @@ _NO_ADDRESS: Final = ""
 
 
 def with_role(row: object, voter: int, learner: int) -> tuple[int, bytes, int, str]:
-    """A row in today's form: (server, disk instance, role, address); `voter` and `learner` are the numbers of these roles.
+    """Return a row in today's form: (server, disk instance, role, address).
+
+    `voter` and `learner` are the numbers of these roles.
 
     Raises:
         ProtocolError: it is no row of the old form.

@@ -40,7 +40,7 @@ def count(default: int, lowest: int, highest: int, help: str) -> Any:
 
 
 def bounds(lowest: int, highest: int, help: str, *, default: str | None = None) -> dict[str, Declaration]:
-    """Metadata of a whole-number knob."""
+    """Return the metadata of a whole-number knob."""
     return {_KNOB: Declaration(kind="count", lowest=lowest, highest=highest, help=help, default=default)}
 
 
@@ -52,7 +52,7 @@ def knob(
     name: str | None = None,
     default: str | None = None,
 ) -> dict[str, Declaration]:
-    """Metadata of a knob of another kind."""
+    """Return the metadata of a knob of another kind."""
     return {_KNOB: Declaration(kind=kind, help=help, choices=choices, name=name, default=default)}
 
 

@@ -134,7 +134,7 @@ def _parse_address(found: object, label: str) -> Address:
 
 
 def parse_cluster(found: object, label: str) -> Mapping[ServerId, Address]:
-    """`1=HOST:PORT,2=HOST:PORT,3=HOST:PORT:observer`, or in TOML also a table of them.
+    """Return the servers in `1=HOST:PORT,2=HOST:PORT,3=HOST:PORT:observer`, or in a table of TOML.
 
     Raises:
         ConfigError: a part does not have that form, or an id is given twice.
@@ -269,7 +269,7 @@ def load_config(
     file: Path | None = None,
     on_note: Callable[[Note], None] = lambda note: None,
 ) -> ServerConfig:
-    """The configuration of one server: `load_values`, checked.
+    """Return the configuration of one server: `load_values`, checked.
 
     Raises:
         ConfigError: a knob is unknown, missing, has an impossible value, or does not go with another.
@@ -284,7 +284,7 @@ def load_values(
     file: Path | None = None,
     on_note: Callable[[Note], None] = lambda note: None,
 ) -> Mapping[str, Any]:
-    """Values by knob: `file`, overridden by `ZOO_…`, by `ZRAFT_…` and by `flags`, in this order.
+    """Return the values by knob: `file`, overridden by `ZOO_…`, by `ZRAFT_…` and by `flags`, in this order.
 
     `flags` maps knob names to values; a flag that was not given must not be in it. The file may also be
     named by ZRAFT_CONFIG, or be the zoo.cfg in ZOO_CONF_DIR. `environ` is the process's own unless given.

@@ -17,12 +17,12 @@ _UNICODE_DIGITS: Final = 4
 
 
 def parse_properties(text: str, label: str) -> dict[str, str]:
-    """Keys and values in the order of the file; of a key that comes twice the last value counts.
+    r"""Return keys and values in the order of the file; of a key that comes twice the last value counts.
 
     Values lose the blanks around them, as ZooKeeper takes them. `label` names the text in errors.
 
     Raises:
-        ConfigError: an escape `\\u` without four hexadecimal digits.
+        ConfigError: an escape `\u` without four hexadecimal digits.
     """
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):

@@ -1,4 +1,4 @@
-"""Everything one server is told at start, as one frozen value, and the rules between its settings.
+"""Configuration of one server, as one frozen value, and the rules between its settings.
 
 Knows neither where the values come from (`zraft.config.knobs` reads file, environment and flags) nor sockets,
 directories or keys: whether a port is free or a key file is readable is found out by whoever opens it.
@@ -48,7 +48,9 @@ class ClusterList(dict[ServerId, Address]):
 
 @frozen(kw_only=True)
 class ServerConfig:
-    """Everything one server is told at start. Checked when made: an invalid one does not exist.
+    """Configuration of one server.
+
+    It is checked when it is made: an invalid one does not exist.
 
     `cluster` names every server, this one included, and where its peers reach it; `address` is where this
     server listens, which may be a wildcard. `key_files` holds the cluster key and, during a rotation, a
@@ -205,7 +207,7 @@ def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
 
 
 def secret_knobs() -> frozenset[str]:
-    """Knobs whose values are secrets themselves, not names of files that hold them."""
+    """Return the knobs whose values are secrets themselves, not names of files that hold them."""
     return frozenset(declared.name for declared in DECLARED if declared.secret)
 
 
@@ -228,7 +230,7 @@ def _written(value: object) -> str:
 
 
 def validate(config: ServerConfig) -> None:
-    """The rules that hold between settings, all in one place.
+    """Check the rules that hold between settings, all in one place.
 
     Raises:
         ConfigError: the first rule found broken.

@@ -46,7 +46,7 @@ class Level(Enum):
 
 @frozen
 class Note:
-    """Something that an operator should know about one key. Never holds a value that may be secret."""
+    """Note for an operator about one key. It never holds a value that may be secret."""
 
     level: Level
     key: str
@@ -280,7 +280,7 @@ def known_key(name: str) -> Key | None:
 
 
 def nearest_key(name: str, known: Iterable[str] | None = None) -> str:
-    """`; did you mean …?`, or nothing if no key is near."""
+    """Return `; did you mean …?`, or nothing if no key is near."""
     return did_you_mean(name, KEYS if known is None else known, cutoff=0.7)
 
 
@@ -296,7 +296,7 @@ class ServerLine:
 
 
 def parse_server_line(key: str, text: str, label: str) -> ServerLine:
-    """One `server.N` line.
+    """Return one `server.N` line.
 
     Raises:
         ConfigError: it does not have that form.
@@ -385,7 +385,7 @@ class _Peers:
 
 
 def translate(properties: Mapping[str, str], *, my_id: int | None, label: str) -> Translation:
-    """Knobs and notes from the properties of a zoo.cfg.
+    """Return knobs and notes from the properties of a zoo.cfg.
 
     `my_id` is this server's number (`myid`, ZOO_MY_ID or a knob), None if nobody said it. `label` names the
     file, or where the properties come from, in messages. A password or hash stands in no note and no error.

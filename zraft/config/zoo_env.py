@@ -115,7 +115,9 @@ def read_environment(environ: Mapping[str, str]) -> ZooEnvironment:
 
 
 def java_properties(environ: Mapping[str, str]) -> dict[str, str]:
-    """ZooKeeper's own system properties (`-Dzookeeper.…` and two without that prefix) among the flags for its JVM.
+    """Return ZooKeeper's own system properties among the flags for its JVM.
+
+    They are `-Dzookeeper.…`, and two without that prefix.
 
     Raises:
         ConfigError: the flags have a quotation mark without its other one.

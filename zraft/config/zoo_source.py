@@ -1,4 +1,4 @@
-"""Reads what a ZooKeeper operator has: zoo.cfg, the file of its dynamic part, myid, and the `ZOO_…` environment.
+"""Reading of a ZooKeeper operator's zoo.cfg, the file of its dynamic part, myid, and `ZOO_…` environment.
 
 Together they give one set of properties; what these mean is `zraft.config.zoo_cfg`'s.
 """
@@ -23,7 +23,7 @@ ZOOKEEPER_DATA: Final = "version-2"
 
 
 def default_file(environ: Mapping[str, str]) -> Path | None:
-    """The zoo.cfg that the official image would start with, if ZOO_CONF_DIR names a directory with one."""
+    """Return the zoo.cfg that the official image would start with, if ZOO_CONF_DIR names a directory with one."""
     directory = environ.get(CONF_DIR)
     if not directory:
         return None
@@ -38,7 +38,7 @@ def read_zoo(
     environ: Mapping[str, str],
     id_elsewhere: int | None,
 ) -> Translation:
-    """Values and notes of a zoo.cfg (`file` with its `text`, or None) overridden by the `ZOO_…` variables.
+    """Return values and notes of a zoo.cfg (`file` with its `text`, or None), overridden by `ZOO_…` variables.
 
     `id_elsewhere` is the id that a stronger source names; myid is then not asked.
 

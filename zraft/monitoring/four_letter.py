@@ -53,7 +53,7 @@ NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests\
 
 
 def allowed_words(configured: Iterable[str]) -> frozenset[str]:
-    """The words of an allow list, in which `*` stands for all."""
+    """Return the words of an allow list, in which `*` stands for all."""
     words = frozenset(configured)
     return FOUR_LETTER_WORDS if ALL in words else words
 
@@ -61,7 +61,7 @@ def allowed_words(configured: Iterable[str]) -> frozenset[str]:
 def answer(
     word: str, reports: Reports, allowed: Collection[str] = HARMLESS_WORDS, argument: bytes = b""
 ) -> bytes:
-    """The whole answer to `word`; `argument` is what follows it (the mask of `stmk`)."""
+    """Return the whole answer to `word`; `argument` is what follows it (the mask of `stmk`)."""
     assert word in FOUR_LETTER_WORDS, f"{word!r} is no four-letter word"
     if word not in allowed:
         return f"{word} is not executed because it is not in the whitelist.\n".encode()

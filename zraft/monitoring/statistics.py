@@ -78,7 +78,10 @@ class Distribution:
         return self.total / count if count else 0.0
 
     def quantile(self, q: float) -> float:
-        """About the value that a share of `q` does not exceed: exact at the ends, interpolated within a bucket."""
+        """Return about the value that a share of `q` does not exceed.
+
+        It is exact at the ends, interpolated within a bucket.
+        """
         rank = q * self.count
         below = 0
         for place, count in enumerate(self.counts):
@@ -292,7 +295,7 @@ class Reports(Protocol):
         """Return the sessions with their ephemeral znodes and connections."""
 
     def digest(self) -> tuple[int, str] | None:
-        """(zxid, digest of the state at it) if it is cheap to have now."""
+        """Return (zxid, digest of the state at it) if it is cheap to have now."""
 
     def watch_summary(self) -> WatchSummary:
         """Return the counts of watches."""

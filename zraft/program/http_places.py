@@ -32,7 +32,7 @@ class Places(Generic[T]):
         return len(self._idle) + len(self._busy)
 
     def enter(self, one: T, *, local: bool) -> T | None:
-        """`one` comes. Who has to go for it: `one` itself if nobody can, None if there is room."""
+        """Admit `one`, and return who must go for it: `one` itself if nobody can, None if there is room."""
         strangers = sum(not here for table in (self._idle, self._busy) for here in table.values())
         goes: T | None = None
         if not local and strangers >= self._strangers_max:

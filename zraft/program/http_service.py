@@ -56,7 +56,7 @@ _buffer: Final = memoryview(bytearray(READ_BYTES))
 
 
 class HttpService:
-    """Answers what is asked by GET (`routes`, by path), from `start` to `stop`, or from `prepare` if another listens."""
+    """Service that answers GET requests (`routes`, by path), from `start` or `prepare` to `stop`."""
 
     def __init__(
         self,
@@ -330,7 +330,7 @@ def text(status: int, body: str, headers: Mapping[str, str] | None = None) -> we
 
 
 def exposition(request: web.Request, registry: CollectorRegistry) -> web.Response:
-    """The metrics of a registry, in the format that the request prefers."""
+    """Return the metrics of a registry, in the format that the request prefers."""
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     body: bytes = encode(registry)
     return web.Response(body=body, headers={**HEADERS, "Content-Type": content_type})

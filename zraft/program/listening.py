@@ -31,7 +31,9 @@ def cannot_listen(error: OSError) -> str:
 
 
 def bind_tcp(knob: str, address: Address) -> tuple[socket.socket, ...]:
-    """A socket for each address that a host has. They do not listen yet: who connects is refused.
+    """Return a socket for each address that a host has.
+
+    They do not listen yet: who connects is refused.
 
     Blocks while the name is looked up.
 
@@ -42,7 +44,9 @@ def bind_tcp(knob: str, address: Address) -> tuple[socket.socket, ...]:
 
 
 def bind_udp(knob: str, address: Address) -> socket.socket:
-    """A socket at the first address that a host has. Blocks while the name is looked up.
+    """Return a socket at the first address that a host has.
+
+    Blocks while the name is looked up.
 
     Raises:
         ConfigError: it cannot be bound; names `knob`.

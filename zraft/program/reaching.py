@@ -19,7 +19,7 @@ LOOK_S: Final = 1.0
 
 
 def told_once(reasons: Iterable[tuple[Address, str]], separator: str = "\n") -> str:
-    """`a:1, b:1: connection refused`, and so on for each other reason, in the order in which they came."""
+    """Return `a:1, b:1: connection refused`, and so on for each other reason, in the order in which they came."""
     by_reason: dict[str, list[Address]] = {}
     for address, reason in reasons:
         by_reason.setdefault(reason, []).append(address)

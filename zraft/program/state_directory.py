@@ -7,7 +7,9 @@ from pathlib import Path
 
 
 def state_directory(environ: Mapping[str, str]) -> Path:
-    """`zraft` in XDG's directory for state; a relative XDG_STATE_HOME is ignored, as it must be. It need not exist.
+    """Return `zraft` in XDG's directory for state, which need not exist.
+
+    A relative XDG_STATE_HOME is ignored, as it must be.
 
     Raises:
         RuntimeError: XDG_STATE_HOME is not set, and nobody knows this user's home directory.

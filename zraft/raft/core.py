@@ -80,7 +80,7 @@ class Raft(Changing):
     # -- what a driver calls
 
     def tick(self, elapsed: int) -> None:
-        """`elapsed` more ticks of 1 ms have passed.
+        """Let `elapsed` more ticks of 1 ms pass.
 
         The caller caps it, so that a pause of the process is not taken for the silence of a leader, and steps
         the messages that waited in its sockets first.
@@ -104,7 +104,7 @@ class Raft(Changing):
             self._tick_election()
 
     def pass_time(self, elapsed: int) -> None:
-        """`elapsed` more ticks have passed, by which nobody is judged before the next `tick`."""
+        """Let `elapsed` more ticks pass, by which nobody is judged before the next `tick`."""
         assert elapsed >= 0
         self.now += elapsed
 
@@ -241,7 +241,7 @@ class Raft(Changing):
         return self.membership.has(server, instance) or self._vouched.get(server) == instance
 
     def compact(self, index: int) -> None:
-        """A snapshot at or above `index` is durable here: the log begins at `index + 1`.
+        """Note that a snapshot at or above `index` is durable here: the log begins at `index + 1`.
 
         Which entries slow followers still need is the caller's policy. Nothing happens if they are gone already.
         """
@@ -260,7 +260,10 @@ class Raft(Changing):
         return tuple(server for server in needing if server not in self._departures) if needing else ()
 
     def set_bulk_bytes_min(self, server: ServerId, size: int) -> None:
-        """Messages with entries to that server go by a stream from `size` bytes on: its path loses datagrams (D-22)."""
+        """Set the size from which messages with entries to that server go by a stream.
+
+        Its path loses datagrams (D-22).
+        """
         self._replication.set_bulk_bytes_min(server, size)
 
     @property
@@ -311,7 +314,7 @@ class Raft(Changing):
         return commit if commit < durable else durable
 
     def statistics(self) -> RaftStatistics:
-        """A frozen view of the moment, for metrics and operators."""
+        """Return a frozen view of the moment, for metrics and operators."""
         return RaftStatistics(
             term=self.term,
             role=self.role,

@@ -48,7 +48,10 @@ class Election:
         self.draw_deadline(0)
 
     def draw_deadline(self, now: int) -> None:
-        """Continuous, so that two servers hardly ever time out together (section 3.4)."""
+        """Draw the time of the next candidacy.
+
+        It is continuous, so that two servers hardly ever time out together (section 3.4).
+        """
         self.deadline = now + self._settings.election_timeout_ticks * (1.0 + self._rng.random())
 
     def heard_leader(self, now: int) -> None:
@@ -60,7 +63,7 @@ class Election:
         return now - self.heard_leader_at < self._settings.election_timeout_ticks
 
     def take(self, voter: ServerId, granted: bool) -> None:
-        """One vote per voter (section 3.4); a late refusal of an earlier question does not take it back."""
+        """Count a vote: one per voter (section 3.4); a late refusal of an earlier question does not take it back."""
         self.votes[voter] = granted or self.votes.get(voter, False)
 
     def result(self, membership: Membership) -> VoteResult:

@@ -16,7 +16,7 @@ class Following(Voting):
     """Followers. Part of `zraft.raft.core.Raft`."""
 
     def restore(self, meta: SnapshotMeta) -> bool:
-        """The snapshot of `meta` is durable on this disk, and its state is or will be that of this server.
+        """Note that the snapshot of `meta` is durable on this disk, and its state is or will be this server's.
 
         Returns:
             False: its state is not needed; if the log holds the snapshot's last entry, that is committed now.
@@ -86,7 +86,7 @@ class Following(Voting):
         return self.role is Role.FOLLOWER and self.leader == leader and self.term == term
 
     def note_leader_heard(self, tick: int) -> None:
-        """The leader that this server follows has said at `tick`, outside of this group, that it still leads.
+        """Note that the leader still leads, as it has said at `tick`, outside of this group.
 
         For a caller that does not tick this server while it hears that; it says so before it ticks it again.
         """
@@ -95,7 +95,9 @@ class Following(Voting):
             self._election.draw_deadline(tick)
 
     def agrees(self, leader: ServerId, term: int, index: int) -> bool:
-        """`leader`, which knows this log to match its own up to `index`, says that all of that is committed (D-7).
+        """Take the leader's word that the log up to `index` is committed (D-7).
+
+        The leader knows this log to match its own up to there.
 
         Returns:
             Whether this server follows that leadership and holds all of it, durably, its term included. If not,

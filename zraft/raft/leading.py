@@ -40,7 +40,7 @@ class Leading(Following):
 
     @property
     def quorum_contact(self) -> int:
-        """Tick at which `quorum_round` was *sent*; before the first, that at which the vote was asked for.
+        """The tick at which `quorum_round` was *sent*; before the first, that at which the vote was asked for.
 
         What a leader may still promise is judged by it (D-11c, D-14).
         """
@@ -54,7 +54,7 @@ class Leading(Following):
         return {progress.server: progress.match_index for progress in self._replication.followers.values()}
 
     def note_contacts(self, contacts: Mapping[ServerId, int], now: int, *, everybody: bool) -> None:
-        """Followers confirmed that they followed this leadership when they were asked, by the tick of that.
+        """Note when followers were asked, who confirmed that they followed this leadership then.
 
         It counts for check-quorum alone: no round is answered, no read is confirmed (section 6.4), and nothing
         matches that did not before. `now` is the tick of the caller, which this server's own may be behind.

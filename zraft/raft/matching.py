@@ -68,7 +68,7 @@ def find_conflict(
 
 
 def new_entries(log: Log, message: AppendEntries) -> tuple[Entry, ...]:
-    """The entries from the first on that we lack or that conflicts with ours (section 3.5, step 3).
+    """Return the entries from the first on that we lack or that conflicts with ours (section 3.5, step 3).
 
     A late or repeated message is a prefix of what we hold and must not shorten it. What lies before the base
     is committed, and so equal.

@@ -94,7 +94,10 @@ class Member:
 
 @frozen
 class PreVote:
-    """Would you vote for me in `term` (one above my own)? Changes nobody's state (dissertation 9.6)."""
+    """Question whether the receiver would vote for the sender in `term` (one above its own).
+
+    It changes nobody's state (dissertation 9.6).
+    """
 
     group: GroupId
     term: int
@@ -124,7 +127,7 @@ class RequestVote:
 
 @frozen
 class RequestVoteReply:
-    """Answers `RequestVote`."""
+    """Answer to `RequestVote`."""
 
     group: GroupId
     term: int
@@ -196,7 +199,7 @@ class ReadIndex:
 
 @frozen
 class ReadIndexReply:
-    """Answers `ReadIndex`."""
+    """Answer to `ReadIndex`."""
 
     group: GroupId
     term: int

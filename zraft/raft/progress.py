@@ -72,7 +72,7 @@ class Progress:
         return len(self._inflight)
 
     def may_send(self, size: int) -> bool:
-        """Would a message of `size` bytes keep to the window, and not overtake a bulk message (D-22)?"""
+        """Return whether a message of `size` bytes keeps to the window and overtakes no bulk message (D-22)."""
         if self.state is ProgressState.SNAPSHOT:
             return False
         if not self._inflight:
@@ -88,7 +88,7 @@ class Progress:
         )
 
     def sent(self, last_index: int, size: int, now: int) -> None:
-        """A message with entries up to `last_index` left."""
+        """Note that a message with entries up to `last_index` left."""
         if not self._inflight:
             self.waiting_since = now
         bulk = size >= self.bulk_bytes_min
@@ -99,7 +99,10 @@ class Progress:
             self.next_index = last_index + 1
 
     def accepted(self, match_index: int, now: int) -> bool:
-        """The follower holds the leader's log up to `match_index`, durably; False if that was known."""
+        """Note that the follower holds the leader's log up to `match_index`, durably.
+
+        Return False if that was known.
+        """
         if match_index <= self.match_index:
             return False
         self.match_index = match_index
@@ -124,7 +127,7 @@ class Progress:
         return self.match_index < prev_log_index < self.next_index
 
     def probe_from(self, next_index: int) -> None:
-        """Something was lost or does not match: forget what is on its way and try `next_index`."""
+        """Forget what is on its way and try `next_index`, since something was lost or does not match."""
         self.state = ProgressState.PROBE
         self.next_index = max(self.match_index + 1, next_index)
         self._forget_all()
@@ -169,7 +172,7 @@ class Progress:
 
     @property
     def due_at(self) -> int | None:
-        """Tick from which `is_overdue` may say so; None if nothing is on its way, or nothing is heard."""
+        """The tick from which `is_overdue` may be true; None if nothing is on its way, or nothing is heard."""
         if not self._inflight or self.heard_at <= self.waiting_since:
             return None
         settings = self._settings

@@ -114,7 +114,7 @@ class GroupState:
 
     @property
     def durable_index(self) -> int:
-        """End of the log that survives a crash."""
+        """The end of the log that survives a crash."""
         return self._writes.durable_index
 
     @property

@@ -15,7 +15,7 @@ from zraft.raft.snapshot import SnapshotMeta
 
 
 class Writes:
-    """Collects changes for the next write and remembers those under way.
+    """Collector of changes for the next write, and record of those under way.
 
     Attributes:
         durable_index: end of the log that survives a crash.
@@ -59,7 +59,7 @@ class Writes:
         self.log_write = self._newest + 1
 
     def truncate_from(self, index: int) -> None:
-        """Entries from `index` on are dropped; new ones follow."""
+        """Drop entries from `index` on; new ones follow."""
         unwritten = self._unwritten
         if unwritten and unwritten[0].index <= index:
             del unwritten[index - unwritten[0].index :]
@@ -71,7 +71,7 @@ class Writes:
         self._limit_durable(index - 1)
 
     def restore(self, meta: SnapshotMeta) -> None:
-        """The whole log is dropped and begins after `meta.index`; new entries follow.
+        """Drop the whole log, which begins after `meta.index`; new entries follow.
 
         Until that is durable, `meta.index` does not count as durable either, whatever the old log held there.
         """
@@ -87,7 +87,7 @@ class Writes:
         self._under_way = deque((number, min(last, index)) for number, last in self._under_way)
 
     def holding(self, index: int) -> int:
-        """The write after which the newest hard state and the log up to `index` are durable."""
+        """Return the write after which the newest hard state and the log up to `index` are durable."""
         return max(self.hard_state_write, self.log_write if index > self.durable_index else 0)
 
     @property
@@ -106,7 +106,7 @@ class Writes:
         return self.hard_state_write > self._persisted
 
     def take(self, last_index: int) -> Write | None:
-        """The next write, if there is anything to write; the log ends at `last_index` once it is durable."""
+        """Return the next write, if there is anything to write; the log ends at `last_index` once it is durable."""
         if not self.pending:
             return None
         self._newest += 1

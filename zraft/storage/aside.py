@@ -1,4 +1,6 @@
-"""Putting away a data directory whose state is not the majority's, as evidence, so that an empty one takes its place (D-26).
+"""Directories put aside because their state is not the majority's, as evidence (D-26).
+
+An empty one takes the place.
 
 First `<data>/condemned` is made durable; from then on this disk's instance never runs again. Then `meta`, `groups`, `wal`
 and `journal` move to `<data>/aside-<instance>-<n>/`, and at last `condemned` itself, as `reason`. A crash in between is

@@ -29,7 +29,7 @@ def oldest_needed(
     compacted: Mapping[GroupId, int],
     announced: int,
 ) -> int:
-    """Number of the newest segment that everything older can be removed from under.
+    """Return the number of the newest segment below which everything can be removed.
 
     All entries written before it was begun are covered, and no truncation in it or after it reaches back to them: it
     would refer to entries that are gone. Dropping a whole log counts as one: what the segment says the log began with
@@ -58,7 +58,7 @@ def oldest_needed(
 
 
 def bytes_from(segments: Sequence[SegmentSpan], group: GroupId, index: int) -> int:
-    """Length of the log from the segment on in which the group's entry after `index` stands, if there is one."""
+    """Return the length of the log from the segment on in which the group's entry after `index` stands, if any."""
     begin = segments[0]
     for span in reversed(segments[1:]):
         if span.bases is not None and span.bases.get(group, NO_BASE).index <= index:

@@ -57,7 +57,7 @@ class Meta:
 
 
 def encode_meta(meta: Meta) -> bytes:
-    """The meta file's bytes."""
+    """Return the meta file's bytes."""
     packer = msgpack.Packer(autoreset=False)
     known: tuple[tuple[str, Any], ...] = (
         ("format", META_FORMAT),
@@ -78,7 +78,7 @@ def encode_meta(meta: Meta) -> bytes:
 
 
 def decode_meta(data: bytes, path: str) -> Meta:
-    """The meta file's contents.
+    """Return the meta file's contents.
 
     Raises:
         CorruptionError: the checksum does not match.

@@ -1,4 +1,4 @@
-"""Turns the operating system's errors into the declared ones, so that every caller treats a failed fsync alike."""
+"""Translation of the operating system's errors to the declared ones, so that a failed fsync is treated alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads entries of one group back from the segments, as far as nothing in the log took them back."""
+"""Reading of one group's entries back from the segments, as far as nothing in the log took them back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class Span:
 def entries_between(
     fs: FileSystem, wal_path: str, group: GroupId, place: Place, lo: int, hi: int, spans: Sequence[Span]
 ) -> Iterator[EntryFields]:
-    """Entries [lo, hi) of one stretch without a seam, from the frame at `place` on. Blocks for the disk.
+    """Yield entries [lo, hi) of one stretch without a seam, from the frame at `place` on.
+
+    Blocks for the disk.
 
     Args:
         spans: the segments from that of `place` on.

@@ -20,26 +20,26 @@ class FileSystem(Protocol):
     """
 
     def open(self, path: str) -> int:
-        """An existing file, for reading and writing."""
+        """Return an existing file, for reading and writing."""
         ...
 
     def create(self, path: str) -> int:
-        """A new empty file; one that already exists is emptied."""
+        """Return a new empty file; one that already exists is emptied."""
         ...
 
     def close(self, file: int) -> None:
         """Close a file."""
 
     def size(self, file: int) -> int:
-        """Length in bytes, preallocated zeros included."""
+        """Return the length in bytes, preallocated zeros included."""
         ...
 
     def pread(self, file: int, size: int, offset: int) -> bytes:
-        """`size` bytes at `offset`; fewer only at the end of the file."""
+        """Return `size` bytes at `offset`; fewer only at the end of the file."""
         ...
 
     def pwrite(self, file: int, data: bytes, offset: int) -> None:
-        """All of `data`. After an error any part of it may have been written."""
+        """Write all of `data`. After an error any part of it may have been written."""
         ...
 
     def fdatasync(self, file: int) -> None:
@@ -53,7 +53,7 @@ class FileSystem(Protocol):
         """Cut a file, or lengthen it with zeros."""
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces `target`."""
+        """Rename a file in one step, replacing `target`."""
         ...
 
     def unlink(self, path: str) -> None:
@@ -67,7 +67,7 @@ class FileSystem(Protocol):
         ...
 
     def listdir(self, path: str) -> list[str]:
-        """Names in order."""
+        """Return the names in a directory, in order."""
         ...
 
     def fsync_directory(self, path: str) -> None:
@@ -180,5 +180,5 @@ class ReadOnlyFileSystem(RealFileSystem):
     """The operating system's files, for looking at what may belong to a running server, or to somebody else."""
 
     def open(self, path: str) -> int:
-        """An existing file, for reading only: all that would change it fails."""
+        """Return an existing file, for reading only: all that would change it fails."""
         return os.open(path, os.O_RDONLY)

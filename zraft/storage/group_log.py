@@ -58,7 +58,7 @@ class GroupLog:
 
     @classmethod
     def from_base(cls, record: BaseRecord) -> GroupLog:
-        """An empty log that begins where `record` says the older segments ended."""
+        """Return an empty log that begins where `record` says the older segments ended."""
         log = cls()
         log.hard_state = record.hard_state
         log.roster = record.roster
@@ -66,7 +66,7 @@ class GroupLog:
         return log
 
     def fork(self) -> GroupLog:
-        """A copy on which records can be tried; cheap, because everything it holds is immutable."""
+        """Return a copy on which records can be tried; cheap, because everything it holds is immutable."""
         log = GroupLog.__new__(GroupLog)
         log.hard_state = self.hard_state
         log.roster = self.roster
@@ -79,7 +79,7 @@ class GroupLog:
         return log
 
     def term_at(self, index: int) -> int:
-        """Term of the entry at `index`, of the base at the base's index."""
+        """Return the term of the entry at `index`, of the base at the base's index."""
         assert self.base.index <= index <= self.last_index, (
             f"{index=} outside [{self.base.index}, {self.last_index}]"
         )

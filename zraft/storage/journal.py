@@ -81,7 +81,7 @@ class PlacedNote:
 
 
 class JournalWriter:
-    """Adds notes; never raises.
+    """Writer of notes; it never raises.
 
     `on_error` is told when the disk begins to refuse, with None when it takes them again; `lost_total` counts what it
     refused.
@@ -175,7 +175,11 @@ def encode_header(header: JournalHeader) -> bytes:
 
 
 def encode_note(seq: int, note: Note) -> bytes:
-    """An array of 9: seq, kind, group, term, index, wall time, votes, digest or nil, CRC-32C of what precedes it."""
+    """Return an array of 9.
+
+    It has seq, kind, group, term, index, wall time, votes, digest or nil, and CRC-32C of what
+    precedes it.
+    """
     packer = msgpack.Packer(autoreset=False)
     packer.pack_array_header(9)
     for value in (

@@ -49,7 +49,7 @@ class EntryRecord:
 
 @frozen
 class HardStateRecord:
-    """Replaces the group's term and vote, both at once."""
+    """Record that replaces the group's term and vote, both at once."""
 
     group: GroupId
     hard_state: HardState
@@ -114,7 +114,7 @@ class RecordFormatError(ValueError):
 
 
 def encode_records(records: Sequence[Record | BaseRecord]) -> bytes:
-    """The records as concatenated MessagePack arrays."""
+    """Return the records as concatenated MessagePack arrays."""
     packer = msgpack.Packer(autoreset=False)
     for record in records:
         match record:
@@ -157,7 +157,10 @@ def encode_records(records: Sequence[Record | BaseRecord]) -> bytes:
 
 
 class RecordReader:
-    """Turns frame bodies into records. One reader serves many bodies: making an Unpacker costs more than using it."""
+    """Reader that turns frame bodies into records.
+
+    One reader serves many bodies: making an Unpacker costs more than using it.
+    """
 
     __slots__ = ("_fed", "_unpacker")
 
@@ -174,7 +177,7 @@ class RecordReader:
         self._fed = 0
 
     def arrays(self, body: bytes | memoryview) -> Iterator[Any]:
-        """The body's top-level objects, unchecked; give each to `entry_fields` or `decode_record`.
+        """Yield the body's top-level objects, unchecked; give each to `entry_fields` or `decode_record`.
 
         Raises:
             RecordFormatError: the body is not whole MessagePack. The reader is of no use afterwards.
@@ -216,7 +219,7 @@ def is_entry(fields: Any) -> bool:
 
 
 def entry_of(fields: EntryFields) -> Entry:
-    """The entry of fields that `is_entry` accepted."""
+    """Return the entry of fields that `is_entry` accepted."""
     _, _, index, term, kind, position, count, payload = fields
     return Entry(index, term, _ENTRY_KINDS[kind], position, count, payload)
 
@@ -226,7 +229,7 @@ def _numbers_of(meta: SnapshotMeta) -> tuple[int, int, int]:
 
 
 def decode_record(fields: Any) -> Record | BaseRecord:
-    """One unpacked object as a record.
+    """Return one unpacked object as a record.
 
     Raises:
         RecordFormatError: an unknown kind (a newer release wrote it) or a wrong shape.

@@ -1,4 +1,4 @@
-"""Replays the segments of a write-ahead log: what each group remembers, and whether anything is missing.
+"""Replay of the segments of a write-ahead log: what each group remembers, and whether anything is missing.
 
 Streams: at any time it holds one piece of a segment, one frame, and each group's tail.
 Decides between a torn tail and corruption (D-10); changes nothing on disk itself.
@@ -100,7 +100,9 @@ class RecoveryReport:
 
 @frozen
 class Recovered:
-    """Everything that `Wal.open` found. Groups without a record are missing from `groups`.
+    """Findings of `Wal.open`.
+
+    Groups without a record are missing from `groups`.
 
     `forgotten` are groups that are gone for good: what is left of their files can be removed.
     """

@@ -81,7 +81,7 @@ def existing_segments(fs: FileSystem, directory: DataDirectory, path: str) -> tu
 
 
 def numbers_of(names: Iterable[str]) -> list[int]:
-    """The segments among the files of a log's directory, in order."""
+    """Return the segments among the files of a log's directory, in order."""
     return sorted(int(match[1]) for match in map(_SEGMENT_NAME.fullmatch, names) if match)
 
 
@@ -107,7 +107,9 @@ def in_use(numbers: Sequence[int], newest: int, path: str) -> tuple[list[int], l
 
 
 def create_segment(fs: FileSystem, path: str, number: int, start: bytes, size: int) -> tuple[int, bool]:
-    """A new segment of `size` bytes in the directory `path`: open, its name, length and first bytes durable on return.
+    """Return a new segment of `size` bytes in the directory `path`.
+
+    It is open; its name, length and first bytes are durable.
 
     Returns:
         The file, and whether it has that length: not every file system can reserve space.

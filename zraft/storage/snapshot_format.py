@@ -71,7 +71,7 @@ class SnapshotHeader:
 
     @property
     def seed(self) -> int:
-        """Start value of every CRC-32C after the header."""
+        """The start value of every CRC-32C after the header."""
         return crc32c(self.id)
 
 
@@ -114,7 +114,7 @@ class SnapshotInfo:
 
 
 def encode_header(header: SnapshotHeader) -> bytes:
-    """One MessagePack map, whose own length is its second value and whose checksum is its last."""
+    """Return one MessagePack map, whose own length is its second value and whose checksum is its last."""
     assert len(header.id) == SNAPSHOT_ID_BYTES, f"{header.id=}"
     packer = msgpack.Packer(autoreset=False)
     for key, value in (
@@ -139,7 +139,9 @@ def encode_header(header: SnapshotHeader) -> bytes:
 
 
 def decode_header(data: bytes, path: str) -> tuple[SnapshotHeader, int]:
-    """The header at the start of a file and its length; `data` is the file's first `HEADER_BYTES_MAX` bytes.
+    """Return the header at the start of a file and its length.
+
+    `data` is the file's first `HEADER_BYTES_MAX` bytes.
 
     Raises:
         CorruptionError: it is damaged, or of a format that this release does not know.
@@ -214,7 +216,7 @@ def _block_crc(number: int, size: int, data: bytes, seed: int) -> int:
 
 
 def encode_footer(footer: SnapshotFooter, seed: int) -> bytes:
-    """`FOOTER_BYTES` bytes, the last ones of the file."""
+    """Return `FOOTER_BYTES` bytes, the last ones of the file."""
     data = _FOOTER.pack(
         _FOOTER_MARK,
         _IS_U32,
@@ -233,7 +235,7 @@ def encode_footer(footer: SnapshotFooter, seed: int) -> bytes:
 
 
 def decode_footer(data: bytes, seed: int) -> SnapshotFooter | None:
-    """The footer, or None if these bytes are none that their checksum confirms."""
+    """Return the footer, or None if these bytes are none that their checksum confirms."""
     if len(data) != FOOTER_BYTES or _U32.pack(crc32c(data[: -_U32.size], seed)) != data[-_U32.size :]:
         return None
     mark, _, blocks, _, items, _, zxid, _, size, _, digest, _ = _FOOTER.unpack_from(data)
@@ -243,7 +245,9 @@ def decode_footer(data: bytes, seed: int) -> SnapshotFooter | None:
 
 
 class SnapshotFile:
-    """Reads one snapshot file and checks everything it gives. Memory is bounded by a header and a block.
+    """Reader of one snapshot file that checks everything it gives.
+
+    Memory is bounded by a header and a block.
 
     Raises (on construction and from all methods):
         CorruptionError: something is not what was written; names the offset.

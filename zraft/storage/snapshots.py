@@ -203,7 +203,7 @@ class SnapshotStore:
         return infos[-2] if len(infos) > 1 else None
 
     def statistics(self) -> SnapshotStatistics:
-        """Sizes for metrics; may be called from any thread."""
+        """Return sizes for metrics; any thread may call it."""
         writing_, incoming = self._writing, self._incoming
         unfinished = (writing_.output.length if writing_ else 0) + (incoming.size if incoming else 0)
         infos = self.infos
@@ -370,7 +370,9 @@ class SnapshotStore:
     # --- reading
 
     def read(self, id: bytes, offset: int, length: int) -> bytes:
-        """Bytes of a finished file, to be sent; empty at its end. The receiver verifies them.
+        """Return bytes of a finished file, to be sent; empty at its end.
+
+        The receiver verifies them.
 
         A file that was purged can be read on by who has begun to, up to its end: a slow reader would otherwise never
         come to the end of any. At most `READ_AT_ONCE_MAX` are open; their space is given back when they are closed.

@@ -221,7 +221,7 @@ class Wal:
         self._commit(records, logs, span, len(frame))
 
     def compact(self, group: GroupId, index: int) -> int:
-        """The group's entries up to `index` are in a durable snapshot: remove what no group needs any more.
+        """Remove what no group needs any more, since entries up to `index` are in a durable snapshot.
 
         Removes whole segments; how many is returned. Segments can go when the next one was begun after
         all of their entries were covered, so the log may go on beginning somewhat before `index` (see `base`).
@@ -266,7 +266,9 @@ class Wal:
             return log.base if log is not None and log.base != NO_BASE else None
 
     def held_after(self, group: GroupId, index: int) -> int:
-        """Bytes of the log from the segment on in which the group's first entry after `index` stands; 0 if there is none.
+        """Return the bytes of the log from the segment on in which the group's first entry after `index` stands.
+
+        0 if there is none.
 
         They are on the disk for as long as the group needs that entry, whatever they hold.
         """
@@ -277,7 +279,7 @@ class Wal:
             return bytes_from(self._segments, group, index)
 
     def read_entries(self, group: GroupId, lo: int, hi: int, bytes_max: int) -> list[Entry]:
-        """The group's entries with lo <= index < hi, as far as they are in the log, in order.
+        """Return the group's entries with lo <= index < hi, as far as they are in the log, in order.
 
         Stops before the entry whose payload would make it more than `bytes_max` bytes of payload, but gives at least
         one if `lo` exists. Blocks for the disk; reads up to `index_stride_bytes` and one frame more than it returns.
@@ -330,7 +332,7 @@ class Wal:
         return found
 
     def statistics(self) -> WalStatistics:
-        """Counts for metrics."""
+        """Return counts for metrics."""
         with self._mutex:
             last = self._segments[-1]
             length = last.log_bytes + last.end - self._segments[0].log_bytes

@@ -25,10 +25,10 @@ def message_digest(message: Message) -> bytes:
 
 
 def first_link(group: GroupId) -> bytes:
-    """The chain of a partition without deliveries: no two partitions share one."""
+    """Return the chain of a partition without deliveries: no two partitions share one."""
     return blake2b(b"zraft deliveries of group %d" % group, digest_size=DIGEST_BYTES).digest()
 
 
 def next_link(link: bytes, offset: int, stamp: Stamp, digest: bytes) -> bytes:
-    """The chain with one more delivery. Whoever has the records can recompute it."""
+    """Return the chain with one more delivery. Whoever has the records can recompute it."""
     return blake2b(_LINK.pack(link, offset, *stamp, digest), digest_size=DIGEST_BYTES).digest()

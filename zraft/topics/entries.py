@@ -88,7 +88,7 @@ _BIRTH_FIELDS: Final = Record(
 
 
 def encode_entry(entry: PartitionEntry) -> bytes:
-    """The payload of one entry of a partition's log."""
+    """Return the payload of one entry of a partition's log."""
     if isinstance(entry, BatchEntry):
         claims = [encode_command(command) for command in entry.claims]
         return to_bytes((FORMAT, _BATCH, entry.wall_ms, encode_batch(entry.batch), claims))
@@ -96,7 +96,7 @@ def encode_entry(entry: PartitionEntry) -> bytes:
 
 
 def decode_entry(payload: bytes | memoryview) -> PartitionEntry:
-    """The entry of exactly these bytes.
+    """Return the entry of exactly these bytes.
 
     Raises:
         ProtocolError: they are not one; the group must stop, because all its replicas would have to guess alike (D-5).

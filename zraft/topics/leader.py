@@ -72,7 +72,7 @@ class PartitionLeader:
             self._resending.add(mid, 0, at_once=True)
 
     def take(self) -> Output:
-        """Everything since the last call; the commands go into one entry."""
+        """Return everything since the last call; the commands go into one entry."""
         output = Output(tuple(self._commands), self._messages, tuple(self._reports), tuple(self._replies))
         self._commands, self._messages, self._reports, self._replies = [], {}, [], []
         return output
@@ -92,7 +92,10 @@ class PartitionLeader:
     # -- producers
 
     def on_start(self, request: StartRequest) -> None:
-        """A message, perhaps again. Apply decides; what is refused here would only be refused there, or is a limit."""
+        """Take a producer's message, perhaps again.
+
+        Apply decides; what is refused here would only be refused there, or is a limit.
+        """
         message = request.message
         mid = message.mid
         if self.group not in message.destinations or not may_change_topics(message):
@@ -456,7 +459,10 @@ class PartitionLeader:
         return before // interval != self._now // interval
 
     def due_in(self) -> int | None:
-        """Ticks after which `tick` has something to do; None if that takes something else to happen first."""
+        """Return the ticks after which `tick` has something to do.
+
+        None if that takes something else to happen first.
+        """
         now, settings = self._now, self.settings
         due: list[int] = []
         resend = self._resending.next_due()

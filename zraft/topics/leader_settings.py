@@ -26,7 +26,9 @@ class Exchange(Enum):
 
 @frozen
 class LeaderSettings:
-    """Paces in ticks, and limits of what is admitted from producers; other groups' messages are never refused.
+    """Settings of paces in ticks, and of limits of what is admitted from producers.
+
+    Other groups' messages are never refused.
 
     `inline_bytes_max`: payloads up to this go with the first PROPOSE, larger ones by their digest. `pending_max`,
     `pending_bytes_max`: at this START is answered BUSY. `awaited_max`: the same for messages to a group of which so many

@@ -158,7 +158,10 @@ class Partition:
         return self.view.retired(producer)
 
     def known(self, mid: MessageId) -> bool:
-        """Begun here, or decided, or of a producer whose messages are all decided: not to be begun again (D-8a)."""
+        """Return whether a message was begun here, or decided, or its producer's are all decided.
+
+        It is not to be begun again then (D-8a).
+        """
         producer, seq = mid
         row = self.rows.get(producer)
         if row is not None and row.decided(seq):
@@ -220,11 +223,15 @@ class Partition:
         )
 
     def takes(self, message: Message) -> bool:
-        """A partition added to a topic takes nothing before the change itself, not even from another group (D-17d)."""
+        """Return whether the partition takes a message.
+
+        A partition added to a topic takes nothing before the change itself, not even from another
+        group (D-17d).
+        """
         return self.born or message.partitions is not None
 
     def in_turn(self, message: Message) -> bool:
-        """Messages to this group alone have no gap (D-17b)."""
+        """Return whether the message is next in turn: messages to this group alone have no gap (D-17b)."""
         return not message.is_single or message.number == self.rows.get(message.mid.producer, NO_ROW).last + 1
 
     def follows(self, message: Message, floor: int) -> bool:
@@ -344,7 +351,11 @@ class Partition:
             self._deliver()
 
     def final_time(self, proposals: dict[GroupId, int]) -> FinalTime:
-        """The same at all destinations, and of no other message: a group proposes each time once."""
+        """Return the final time of these proposals.
+
+        It is the same at all destinations, and of no other message: a group proposes each time
+        once.
+        """
         largest, by = 0, GroupId(0)
         for group, time in proposals.items():
             if time > largest or (time == largest and group > by):
@@ -426,7 +437,7 @@ class Partition:
             self._raise_clock(time)
 
     def frontier(self) -> Stamp:
-        """Every later delivery here has a stamp above this one."""
+        """Return a stamp that every later delivery here is above."""
         return Stamp(*self.floor, self.sub, self.group if self.sub else GroupId(0))
 
     # -- forgetting
@@ -495,7 +506,10 @@ class Partition:
             self.offsets[consumer] = offset
 
     def clear_producers(self) -> list[ProducerId]:
-        """Closed ones of which nothing is pending or settled. Said once by every group: there is nothing anywhere (D-8e)."""
+        """Return the closed producers of which nothing is pending or settled.
+
+        When every group has said so once, there is nothing anywhere (D-8e).
+        """
         return sorted(p for p in self.view.closed if not self.involved.of_producer[p])
 
     def clear_deleting(self) -> list[GroupId]:

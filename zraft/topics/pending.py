@@ -52,7 +52,10 @@ class Pending:
         """How many messages wait for the proposal of each other group."""
 
     def add(self, entry: Entry) -> None:
-        """Proposals of this group ascend, so the order of adding is the order of `time`."""
+        """Add a started message.
+
+        Proposals of this group ascend, so the order of adding is the order of `time`.
+        """
         message, awaited = entry.message, self.awaited
         assert not self._started or entry.time > self._started[-1].time, f"{entry.time} is not a new time"
         self.entries[entry.mid] = entry
@@ -87,7 +90,7 @@ class Pending:
         return None
 
     def oldest(self) -> Entry | None:
-        """The one with the smallest proposal of this group."""
+        """Return the one with the smallest proposal of this group."""
         started = self._started
         while started and started[0].mid not in self.entries:
             started.popleft()
@@ -135,7 +138,7 @@ class Settled:
             owed.append(entry)
 
     def reached(self, group: GroupId, floor: FinalTime) -> Iterator[Entry]:
-        """`group` has delivered everything up to `floor`; yields what thereby is everywhere."""
+        """Note that `group` has delivered everything up to `floor`; yield what is everywhere by that."""
         owed = self._owed.get(group)
         while owed:
             entry = owed[0]
@@ -148,7 +151,10 @@ class Settled:
         self._owed.pop(group, None)
 
     def removed(self, group: GroupId) -> Iterator[Entry]:
-        """`group` is removed, which waited until it had delivered everything."""
+        """Note that `group` is removed; yield what is everywhere by that.
+
+        The removal waited until the group had delivered everything.
+        """
         for entry in self._owed.pop(group, ()):
             if self._has(entry, group):
                 yield entry
@@ -161,7 +167,7 @@ class Settled:
         return True
 
     def first_owed(self, group: GroupId) -> FinalTime | None:
-        """The final time of the first message that is kept for `group`."""
+        """Return the final time of the first message that is kept for `group`."""
         owed = self._owed.get(group)
         return owed[0].final if owed else None
 

@@ -196,7 +196,7 @@ class _Look:
 def preferred_leaders(
     groups: Mapping[GroupId, Iterable[ServerId]], present: Mapping[GroupId, ServerId | None]
 ) -> dict[GroupId, ServerId]:
-    """Leaders spread evenly over the servers that hold the groups, changing as few as that takes.
+    """Return leaders spread evenly over the servers that hold the groups, changing as few as that takes.
 
     Args:
         groups: the servers that may lead each group, at least one.

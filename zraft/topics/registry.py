@@ -288,7 +288,7 @@ class Registry:
         return Result(removed=removed)
 
     def complete(self, heard: set[GroupId]) -> bool:
-        """Every group that exists has said so, after it logged the end (D-8e)."""
+        """Return whether every group that exists has said so, after it logged the end (D-8e)."""
         return len(heard) >= len(self.groups) and heard.issuperset(self.groups)
 
     def _retire(self, zxid: int) -> None:
@@ -312,7 +312,7 @@ class Registry:
         return min(self.changes, default=self.last_change + 1) - 1
 
     def current_epoch(self, change: Change) -> int:
-        """The epoch that a change is sent under: a newer one only while all its destinations exist (D-18)."""
+        """Return the epoch that a change is sent under: a newer one only while all its destinations exist (D-18)."""
         fine = all(g in self.groups and g not in self.deleting for g in change.partitions)
         return self.epoch if fine else change.epoch
 
@@ -356,7 +356,7 @@ class Registry:
     # -- snapshots
 
     def frozen(self) -> Registry:
-        """The state as it is now, to be written down while this object goes on; a few milliseconds at most."""
+        """Return the state as it is now, to be written down while this object goes on; a few milliseconds at most."""
         copy = Registry(self.settings, self.group_settings)
         copy._take_tables(self)
         copy.closed = {producer: set(heard) for producer, heard in self.closed.items()}

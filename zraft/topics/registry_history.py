@@ -36,7 +36,7 @@ class History:
         """The position up to which something may be missing."""
 
     def note(self, zxid: int, what: Became, which: int) -> None:
-        """The newest one."""
+        """Note the newest change."""
         if len(self._changes) == CHANGES_KEPT:
             self._forgotten = self._changes[0][0]
         self._changes.append((zxid, what, which))

@@ -128,7 +128,7 @@ def table_of(registry: RegistryState, part: Part) -> dict[Any, Any]:
 
 
 def items_of(registry: RegistryState, part: Part) -> Iterator[Any]:
-    """The items of a table, in the order of their ids."""
+    """Return the items of a table, in the order of their ids."""
     item = _ITEMS[part]
     return (
         packed for which in sorted(table_of(registry, part)) if (packed := item(registry, which)) is not None
@@ -160,7 +160,7 @@ class RegistryDigest:
             self._dirty.add(mark)
 
     def restart(self, other: RegistryDigest) -> None:
-        """The registry has become the one of `other`."""
+        """Take the state of `other`, whose registry this one has become."""
         self._total = other._total
         self._dirty = set(other._dirty)
 
@@ -186,7 +186,7 @@ class RegistryDigest:
 
 
 def full_digest(registry: RegistryState) -> int:
-    """The same from scratch, touching nothing."""
+    """Return the same from scratch, touching nothing."""
     total = sum(_share(part, item) for part in TABLES for item in items_of(registry, part))
     return (total + _head_share(registry)) % MODULUS
 

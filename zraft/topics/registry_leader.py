@@ -15,7 +15,7 @@ _DECIDED = (Answer.DELIVERED, Answer.FAILED, Answer.DECIDED)
 
 
 class RegistryLeader:
-    """Around `registry`, which is read here and never changed."""
+    """Leader's work around `registry`, which is read here and never changed."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -34,7 +34,7 @@ class RegistryLeader:
         return Cleared(group, producers, deleting) if producers or deleting else None
 
     def on_reply(self, reply: Reply) -> RegistryCommand | None:
-        """An answer to a change of a topic; one that is delivered everywhere is done."""
+        """Return an answer to a change of a topic; one that is delivered everywhere is done."""
         change = self.registry.changes.get(reply.mid.seq)
         if change is None or reply.answer not in _DECIDED:
             return None
@@ -59,7 +59,7 @@ class RegistryLeader:
         return found
 
     def changes(self) -> list[tuple[GroupId, StartRequest]]:
-        """The changes that are not delivered everywhere, to all their destinations that exist."""
+        """Return the changes that are not delivered everywhere, to all their destinations that exist."""
         registry = self.registry
         self._answers = {seq: said for seq, said in self._answers.items() if seq in registry.changes}
         self._positions = {g: at for g, at in self._positions.items() if g in registry.groups}

@@ -48,7 +48,10 @@ class Resending:
         heappush(self._due, (now + interval, mid, interval))
 
     def due(self, now: int, limit: int) -> list[tuple[MessageId, int]]:
-        """At most `limit` whose time has come, each with its interval; what still matters goes back with `again`."""
+        """Return at most `limit` messages whose time has come, each with its interval.
+
+        What still matters goes back with `again`.
+        """
         due, first = self._due, self._first
         found: list[tuple[MessageId, int]] = []
         while due and due[0][0] <= now and len(found) < limit:
@@ -66,7 +69,7 @@ class Resending:
         heappush(self._due, (now + interval, mid, min(2 * interval, self._ticks_max)))
 
     def next_due(self) -> int | None:
-        """The tick at which something is due; None if nothing is left."""
+        """Return the tick at which something is due; None if nothing is left."""
         return self._due[0][0] if self._due else None
 
     def __len__(self) -> int:

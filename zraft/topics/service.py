@@ -68,7 +68,10 @@ class TopicClient(Protocol):
     """A connection. It is called within the server's turn, and must not call back into the service."""
 
     def on_reply(self, id: int, reply: Reply) -> None:
-        """A partition's answer to a producer: several per message, as it is accepted, delivered, delivered everywhere."""
+        """Take a partition's answer to a producer.
+
+        There are several per message, as it is accepted, delivered, delivered everywhere.
+        """
 
     def on_fetched(self, id: int, fetched: Fetched) -> None:
         """Take the deliveries of a fetch."""
@@ -103,7 +106,10 @@ class TopicService(Protocol):
         """
 
     def need(self, group: GroupId, time: int) -> None:
-        """A merged consumer waits for an idle partition to pass `time` - 1. Not answered; ask again while it waits."""
+        """Ask an idle partition to pass `time` - 1, for a merged consumer.
+
+        Not answered; ask again while it waits.
+        """
 
     def claim(self, client: TopicClient, id: int, group: GroupId, command: ClaimCommand) -> None:
         """Carry out a consumer's command, at the leader. Answered by `on_claim` once applied, or by `on_refused`."""
@@ -121,4 +127,4 @@ class TopicService(Protocol):
         """Read it, at the leader and not from a stale one. Answered by `on_offset` or `on_refused`."""
 
     def drop(self, client: TopicClient) -> None:
-        """The connection is gone: nothing of it is answered any more. What was taken goes on."""
+        """Drop a connection that is gone: nothing of it is answered any more. What was taken goes on."""

@@ -138,7 +138,10 @@ class BulkConnection:
         entropy: Callable[[int], bytes],
         message_bytes_max: int = MESSAGE_BYTES_MAX,
     ) -> BulkConnection:
-        """The end that was dialed. It sends nothing before the dialer has proved that it knows a key of `ring`."""
+        """Return the end that was dialed.
+
+        It sends nothing before the dialer has proved that it knows a key of `ring`.
+        """
         connection = cls(me=me, ring=ring, entropy=entropy, message_bytes_max=message_bytes_max)
         connection._peers = peers
         return connection
@@ -153,7 +156,10 @@ class BulkConnection:
         entropy: Callable[[int], bytes],
         message_bytes_max: int = MESSAGE_BYTES_MAX,
     ) -> tuple[BulkConnection, bytes]:
-        """The end that dials server `to`, and its first bytes. `me` is None for an operator, `to` then ANY_SERVER."""
+        """Return the end that dials server `to`, and its first bytes.
+
+        `me` is None for an operator, `to` then ANY_SERVER.
+        """
         connection = cls(me=me or NOBODY, ring=ring, entropy=entropy, message_bytes_max=message_bytes_max)
         connection.role = Role.OPERATOR if me is None else Role.PEER
         connection._wanted = to
@@ -347,7 +353,7 @@ class BulkConnection:
         self.queued_bytes += len(message)
 
     def next_frame(self) -> bytes | None:
-        """The next frame to put on the wire; None if nothing waits, or nothing may be sent yet."""
+        """Return the next frame to put on the wire; None if nothing waits, or nothing may be sent yet."""
         if not self._queue or not self.established:
             return None
         message, begin = self._queue[0], self._sent_of_first

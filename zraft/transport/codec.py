@@ -310,7 +310,7 @@ MESSAGES: Final = Kinds[PeerMessage](
 
 
 def encode(message: PeerMessage) -> bytes:
-    """The bytes of one message. Payloads are copied by MessagePack only."""
+    """Return the bytes of one message. Payloads are copied by MessagePack only."""
     if type(message) is AppendEntries:
         assert message.entries, "an AppendEntries is never empty"
         for index, entry in enumerate(message.entries, message.prev_log_index + 1):
@@ -319,7 +319,7 @@ def encode(message: PeerMessage) -> bytes:
 
 
 def decode(buffer: bytes | memoryview) -> PeerMessage:
-    """The message of exactly these bytes.
+    """Return the message of exactly these bytes.
 
     Raises:
         ProtocolError: they are not one well-formed message; says which field, what was found and expected.

@@ -127,7 +127,7 @@ def _create(path: Path, keys: Sequence[ClusterKey]) -> None:
 
 
 def read_keys(paths: Sequence[Path]) -> tuple[ClusterKey, ...]:
-    """The cluster keys of one or two files, in order: the first one seals.
+    """Return the cluster keys of one or two files, in order: the first one seals.
 
     Raises:
         ConfigError: as `read_key_file`; or they hold more than two keys together, or two of one id.
@@ -201,7 +201,7 @@ def _parse_line(path: Path, words: list[str], expected: str) -> ClusterKey:
 
 
 def key_ring(keys: Sequence[ClusterKey] | None, insecure: bool) -> dict[bytes, ClusterKey | None]:
-    """Keys by id, the sealing one first; in plain mode the one entry that stands for no key.
+    """Return the keys by id, the sealing one first; in plain mode the one entry that stands for no key.
 
     Raises:
         ConfigError: none or more than two, two of one id, or keys in plain mode.

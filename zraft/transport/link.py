@@ -191,7 +191,7 @@ class PeerLinks:
         self._former: dict[ServerId, _Peer] = {}
 
     def peer(self, server: ServerId) -> Sender | None:
-        """The run of a peer that was proved last; None before the first handshake, or if it is no peer."""
+        """Return the run of a peer that was proved last; None before the first handshake, or if it is no peer."""
         peer = self._peers.get(server)
         incoming = peer.handshake.incoming if peer is not None else None
         return incoming.sender if incoming is not None else None
@@ -249,7 +249,7 @@ class PeerLinks:
         return hellos
 
     def capacity(self, to: ServerId, datagrams: int) -> int:
-        """The most bytes that one encoded message may have to cross in so many datagrams to this peer."""
+        """Return the most bytes that one encoded message may have to cross in so many datagrams to this peer."""
         return self._peers[to].packer.capacity(datagrams)
 
     def is_lossy(self, to: ServerId) -> bool:
@@ -257,11 +257,11 @@ class PeerLinks:
         return self._peers[to].loss.lossy
 
     def send(self, to: ServerId, messages: Sequence[PeerMessage]) -> list[bytes]:
-        """`send_encoded` of messages."""
+        """Return the datagrams that carry these messages; see `send_encoded`."""
         return self.send_encoded(to, [codec.encode(message) for message in messages])
 
     def send_encoded(self, to: ServerId, encoded: list[bytes]) -> list[bytes]:
-        """Datagrams that carry these messages (`codec.encode`), in order, to put on the wire now.
+        """Return datagrams that carry these messages (`codec.encode`), in order, to put on the wire now.
 
         While the peer's salt is not known, the messages wait (bounded: the oldest are dropped) and the one
         datagram returned asks for it.
@@ -295,7 +295,7 @@ class PeerLinks:
             return Received(None, [], [], str(error), error.rejection)
 
     def statistics(self) -> LinkStatistics:
-        """Counters for metrics and for tests."""
+        """Return counts for metrics and for tests."""
         return LinkStatistics(
             datagrams_sent=self._datagrams_sent,
             datagrams_opened=self._datagrams_opened,

@@ -49,11 +49,17 @@ class Loss:
         return self._lost / self._sent if self._sent >= ENOUGH else 0.0
 
     def restart(self) -> None:
-        """The peer counts from the beginning, or from another point: what is known stays, and fades."""
+        """Take note that the peer counts from the beginning, or from another point.
+
+        What is known stays, and fades.
+        """
         self._before = None
 
     def on_report(self, report: LossReport) -> None:
-        """The peer's newest count. One that is older than the last, overtaken on its way, is ignored."""
+        """Take the peer's newest count.
+
+        One that is older than the last, overtaken on its way, is ignored.
+        """
         before = self._before
         if before is None:
             self._before = report
@@ -82,7 +88,10 @@ class Reporter:
         self._told_ms: int | None = None
 
     def is_due(self, now_ms: int) -> bool:
-        """A datagram of the peer opened (not a report: two reporters must not keep each other awake)."""
+        """Count a datagram of the peer that opened; return whether a report is due.
+
+        A report does not count: two reporters must not keep each other awake.
+        """
         if self._told_ms is None:
             self._told_ms = now_ms
         self._opened += 1

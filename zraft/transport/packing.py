@@ -35,7 +35,7 @@ FRAGMENTS_MAX: Final = 2**14
 
 
 def message_bytes_max(body_bytes_max: int) -> int:
-    """The largest message that bodies of this size can carry."""
+    """Return the largest message that bodies of this size can carry."""
     return FRAGMENTS_MAX * (body_bytes_max - _FRAGMENT_HEADER.size)
 
 
@@ -44,7 +44,7 @@ class UnsendableError(ProtocolError):
 
 
 class Packer:
-    """Cuts the messages for one peer into bodies of at most `body_bytes_max` bytes each."""
+    """Packer of the messages for one peer into bodies of at most `body_bytes_max` bytes each."""
 
     __slots__ = ("_body_bytes_max", "_message_bytes_max", "_message_number")
 
@@ -56,19 +56,19 @@ class Packer:
         self._message_number = 0
 
     def resize(self, body_bytes_max: int) -> None:
-        """Bodies of another size from now on. Message numbers go on: the receiver knows them."""
+        """Make bodies of another size from now on. Message numbers go on: the receiver knows them."""
         assert body_bytes_max > _FRAGMENT_HEADER.size
         assert message_bytes_max(body_bytes_max) >= self._message_bytes_max
         self._body_bytes_max = body_bytes_max
 
     def capacity(self, bodies: int) -> int:
-        """The largest message that takes at most so many bodies."""
+        """Return the largest message that takes at most so many bodies."""
         if bodies == 1:
             return self._body_bytes_max - 1 - codec.SEQUENCE_BYTES
         return bodies * (self._body_bytes_max - _FRAGMENT_HEADER.size)
 
     def pack(self, encoded: Sequence[bytes]) -> list[bytes]:
-        """Bodies that carry these messages, in order.
+        """Return bodies that carry these messages, in order.
 
         Raises:
             UnsendableError: a message is above `message_bytes_max`; nothing is packed then.
@@ -125,7 +125,7 @@ class LossReport:
 
 
 def pack_report(report: LossReport) -> bytes:
-    """A body of kind REPORT."""
+    """Return a body of kind REPORT."""
     return _REPORT.pack(REPORT, report.next_counter, report.opened)
 
 

@@ -17,14 +17,14 @@ DATAGRAMS_MAX: Final = 8
 
 
 def datagrams_max(*, lossy: bool) -> int:
-    """The most datagrams that one message may take to a peer; `lossy`: see `zraft.transport.loss`."""
+    """Return the most datagrams that one message may take to a peer; `lossy`: see `zraft.transport.loss`."""
     return 1 if lossy else DATAGRAMS_MAX
 
 
 def divide(
     encoded: list[bytes], *, bytes_max: int, stream: Callable[[], bool]
 ) -> tuple[list[bytes], list[bytes]]:
-    """Encoded messages by the way they go: (datagrams, stream), each in order.
+    """Return encoded messages by the way they go: (datagrams, stream), each in order.
 
     Args:
         bytes_max: the largest message that goes by datagrams: what `datagrams_max` of them can carry.

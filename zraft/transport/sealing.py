@@ -139,7 +139,9 @@ def hkdf(secret: bytes, salt: bytes, info: bytes) -> bytes:
 
 
 def cipher_for(key: ClusterKey | None, *, sender: Sender, receiver: ServerId, salt: bytes) -> Cipher:
-    """The cipher of one direction: of `sender`'s run with this `salt`, towards `receiver`. None: plain mode.
+    """Return the cipher of one direction: of `sender`'s run with this `salt`, towards `receiver`.
+
+    None: plain mode.
 
     Instance and boot are in the derivation: that a datagram opens proves them.
     """
@@ -150,7 +152,7 @@ def cipher_for(key: ClusterKey | None, *, sender: Sender, receiver: ServerId, sa
 
 
 def mac_key_for(key: ClusterKey | None) -> bytes:
-    """The key that authenticates hellos. In plain mode a constant: the MAC is a checksum then."""
+    """Return the key that authenticates hellos. In plain mode a constant: the MAC is a checksum then."""
     return bytes(KEY_BYTES) if key is None else hkdf(key.secret, b"", b"zraft hello 1")
 
 
@@ -177,7 +179,7 @@ def read_prefix(datagram: bytes) -> tuple[int, ServerId, ServerId, bytes]:
 
 
 def encode_hello(hello: HelloDatagram, *, receiver: ServerId, key_id: bytes, mac_key: bytes) -> bytes:
-    """A hello for `receiver`, of HELLO_BYTES bytes."""
+    """Return a hello for `receiver`, of HELLO_BYTES bytes."""
     me = hello.me
     fields = _HELLO.pack(
         MAGIC,
@@ -252,7 +254,9 @@ class ReplayWindow:
 
 
 class Outgoing:
-    """Seals one direction of this run. The counter lives as long as the salt: no nonce comes twice.
+    """Seals of one direction of this run.
+
+    The counter lives as long as the salt: no nonce comes twice.
 
     It goes on through a change of the cluster key, so that a key which comes back does not meet a nonce again, and the
     receiver's one replay window covers them all.
@@ -275,7 +279,7 @@ class Outgoing:
         self._key_id = PLAIN_KEY_ID if key is None else key.key_id
 
     def seal(self, body: bytes, receiver_salt: bytes) -> bytes:
-        """A datagram that only `receiver`'s run with this salt will open."""
+        """Return a datagram that only `receiver`'s run with this salt will open."""
         counter = self._counter
         assert counter < _COUNTER_MAX
         # Counted before it is used: an exception in between may skip a nonce, never repeat one.
@@ -295,7 +299,7 @@ class Outgoing:
 
 
 class Incoming:
-    """Opens what one run of a peer sends, under whichever valid cluster key it is sealed.
+    """Opener of what one run of a peer sends, under whichever valid cluster key it is sealed.
 
     Attributes:
         proved: ids of the keys under which this run proved itself: by a hello that echoed a challenge, or by a
@@ -321,12 +325,12 @@ class Incoming:
         return self._window.next
 
     def forget_key(self, key_id: bytes) -> None:
-        """The key is worth nothing any more. The replay window stays."""
+        """Forget a key that is worth nothing any more. The replay window stays."""
         self._ciphers.pop(key_id, None)
         self.proved.discard(key_id)
 
     def open(self, datagram: bytes, key_id: bytes, key: ClusterKey | None, my_salt: bytes) -> bytes:
-        """The body of a datagram whose prefix was read already.
+        """Return the body of a datagram whose prefix was read already.
 
         Raises:
             RejectedError: STALE if it was sealed by or for another run than the ones known here; UNAUTHENTIC

@@ -123,7 +123,7 @@ class Stream(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def on_bytes(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes that arrived."""
         if self._lost:
             return
         self.bytes_received += len(data)

@@ -155,7 +155,10 @@ class UdpEndpoint:
             raise AddressError(f"cannot listen at {where} for datagrams: {cannot_listen(error)}") from error
 
     def numeric(self, host: str, port: int) -> Address | None:
-        """A host that is an address already, as `send` takes it; None for a name, or an address of the other family."""
+        """Return a host that is an address already, as `send` takes it.
+
+        None for a name, or an address of the other family.
+        """
         try:
             ip = ip_address(host)
         except ValueError:
@@ -265,7 +268,7 @@ class UdpEndpoint:
         self._socket.close()
 
     def statistics(self) -> UdpStatistics:
-        """Counters for metrics and logs."""
+        """Return counts for metrics and logs."""
         return UdpStatistics(
             datagrams_received=self._datagrams_received,
             bytes_received=self._bytes_received,

@@ -22,7 +22,7 @@ _AFTER_ALL_NUMBERS: Final = 10**NUMBER_DIGITS
 
 
 def number_of(name: str) -> int:
-    """The sequence number at the end of a name, -1 if there is none."""
+    """Return the sequence number at the end of a name, -1 if there is none."""
     digits = name[-NUMBER_DIGITS:]
     if len(digits) == NUMBER_DIGITS and digits.isdigit() and digits.isascii():
         return int(digits)
@@ -30,13 +30,16 @@ def number_of(name: str) -> int:
 
 
 def order_of(name: str) -> tuple[int, int, str]:
-    """The order in which names are taken apart: by number, then, the same everywhere, as `ManyNames` can do it soon."""
+    """Return the order in which names are taken apart: by number, then, the same everywhere.
+
+    It is one that `ManyNames` can follow soon.
+    """
     number = number_of(name)
     return (number, 0, name) if number >= 0 else (_AFTER_ALL_NUMBERS, _shard_of(name), name)
 
 
 def in_order(names: Names, limit: int) -> list[str]:
-    """The first up to `limit` names, by `order_of`: the same whichever of the two they are kept in."""
+    """Return the first up to `limit` names, by `order_of`: the same whichever of the two they are kept in."""
     return names.first_names(limit) if isinstance(names, ManyNames) else sorted(names, key=order_of)[:limit]
 
 
@@ -219,7 +222,7 @@ class ManyNames(Collection[str]):
         return 0 <= number_of(name) < self.first
 
     def add(self, name: str) -> None:
-        """A name that is not there yet: hidden at once if it is below `first`."""
+        """Add a name that is not there yet: hidden at once if it is below `first`."""
         number = self._asked_number if name is self._asked else number_of(name)
         size = len(name) if name.isascii() else len(name.encode())
         if number < 0:
@@ -235,7 +238,7 @@ class ManyNames(Collection[str]):
         self.name_bytes += size
 
     def remove(self, name: str) -> None:
-        """A name that is there, or hidden."""
+        """Remove a name that is there, or hidden."""
         number = number_of(name)
         size = len(name) if name.isascii() else len(name.encode())
         if number < 0:
@@ -262,11 +265,11 @@ class ManyNames(Collection[str]):
         return before - self._visible.count
 
     def hidden_names(self, limit: int) -> list[str]:
-        """The first up to `limit` of those that are hidden, by `order_of`."""
+        """Return the first up to `limit` of those that are hidden, by `order_of`."""
         return [] if self._hidden is None else self._hidden.first_names(limit)
 
     def first_names(self, limit: int) -> list[str]:
-        """The first up to `limit` of those that are to be seen, by `order_of`."""
+        """Return the first up to `limit` of those that are to be seen, by `order_of`."""
         found = self._visible.first_names(limit)
         for shard in self._others:
             if len(found) >= limit:
@@ -275,7 +278,7 @@ class ManyNames(Collection[str]):
         return found[:limit]
 
     def parts(self) -> list[set[str]]:
-        """The sets inside, for whoever takes it apart."""
+        """Return the sets inside, for whoever takes it apart."""
         hidden = [] if self._hidden is None else self._hidden.parts()
         return [*self._others, *self._visible.parts(), *hidden]
 

@@ -41,7 +41,7 @@ _number = int.from_bytes
 
 
 def item_hash(*fields: Any) -> int:
-    """The share of one item; `fields` start with its kind, so that no two kinds can be confused."""
+    """Return the share of one item; `fields` start with its kind, so that no two kinds can be confused."""
     return _number(blake2b(_pack(fields), digest_size=16).digest(), "big")
 
 
@@ -71,7 +71,7 @@ def node_hash(path: str, node: Znode) -> int:
 
 
 def record_hash(path: str, data: bytes | None, acl: Acl, record: tuple[Any, ...]) -> int:
-    """`node_hash` of the znode that a record of an image describes, without building it anew."""
+    """Return `node_hash` of the znode that a record of an image describes, without building it anew."""
     return _number(blake2b(_pack(("node", path, data, acl, *record[4:])), digest_size=16).digest(), "big")
 
 
@@ -145,11 +145,11 @@ class Digest:
         self.dirty_sessions = set(self.dirty_sessions)
 
     def new_marks(self) -> set[str]:
-        """An empty set that may stand in for `dirty_nodes` for a while."""
+        """Return an empty set that may stand in for `dirty_nodes` for a while."""
         return set() if self._before_node is None else ToldMarks((), self._before_node)
 
     def restart(self, total: int) -> None:
-        """All items are others now: folded, with these shares together."""
+        """Begin anew with other items: folded, with these shares together."""
         self.tell_nobody()
         self.dirty_nodes = set()
         self.dirty_sessions = set()
@@ -176,13 +176,13 @@ class Digest:
         self._fold_sessions(min(limit, len(self.dirty_sessions)))
 
     def folded_total(self, extra: Iterable[int]) -> int:
-        """The digest as of now, with the shares of items that are not kept folded."""
+        """Return the digest as of now, with the shares of items that are not kept folded."""
         self._fold_nodes(len(self.dirty_nodes))
         self._fold_sessions(len(self.dirty_sessions))
         return (self.total + sum(extra)) % MODULUS
 
     def full_total(self, extra: Iterable[int]) -> int:
-        """The same from scratch, touching nothing."""
+        """Return the same from scratch, touching nothing."""
         total = sum(node_hash(path, node) for path, node in self._nodes.items())
         total += sum(map(session_hash, self._sessions.values()))
         return (total + sum(extra)) % MODULUS

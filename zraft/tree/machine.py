@@ -255,7 +255,7 @@ class Machine:
         return self._tree.hidden
 
     def find(self, path: str) -> Znode | None:
-        """The znode at `path`, as clients may see it: `nodes` also holds what a truncation has hidden."""
+        """Return the znode at `path`, as clients may see it: `nodes` also holds what a truncation has hidden."""
         return self._tree.find(path)
 
     @property
@@ -269,20 +269,20 @@ class Machine:
     # -- the frame around commands
 
     def set_members(self, members: Iterable[Origin]) -> None:
-        """A MEMBERSHIP entry: origin rows exist exactly for these (server, instance) from now on (D-3)."""
+        """Apply a MEMBERSHIP entry: origin rows exist exactly for these (server, instance) from now on (D-3)."""
         members = list(members)
         assert all(SERVER_ID_MIN <= server <= SERVER_ID_MAX for server, _ in members), f"{members=}"
         self._note_digest()
         self.origins.set_members(members)
 
     def pass_entry(self, index: int, term: int) -> None:
-        """An entry without commands (NOOP, MEMBERSHIP) has its turn."""
+        """Apply an entry without commands (NOOP, MEMBERSHIP)."""
         self._note_digest()
         self.index = index
         self.term = term
 
     def begin_entry(self, index: int, term: int, position: int, log_time_ms: int, wall_time_ms: int) -> None:
-        """A COMMANDS entry has its turn; `position` is that of its first command."""
+        """Begin a COMMANDS entry; `position` is that of its first command."""
         if self.index % DIGEST_EVERY == 0:
             self._note_digest()
         self.index = index
@@ -314,7 +314,7 @@ class Machine:
         return server == LEADER or self.origins.accept((server, instance), boot, seq)
 
     def skip_batch(self, count: int) -> None:
-        """The batch was not accepted: its `count` commands have positions but no zxids (D-15, D-16)."""
+        """Skip a batch that was not accepted: its `count` commands have positions but no zxids (D-15, D-16)."""
         self.position += count
 
     def begin_run(self, session: int, ids: Ids) -> Code:
@@ -340,7 +340,7 @@ class Machine:
         return Code.OK
 
     def execute(self, command: Command) -> object:
-        """One command, at the next position and zxid, whether it succeeds or fails.
+        """Execute one command, at the next position and zxid, whether it succeeds or fails.
 
         Returns:
             A `Code` below 0 for a failure, else by command: SET_DATA, SET_ACL, PUT the `Znode`; creates (path,
@@ -616,7 +616,10 @@ class Machine:
     # -- comparing states
 
     def digest(self) -> int:
-        """128 bits that equal states share (D-26). Costs about 3 us per item changed since the last call."""
+        """Return the digest: 128 bits that equal states share (D-26).
+
+        It costs about 3 us per item changed since the last call.
+        """
         return self._tree.digest.folded_total((*small_shares(self), self.registry.digest.value()))
 
     @property
@@ -630,11 +633,11 @@ class Machine:
         self.registry.digest.fold(limit)
 
     def full_digest(self) -> int:
-        """The same, computed from every item; for tests and checkers."""
+        """Return the same, computed from every item; for tests and checkers."""
         return self._tree.digest.full_total((*small_shares(self), full_digest(self.registry)))
 
     def image(self) -> tuple[Any, ...]:
-        """The whole state as nested sorted tuples, equal if and only if the states are; for checkers."""
+        """Return the whole state as nested sorted tuples, equal if and only if the states are; for checkers."""
         nodes = sorted(
             (
                 path,

@@ -39,7 +39,7 @@ Wanted = Mapping[ServerId, WantedMember]
 
 
 def changed_members(present: Wanted, replace: object, changes: object) -> dict[ServerId, WantedMember] | Code:
-    """The wish after a MEMBERS command; a `Code` below 0 if it is not one that can be carried out.
+    """Return the wish after a MEMBERS command; a `Code` below 0 if it is not one that can be carried out.
 
     `changes` are (server, REMOVE | PARTICIPANT | OBSERVER, address); with `replace` they are the whole wish.
     """
@@ -82,7 +82,9 @@ def is_change(change: Any) -> bool:
 
 
 def config_text(wanted: Wanted, version: int, level: int) -> bytes:
-    """The data of /zookeeper/config: one line per server as in ZooKeeper's dynamic configuration, and the version.
+    """Return the data of /zookeeper/config, and its version.
+
+    There is one line per server as in ZooKeeper's dynamic configuration.
 
     `level` is the feature level in force: what is replicated is equal on all releases of a cluster (D-5).
     Empty while an address is unknown, or one that nobody can connect to: clients take that for a server without dynamic
@@ -98,7 +100,7 @@ def config_text(wanted: Wanted, version: int, level: int) -> bytes:
 
 
 def server_line(server: int, address: str, *, voter: bool, level: int = FEATURE_LEVEL_MAX) -> str:
-    """`server.N=host:port:0:role;host:port` of a server at "HOST:PORT": the form of ZooKeeper's dynamic configuration.
+    """Return `server.N=host:port:0:role;host:port` of a server at "HOST:PORT", as in ZooKeeper's configuration.
 
     A server has one port, for clients and servers alike. Below feature level 5 it stands in the place of the election
     port, too; ZooKeeper's Java classes refuse such a line.

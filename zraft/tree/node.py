@@ -11,7 +11,7 @@ from zraft_core.znodes.stat import Stat
 
 
 def int32(number: int) -> int:
-    """`number` as a signed 32-bit integer wraps it."""
+    """Return `number` as a signed 32-bit integer wraps it."""
     return (number + 2**31) % 2**32 - 2**31
 
 
@@ -159,7 +159,7 @@ BORN: Final = ("/", "/zookeeper", "/zookeeper/quota", CONFIG)
 
 
 def table_at_birth() -> NodeTable:
-    """The znodes every cluster is born with; their stats are all zero but for two numbers.
+    """Return the znodes every cluster is born with; their stats are all zero but for two numbers.
 
     ZooKeeper sets data and ACL of its configuration past the count, so both versions read -1 in an ensemble.
     """

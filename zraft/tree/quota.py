@@ -70,7 +70,7 @@ class Quotas:
         """Paths found over a soft limit; whoever logs them clears it. No part of the state."""
 
     def above(self, path: str) -> str | None:
-        """The deepest path with a quota that is `path` or above it. The root has none."""
+        """Return the deepest path with a quota that is `path` or above it. The root has none."""
         limited = self.limited
         while path not in limited:
             slash = path.rfind("/")
@@ -80,20 +80,23 @@ class Quotas:
         return path
 
     def report(self, path: str) -> None:
-        """A soft limit is exceeded."""
+        """Note that a soft limit is exceeded."""
         if len(self.exceeded) < EXCEEDED_KEPT_MAX:
             self.exceeded.add(path)
 
 
 def limited_path(quota_path: str) -> str | None:
-    """`/a` for `/zookeeper/quota/a`, None for what is not below the quota's root."""
+    """Return `/a` for `/zookeeper/quota/a`, None for what is not below the quota's root."""
     if not quota_path.startswith(QUOTA_ROOT + "/"):
         return None
     return quota_path[len(QUOTA_ROOT) :]
 
 
 def is_over(used: int, more: int, soft: int, hard: int) -> tuple[bool, bool]:
-    """(over the limit that counts, is that limit a hard one). A hard limit takes the place of a soft one."""
+    """Return (over the limit that counts, is that limit a hard one).
+
+    A hard limit takes the place of a soft one.
+    """
     if more == 0 or (soft < 0 and hard < 0):
         return False, False
     is_hard = hard >= 0

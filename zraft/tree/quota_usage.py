@@ -1,4 +1,4 @@
-"""Keeps the usage of quotas in the tree up to date, and says what a hard limit refuses; `zraft.tree.quota` has the texts."""
+"""Usage of quotas in the tree, and refusals by hard limits; `zraft.tree.quota` has the texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class LimitedTree(Protocol):
 
 
 def is_refused(tree: LimitedTree, path: str, more_znodes: int, more_bytes: int) -> bool:
-    """Would this change exceed a hard limit that is enforced? Any other excess is only remembered for the log."""
+    """Return whether this change would exceed a hard limit that is enforced.
+
+    Any other excess is only remembered for the log.
+    """
     top = tree.quotas.above(path)
     if top is None:
         return False
@@ -67,7 +70,7 @@ def _set_usage(tree: LimitedTree, path: str, stats: Znode, count: int, size: int
 
 
 def quota_made(tree: LimitedTree, quota_path: str, name: str, node: Znode) -> None:
-    """A znode below the quota's root was created: a limit takes effect, or a usage is to be counted."""
+    """Take note that a znode below the quota's root was created: a limit takes effect, or usage is to be counted."""
     top = limited_path(quota_path)
     if top is None:
         return

@@ -22,7 +22,7 @@ _DIGEST_MASK: Final = "x"
 
 
 def exists(machine: Machine, path: str, ids: Ids) -> Znode | Code:
-    """The znode; NO_NODE leaves the caller to register the watch, NO_AUTH (only if it exists) does not.
+    """Return the znode; NO_NODE leaves the caller to register the watch, NO_AUTH (only if it exists) does not.
 
     Alone among the reads it refuses a path with NUL (BAD_ARGUMENTS), as in ZooKeeper.
     """
@@ -30,17 +30,17 @@ def exists(machine: Machine, path: str, ids: Ids) -> Znode | Code:
 
 
 def get_data(machine: Machine, path: str, ids: Ids) -> Znode | Code:
-    """The znode with `data`; on NO_NODE no watch is registered."""
+    """Return the znode with `data`; on NO_NODE no watch is registered."""
     return _readable(machine, path, ids)
 
 
 def get_children(machine: Machine, path: str, ids: Ids) -> Znode | Code:
-    """The znode with `children` (None if there are none, no order); on NO_NODE no watch is registered."""
+    """Return the znode with `children` (None if there are none, no order); on NO_NODE no watch is registered."""
     return _readable(machine, path, ids)
 
 
 def get_acl(machine: Machine, path: str, ids: Ids) -> tuple[Acl, Znode] | Code:
-    """The ACL to show, and the znode. Without the ADMIN right the hashes of passwords are masked."""
+    """Return the ACL to show, and the znode. Without the ADMIN right the hashes of passwords are masked."""
     node = _find(machine, path)
     if node is None:
         return Code.NO_NODE
@@ -55,7 +55,10 @@ def get_acl(machine: Machine, path: str, ids: Ids) -> tuple[Acl, Znode] | Code:
 
 
 def get_ephemerals(machine: Machine, session_id: int, prefix: str) -> list[str]:
-    """The session's ephemerals whose path starts with `prefix`, as strings: "/a" also finds "/ab". Sorted."""
+    """Return the session's ephemerals whose path starts with `prefix`, as strings: "/a" also finds "/ab".
+
+    Sorted.
+    """
     session = machine.sessions.get(session_id)
     if session is None:
         return []
@@ -115,7 +118,10 @@ def countable(machine: Machine, path: str, ids: Ids) -> Code:
 
 
 def listing_bytes(node: Znode) -> int:
-    """At least how long a listing of the children is. Large directories know it without being walked."""
+    """Return at least how long a listing of the children is.
+
+    Large directories know it without being walked.
+    """
     children = node.children
     if not children:
         return 0

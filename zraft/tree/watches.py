@@ -144,12 +144,12 @@ class WatchTable(Generic[W]):
         return len(fewer) + len(more) - sum(map(more.__contains__, fewer))
 
     def by_watcher(self) -> Iterator[tuple[W, Iterable[str]]]:
-        """Every watcher with the paths it watches in any way; not to be changed meanwhile."""
+        """Yield every watcher with the paths it watches in any way; not to be changed meanwhile."""
         for watcher, (data, child) in self._by_watcher.items():
             yield watcher, chain(data, (path for path in child if path not in data))
 
     def by_path(self) -> Iterator[tuple[str, Iterable[W]]]:
-        """Every watched path with its watchers; not to be changed meanwhile."""
+        """Yield every watched path with its watchers; not to be changed meanwhile."""
         for path, watchers in self._data.items():
             others = self._child.get(path, ())
             yield path, chain(watchers, (watcher for watcher in others if watcher not in watchers))
@@ -162,14 +162,14 @@ class WatchTable(Generic[W]):
         return len(self._by_watcher)
 
     def paths_of(self, watcher: W) -> set[str]:
-        """The paths that one connection watches in any way."""
+        """Return the paths that one connection watches in any way."""
         data, child = self._by_watcher.get(watcher, (set(), set()))
         return data | child
 
     # -- telling
 
     def trigger(self, event_type: int, path: str) -> list[W]:
-        """Whom this event concerns, each once; watches that are told once are consumed.
+        """Return whom this event concerns, each once; watches that are told once are consumed.
 
         The caller drops those who lack READ under the event's ACL: their watches are spent all the same.
         """

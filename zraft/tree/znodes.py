@@ -115,7 +115,7 @@ class Tree:
         self.journal: list[Undo] | None = None
 
     def find(self, path: str) -> Znode | None:
-        """The znode, unless it is hidden: what every command and every read goes by."""
+        """Return the znode, unless it is hidden: what every command and every read goes by."""
         node = self.nodes.get(path)
         return None if node is None or (self.hidden and is_hidden(self.hidden, path)) else node
 

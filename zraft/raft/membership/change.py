@@ -18,7 +18,7 @@ from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
 
 
 def next_membership(present: Membership, target: Mapping[ServerId, Member]) -> Membership:
-    """The configuration to append so that `target` holds in the end; joint if other servers vote then.
+    """Return the configuration to append so that `target` holds in the end; joint if other servers vote then.
 
     Raises:
         ConfigError: the change would not be safe, or leaves nobody to decide; says what to do instead.

@@ -38,7 +38,7 @@ class Departures:
         return departure is not None and departure.instance == instance
 
     def add(self, server: ServerId, instance: Instance, index: int) -> None:
-        """The entry `index` removes it."""
+        """Note that the entry `index` removes a server."""
         self._departures[server] = _Departure(instance, index)
 
     def discard(self, server: ServerId) -> None:
@@ -50,7 +50,7 @@ class Departures:
         self._departures.clear()
 
     def over(self, commit_index: int, now: int, patience: int) -> tuple[ServerId, ...]:
-        """Those who were told for long enough; they are forgotten."""
+        """Return those who were told for long enough; they are forgotten."""
         gone = []
         for server, departure in self._departures.items():
             if departure.until is None:

@@ -64,7 +64,7 @@ class Membership:
         return bool(self.outgoing)
 
     def final(self) -> Membership:
-        """The configuration that a joint one leads to; itself if it is not joint."""
+        """Return the configuration that a joint one leads to; itself if it is not joint."""
         if not self.joint:
             return self
         return Membership(
@@ -85,19 +85,19 @@ class Membership:
         return server in self.electorate and self.has(server, instance)
 
     def with_member(self, server: ServerId, member: Member) -> Mapping[ServerId, Member]:
-        """The members with one added or replaced: a target for `Raft.change_membership`."""
+        """Return the members with one added or replaced: a target for `Raft.change_membership`."""
         return {**self.members, server: member}
 
     def with_role(self, server: ServerId, role: MemberRole) -> Mapping[ServerId, Member]:
-        """The members with one in another role: a target for `Raft.change_membership`."""
+        """Return the members with one in another role: a target for `Raft.change_membership`."""
         return {**self.members, server: evolve(self.members[server], role=role)}
 
     def without(self, server: ServerId) -> Mapping[ServerId, Member]:
-        """The members without one: a target for `Raft.change_membership`."""
+        """Return the members without one: a target for `Raft.change_membership`."""
         return {other: member for other, member in self.members.items() if other != server}
 
     def encode(self) -> bytes:
-        """MessagePack: [FORMAT, [[server, instance, role, address], ...], [outgoing voter, ...]].
+        """Return MessagePack: [FORMAT, [[server, instance, role, address], ...], [outgoing voter, ...]].
 
         Rows are in order of server ids.
         """

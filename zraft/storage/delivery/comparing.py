@@ -1,4 +1,4 @@
-"""Compares what a state machine delivers, or says of its deliveries, with what is on this disk.
+"""Comparison of what a state machine delivers, or says of its deliveries, with what is on this disk.
 
 Entries are applied again after a start, so most of what comes first is here already: it is recognised, and a
 difference is never written over.
@@ -58,7 +58,7 @@ def count_known(
 
 
 def compare_marks(path: str, ours: Mark, theirs: Mark, whose: str) -> None:
-    """The digests at one offset are equal, and with them the stamps, which are in them.
+    """Check that the digests at one offset are equal, and with them the stamps, which are in them.
 
     Raises:
         DeliveriesDifferError: they are not.

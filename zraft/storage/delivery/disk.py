@@ -62,7 +62,11 @@ class DeliveryDisk:
         return group in self._logs
 
     def log(self, group: GroupId) -> DeliveryLog:
-        """An open group's deliveries. KeyError if it is not."""
+        """Return an open group's deliveries.
+
+        Raises:
+            KeyError: the group is not open.
+        """
         return self._logs[group]
 
     def open(self, group: GroupId, *, expected: Mark | None = None) -> tuple[DeliveryLog, DeliveryReport]:
@@ -108,7 +112,7 @@ class DeliveryDisk:
             self._note(log)
 
     def sync_all(self) -> dict[GroupId, int]:
-        """The same for all groups that need it; the indices by group."""
+        """Make the deliveries of all groups durable that need it; return the indices by group."""
         return {group: self.sync(group) for group in list(self._dirty)}
 
     def close(self, group: GroupId) -> None:
@@ -118,7 +122,7 @@ class DeliveryDisk:
         del self._logs[group]
 
     def close_all(self) -> None:
-        """The server ends."""
+        """Close all groups, since the server ends."""
         try:
             for group in list(self._logs):
                 self.close(group)

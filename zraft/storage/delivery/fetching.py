@@ -1,4 +1,4 @@
-"""Receives the delivery segments that another server's snapshot lists, piece by piece, and makes them ours in one step.
+"""Fetching of the delivery segments that another server's snapshot lists: piece by piece, then ours in one step.
 
 A file that arrives is named `.part` until all of them are here, verified and durable; then the manifest is replaced.
 A start removes what was on its way.

@@ -68,7 +68,7 @@ class SegmentHeader:
 
     @property
     def seed(self) -> int:
-        """Start value of every CRC-32C in this segment."""
+        """The start value of every CRC-32C in this segment."""
         return crc32c(self.id)
 
 
@@ -101,7 +101,7 @@ class FrameHead:
 
 
 def encode_header(header: SegmentHeader) -> bytes:
-    """`HEADER_BYTES` bytes: one MessagePack map."""
+    """Return `HEADER_BYTES` bytes: one MessagePack map."""
     data = _HEADER.pack(
         _FORMAT_KEY + bytes([FORMAT]),
         _GROUP_KEY,
@@ -122,7 +122,7 @@ def encode_header(header: SegmentHeader) -> bytes:
 
 
 def decode_header(data: bytes, path: str) -> SegmentHeader:
-    """The header at the start of a segment file.
+    """Return the header at the start of a segment file.
 
     Raises:
         CorruptionError: it is damaged, or of a format that this release does not know.
@@ -147,7 +147,7 @@ def decode_header(data: bytes, path: str) -> SegmentHeader:
 
 
 def encode_frame(head: FrameHead, data: bytes, seed: int) -> bytes:
-    """One frame; `data` is the records as stored, `head.crc` is not looked at."""
+    """Return one frame; `data` is the records as stored, `head.crc` is not looked at."""
     assert 0 < len(data) == head.length <= FRAME_BYTES_MAX, f"{len(data)=} {head.length=}"
     assert 0 < head.size <= FRAME_BYTES_MAX, f"{head.size=}"
     t, g, sub, group = head.stamp
@@ -186,7 +186,7 @@ def encode_frame(head: FrameHead, data: bytes, seed: int) -> bytes:
 
 
 def decode_head(data: bytes | memoryview, at: int, seed: int) -> FrameHead | None:
-    """The frame head at `at`, or None if there is none that its checksum confirms."""
+    """Return the frame head at `at`, or None if there is none that its checksum confirms."""
     if len(data) - at < HEAD_BYTES:
         return None
     fields = _HEAD.unpack_from(data, at)
@@ -226,7 +226,7 @@ def compress(records: bytes, compressor: zstandard.ZstdCompressor | None) -> tup
 
 
 def records_of(head: FrameHead, data: bytes, path: str, position: int) -> bytes:
-    """The records of a frame whose stored bytes are `data`, their checksum verified before.
+    """Return the records of a frame whose stored bytes are `data`, their checksum verified before.
 
     Raises:
         CorruptionError: they are not zstd of the size that the head says.

@@ -1,4 +1,4 @@
-"""Reads and verifies delivery segments of a data directory that may belong to a running server: no lock, no change."""
+"""Inspection of delivery segments in a data directory that may belong to a running server: no lock, no change."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PlacedDelivery:
 
 
 def groups_with_deliveries(fs: FileSystem, data: str) -> list[GroupId]:
-    """The groups of which this directory has deliveries.
+    """Return the groups of which this directory has deliveries.
 
     Raises:
         StorageError: the directory cannot be read.
@@ -117,7 +117,9 @@ def verify_deliveries(
 def read_group(
     fs: FileSystem, data: str, group: GroupId, *, first: int = 0, last: int | None = None
 ) -> Iterator[PlacedDelivery]:
-    """A group's deliveries from offset `first` to `last`, with their digests; whole segments are read for that.
+    """Yield a group's deliveries from offset `first` to `last`, with their digests.
+
+    Whole segments are read for that.
 
     Raises:
         CorruptionError: something is damaged, or missing.

@@ -160,7 +160,7 @@ class DeliveryLog:
         return self._segments.listing()
 
     def read_file(self, id: bytes, offset: int, length: int) -> bytes:
-        """Bytes of a segment's file, to be sent to another server; empty at its end.
+        """Return bytes of a segment's file, to be sent to another server; empty at its end.
 
         Raises:
             SegmentGoneError: retention removed it; the manifest is to be asked for anew.
@@ -179,7 +179,7 @@ class DeliveryLog:
         )
 
     def statistics(self) -> DeliveryStatistics:
-        """Sizes for metrics."""
+        """Return sizes for metrics."""
         view, tail = self._segments.view, self._segments.tail
         segments = (*view.closed, *((view.tail,) if view.tail is not None else ()))
         return DeliveryStatistics(

@@ -111,7 +111,7 @@ class Manifest:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """One MessagePack map: `format` first, a checksum of all that precedes it last."""
+    """Return one MessagePack map: `format` first, a checksum of all that precedes it last."""
     packer = msgpack.Packer(autoreset=False)
     packer.pack_map_header(6)
     for key, value in (
@@ -128,7 +128,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """The manifest that `encode_manifest` made these bytes of.
+    """Return the manifest that `encode_manifest` made these bytes of.
 
     Raises:
         ManifestFormatError: it did not; says what was found.
@@ -209,7 +209,7 @@ def store_manifest(fs: FileSystem, directory: str, manifest: Manifest) -> None:
 
 
 def joined(own: Manifest, shipped: Manifest, at: Mark | None) -> Manifest:
-    """Our segments as far as the first of the `shipped` ones that holds more, and from there on those.
+    """Return our segments up to the first of the `shipped` ones that holds more, and those from there on.
 
     Args:
         at: where our own deliveries reach `seam(own, shipped)`; None if they do not, so that nothing of ours stays.
@@ -230,7 +230,7 @@ def joined(own: Manifest, shipped: Manifest, at: Mark | None) -> Manifest:
 
 
 def wanted(own: Manifest, shipped: Manifest) -> tuple[Segment, ...]:
-    """The shipped segments that hold deliveries which we do not have: the last ones."""
+    """Return the shipped segments that hold deliveries which we do not have: the last ones."""
     return tuple(segment for segment in shipped.segments if segment.end.offset > own.end.offset)
 
 

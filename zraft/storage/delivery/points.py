@@ -57,22 +57,22 @@ class Points:
         self._time = -1
 
     def note(self, position: int, head: FrameHead) -> None:
-        """The next frame of the segment."""
+        """Note the next frame of the segment."""
         if position >= self._due:
             self._rows.append(Point(head.offset, position, head.stamp, self._time))
             self._due = position + self._stride
         self._time = max(self._time, head.time)
 
     def at_offset(self, offset: int) -> int:
-        """The position of a frame at or before the one that holds `offset`."""
+        """Return the position of a frame at or before the one that holds `offset`."""
         return self._position(bisect_right(self._rows, offset, key=itemgetter(0)) - 1)
 
     def at_stamp(self, stamp: Stamp) -> int:
-        """The position of a frame at or before the first delivery with that stamp or a later one."""
+        """Return the position of a frame at or before the first delivery with that stamp or a later one."""
         return self._position(bisect_right(self._rows, stamp, key=itemgetter(2)) - 1)
 
     def at_time(self, time: int) -> int:
-        """The position of a frame at or before the first delivery whose wall time is that or later."""
+        """Return the position of a frame at or before the first delivery whose wall time is that or later."""
         return self._position(bisect_left(self._rows, time, key=itemgetter(3)) - 1)
 
     def __len__(self) -> int:
@@ -87,14 +87,14 @@ class Points:
         return self._rows[at].position if at >= 0 else HEADER_BYTES
 
     def encode(self, segment: Segment) -> bytes:
-        """The index file's bytes."""
+        """Return the index file's bytes."""
         rows = [tuple(row) for row in self._rows]
         data: bytes = msgpack.packb((FORMAT, segment.id, segment.size, self._stride, rows))
         return data + _CRC.pack(crc32c(data))
 
     @classmethod
     def decode(cls, data: bytes, segment: Segment) -> Points | None:
-        """The points of that segment, or None if these bytes are not what `encode` made for it."""
+        """Return the points of that segment, or None if these bytes are not what `encode` made for it."""
         packed, stored = data[: -_CRC.size], data[-_CRC.size :]
         if _CRC.pack(crc32c(packed)) != stored:
             return None
@@ -161,7 +161,7 @@ class IndexCache:
         """How many index files were missing or damaged."""
 
     def points(self, directory: str, group: int, segment: Segment) -> Points:
-        """The segment's points: from memory, from their file, or made anew, which reads all of its heads.
+        """Return the segment's points: from memory, from their file, or made anew, which reads all of its heads.
 
         Raises:
             StorageError: the segment cannot be read or is damaged.
@@ -190,7 +190,7 @@ class IndexCache:
                 self._points.popitem(last=False)
 
     def forget(self, path: str) -> None:
-        """The segment is gone."""
+        """Forget a segment that is gone."""
         with self._mutex:
             self._points.pop(path, None)
 

@@ -1,4 +1,4 @@
-"""Reads a group's deliveries from any offset, beside the writer, retention and other readers.
+"""Reading of a group's deliveries from any offset, beside the writer, retention and other readers.
 
 Every call works on a view: what could be read at one moment. What retention or a snapshot took away meanwhile shows
 as a file that is not there; then the call begins anew with the view of now.
@@ -64,7 +64,7 @@ class View:
         return self.closed[-1].end if self.closed else self.base
 
     def from_offset(self, offset: int) -> Iterator[Segment]:
-        """The segments from the one on that holds `offset`."""
+        """Yield the segments from the one on that holds `offset`."""
         yield from self.closed[bisect_right(self.ends, offset) :]
         if self.tail is not None and self.tail.end.offset > offset:
             yield self.tail
@@ -94,7 +94,7 @@ class DeliveryReader:
         self._mutex = threading.Lock()
 
     def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[Delivery]:
-        """Deliveries from `offset` on, in order; none if there is none yet.
+        """Return deliveries from `offset` on, in order; none if there is none yet.
 
         Stops before the one with which payloads, and `DELIVERY_OVERHEAD_BYTES` for each, would be more than
         `bytes_max`, but gives at least one. Includes what is not durable here yet: it is committed, so a restart

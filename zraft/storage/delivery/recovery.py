@@ -1,4 +1,4 @@
-"""Opens a group's directory of deliveries: what counts, what a crash left over, and what it tore off (D-10, D-13).
+"""Opening of a group's directory of deliveries: what counts, what a crash left over or tore off (D-10, D-13).
 
 On return everything is durable and every segment closed: a process only ever adds to segments that it began itself, so
 bytes that a crash tore off are never followed by others under the same checksums.
@@ -114,7 +114,7 @@ def recover(fs: FileSystem, data: str, group: int) -> tuple[Manifest, DeliveryRe
 
 
 def without_gone(manifest: Manifest, names: set[str]) -> Manifest:
-    """The manifest without what retention had decided to remove when the process ended."""
+    """Return the manifest without what retention had decided to remove when the process ended."""
     for at in range(len(manifest.segments) - 1, -1, -1):
         segment = manifest.segments[at]
         if gone_name(segment) in names:
@@ -124,7 +124,7 @@ def without_gone(manifest: Manifest, names: set[str]) -> Manifest:
 
 
 def gone_name(segment: Segment) -> str:
-    """The name that tells that retention removes this segment and those before it."""
+    """Return the name that tells that retention removes this segment and those before it."""
     return segment.name.removesuffix(SEGMENT_SUFFIX) + GONE_SUFFIX
 
 

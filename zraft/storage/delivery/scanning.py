@@ -1,4 +1,4 @@
-"""Reads the frames of one segment file: whole, by their heads only, or in search of what was durable.
+"""Scan of the frames of one segment file: whole, by their heads only, or in search of what was durable.
 
 Knows checksums and the rules that deliveries follow one another by; whether what is missing may be missing is for the
 caller to say.
@@ -109,7 +109,7 @@ class FrameScanner:
 
 
 def scan_heads(fs: FileSystem, file: int, *, seed: int, limit: int) -> Iterator[tuple[int, FrameHead]]:
-    """(position, head) of each frame, without looking at the records; ends early at one that is not there."""
+    """Yield (position, head) of each frame, without looking at the records; ends early at one that is not there."""
     data, base, position = b"", 0, HEADER_BYTES
     while position < limit:
         at = position - base
@@ -206,7 +206,7 @@ def inspect_rest(fs: FileSystem, file: int, *, seed: int, start: int, size: int,
 
 
 def read_header(fs: FileSystem, file: int, path: str, group: int, segment: Segment) -> SegmentHeader:
-    """The header of a segment that the manifest lists.
+    """Return the header of a segment that the manifest lists.
 
     Raises:
         CorruptionError: it is damaged, or another segment's.
@@ -225,7 +225,7 @@ def read_header(fs: FileSystem, file: int, path: str, group: int, segment: Segme
 
 
 class SegmentVerifier:
-    """Checks all of a file that counts: header, checksums, digests, and that it ends as the manifest says.
+    """Verifier of all that counts of a file: header, checksums, digests, and the end that the manifest says.
 
     In steps, so that a file can be checked while it arrives. Memory is bounded by a frame.
 

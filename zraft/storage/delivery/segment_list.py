@@ -62,7 +62,7 @@ class SegmentList:
         return self.closed if self.tail is None else (*self.closed, self.tail.segment)
 
     def written(self) -> Manifest:
-        """All that was written, durable or not."""
+        """Return all that was written, durable or not."""
         return Manifest(self.group, self.view.base, self.all)
 
     def durable(self) -> Manifest:
@@ -83,7 +83,7 @@ class SegmentList:
         return evolve(durable, segments=segments, open=False)
 
     def grown(self) -> None:
-        """The tail has more frames: let readers see them."""
+        """Let readers see the new frames of the tail."""
         assert self.tail is not None
         with self._mutex:
             self.view = evolve(self.view, tail=self.tail.segment)
@@ -93,7 +93,7 @@ class SegmentList:
         self._store(self.durable())
 
     def begin(self, tail: Tail) -> None:
-        """The next segment; its file is durable.
+        """Begin the next segment; its file is durable.
 
         Raises:
             DiskFullError: it is gone again, and nothing has changed.

@@ -74,7 +74,7 @@ def beginning(group: int) -> Mark:
 
 
 def next_digest(chain: bytes, one: Delivery) -> bytes:
-    """The digest with one more delivery."""
+    """Return the digest with one more delivery."""
     payload = blake2b(one.payload, digest_size=DIGEST_BYTES).digest()
     return blake2b(_LINK.pack(chain, one.offset, *one.stamp, payload), digest_size=DIGEST_BYTES).digest()
 
@@ -95,7 +95,7 @@ def encode_deliveries(deliveries: Iterable[Delivery], chain: bytes) -> tuple[lis
 
 
 def decode_deliveries(data: bytes, chain: bytes) -> Iterator[tuple[Delivery, bytes]]:
-    """The deliveries of a frame's records, each with the digest after it.
+    """Yield the deliveries of a frame's records, each with the digest after it.
 
     Raises:
         DeliveryFormatError: they are not what `encode_deliveries` makes.
@@ -106,7 +106,7 @@ def decode_deliveries(data: bytes, chain: bytes) -> Iterator[tuple[Delivery, byt
 
 
 def read_deliveries(data: bytes) -> list[Delivery]:
-    """The deliveries of a frame's records, without their digests.
+    """Return the deliveries of a frame's records, without their digests.
 
     Raises:
         DeliveryFormatError: they are not what `encode_deliveries` makes.

@@ -6,7 +6,10 @@ from zraft.tree.znodes import Tree
 
 
 class Attempt:
-    """Begins when it is made; `keep` or `undo` ends it. At most one at a time: a part of a multi needs none of its own."""
+    """Attempt that begins when it is made; `keep` or `undo` ends it.
+
+    There is at most one at a time: a part of a multi needs none of its own.
+    """
 
     __slots__ = ("_dirty", "_events", "_total", "_tree")
 

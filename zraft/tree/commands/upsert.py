@@ -87,7 +87,7 @@ def _number_after(prefix: bytes, data: bytes) -> int | None:
 
 
 def create_with_parents(tree: Tree, path: str, data: Any, zxid: int) -> Znode | Code:
-    """The persistent znode `path`, and what it lacks of parents, empty; all of it or nothing.
+    """Return the persistent znode `path`, and what it lacks of parents, empty; all of it or nothing.
 
     NO_NODE if it lacks more than `MISSING_PARENTS_MAX`.
     """

@@ -1,4 +1,4 @@
-"""Reads an image into a fresh state, in small steps, and believes nothing of it that it did not check."""
+"""Reading of an image into a fresh state, in small steps. It believes nothing that it did not check."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class ImageReader:
             self._total = total % MODULUS
 
     def finish(self) -> ImageState:
-        """The state, once all of the image was fed and read.
+        """Return the state, once all of the image was fed and read.
 
         Raises:
             ProtocolError: it is not complete, or does not fit together.

@@ -65,7 +65,7 @@ class SmallState(Protocol):
 
 
 def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]:
-    """(kind, items) of each kind, sorted."""
+    """Return (kind, items) of each kind, sorted."""
     rows = tuple(sorted((*origin, row.boot, row.seq, row.boot_id) for origin, row in state.rows.items()))
     counters = (
         ("feature_level", state.feature_level),
@@ -93,7 +93,7 @@ def _setting_shares(items: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
 
 
 def small_shares(state: SmallState) -> list[int]:
-    """Their shares of the digest."""
+    """Return the items' shares of the digest."""
     shares: list[int] = []
     for kind, items in small_items(state):
         if kind == "setting":

@@ -1,4 +1,4 @@
-"""Writes the image of a machine's state in small steps, while the machine goes on (D-19: nothing stops for it).
+"""Writing of the image of a machine's state in small steps, while the machine goes on (D-19).
 
 Items are swept shard by shard. What changes before the sweep came to it is packed as it was, just before it
 changes: the digest's marks tell (`Digest.tell`). So the image is the state of the moment the writer was made.
@@ -122,7 +122,7 @@ class ImageWriter:
         return len(self._ready) + len(self._packer.getbuffer())
 
     def step(self, items: int, bytes_max: int) -> bytes:
-        """The next piece, of up to `bytes_max` bytes, after a sweep of up to `items` items: 2 us per item.
+        """Return the next piece, of up to `bytes_max` bytes, after a sweep of up to `items` items: 2 us per item.
 
         Records may be cut between pieces. b"" when all was given out; before that never.
 

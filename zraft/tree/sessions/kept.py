@@ -28,7 +28,7 @@ class Kept:
         self.size += len(packed)
 
     def raise_floor(self, floor: int) -> None:
-        """Everything up to `floor` was received: it costs no more than what is dropped."""
+        """Drop everything up to `floor`, which was received; it costs no more than what is dropped."""
         outcomes = self.outcomes
         if floor - self.floor <= WINDOW:
             dropped = range(self.floor + 1, floor + 1)
