@@ -251,6 +251,7 @@ class BlockingClient(BlockingCalls):
     # -- calls
 
     def ask(self, request: Request[T]) -> T:
+        """Return the answer to any request of `zraft_client.requests`."""
         return self._worker.ask(request, self._timeout_s)
 
     def ask_all(self, wanted: Iterable[Request[T]]) -> list[T]:
@@ -313,6 +314,7 @@ class BlockingClient(BlockingCalls):
 
     @property
     def last_zxid(self) -> int:
+        """The newest moment that any answer showed to this client."""
         return self._worker.client.last_zxid
 
     @property

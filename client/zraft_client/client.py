@@ -282,6 +282,7 @@ class Client(SubscribingCalls):
 
     @property
     def last_zxid(self) -> int:
+        """The newest moment that any answer showed to this client."""
         return self._calls.last_zxid
 
     def statistics(self) -> ClientStatistics:
@@ -345,6 +346,7 @@ class Client(SubscribingCalls):
     # -- calls
 
     async def ask(self, request: Request[T]) -> T:
+        """Return the answer to any request of `zraft_client.requests`."""
         return await self.ask_within(request, self._timeout_s)
 
     async def ask_within(self, request: Request[T], timeout_s: float) -> T:

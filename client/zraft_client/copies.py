@@ -62,6 +62,7 @@ class DictionaryCopy(DictionarySubscription):
         self._waiters: list[asyncio.Future[None]] = []
 
     def take(self, message: Changes, size: int) -> None:
+        """Apply a pushed change to the copy, and wake those that wait for one."""
         with self._mutex:
             self._apply(message)
         self.pushes += 1

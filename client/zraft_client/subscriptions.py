@@ -218,13 +218,16 @@ class DictionarySubscription(Subscription[Changes]):
         self._fresh = True
 
     def request(self) -> Request[None]:
+        """Return the request for all of the dictionary."""
         return requests.subscribe_dictionary(self.dictionary, self._credit)
 
     def resubscribed(self) -> None:
+        """Prepare for the whole state, which comes again over the new connection."""
         super().resubscribed()
         self._fresh = True
 
     def message(self, answer: Answer) -> Changes:
+        """Return the changes that a push holds."""
         changes = tuple(
             Change(row[0], None if len(row) == 1 else Versioned(listed(row[1]), row[2], row[3]))
             for row in answer["changes"]
@@ -252,9 +255,11 @@ class LogSubscription(Subscription[Entries]):
         """The number from which the next connection continues."""
 
     def request(self) -> Request[None]:
+        """Return the request for the entries from the next one on."""
         return requests.subscribe_log(self.directory, self.prefix, self.next, self._credit)
 
     def message(self, answer: Answer) -> Entries:
+        """Return the entries that a push holds."""
         found = Entries(entries_of(answer["entries"]), answer["next"], answer["first"])
         self.next = found.next
         return found
@@ -270,9 +275,11 @@ class PathSubscription(Subscription[PathEvent]):
         self._connections = 0
 
     def request(self) -> Request[None]:
+        """Return the request for the znode's events."""
         return requests.subscribe_path(self.path, self.recursive)
 
     def resubscribed(self) -> None:
+        """Count the connection, so that the program learns that events may be missing."""
         super().resubscribed()
         self._connections += 1
 
@@ -286,4 +293,5 @@ class PathSubscription(Subscription[PathEvent]):
         """Do nothing, since events are small and have no credit."""
 
     def message(self, answer: Answer) -> PathEvent:
+        """Return the event that a push holds."""
         return PathEvent(str(answer["kind"]), answer["path"], answer["zxid"])

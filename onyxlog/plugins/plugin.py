@@ -24,7 +24,9 @@ T = TypeVar("T")
 class InThread(Protocol):
     """Interface to run something that blocks in the worker's thread; one at a time."""
 
-    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
+        """Run a function in the thread; the awaitable gives its result."""
+        ...
 
 
 @frozen

@@ -49,7 +49,7 @@ def _form(kind: Any) -> Callable[[Any], Any]:
         if len(names) == 1:
             only = attrgetter(names[0])
             return lambda value: [plain(only(value))]
-        several = attrgetter(*names) if names else lambda value: ()
+        several = attrgetter(*names) if names else lambda _: ()
         return lambda value: [plain(item) for item in several(value)]
     raise TypeError(
         f"{kind.__name__} has no canonical form: use text, bytes, integers, tuples, frozen classes"

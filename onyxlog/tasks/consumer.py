@@ -29,11 +29,13 @@ class Consumer(TaskWorker):
         self._output: Output | None = None
 
     def on_open(self, inlet: Inlet) -> None:
+        """Keep a channel that brings data, to take batches from it."""
         if inlet.purpose is Purpose.DATA:
             self._inlets.append(inlet)
 
     @property
     def is_full(self) -> bool:
+        """True if a channel with data is nearly full."""
         return self.ready and any(inlet.is_full for inlet in self._inlets)
 
     async def _open(self, part: Part) -> None:

@@ -60,9 +60,11 @@ class Number(Exposed[S]):
 
     @property
     def kind(self) -> str:
+        """ "gauge", or "counter" for a name that ends in `_total`."""
         return "counter" if self.name.endswith(TOTAL) else "gauge"
 
     def family(self, source: S) -> Metric | None:
+        """Return the metric with its samples; None if the source has no value."""
         value = self.value(source)
         if value is None:
             return None
@@ -85,9 +87,11 @@ class Numbers(Exposed[S]):
 
     @property
     def kind(self) -> str:
+        """ "gauge", or "counter" for a name that ends in `_total`."""
         return "counter" if self.name.endswith(TOTAL) else "gauge"
 
     def family(self, source: S) -> Metric:
+        """Return the metric with its samples; None if the source has no value."""
         family: CounterMetricFamily | GaugeMetricFamily
         if self.kind == "counter":
             family = CounterMetricFamily(self.name, self.text, labels=self.labels)
@@ -106,9 +110,11 @@ class Info(Exposed[S]):
 
     @property
     def kind(self) -> str:
+        """ "info"."""
         return "info"
 
     def family(self, source: S) -> Metric:
+        """Return the metric with its samples; None if the source has no value."""
         family = InfoMetricFamily(self.name.removesuffix("_info"), self.text)
         family.add_metric([], self.values(source))
         return family
@@ -122,9 +128,11 @@ class Histogram(Exposed[S]):
 
     @property
     def kind(self) -> str:
+        """ "histogram"."""
         return "histogram"
 
     def family(self, source: S) -> Metric:
+        """Return the metric with its samples; None if the source has no value."""
         distribution = self.distribution(source)
         buckets: list[tuple[str, float]] = []
         at_most = 0
@@ -142,9 +150,11 @@ class SummaryMs(Exposed[S]):
 
     @property
     def kind(self) -> str:
+        """ "summary"."""
         return "summary"
 
     def family(self, source: S) -> Metric:
+        """Return the metric with its samples; None if the source has no value."""
         seconds = self.distribution(source)
         family = SummaryMetricFamily(
             self.name, self.text, count_value=seconds.count, sum_value=round(seconds.total * 1000, 4)

@@ -33,7 +33,9 @@ def check_final(
     servers: Mapping[int, Mapping[str, Found]],
     digests: Mapping[int, str],
 ) -> list[Violation]:
-    """`final`: equal trees and digests; the last acknowledged write of each path is there or was replaced.
+    """Return where servers contradict `final`.
+
+    Trees and digests are equal; the last acknowledged write of each path is there or was replaced.
 
     Args:
         servers: by server, the znodes under the paths that clients wrote, read after all clients had stopped.

@@ -32,7 +32,7 @@ LIVED: Final = (Kind.CREATE, Kind.SET, Kind.DELETE, Kind.MULTI_SET, Kind.CLOSE)
 
 
 def check_locks(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`lock`: see the module."""
+    """Return where the histories contradict `lock`; see the module."""
     return [*_exclusive(histories), *_fenced(histories)]
 
 

@@ -75,7 +75,9 @@ def check_zxids(histories: Sequence[Sequence[Record]]) -> list[Violation]:
 
 
 def check_reads(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`read`: a read with zxid z shows the last write up to z, and a value that was written, under one zxid only.
+    """Return where the histories contradict `read`.
+
+    `read`: a read with zxid z shows the last write up to z, and a value that was written, under one zxid only.
 
     It follows that a session reads its own writes and never an older state than before.
     """

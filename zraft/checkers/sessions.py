@@ -26,7 +26,9 @@ _SYNCED: Final = frozenset({Kind.SYNC_GET, Kind.SYNC_CHILDREN})
 def check_sessions(
     histories: Sequence[Sequence[Record]], pauses: Sequence[tuple[int, int]] = ()
 ) -> list[Violation]:
-    """`expiry`: only after a full timeout of silence (D-11). `ended`: a session that ended answers no more.
+    """Return where sessions contradict `expiry` or `ended`.
+
+    `expiry`: only after a full timeout of silence (D-11). `ended`: a session that ended answers no more.
 
     Args:
         pauses: (from, to) in microseconds when no server ran. Nobody could speak then, so it is no silence.
@@ -65,7 +67,9 @@ def _overlap_us(record: Expired, pauses: Sequence[tuple[int, int]]) -> int:
 
 
 def check_ephemerals(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`ephemeral`: there while its session lives and nobody deletes it; gone for ever once the session ended.
+    """Return where the histories contradict `ephemeral`.
+
+    `ephemeral`: there while its session lives and nobody deletes it; gone for ever once the session ended.
 
     Of a closed session the end is known by zxid; of an expired one by time, so that only synced reads count.
     """

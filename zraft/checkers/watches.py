@@ -79,7 +79,9 @@ class _Writes:
 
 
 def check_watches(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`watch`: no event lost, none twice, none invented, in order of zxids, each before an answer that shows more.
+    """Return where the histories contradict `watch`.
+
+    `watch`: no event lost, none twice, none invented, in order of zxids, each before an answer that shows more.
 
     A one-shot watch lasts over reconnects, because clients restore it. A recursive one is judged per connection.
     """

@@ -267,7 +267,7 @@ def load_config(
     flags: Mapping[str, object],
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
-    on_note: Callable[[Note], None] = lambda note: None,
+    on_note: Callable[[Note], None] = lambda _: None,
 ) -> ServerConfig:
     """Return the configuration of one server: `load_values`, checked.
 
@@ -282,7 +282,7 @@ def load_values(
     flags: Mapping[str, object],
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
-    on_note: Callable[[Note], None] = lambda note: None,
+    on_note: Callable[[Note], None] = lambda _: None,
 ) -> Mapping[str, Any]:
     """Return the values by knob: `file`, overridden by `ZOO_…`, by `ZRAFT_…` and by `flags`, in this order.
 

@@ -67,7 +67,8 @@ class UdpStatistics:
 
 
 async def _lookup(host: str, port: int, family: int, flags: int) -> tuple[int, Address]:
-    """
+    """Return the family and the first address of a host.
+
     Raises:
         OSError: there is no such address.
     """

@@ -82,7 +82,7 @@ def is_change(change: Any) -> bool:
 
 
 def config_text(wanted: Wanted, version: int, level: int) -> bytes:
-    """Return the data of /zookeeper/config, and its version.
+    """Return the data of /zookeeper/config: a line for each server, and the version.
 
     There is one line per server as in ZooKeeper's dynamic configuration.
 

@@ -147,6 +147,10 @@ class MemoryBoard(Board):
         self._dictionary = dictionary
 
     async def put(self, key: str, value: Any, *, fresh: bool = False) -> bool:
+        """Set `key` to a message.
+
+        With `fresh`, do so only if it does not exist, and return False if it does.
+        """
         if fresh and key in self._dictionary.entries:
             return False
         self._dictionary.change(key, to_plain(value))
@@ -154,5 +158,6 @@ class MemoryBoard(Board):
         return True
 
     async def remove(self, key: str) -> None:
+        """Remove a key; nothing happens if it does not exist."""
         self._dictionary.change(key, None)
         await asyncio.sleep(0)

@@ -52,11 +52,13 @@ class Stream(Subscription[None]):
         self._owner = owner
 
     def request(self) -> Request[None]:
+        """Return the request for the producer's stream."""
         return requests.subscribe_producer(
             self._producer, self._session.id, self._session.password, self._floor, times=self._times
         )
 
     def resubscribed(self) -> None:
+        """Note that nothing can be sent until the server accepts the stream again."""
         super().resubscribed()
         self.live = False
 
@@ -79,4 +81,5 @@ class Stream(Subscription[None]):
         self._owner.on_replies(self.link.server, replies, refused)
 
     def message(self, answer: Answer) -> None:
+        """Fail, since a stream's pushes are told at once."""
         raise AssertionError("what is pushed is told at once")

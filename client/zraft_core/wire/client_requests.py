@@ -96,6 +96,7 @@ class Create(Request[str]):
         return raw + INT.pack(flags)
 
     def value(self, reader: JuteReader) -> str:
+        """Read the path, with the number of a sequential znode."""
         return reader.read_text()  # a container's and a TTL znode's Stat follows
 
 
@@ -134,6 +135,7 @@ class SetData(Request[Stat]):
         return encode_ustring(self.path) + encode_buffer(self.data) + INT.pack(self.version)
 
     def value(self, reader: JuteReader) -> Stat:
+        """Read the new stat."""
         return decode_stat(reader)
 
 
@@ -154,6 +156,7 @@ class Exists(Request[Stat]):
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> Stat:
+        """Read the stat."""
         return decode_stat(reader)
 
 
@@ -174,6 +177,7 @@ class GetData(Request[tuple[bytes | None, Stat]]):
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> tuple[bytes | None, Stat]:
+        """Read data and stat."""
         return reader.read_buffer(), decode_stat(reader)
 
 
@@ -194,6 +198,7 @@ class GetChildren(Request[tuple[str, ...]]):
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> tuple[str, ...]:
+        """Read the names."""
         return reader.read_texts()
 
 
@@ -214,6 +219,7 @@ class GetChildren2(Request[tuple[tuple[str, ...], Stat]]):
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> tuple[tuple[str, ...], Stat]:
+        """Read names and stat."""
         return reader.read_texts(), decode_stat(reader)
 
 
@@ -233,6 +239,7 @@ class Sync(Request[str]):
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> str:
+        """Read the path."""
         return reader.read_text()
 
 
@@ -252,6 +259,8 @@ class GetAcl(Request[tuple[tuple[Acl, ...], Stat]]):
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> tuple[tuple[Acl, ...], Stat]:
+        """Read ACL and stat."""
+
         def entry() -> Acl:
             return reader.read_int(), reader.read_text(), reader.read_text()
 
@@ -276,6 +285,7 @@ class SetAcl(Request[Stat]):
         return encode_ustring(self.path) + encode_acl(self.acl) + INT.pack(self.version)
 
     def value(self, reader: JuteReader) -> Stat:
+        """Read the new stat."""
         return decode_stat(reader)
 
 
@@ -314,6 +324,8 @@ class WhoAmI(Request[tuple[tuple[str, str], ...]]):
         return b""
 
     def value(self, reader: JuteReader) -> tuple[tuple[str, str], ...]:
+        """Read the pairs of scheme and user."""
+
         def pair() -> tuple[str, str]:
             return reader.read_text(), reader.read_text()
 
@@ -336,6 +348,7 @@ class GetEphemerals(Request[tuple[str, ...]]):
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> tuple[str, ...]:
+        """Read the paths."""
         return reader.read_texts()
 
 
@@ -355,6 +368,7 @@ class GetAllChildrenNumber(Request[int]):
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> int:
+        """Read the number."""
         return reader.read_int()
 
 
@@ -458,6 +472,7 @@ class Reconfig(Request[tuple[bytes | None, Stat]]):
         return b"".join(map(encode_ustring, texts)) + LONG.pack(self.config)
 
     def value(self, reader: JuteReader) -> tuple[bytes | None, Stat]:
+        """Read the configuration and its stat."""
         return reader.read_buffer(), decode_stat(reader)
 
 

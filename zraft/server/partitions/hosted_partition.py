@@ -33,13 +33,15 @@ class Waiter:
 
 
 class HostedPartition:
-    """Attributes:
-    log: its deliveries on the disk, once they are open.
-    failure: why they cannot be used; "" while they can.
-    leadership: while this server leads it, and it is born.
-    birth_term: in which this server proposed a birth.
-    stop_noticed: whether it was told that it stopped.
-    counted_bytes: what its tail counts for among all of the server.
+    """Partition on this server.
+
+    Attributes:
+        log: the deliveries on the disk, once they are open.
+        failure: why the deliveries cannot be used; "" while they can.
+        leadership: set while this server leads the partition, and it is born.
+        birth_term: the term in which this server proposed a birth.
+        stop_noticed: whether it was reported that the partition stopped.
+        counted_bytes: what the tail counts for among all of the server.
     """
 
     def __init__(self, group: GroupId) -> None:

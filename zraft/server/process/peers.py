@@ -60,10 +60,10 @@ class Peers:
         on_arrived: Callable[[], None],
         on_failed: Callable[[ZraftError], None],
     ) -> None:
-        """`keys`: None without a key. `on_arrived`: the driver was given something that wants a turn; `on_failed`: it
-        cannot go on.
+        """Make the links to the other servers; `open` binds the socket.
 
-        Once `stop` is set, what comes by streams no longer counts.
+        `keys`: None without a key. `on_arrived` is called when the driver was given something that wants a turn,
+        `on_failed` when it cannot continue. Once `stop` is set, what comes by streams no longer counts.
         """
         self._config = config
         self._driver = driver

@@ -129,8 +129,10 @@ def gone_name(segment: Segment) -> str:
 
 
 def _remove_others(fs: FileSystem, path: str, manifest: Manifest) -> int:
-    """Remove what a crash left over: files of ours that the manifest, which is durable, does not name; how many there
-    were."""
+    """Remove what a crash left over, and return how many files that were.
+
+    These are files of ours that the manifest, which is durable, does not name.
+    """
     listed = {name for segment in manifest.segments for name in (segment.name, segment.index_name)}
     with reading(path):
         names = [name for name in fs.listdir(path) if name.endswith(_OURS) and name not in listed]

@@ -172,7 +172,7 @@ def _response(session_key: bytes, nonce: bytes, given: Mapping[str, bytes], a2: 
 
 
 def parse_directives(token: bytes) -> dict[str, bytes]:
-    r"""Return a digest-response: `name=value` or `name="quoted \" value"`, with commas between them.
+    r"""Return the directives of a digest-response: `name=value` or `name="quoted \" value"`, with commas between them.
 
     Unknown names are left out.
 

@@ -85,10 +85,12 @@ class NativeConnection(NativeSpeaker):
 
     @property
     def last_operation(self) -> str:
+        """The name of what it asked for last, for operators."""
         return self.last_kind
 
     @property
     def last_number(self) -> int:
+        """The xid or id of the last request; -1 before the first."""
         return self.last_id
 
     @property
@@ -98,11 +100,13 @@ class NativeConnection(NativeSpeaker):
 
     @property
     def answered(self) -> bool:
+        """True if everything that was read from the client is answered, so that it can be closed."""
         # What comes next can be asked of another server.
         return self.outstanding == self._subscriptions.polls and self._decoder is None
 
     @property
     def holds_promises(self) -> bool:
+        """True if the client has been told, or awaits, what cannot be kept without contact with a quorum."""
         # Without a session and with nothing asked, there is nothing to lose: whoever asks now is told to go elsewhere.
         if self.closing:
             return False
@@ -111,6 +115,7 @@ class NativeConnection(NativeSpeaker):
         )
 
     def connection_lost(self) -> None:
+        """Take note that the client is gone."""
         self.clients.forget(self)
 
     # -- input
@@ -121,11 +126,13 @@ class NativeConnection(NativeSpeaker):
 
     @property
     def wants_read(self) -> bool:
+        """False while the shell must not read more from this client."""
         return self.clients.sums.may_read(
             self, HELD_TWICE * len(self._reader.partial), HELD_TWICE * self._undecoded
         )
 
     def account(self) -> bool:
+        """Count what is kept of what the client sent, and return `wants_read`."""
         unfinished = HELD_TWICE * len(self._reader.partial)
         if self._decoder is not None or unfinished > UNCOUNTED_BYTES or self.counted:
             self.clients.sums.count_input(self, unfinished, HELD_TWICE * self._undecoded)
@@ -133,6 +140,7 @@ class NativeConnection(NativeSpeaker):
         return True
 
     def data_received(self, data: bytes) -> None:
+        """Take bytes of the client."""
         if self.phase is Phase.CLOSED or self.ending or self.closing:
             return
         if self.clients.availability.deaf and self.phase is not Phase.NEW:
@@ -165,6 +173,7 @@ class NativeConnection(NativeSpeaker):
             self.clients.on_backlog(self)
 
     def take_backlog(self) -> None:
+        """Handle what was kept, since there is room again, unless it stands behind a request that takes longer."""
         self._reads.answer_ready()
         if self._reads.ready:
             self.clients.on_backlog(self)
@@ -361,6 +370,7 @@ class NativeConnection(NativeSpeaker):
             self._end()
 
     def complete(self, result: Any, zxid: int) -> None:
+        """Answer the oldest write, which was applied with this result at this zxid."""
         if self.closing:
             return  # something before it ended the connection: nothing more is said
         queue = self.queue
@@ -484,6 +494,7 @@ class NativeConnection(NativeSpeaker):
         self.clients.attach(self, self.request)
 
     def attached(self, session: Session) -> None:
+        """Greet the client, whose session is ours now, and handle what it already sent."""
         self.phase = Phase.ATTACHED
         self.session = session.id
         self.timeout_ms = session.timeout_ms
@@ -499,6 +510,7 @@ class NativeConnection(NativeSpeaker):
         self.take_backlog()
 
     def refuse_session(self, request: ConnectRequest) -> None:
+        """Tell the client that the session is gone or not its own, in the form that clients know, then close."""
         self.write_answer(
             answers.encode_error(
                 self._hello_id, Code.SESSION_EXPIRED, f"hello: {answers.text_of(Code.SESSION_EXPIRED)}"
@@ -507,6 +519,7 @@ class NativeConnection(NativeSpeaker):
         self._end()
 
     def send_elsewhere(self) -> None:
+        """Send the client to another server, since this one cannot serve it now."""
         assert self.request is not None, "it asked for a session"
         zxid = self.machine.last_zxid
         why = (
@@ -579,13 +592,16 @@ class NativeConnection(NativeSpeaker):
         clients.submit(self, [command], len(config.address))
 
     def on_stalled(self) -> None:
+        """Take note that the client does not take what is written: it is told only what it cannot do without."""
         self.clients.feeds.on_stalled(self)
 
     def on_taken(self) -> None:
+        """Take note that the client has taken all that was written: it may be told what was put off."""
         self.clients.feeds.on_taken(self)
         self.clients.on_topics(self)
 
     def on_release(self) -> None:
+        """Free what the client sent, and what is left of the connection in other tables, since it is over."""
         self._subscriptions.release()
         self.clients.feeds.forget(self)
         self._reader.clear()

@@ -158,13 +158,16 @@ class DictionarySubscription(Subscription):
 
     @property
     def due(self) -> bool:
+        """True if something is to be pushed, whether or not there is credit."""
         return self._initial is not None or bool(self._changed)
 
     @property
     def live(self) -> bool:
+        """True if the subscription has caught up, so that pending changes are new ones."""
         return self._initial is None
 
     def part(self, machine: Machine) -> bytes:
+        """Return the next message, b"" if there is nothing to say after all."""
         if self._initial is not None:
             return self._initial_part(machine, self._initial)
         names = []
@@ -243,13 +246,16 @@ class LogSubscription(Subscription):
 
     @property
     def due(self) -> bool:
+        """True if something is to be pushed, whether or not there is credit."""
         return self._moved
 
     @property
     def live(self) -> bool:
+        """True if the subscription has caught up, so that pending changes are new ones."""
         return self._caught_up
 
     def part(self, machine: Machine) -> bytes:
+        """Return the next message, b"" if there is nothing to say after all."""
         page = read_log(
             machine,
             self.directory,

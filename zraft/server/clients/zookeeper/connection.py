@@ -127,13 +127,16 @@ class Connection(ZooKeeperSpeaker):
 
     @property
     def last_operation(self) -> str:
+        """The name of what it asked for last, for operators."""
         return operation_name(self.last_opcode)
 
     @property
     def last_number(self) -> int:
+        """The xid or id of the last request; -1 before the first."""
         return self.last_xid
 
     def connection_lost(self) -> None:
+        """Take note that the client is gone."""
         self.clients.forget(self)
 
     # -- input
@@ -159,6 +162,7 @@ class Connection(ZooKeeperSpeaker):
 
     @property
     def answered(self) -> bool:
+        """True if everything that was read from the client is answered, so that it can be closed."""
         return not self.queue and not self._backlog
 
     def data_received(self, data: bytes) -> None:
@@ -432,9 +436,11 @@ class Connection(ZooKeeperSpeaker):
             self.failed(xid, code)
 
     def failed(self, xid: int, code: Code) -> None:
+        """Answer a request with an error, at the zxid of now."""
         self.emit(replies.encode_error_reply(xid, self.clients.machine.last_zxid, code))
 
     def emit(self, data: bytes) -> None:
+        """Write an answer."""
         self.out.append(data)
         self.out_bytes += len(data)
         if not self.dirty:
@@ -449,6 +455,7 @@ class Connection(ZooKeeperSpeaker):
             self.clients.mark_dirty(self)
 
     def answer_word(self, respond: Callable[[str, bytes], bytes]) -> None:
+        """Answer the four-letter word that the connection began with, which is its end."""
         word = self._reader.word
         assert word is not None, "it began with something else"
         self.emit(respond(word, self._reader.argument))
@@ -485,6 +492,7 @@ class Connection(ZooKeeperSpeaker):
         self.closing = True
 
     def send_elsewhere(self) -> None:
+        """Send the client to another server, since this one cannot serve it now."""
         # Without a word, which every client takes as "try the next one".
         self.clients.close(self)
 
@@ -495,6 +503,7 @@ class Connection(ZooKeeperSpeaker):
         """Do nothing: `Clients` brings back the requests."""
 
     def on_release(self) -> None:
+        """Free what the client sent, and what is left of the connection in other tables, since it is over."""
         self.clients.watches.remove_watcher(self)
         self._reader.clear()
         self._backlog = []

@@ -94,7 +94,7 @@ def load_certificates(config: TlsConfig) -> Certificates:
     if config.client_ca is not None:
         authorities = _read(config.client_ca, "tls.client_ca")
         try:
-            context.load_verify_locations(cadata=_certificates_only(authorities, config.client_ca))
+            context.load_verify_locations(cadata=_certificates_only(authorities))
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(
                 f"tls.client_ca: {config.client_ca} holds no certificate in PEM that can be read: {error}"
@@ -140,7 +140,7 @@ def _leaf(pem: bytes, path: Path) -> x509.Certificate:
         raise ConfigError(f"tls.certificate: {path} holds no certificate in PEM that can be read") from error
 
 
-def _certificates_only(pem: bytes, path: Path) -> str:
+def _certificates_only(pem: bytes) -> str:
     """The certificates of a PEM file; text between them, in whatever encoding, is nobody's business."""
     found = x509.load_pem_x509_certificates(pem)
     return "".join(one.public_bytes(Encoding.PEM).decode("ascii") for one in found)
