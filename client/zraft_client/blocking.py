@@ -128,7 +128,7 @@ class _Worker:
         return converted(request, answer)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Any coroutine, in the thread, to its end."""
+        """Run any coroutine in the thread, to its end."""
         try:
             self.check()
             future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
@@ -142,7 +142,7 @@ class _Worker:
             raise
 
     def call(self, function: Callable[[], T]) -> T:
-        """A plain function, in the thread."""
+        """Call a plain function in the thread."""
 
         async def called() -> T:
             return function()
@@ -178,7 +178,10 @@ class _Worker:
             self.thread.join(JOIN_TIMEOUT_S)
 
     def left_behind(self) -> None:
-        """In the child of a fork: the connection is the parent's. Drop this process' share of it, touch nothing else."""
+        """Drop the share of the connection in the child of a fork: it is the parent's.
+
+        Touch nothing else.
+        """
         self.forked = True
         descriptor = self.client.descriptor
         if descriptor >= 0:
@@ -189,7 +192,7 @@ class _Worker:
 
 
 async def _cancel_the_rest() -> None:
-    """What was begun in the loop and not closed before the client: it ends with it, as with `asyncio.run`."""
+    """Cancel what was begun in the loop and not closed before the client: it ends with it, as with `asyncio.run`."""
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:
         task.cancel()

@@ -41,7 +41,7 @@ class Request(Generic[T]):
 
 
 class Waiter(Protocol):
-    """Something that waits for a call, such as an asyncio.Future."""
+    """Interface of what waits for a call, such as an asyncio.Future."""
 
     def done(self) -> bool:
         """Return whether the call has its outcome."""

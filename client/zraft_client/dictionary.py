@@ -116,7 +116,7 @@ class AsyncDictionary:
         raise AssertionError("attempts end by an error")
 
     async def _attempts(self, what: str) -> AsyncIterator[None]:
-        """Again and again until the deadline of a call has passed: others change the entry all the time."""
+        """Yield again and again until the deadline of a call has passed: others change the entry all the time."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.client.timeout_s
         yield

@@ -52,7 +52,7 @@ class AbstractClient:
         self._client = client
 
     def _request(self, message: Mapping[str, Any]) -> Answer:
-        """The answer to a message in Zatt's form; whichever server is asked, it is carried out by the leader.
+        """Return the answer to a message in Zatt's form; whichever server is asked, the leader carries it out.
 
         Raises:
             FailedError: refused.
@@ -61,11 +61,14 @@ class AbstractClient:
         return self._client.ask(requests.zatt(message))
 
     def _get_state(self) -> dict[Any, Any]:
-        """The whole dictionary `default`."""
+        """Return the whole dictionary `default`."""
         return self._client.snapshot()
 
     def _append_log(self, payload: Mapping[str, Any]) -> Answer:
-        """`{"action": "change", "key": …, "value": …}` or `{"action": "delete", "key": …}`; `success` is in the answer."""
+        """Append `{"action": "change", "key": …, "value": …}` or `{"action": "delete", "key": …}`.
+
+        `success` is in the answer.
+        """
         try:
             return self._request({"type": "append", "data": payload})
         except FailedError as error:
@@ -75,7 +78,7 @@ class AbstractClient:
         return self._client.diagnostic()
 
     def _config_cluster(self, action: str, address: str, port: int) -> Answer:
-        """`success`, and why not. Zatt's actions are "add" and "delete"."""
+        """Change the members; return `success`, and why not. Zatt's actions are "add" and "delete"."""
         if action not in ("add", "delete"):
             raise ConfigError(f"config_cluster: action: found {action!r}, expected 'add' or 'delete'")
         try:
@@ -437,7 +440,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return self._fetch()
 
     def _fetch(self) -> dict[Any, Any]:
-        """All entries: in one answer, of one moment, or, if they are too many for it, page by page."""
+        """Return all entries: in one answer, of one moment, or, if they are too many for it, page by page."""
         try:
             return self._client.snapshot(dictionary=self.name)
         except FailedError as error:
@@ -469,7 +472,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
             self._suspended_at = monotonic()
 
     def _fresh_copy(self) -> DictionaryCopy:
-        """The pushed copy, if the policy still believes it."""
+        """Return the pushed copy, if the policy still believes it."""
         copy = self._copy
         assert copy is not None
         self._client.check()

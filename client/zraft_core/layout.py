@@ -351,7 +351,10 @@ Bounds = tuple[int, int]
 
 
 def _pairs(one: Bounds, two: Bounds, unpack: Unpack) -> Unpack:
-    """Reads rows of two integers, of which some messages have many; `unpack` says what is wrong with one."""
+    """Return a reader of rows of two integers, of which some messages have many.
+
+    `unpack` says what is wrong with a row.
+    """
     (low, high), (low_2, high_2) = one, two
 
     def unpack_pair(value: Any, name: str) -> Any:

@@ -250,7 +250,7 @@ class _PairsReader:
         self.feed = self._walker.feed
 
     def tell(self) -> int:
-        """Where the next value begins."""
+        """Return where the next value begins."""
         return self._end
 
     def __iter__(self) -> Iterator[Any]:
@@ -278,7 +278,7 @@ class _PairsReader:
 
 
 def _known_of(data: bytes) -> dict[str, Any]:
-    """The fields `id` and `type` of a map; nothing else of it is built."""
+    """Return the fields `id` and `type` of a map; nothing else of it is built."""
     known: dict[str, Any] = {}
     reader = msgpack.Unpacker(read_size=256, max_buffer_size=0, object_pairs_hook=len)
     reader.feed(data)
@@ -295,7 +295,11 @@ def _known_of(data: bytes) -> dict[str, Any]:
 
 
 def _read_pairs(data: bytes, *, lists: bool, hashes: bool) -> Any:
-    """One whole value. Raises ValueError or TypeError: it cannot be held, or may not."""
+    """Return one whole value.
+
+    Raises:
+        ValueError, TypeError: the value cannot be held, or may not.
+    """
     return msgpack.unpackb(
         data,
         use_list=lists,
@@ -306,7 +310,7 @@ def _read_pairs(data: bytes, *, lists: bool, hashes: bool) -> Any:
 
 
 class _Maps:
-    """Makes the maps of one value of their pairs, innermost first."""
+    """Maker of the maps of one value from their pairs, innermost first."""
 
     __slots__ = ("_counted", "_hashes", "_left")
 
@@ -359,7 +363,7 @@ _new_dict: Final = dict.__new__
 
 
 def _is_key(key: Any) -> bool:
-    """Whether it can be hashed, which is not tried: that takes long for a key that is large."""
+    """Return whether a key can be hashed, without trying it: that takes long for a key that is large."""
     left = [key]
     while left:
         one = left.pop()

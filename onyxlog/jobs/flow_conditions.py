@@ -119,7 +119,7 @@ class Router:
 
 
 def _union(routes: Sequence[Route]) -> Route:
-    """Combine routes: to all of their tasks, each once, in the order of the conditions."""
+    """Return the combined route: to all of their tasks, each once, in the order of the conditions."""
     if any(route.retry for route in routes):
         return RETRY
     return Route(

@@ -51,7 +51,7 @@ class _Group:
 
 
 class _Moment:
-    """What fires at one moment, in order, and the extents that are gone once all triggers have seen it."""
+    """Moment in which triggers fire, in order, and the extents that are gone once all have seen it."""
 
     __slots__ = ("firings", "gone")
 

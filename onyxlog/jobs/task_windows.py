@@ -46,7 +46,7 @@ class TaskWindows:
         self._syncs = {trigger.id: _function(trigger, "sync", here) for trigger in triggers if trigger.sync}
 
     def __bool__(self) -> bool:
-        """Whether the task has any window."""
+        """Return whether the task has any window."""
         return bool(self._states)
 
     def __len__(self) -> int:

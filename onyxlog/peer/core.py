@@ -228,7 +228,10 @@ class GroupCore:
         return tuple(appends)
 
     def _said(self, command: Command) -> bool:
-        """Whether this death was reported: a watch, a look and a detector notice it; one entry is enough."""
+        """Return whether this death was reported.
+
+        A watch, a look and a detector notice it; one entry is enough.
+        """
         return isinstance(command, GroupLeave) and any(
             sent.record.command == command for sent in self._unseen.values()
         )

@@ -79,7 +79,11 @@ class Recorder:
     """Recorder of one incarnation. Records stand in a buffer until `flush`."""
 
     def __init__(self, path: Path, heading: Heading, *, now_ms: Callable[[], int]) -> None:
-        """Raises OSError: the file cannot be made."""
+        """Begin a file.
+
+        Raises:
+            OSError: the file cannot be made.
+        """
         self._path = path
         self._now_ms = now_ms
         self._seq = 0
@@ -159,7 +163,11 @@ class Recordings:
         *,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """Raises OSError: the directory cannot be made."""
+        """Make the directory.
+
+        Raises:
+            OSError: the directory cannot be made.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._tenancy = tenancy
@@ -234,7 +242,7 @@ def _unpacker() -> Any:
 
 
 def _sealed(values: dict[str, Any] | tuple[Any, ...]) -> bytes:
-    """The map or array with one more item, the CRC-32 of all bytes before it."""
+    """Return the map or array with one more item, the CRC-32 of all bytes before it."""
     packer = msgpack.Packer(autoreset=False)
     if isinstance(values, dict):
         packer.pack_map_header(len(values) + 1)
@@ -251,7 +259,7 @@ def _sealed(values: dict[str, Any] | tuple[Any, ...]) -> bytes:
 
 
 def _way(message: Carrier) -> tuple[int | None, int | None, int]:
-    """stream, root and hops, as far as this way of spreading has them."""
+    """Return stream, root and hops, as far as this way of spreading has them."""
     match message:
         case PoolEvent():
             return message.stream, message.root, message.hops

@@ -125,7 +125,7 @@ class ZnodesReader:
         """Do nothing."""
 
     def _is_new(self, first: int) -> bool:
-        """Whether the reader has just begun: then it takes the log as it is."""
+        """Return whether the reader has just begun: then it takes the log as it is."""
         return self._position == 0 and first > 0
 
     def _segment(self, position: int, data: bytes) -> Any:

@@ -255,13 +255,15 @@ class _Picking:
         self.granted[index] += 1
 
     def _others(self, index: int, site: Site) -> int:
-        """How many workers that are not the job's own its next chunk on the site needs."""
+        """Return how many workers that are not the job's own its next chunk on the site needs."""
         step = self._wishes[index].demand.step
         own = sum(self._own[index].get(site, ())) - step * self.chosen[index].get(site, 0)
         return step - min(max(own, 0), step)
 
     def _cost(self, index: int, site: Site) -> int:
-        """Of the next chunk on the site: workers of other jobs that it displaces, less own ones who stay by it.
+        """Return the cost of the next chunk on the site.
+
+        It is the number of displaced workers of other jobs, less own ones that stay by it.
 
         It never falls from one chunk to the next, so that taking the cheapest each time is best for the job.
         """
@@ -278,7 +280,11 @@ class _Picking:
         self.granted[index] = 0
 
     def placed(self) -> dict[Key, list[PeerId]]:
-        """Site by site, all jobs together: what tags allow together is not always possible one after the other."""
+        """Return the workers in their places.
+
+        They are placed site by site, all jobs together: what tags allow together is not always
+        possible one after the other.
+        """
         ground = self._ground
         found: dict[Key, list[PeerId]] = {}
         seats: dict[Site, list[Seats]] = {}
@@ -307,7 +313,7 @@ class _Picking:
         return found
 
     def _present_by_site(self) -> dict[Site, dict[Key, list[PeerId]]]:
-        """Workers of each task now, those that are pinned aside."""
+        """Return the workers of each task now, those that are pinned aside."""
         found: dict[Site, dict[Key, list[PeerId]]] = {}
         for wish in self._wishes:
             for task in wish.demand.tasks:

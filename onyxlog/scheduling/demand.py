@@ -132,14 +132,14 @@ def demands(jobs: Sequence[JobRequirements], given: Circumstances) -> list[JobDe
 
 
 def _unbound(job: JobRequirements, workers: int, limits: Mapping[JobId, int]) -> JobDemand:
-    """The same as `_free` where all workers are alike and none is pinned: most jobs, nearly always."""
+    """Return what `_free` returns where all workers are alike and none is pinned: most jobs, nearly always."""
     tasks, lower, most = _unbound_tasks(job)
     return JobDemand(job, tasks, lower, min(most, workers, limits.get(job.id, workers)))
 
 
 @lru_cache(maxsize=4096)
 def _unbound_tasks(job: JobRequirements) -> tuple[tuple[TaskDemand, ...], int, int]:
-    """With the sums of both bounds. Jobs do not change, and are many."""
+    """Return the tasks with the sums of both bounds. Jobs do not change, and are many."""
     tasks = tuple(_task(job.id, task, 0, (UNBOUNDED,), 0) for task in job.tasks)
     return tasks, sum(task.least for task in tasks), sum(task.most for task in tasks)
 
@@ -179,7 +179,11 @@ def _task(job: JobId, task: TaskRequirements, kind: int, by_kind: Sequence[int],
 
 
 def _colocated(job: JobRequirements, given: Circumstances, site_sizes: Mapping[int, int]) -> JobDemand:
-    """All tasks have as many workers as there are chunks: sets of one worker for each task, on one site."""
+    """Return the demand of a colocated job.
+
+    All tasks have as many workers as there are chunks: sets of one worker for each task, on one
+    site.
+    """
     size = len(job.tasks)
     least = max((max(task.min_peers, 1) for task in job.tasks), default=1)
     if pinned := pinned_chunks(job, given.pins, given.sites):

@@ -116,7 +116,10 @@ def _cover(seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], counts: C
 
 
 class _Growth:
-    """Gives one worker at a time to the job, and in it to the task, that rank first. It is the state of one decision."""
+    """Growth by one worker at a time for the job, and in it for the task, that rank first.
+
+    It is the state of one decision.
+    """
 
     def __init__(
         self, seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], division: Division, counts: Counts

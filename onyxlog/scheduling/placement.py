@@ -86,7 +86,7 @@ def place(
 
 
 class _Counts:
-    """How many workers of each class each task has. It is the state of one decision."""
+    """Counts of workers of each class for each task. It is the state of one decision."""
 
     def __init__(
         self, seats: Sequence[Seats], pool: Pool, mine: Sequence[Mapping[int, Sequence[PeerId]]]

@@ -66,7 +66,7 @@ def _lack(problem: Problem, job: JobRequirements) -> str:
 
 
 def _room(problem: Problem, job: JobRequirements) -> str:
-    """Whether sites have room for all tasks of a colocated job beside each other, whatever the tags."""
+    """Return whether sites have room for all tasks of a colocated job beside each other, whatever the tags."""
     size, times = len(job.tasks), max(map(_least, job.tasks))
     sites = Counter(worker.site for worker in problem.workers)
     room = sum(count // size for count in sites.values())

@@ -67,7 +67,7 @@ class Endpoint(Protocol):
 
 
 class _Source(Protocol):
-    """Where an open came from, and where grants for it go."""
+    """Source of an open, to which grants for it go."""
 
     def grant(self, channel: int, expected: int, limit: int) -> None: ...
 

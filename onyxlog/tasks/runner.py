@@ -68,7 +68,7 @@ class RunnerSettings:
 
 @frozen
 class _Running:
-    """What a virtual peer runs."""
+    """Task that a virtual peer runs."""
 
     worker: TaskWorker
     task: asyncio.Task[None]

@@ -60,7 +60,7 @@ class Number(Exposed[S]):
 
     @property
     def kind(self) -> str:
-        """ "gauge", or "counter" for a name that ends in `_total`."""
+        """The kind "counter" for a name that ends in `_total`, else "gauge"."""
         return "counter" if self.name.endswith(TOTAL) else "gauge"
 
     def family(self, source: S) -> Metric | None:
@@ -87,7 +87,7 @@ class Numbers(Exposed[S]):
 
     @property
     def kind(self) -> str:
-        """ "gauge", or "counter" for a name that ends in `_total`."""
+        """The kind "counter" for a name that ends in `_total`, else "gauge"."""
         return "counter" if self.name.endswith(TOTAL) else "gauge"
 
     def family(self, source: S) -> Metric:
@@ -110,7 +110,7 @@ class Info(Exposed[S]):
 
     @property
     def kind(self) -> str:
-        """ "info"."""
+        """The kind "info"."""
         return "info"
 
     def family(self, source: S) -> Metric:
@@ -128,7 +128,7 @@ class Histogram(Exposed[S]):
 
     @property
     def kind(self) -> str:
-        """ "histogram"."""
+        """The kind "histogram"."""
         return "histogram"
 
     def family(self, source: S) -> Metric:
@@ -150,7 +150,7 @@ class SummaryMs(Exposed[S]):
 
     @property
     def kind(self) -> str:
-        """ "summary"."""
+        """The kind "summary"."""
         return "summary"
 
     def family(self, source: S) -> Metric:

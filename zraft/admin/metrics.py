@@ -265,7 +265,7 @@ RAFT: Final[tuple[Exposed[RaftStatus], ...]] = (
 
 
 def _of_followers(name: str, text: str, value: Callable[[MemberStatus], float | None]) -> Numbers[Members]:
-    """By follower, as far as a leader knows the value."""
+    """Return numbers by follower, as far as a leader knows the value."""
     return Numbers(
         name,
         f"{text} Leader only.",

@@ -72,7 +72,7 @@ _Configuration = tuple[Any, frozenset[int], frozenset[tuple[Hashable, int]]]
 
 
 def check(calls: Sequence[Call[T]], model: Model[T, Any]) -> Broken[T] | None:
-    """None if the calls are linearizable, else the first answer that nothing explains.
+    """Return None if the calls are linearizable, else the first answer that nothing explains.
 
     Raises:
         UndecidedError: more than CONFIGURATIONS_MAX possibilities.
@@ -113,7 +113,10 @@ def _let_happen(
     model: Model[T, Any],
     reached: set[_Configuration],
 ) -> None:
-    """Every configuration in which call `number` has happened, reached from `start`; `number` is forgotten in it."""
+    """Return every configuration in which call `number` has happened, reached from `start`.
+
+    `number` is forgotten in it.
+    """
     goal = open_calls[number]
     begun = _with_all_that_change_nothing(start, open_calls, model)
     seen = {begun}
@@ -162,7 +165,7 @@ def _with_all_that_change_nothing(
 
 
 def _without_dominated(configurations: set[_Configuration]) -> set[_Configuration]:
-    """Of equal configurations that differ in the unanswered operations they used up, those that used fewest."""
+    """Return, of equal configurations, those that used up the fewest unanswered operations."""
     groups: dict[tuple[Any, frozenset[int]], list[frozenset[tuple[Hashable, int]]]] = {}
     for state, happened, used in configurations:
         groups.setdefault((state, happened), []).append(used)

@@ -90,7 +90,7 @@ def _exclusive(histories: Sequence[Sequence[Record]]) -> list[Violation]:
 
 
 def _silent(histories: Sequence[Sequence[Record]]) -> dict[int, int]:
-    """Sessions that were disconnected and never heard of again: from when on (microseconds) they may have expired.
+    """Return the sessions that were disconnected and never heard of again, with when they may have expired (us).
 
     Of a client that was cut off: whoever goes on learns of the expiry when it connects.
     """

@@ -132,5 +132,5 @@ def check_reads(histories: Sequence[Sequence[Record]]) -> list[Violation]:
 
 
 def _is_first(read: Operation) -> bool:
-    """Whether it shows what the set-up made, before clients began to record: those values say so."""
+    """Return whether it shows what the set-up made, before clients began to record: those values say so."""
     return read.value is not None and read.value.startswith("first")

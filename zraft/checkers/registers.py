@@ -88,7 +88,7 @@ class Register:
                 return after
 
     def _changed(self, state: State, operation: Operation) -> State | None:
-        """The state after `operation` succeeded, None if it cannot succeed here."""
+        """Return the state after `operation` succeeded, None if it cannot succeed here."""
         value = operation.value if operation.value in self._shown else ANONYMOUS
         if operation.kind is Kind.CREATE:
             return Present(value, 0) if isinstance(state, Absent) else None
@@ -180,7 +180,7 @@ def check_registers(
 
 
 def _per_key(operation: Operation) -> Iterator[Operation]:
-    """What one operation did to each znode."""
+    """Yield what one operation did to each znode."""
     if operation.kind not in _KINDS:
         return
     yield operation

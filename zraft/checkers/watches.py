@@ -59,14 +59,14 @@ class _Writes:
     """By top, all changes at and under it, in order; filled when first asked for."""
 
     def after(self, path: str, zxid: int, until: int) -> list[Operation]:
-        """Changes of `path` in (zxid, until]."""
+        """Return the changes of `path` in (zxid, until]."""
         zxids = self.zxids.get(path, [])
         return [
             self.found[path, one] for one in zxids[bisect_right(zxids, zxid) : bisect_right(zxids, until)]
         ]
 
     def below(self, top: str, zxid: int, until: int) -> list[tuple[int, str]]:
-        """(zxid, path) of changes at and under `top` in (zxid, until]."""
+        """Return (zxid, path) of changes at and under `top` in (zxid, until]."""
         changes = self.trees.get(top)
         if changes is None:
             changes = self.trees[top] = sorted(

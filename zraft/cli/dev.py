@@ -267,7 +267,7 @@ def _taken(address: Address, kind: socket.SocketKind) -> str | None:
 
 
 class _Woken:
-    """Says which signals came, and lets a wait end early when one does."""
+    """Record of which signals came, which lets a wait end early when one does."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -120,7 +120,7 @@ def _parse_path(found: object, label: str) -> Path:
 
 
 def _parse_paths(found: object, label: str) -> tuple[Path, ...]:
-    """Several paths: a TOML array, or text with commas between them."""
+    """Return several paths: a TOML array, or text with commas between them."""
     parts = found.split(",") if isinstance(found, str) else found
     if not isinstance(parts, list | tuple):
         _refuse(label, found, "a file, or two separated by a comma")
@@ -165,7 +165,7 @@ def parse_cluster(found: object, label: str) -> Mapping[ServerId, Address]:
 
 
 def _parse_choices(choices: tuple[str, ...]) -> Parser:
-    """Several of them: a TOML array, or text with commas between them."""
+    """Return a parser of several choices: a TOML array, or text with commas between them."""
 
     def parse(found: object, label: str) -> tuple[str, ...]:
         parts = found.split(",") if isinstance(found, str) else found
@@ -180,7 +180,10 @@ def _parse_choices(choices: tuple[str, ...]) -> Parser:
 
 
 def _parse_words(found: object, label: str) -> tuple[str, ...]:
-    """Four-letter words or `*`: a TOML array, or text with commas between them; empty text is none of them."""
+    """Return four-letter words or `*`: a TOML array, or text with commas between them.
+
+    Empty text is none of them.
+    """
     expected = 'four-letter words such as "ruok, srvr, mntr", or "*"'
     parts = found.split(",") if isinstance(found, str) else found
     if not isinstance(parts, list | tuple):
@@ -197,7 +200,7 @@ def _parse_words(found: object, label: str) -> tuple[str, ...]:
 
 
 def _parse_hosts(found: object, label: str) -> tuple[str, ...]:
-    """Host names without ports: a TOML array, or text with commas between them."""
+    """Return host names without ports: a TOML array, or text with commas between them."""
     expected = "host names without ports, such as zk1.example.org, separated by commas"
     parts = found.split(",") if isinstance(found, str) else found
     if not isinstance(parts, list | tuple):
@@ -215,7 +218,7 @@ _HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a
 
 
 def _parser_of(declaration: Declaration) -> Parser:
-    """How a knob is written."""
+    """Return the parser of a knob's values."""
     match declaration.kind:
         case "count":
             return _parse_count(declaration.lowest, declaration.highest)
@@ -240,7 +243,7 @@ _PARSERS: Final[Mapping[Kind, Parser]] = {
 
 
 def _default_of(knob: DeclaredKnob) -> str:
-    """How the default is written."""
+    """Return the default as it is written."""
     if knob.declaration.default is not None:
         return knob.declaration.default
     match knob.attribute.default:
@@ -349,7 +352,10 @@ def _from_toml(file: Path, text: str) -> dict[str, Any]:
 
 
 def _beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """As in most tools, paths in a file are relative to it, so that the file means the same from anywhere."""
+    """Return the values with paths relative to the file, as in most tools.
+
+    So the file means the same from anywhere.
+    """
     for name, value in values.items():
         if isinstance(value, Path):
             values[name] = file.parent / value
@@ -387,7 +393,10 @@ def _parsed(name: str, found: object, source: str) -> dict[str, Any]:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean …?` The last part alone also counts, for a key put into the wrong section or none."""
+    """Return `; did you mean …?`.
+
+    The last part alone also counts, for a key put into the wrong section or none.
+    """
     known = list(known)
     by_last_part = {candidate.rpartition(".")[2]: candidate for candidate in known}
     near = nearest(name, known, cutoff=0.5)

@@ -34,7 +34,7 @@ def parse_properties(text: str, label: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of its first line, text) without comments, with continued lines joined."""
+    """Yield (number of its first line, text) without comments, with continued lines joined."""
     pending = ""
     began = 0
     # Not str.splitlines: it also ends lines at characters that Java leaves alone.
@@ -55,7 +55,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """The key ends at the first unescaped `=`, `:` or blank."""
+    """Return key and value. The key ends at the first unescaped `=`, `:` or blank."""
     at = 0
     while at < len(line) and line[at] not in _SEPARATORS + _BLANKS:
         at += 2 if line[at] == "\\" else 1

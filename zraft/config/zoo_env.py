@@ -136,7 +136,7 @@ def java_properties(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _servers(text: str) -> dict[str, str]:
-    """`server.1=…` entries with blanks or commas between them; without `server.N=` they count from 1."""
+    """Return `server.1=…` entries with blanks or commas between them; without `server.N=` they count from 1."""
     found: dict[str, str] = {}
     for place, part in enumerate(re.split(r"[\s,]+", text.strip()) if text.strip() else (), 1):
         if not part:
@@ -157,7 +157,7 @@ def _servers(text: str) -> dict[str, str]:
 
 
 def _extra(text: str) -> dict[str, str]:
-    """`key=value` entries with blanks between them."""
+    """Return `key=value` entries with blanks between them."""
     found: dict[str, str] = {}
     for part in text.split():
         name, equals, value = part.partition("=")

@@ -83,7 +83,7 @@ def holds_zookeeper(directory: Path) -> bool:
 
 
 def _dynamic(properties: dict[str, str], file: Path) -> dict[str, str]:
-    """With the file that `dynamicConfigFile` names, which holds the server lines."""
+    """Return the properties with those of the file that `dynamicConfigFile` names, which holds the server lines."""
     name = properties.get("dynamicConfigFile")
     if name is None:
         return properties

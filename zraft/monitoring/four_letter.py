@@ -283,7 +283,7 @@ assert _TEXTS.keys() | {"stmk"} == FOUR_LETTER_WORDS
 
 
 def _id(number: int) -> str:
-    """A signed 64-bit number as Java prints it in hexadecimal."""
+    """Return a signed 64-bit number as Java prints it in hexadecimal."""
     return f"0x{number & 0xFFFF_FFFF_FFFF_FFFF:x}"
 
 
@@ -292,7 +292,10 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 def _date(wall_ms: int) -> str:
-    """As Java prints a date, in UTC. Computed here, because the calendar of the standard library knows the clock."""
+    """Return a date as Java prints it, in UTC.
+
+    It is computed here, because the calendar of the standard library knows the clock.
+    """
     days, seconds = divmod(wall_ms // 1000, 86_400)
     # Days since 0000-03-01, in eras of 400 years that begin with March: leap days come last (Hinnant, chrono).
     era, day_of_era = divmod(days + 719_468, 146_097)

@@ -133,7 +133,7 @@ class HttpService:
         return self._wrong_host(request)
 
     def _wrong_host(self, request: web.Request) -> web.Response | None:
-        """The answer to who asks under a name that is not known to be this server's."""
+        """Return the answer to somebody who asks under a name that is not known to be this server's."""
         for found in request.headers.getall("Host", ()):
             if not is_known_host(found, self._hosts):
                 return text(
@@ -198,7 +198,7 @@ class HttpService:
     # -- what connections report
 
     def _came(self, door: _Door, handler: object) -> bool:
-        """False if there is no room for it."""
+        """Admit a connection; return False if there is no room for it."""
         goes = self._places.enter(door, local=door.local)
         if goes is door:
             return False
@@ -259,13 +259,13 @@ class _Door(asyncio.BufferedProtocol):
             self._handler.connection_lost(exc)
 
     def answers(self) -> None:
-        """A request has come whole: the time for it is over when it is answered, and no more is read before."""
+        """Stop the time of a request that has come whole, and read no more before it is answered."""
         self._stop_timer()
         if self._transport is not None:
             self._transport.pause_reading()
 
     def answered(self) -> None:
-        """Its answer is about to be sent; then the next one may come."""
+        """Read again, since the answer is about to be sent; then the next request may come."""
         if self._transport is not None:
             self._transport.resume_reading()
             self._start_timer(IDLE_S)
@@ -286,7 +286,7 @@ class _Door(asyncio.BufferedProtocol):
 
 
 class _Complaints:
-    """What aiohttp logs of requests that are none: any number of them, with a traceback each."""
+    """Complaints of aiohttp about requests that are none: any number of them, with a traceback each."""
 
     def __init__(self, limited: LimitedLog) -> None:
         self._limited = limited
@@ -299,7 +299,7 @@ class _Complaints:
     error = warning = exception
 
     def debug(self, message: str, *args: object, **_: object) -> None:
-        """Connections that end early are nobody's concern."""
+        """Do nothing: connections that end early are nobody's concern."""
 
 
 def is_known_host(found: str, names: frozenset[str]) -> bool:

@@ -28,7 +28,7 @@ class LimitedLog:
     """Limited log of one process, or of one way into it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """The clock is monotonic, in seconds."""
+        """Begin with nothing told. The clock is monotonic, in seconds."""
         self._clock = clock
         self._told_at: dict[str, float] = {}
         self._untold: dict[str, int] = {}

@@ -55,7 +55,10 @@ def bind_udp(knob: str, address: Address) -> socket.socket:
 
 
 def _bind(knob: str, address: Address, kind: socket.SocketKind) -> tuple[socket.socket, ...]:
-    """At all addresses for TCP, at the first for UDP; those of a family that this machine does not have are left out."""
+    """Return sockets at all addresses for TCP, at the first for UDP.
+
+    Those of a family that this machine does not have are left out.
+    """
     made: list[socket.socket] = []
     absent: OSError | None = None
     try:

@@ -397,5 +397,5 @@ class Raft(Changing):
         return was_member or self._vouched.get(sender) == instance
 
     def _follower(self, sender: ServerId, term: int) -> Progress | None:
-        """Whose answer this is, if it is one to this leadership."""
+        """Return whose answer this is, if it is one to this leadership."""
         return self._replication.followers.get(sender) if self._is_reply_to_me(term) else None

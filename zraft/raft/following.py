@@ -62,11 +62,14 @@ class Following(Voting):
         return not holds
 
     def _accepts_snapshot(self, meta: SnapshotMeta) -> bool:
-        """Only one that is ahead of what is committed here: an older one would take entries back (flaw 13)."""
+        """Return whether a snapshot is ahead of what is committed here.
+
+        An older one would take entries back (flaw 13).
+        """
         return meta.index > self.commit_index
 
     def _follow(self, sender: ServerId, term: int) -> bool:
-        """`sender` leads `term`: follow it, unless the term is over."""
+        """Follow `sender`, which leads `term`, unless the term is over."""
         if term < self.term:
             return False
         if term > self.term or self.role is not Role.FOLLOWER or self.leader != sender:
@@ -174,7 +177,7 @@ class Following(Voting):
         )
 
     def _acknowledge(self) -> None:
-        """One reply for all appends of a turn, once durable: accepting the last proves all before it."""
+        """Send one reply for all appends of a turn, once durable: accepting the last proves all before it."""
         index, self._ack_index = self._ack_index, 0
         number = self._writes.holding(index)
         if self.leader is not None and self.role is Role.FOLLOWER:

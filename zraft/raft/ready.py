@@ -29,7 +29,7 @@ class Write:
 
 @frozen
 class Ready:
-    """Everything that accumulated since the last one.
+    """Work that accumulated since the last one.
 
     `messages` may leave at once, before `write` is durable: whatever depends on a write is held back by the
     core until `Raft.persisted` (D-7). `commit_index` may be above what is durable here; the driver applies up

@@ -130,7 +130,7 @@ class GroupState:
     # -- who is who
 
     def _adopt_newest_membership(self) -> None:
-        """A configuration holds as long as it is the newest in the log, committed or not (section 4.1)."""
+        """Adopt the newest configuration in the log, committed or not: it holds as long as it is that (section 4.1)."""
         memberships = self.log.memberships
         before: Membership | None = None
         if not memberships:
@@ -153,7 +153,9 @@ class GroupState:
         )
 
     def _may_campaign(self) -> bool:
-        """A voter does; and one who was, until it knows that the change that ends this is committed.
+        """Return whether this server may campaign.
+
+        A voter may; and one who was, until it knows that the change that ends this is committed.
 
         Until then its log may be the only one that a majority of the old configuration can be had with
         (section 4.2.2). Its own vote does not count.
@@ -163,7 +165,10 @@ class GroupState:
         return self._is_voter or (self._was_voter and not self.membership_committed)
 
     def _may_vote(self) -> bool:
-        """Any member does, if asked: the asker counts by a configuration that may be newer than the one here.
+        """Return whether this server may vote.
+
+        Any member may, if asked: the asker counts by a configuration that may be newer than the one
+        here.
 
         The one here may even be older than its own admission, from a snapshot of before it. A disk that is in
         no configuration known here, not even in the one that it was welcomed with, says nothing (D-1).
@@ -171,11 +176,11 @@ class GroupState:
         return self._is_known
 
     def _agreed(self, value_of: Callable[[ServerId], int]) -> int:
-        """What a quorum has reached: while joint, both of them."""
+        """Return what a quorum has reached: while joint, both of them."""
         return agreed_value(self.membership, value_of)
 
     def _vote_result(self) -> VoteResult:
-        """Where the present election stands, by the configuration here."""
+        """Return where the present election stands, by the configuration here."""
         return self._election.result(self.membership)
 
     # -- hard state, and what waits for it
@@ -185,7 +190,7 @@ class GroupState:
         self._voted_for = hard_state.voted_for
 
     def _set_hard_state(self, term: int, voted_for: ServerId | None) -> None:
-        """Term and vote change together, in one durable record: a vote belongs to its term."""
+        """Change term and vote together, in one durable record: a vote belongs to its term."""
         self.term = term
         self._voted_for = voted_for
         self._writes.replace_hard_state(HardState(term, voted_for))

@@ -82,7 +82,7 @@ class Writes:
         self._limit_durable(meta.index - 1)
 
     def _limit_durable(self, index: int) -> None:
-        """Writes under way will put back what was just dropped: it must not count as durable."""
+        """Limit what counts as durable: writes under way will put back what was just dropped."""
         self.durable_index = min(self.durable_index, index)
         self._under_way = deque((number, min(last, index)) for number, last in self._under_way)
 

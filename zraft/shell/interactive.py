@@ -141,7 +141,7 @@ async def _first_connection(client: Client, display: Display) -> None:
 
 
 class _Interrupts:
-    """What Ctrl-C ends: the line being typed, or the command that runs; never the shell."""
+    """Ctrl-C, and what it ends: the line being typed, or the command that runs; never the shell."""
 
     def __init__(self, prompt: PromptSession[str]) -> None:
         self._prompt = prompt

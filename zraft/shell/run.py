@@ -74,7 +74,7 @@ def _read_file(path: str) -> str:
 
 
 def _colours(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether to use colours; see https://no-color.org for NO_COLOR."""
+    """Return whether to use colours; see https://no-color.org for NO_COLOR."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 

@@ -171,7 +171,7 @@ def remove_if_hollow(fs: FileSystem, path: str) -> bool:
 
 
 def _names_in(fs: FileSystem, path: str) -> list[str] | None:
-    """None if there is no such directory."""
+    """Return the names in a directory; None if there is no such directory."""
     with reading(path):
         try:
             return fs.listdir(path)

@@ -80,7 +80,7 @@ def entries_between(
 
 
 def _surviving(records: RecordReader, frame: Frame, group: GroupId, path: str) -> list[EntryFields]:
-    """The group's entries in a frame, without those that the same frame truncates."""
+    """Return the group's entries in a frame, without those that the same frame truncates."""
     found: list[EntryFields] = []
     try:
         for fields in records.arrays(frame.body):

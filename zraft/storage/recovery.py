@@ -286,7 +286,7 @@ def _check_header(
 
 
 def _check_first(header: SegmentHeader, path: str) -> None:
-    """The oldest segment can be understood without those before it."""
+    """Check that the oldest segment can be understood without those before it."""
     if header.first_frame > 1 and not header.begins_with_base:
         raise CorruptionError(
             segment_path(path.rpartition("/")[0], header.segment - 1),
@@ -305,7 +305,10 @@ def _judge_end(
     path: str,
     result: Replay,
 ) -> None:
-    """Torn tail or corruption? Nothing valid follows an interrupted write, because frame n+1 waits for n's fsync."""
+    """Decide between a torn tail and corruption.
+
+    Nothing valid follows an interrupted write, because frame n+1 waits for n's fsync.
+    """
     rest = inspect_rest(fs, file, seed=header.seed, start=reader.end, size=size)
     if rest.frame_offset is not None:
         raise CorruptionError(
@@ -373,7 +376,7 @@ def _replay_frame(
 def _replay_base(
     result: Replay, records: RecordReader, frame: Frame, span: SegmentSpan, path: str, settings: WalSettings
 ) -> None:
-    """The first frame of a segment: in the oldest one it is the start, in the others it repeats what is known."""
+    """Take the first frame of a segment: in the oldest one it is the start, in the others it repeats what is known."""
     oldest = len(result.segments) == 1
     bases: dict[GroupId, SnapshotMeta] = {}
     try:
@@ -400,7 +403,10 @@ def _replay_base(
 
 
 def _wrongly_written(path: str, frame: Frame, error: RecordFormatError) -> CorruptionError:
-    """Its checksum is right, so this is what was written: by another release, or by a bug."""
+    """Return the error for a frame whose checksum is right.
+
+    So this is what was written: by another release, or by a bug.
+    """
     return CorruptionError(
         path,
         frame.offset,

@@ -289,7 +289,7 @@ class SnapshotFile:
 
     @property
     def info(self) -> SnapshotInfo:
-        """What is known of the snapshot without its blocks."""
+        """The facts about the snapshot without its blocks."""
         footer = self.footer
         return SnapshotInfo(self.header, self.path, self.size, footer.items, footer.digest, footer.zxid)
 
@@ -315,7 +315,7 @@ class SnapshotFile:
             yield raw
 
     def _stored_blocks(self) -> Iterator[tuple[int, bytes, int]]:
-        """(uncompressed size, compressed data, offset of its end) of each block, its checksum verified."""
+        """Yield (uncompressed size, compressed data, offset of its end) of each block, its checksum verified."""
         fs, file, path, seed = self._fs, self._file, self.path, self.header.seed
         at, last = self._header_bytes, self.size - FOOTER_BYTES
         number = total = 0

@@ -141,7 +141,7 @@ class SnapshotStore:
     )
 
     def __init__(self, fs: FileSystem, directory: DataDirectory, group: GroupId, path: str) -> None:
-        """Private: use `open`."""
+        """Take what `open` found; private, use `open`."""
         self._fs = fs
         self._directory = directory
         self._group = group
@@ -439,7 +439,7 @@ class SnapshotStore:
     # --- inside
 
     def _opened(self, id: bytes) -> tuple[str, int, int]:
-        """(path, file, size) of a snapshot that is read; the one read last is the last of `_read`."""
+        """Return (path, file, size) of a snapshot that is read; the one read last is the last of `_read`."""
         found = self._read.pop(id, None)
         if found is None:
             info = self._find(id)

@@ -104,7 +104,7 @@ class Wal:
     def __init__(
         self, fs: FileSystem, directory: DataDirectory, settings: WalSettings, replayed: Replay
     ) -> None:
-        """Private: use `open`."""
+        """Take what `open` found; private, use `open`."""
         self._fs = fs
         self._directory = directory
         self._path = f"{directory.path}/wal"
@@ -373,7 +373,7 @@ class Wal:
         self._close_segment()
 
     def _check_snapshots(self, snapshots: Mapping[GroupId, SnapshotMeta]) -> None:
-        """Every log that does not begin with its first entry has a snapshot of what precedes it."""
+        """Check that every log that does not begin with its first entry has a snapshot of what precedes it."""
         for group, log in self._logs.items():
             snapshot = snapshots.get(group, NO_BASE)
             if log.base.index > snapshot.index:
@@ -389,7 +389,7 @@ class Wal:
     def _restorations(
         self, snapshots: Mapping[GroupId, SnapshotMeta], replayed: Replay
     ) -> tuple[list[Record], tuple[GroupId, ...]]:
-        """What lets logs begin after snapshots that they end before or contradict, and which logs these are."""
+        """Return what lets logs begin after snapshots that they end before or contradict, and which logs these are."""
         records: list[Record] = []
         restored: list[GroupId] = []
         for group, meta in snapshots.items():
@@ -408,7 +408,7 @@ class Wal:
         return records, tuple(restored)
 
     def _pretend(self, records: Sequence[Record]) -> None:
-        """What the log would say with these records."""
+        """Change the logs as if these records were written."""
         for record in records:
             log = self._logs.setdefault(record.group, GroupLog())
             log.apply(record)
@@ -472,7 +472,7 @@ class Wal:
     def _commit(
         self, records: Sequence[Record], logs: dict[GroupId, GroupLog], span: SegmentSpan, size: int
     ) -> None:
-        """The frame is durable: let readers see it."""
+        """Let readers see the frame, which is durable."""
         place = Place(span.number, span.end, self._next_frame)
         log_bytes = span.log_bytes + span.end
         with self._mutex:
@@ -510,7 +510,7 @@ class Wal:
             raise WriteError(f"{self._path}: an earlier write failed, nothing can follow it: {self._failure}")
 
     def _make_room(self, body_bytes: int) -> SegmentSpan:
-        """The segment the next frame goes to, its bytes allocated there."""
+        """Return the segment the next frame goes to, its bytes allocated there."""
         if self._scraps:
             self._shorten()
         span = self._segments[-1]
@@ -578,7 +578,10 @@ class Wal:
                 self._next_frame += 1
 
     def _bases(self) -> list[BaseRecord]:
-        """What every group stands at. Reads a log's last entry if it was uncovered by a truncation just now."""
+        """Return what every group stands at.
+
+        It reads a log's last entry if that was uncovered by a truncation just now.
+        """
         bases = []
         for group, log in sorted(self._logs.items()):
             if log.next_position is None:
@@ -612,7 +615,7 @@ class Wal:
         return removed
 
     def _forget_segments(self, count: int) -> None:
-        """From now on the log begins with another segment; nobody is to begin reading in the `count` oldest ones."""
+        """Let the log begin with another segment from now on; nobody is to begin reading in the `count` oldest ones."""
         with self._mutex:
             self._doomed += [span.number for span in self._segments[:count]]
             del self._segments[:count]

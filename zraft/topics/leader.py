@@ -123,7 +123,7 @@ class PartitionLeader:
                     self._start(request)
 
     def _on_stage(self, request: StartRequest) -> None:
-        """A message that is to be staged, perhaps again."""
+        """Take a message that is to be staged, perhaps again."""
         message, mid, epoch = request.message, request.message.mid, request.epoch
         if self.partition.is_staged(mid):
             self._reply(mid, Answer.STAGED, epoch)
@@ -154,7 +154,7 @@ class PartitionLeader:
         return oldest or partition.staged_bytes + self._started_bytes < settings.staged_bytes_max
 
     def _taken(self, message: Message) -> None:
-        """It goes into the log."""
+        """Note a message that goes into the log."""
         self._started[message.mid] = message
         self._started_bytes += len(message.payload)
         self._of_producer[message.mid.producer] += 1
@@ -169,7 +169,7 @@ class PartitionLeader:
         self._commands.append(Start(message, request.floor, request.epoch))
 
     def _will_do(self, message: Message, floor: int) -> bool:
-        """Whether it is to be admitted after what is in the log before it."""
+        """Return whether it is to be admitted after what is in the log before it."""
         partition = self.partition
         if not partition.expects(message, floor):
             return False
@@ -207,7 +207,10 @@ class PartitionLeader:
         self._tell(mid, 0)
 
     def _tell(self, mid: MessageId, epoch: int, *, staged: bool = False) -> None:
-        """What became of a message that is known here. Of one that was `staged` nothing is said of other groups."""
+        """Tell what became of a message that is known here.
+
+        Of one that was `staged` nothing is said of other groups.
+        """
         partition = self.partition
         if mid in partition.pending:
             self._reply(mid, Answer.ACCEPTED, epoch)
@@ -225,7 +228,10 @@ class PartitionLeader:
             self._reply(mid, Answer.DELIVERED, epoch, everywhere=everywhere, offset=outcome)
 
     def _final(self, message: Message) -> bool:
-        """A destination is removed: what was begun is delivered, so this, unknown here, is not and never will be (D-9c)."""
+        """Return whether an unknown message is never to be delivered: a destination is removed.
+
+        What was begun is delivered before that (D-9c).
+        """
         return any(self.partition.view.removed(group) for group in message.destinations)
 
     def _reply(
@@ -314,7 +320,7 @@ class PartitionLeader:
         self._send(to, self._proposal(entry, with_payload=with_payload))
 
     def _proposal(self, entry: Entry, *, with_payload: bool = False) -> Propose:
-        """What this group says of a message, the same to all of its destinations."""
+        """Return what this group says of a message, the same to all of its destinations."""
         message = entry.message
         row = self.partition.rows.get(message.mid.producer, NO_ROW)
         condition = message.condition
@@ -395,7 +401,10 @@ class PartitionLeader:
         return () if told_all else message.destinations
 
     def _pass_on(self, entry: Entry) -> None:
-        """The entry group tells each destination the proposals of all others: facts of their logs, whoever says them."""
+        """Tell each destination the proposals of all others, if this is the entry group.
+
+        They are facts of their logs, whoever says them.
+        """
         message = entry.message
         if entry_of(message) != self.group:
             return
@@ -410,7 +419,7 @@ class PartitionLeader:
                     self._send(to, Propose(message.mid, sender, time, void, row.floor, entry.digest))
 
     def _forget(self, commands: Sequence[Command]) -> None:
-        """What is applied is in the log no more."""
+        """Forget what is applied, and so in the log no more."""
         for command in commands:
             match command:
                 case Start(message) | Stage(message):
@@ -518,7 +527,7 @@ class PartitionLeader:
             self._commands.append(Advance(reachable))
 
     def _reachable(self) -> int | None:
-        """The time to advance to, if that is asked for and would change anything."""
+        """Return the time to advance to, if that is asked for and would change anything."""
         if self._needed <= self.partition.floor.time:
             return None
         oldest = self.partition.pending.oldest()
@@ -526,7 +535,7 @@ class PartitionLeader:
         return reachable if reachable > max(self.partition.floor.time, self._advancing) else None
 
     def _has_to_report(self) -> bool:
-        """A cheap look at whether `_report` may have something to say."""
+        """Return at little cost whether `_report` may have something to say."""
         view, reported = self.partition.view, self._reported
         return (
             self.settings.report_unchanged

@@ -69,7 +69,7 @@ class Partition:
     def __init__(
         self, group: GroupId, view: View, *, born: bool = True, settings: PartitionSettings | None = None
     ) -> None:
-        """A group as its creation in group 0's log makes it: `view` is as of that position (D-8d)."""
+        """Begin as the group's creation in group 0's log makes it: `view` is as of that position (D-8d)."""
         self.group = group
         self.settings = settings or PartitionSettings()
         self.view = LoggedView(view)
@@ -287,7 +287,10 @@ class Partition:
         return row
 
     def _bypasses(self, message: Message, row: Row) -> bool:
-        """Before everything pending: for one that depends on nothing, and overtakes none of its producer that does."""
+        """Return whether a message goes before everything pending.
+
+        It does if it depends on nothing, and overtakes none of its producer that does.
+        """
         return not message.depends and not row.queued
 
     def _judge(self, message: Message) -> bool | None:
@@ -308,7 +311,12 @@ class Partition:
         return True
 
     def _remote(self, remote: Remote) -> None:
-        """Never refused: the sender has committed the message (D-9b). A partition not yet born lets it be repeated."""
+        """Take a proposal.
+
+        It is never refused: the sender has committed the message (D-9b).
+
+        A partition not yet born lets it be repeated.
+        """
         entry = self.pending.entries.get(remote.mid)
         if entry is None:
             message = remote.message
@@ -343,7 +351,10 @@ class Partition:
         )
 
     def _fix(self, entry: Entry) -> None:
-        """All have proposed: the largest proposal is final. Then deliver what is first and final."""
+        """Fix the final time once all have proposed: the largest proposal.
+
+        Then deliver what is first and final.
+        """
         if entry.final is None and len(entry.proposals) == len(entry.message.destinations):
             entry.final = self.final_time(entry.proposals)
             self._fixed.append(entry)
@@ -425,7 +436,7 @@ class Partition:
         self._delivered.append(Delivery(offset, stamp, message, self._position))
 
     def _advance(self, time: int) -> None:
-        """Up to `time`, but not past what is pending and may still get any time above this group's proposal."""
+        """Advance up to `time`, but not past what is pending and may still get any time above this group's proposal."""
         oldest = self.pending.oldest()
         if oldest is not None:
             time = min(time, oldest.time - 1)
@@ -463,7 +474,11 @@ class Partition:
         self._everywhere.append(entry.mid)
 
     def _raise_floor(self, producer: ProducerId, floor: int) -> None:
-        """Never makes a row: a late message of a retired producer must leave nothing behind (D-8b)."""
+        """Raise a producer's floor.
+
+        This never makes a row: a late message of a retired producer must leave nothing behind
+        (D-8b).
+        """
         row = self.rows.get(producer)
         if row is not None and floor > row.floor:
             before = row.staged_bytes
@@ -482,7 +497,9 @@ class Partition:
             self._forgo(group)
 
     def _drop_row(self, producer: ProducerId) -> None:
-        """Of a producer that retired, or that never was: who invents an id must not leave anything behind either.
+        """Drop the row of a producer that retired, or that never was.
+
+        Who invents an id must not leave anything behind either.
 
         What is everywhere may still be settled here when its producer retires: other groups may say so first. Then the
         row goes with the last of it.
@@ -495,7 +512,7 @@ class Partition:
             self.staged_bytes -= 0 if row is None else row.staged_bytes
 
     def _forgo(self, group: GroupId) -> None:
-        """A removed group is waited for no more: its removal waited until it had delivered everything (D-8e)."""
+        """Stop waiting for a removed group: its removal waited until it had delivered everything (D-8e)."""
         for entry in self.settled.removed(group):
             self._done(entry)
 

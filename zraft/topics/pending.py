@@ -209,7 +209,10 @@ _Key = TypeVar("_Key")
 
 
 def _less(counter: Counter[_Key], keys: Iterable[_Key]) -> None:
-    """Counters keep what fell to zero, and groups and producers come and go for ever."""
+    """Count one less of each.
+
+    Counters keep what fell to zero, and groups and producers come and go for ever.
+    """
     for key in keys:
         left = counter[key] - 1
         if left:

@@ -101,7 +101,7 @@ class _Look:
         self._under_way += record.placed
 
     def _by_rank(self, without: set[ServerId]) -> list[ServerId]:
-        """Who should get a replica next: who answers and holds the least."""
+        """Return who should get a replica next: who answers and holds the least."""
         disks = self._disks
         return sorted(
             (server for server in disks if server not in without),
@@ -140,7 +140,7 @@ class _Look:
     # -- balance
 
     def _balance(self) -> None:
-        """From who holds the most to who holds the least, while the difference is more than one."""
+        """Move from who holds the most to who holds the least, while the difference is more than one."""
         able = [server for server, disk in self._disks.items() if disk.answers and not disk.dead]
         while self._under_way < BALANCED_AT_ONCE and len(able) > 1:
             most = max(able, key=lambda server: (self._load[server], -server))

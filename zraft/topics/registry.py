@@ -298,7 +298,7 @@ class Registry:
             self._note(zxid, Became.RETIRED, producer)
 
     def _drop_changes(self) -> None:
-        """A change whose destinations are all removed is nobody's concern any more."""
+        """Drop a change whose destinations are all removed: it is nobody's concern any more."""
         for seq, change in list(self.changes.items()):
             if not any(group in self.groups for group in change.partitions):
                 self.digest.before(Part.CHANGES, seq)

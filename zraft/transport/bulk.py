@@ -196,7 +196,7 @@ class BulkConnection:
         return Arrived(b"".join(output), messages)
 
     def _take(self, size: int) -> bytes | None:
-        """The next `size` bytes, once they are all here."""
+        """Return the next `size` bytes, once they are all here."""
         if len(self._buffer) < size:
             return None
         taken = bytes(memoryview(self._buffer)[:size])
@@ -204,7 +204,7 @@ class BulkConnection:
         return taken
 
     def _take_opening(self) -> bytes | None:
-        """Of an acceptor: who is it, and does it know the key? The answer, if so."""
+        """Take a dialer's opening, as acceptor: who is it, and does it know the key? Return the answer, if so."""
         held = len(self._buffer)
         if not MAGIC.startswith(bytes(self._buffer[: len(MAGIC)])):
             raise RejectedError(
@@ -258,7 +258,7 @@ class BulkConnection:
         return answer
 
     def _take_proof(self) -> bytes | None:
-        """Of an acceptor: the empty frame that no recording has."""
+        """Take a dialer's proof, as acceptor: the empty frame that no recording has."""
         size = FRAME_OVERHEAD_BYTES
         header = bytes(self._buffer[: _HEADER.size])
         if not _HEADER.pack(_LAST | _TAG_BYTES).startswith(header):
@@ -273,7 +273,7 @@ class BulkConnection:
         return b""
 
     def _take_answer(self) -> bytes | None:
-        """Of a dialer: is it the one that was dialed? The proof, if so."""
+        """Take an acceptor's answer, as dialer: is it the one that was dialed? Return the proof, if so."""
         answer = self._take(ANSWER_BYTES)
         if answer is None:
             return None
@@ -298,7 +298,7 @@ class BulkConnection:
         return self._seal_frame(b"", last=True)
 
     def _take_frame(self) -> bytes | None:
-        """Of either: the next frame of the stream."""
+        """Take the next frame of the stream, on either end."""
         if len(self._buffer) < _HEADER.size:
             return None
         header = bytes(self._buffer[: _HEADER.size])
@@ -377,7 +377,10 @@ class BulkConnection:
         self._step = self._take_frame
 
     def _derive(self, key: ClusterKey | None, salt: bytes, transcript: bytes, *, dialer: bool) -> None:
-        """The keys of this connection: whatever was said before is in them, so that it cannot have been changed."""
+        """Derive the keys of this connection.
+
+        Whatever was said before is in them, so that it cannot have been changed.
+        """
         said = hashlib.sha256(transcript).digest()
         to_acceptor = _cipher(key, salt, b"zraft bulk 1 to acceptor" + said)
         to_dialer = _cipher(key, salt, b"zraft bulk 1 to dialer" + said)
@@ -404,7 +407,7 @@ class BulkConnection:
 
 
 def _mac_key(key: ClusterKey | None) -> bytes:
-    """In plain mode a constant: the MAC is a checksum then."""
+    """Return the key of MACs; in plain mode a constant: the MAC is a checksum then."""
     return bytes(KEY_BYTES) if key is None else hkdf(key.secret, b"", b"zraft bulk hello 1")
 
 

@@ -143,7 +143,7 @@ def _roster(value: Any, name: str) -> tuple[tuple[ServerId, Instance], ...]:
 
 
 def _address(value: Any, name: str) -> str:
-    """Text travels as a binary: no message has MessagePack strings."""
+    """Return a text that travels as a binary: no message has MessagePack strings."""
     text: bytes = _address_bytes.unpack(value, name)
     if not all(0x21 <= byte <= 0x7E for byte in text):
         raise wrong(name, "HOST:PORT in visible ASCII", value)
@@ -154,7 +154,7 @@ def _address(value: Any, name: str) -> str:
 
 
 def _wire_entries(entries: tuple[Entry, ...]) -> list[tuple[int, int, int, int, bytes]]:
-    """The entries without their indexes: those follow from `prev_log_index`, and so cannot contradict it."""
+    """Return the entries without their indexes: those follow from `prev_log_index`, and so cannot contradict it."""
     return [(entry.term, entry.kind, entry.position, entry.count, entry.payload) for entry in entries]
 
 
@@ -210,7 +210,7 @@ def _append_entries(
 
 
 def _quick_append_entries(items: tuple[Any, ...]) -> AppendEntries | None:
-    """The message, if it is well-formed: all the same checks as by its forms and rules, at once."""
+    """Return the message, if it is well-formed: all the same checks as by its forms and rules, at once."""
     if len(items) != _APPEND_ENTRIES_ITEMS:
         return None
     _, group, term, prev_log_index, prev_log_term, leader_commit, wire_entries = items

@@ -96,7 +96,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def _create(path: Path, keys: Sequence[ClusterKey]) -> None:
-    """A new file of mode 0600 with these keys, durable when this returns."""
+    """Create a new file of mode 0600 with these keys, durable when this returns."""
     line = "".join(f"{_PREFIX} {key.key_id.hex()} {key.secret.hex()}\n" for key in keys).encode()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

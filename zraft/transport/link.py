@@ -118,7 +118,7 @@ class LinkStatistics:
 
 
 class _Peer:
-    """Everything about one peer."""
+    """State of the links to one peer."""
 
     __slots__ = ("handshake", "loss", "outgoing", "packer", "queue", "queued_bytes", "reporter")
 
@@ -132,7 +132,7 @@ class _Peer:
         self.reporter = Reporter()
 
     def drop_queue(self) -> int:
-        """Nothing waits any more; how many messages did."""
+        """Drop the messages that wait; return how many there were."""
         dropped = len(self.queue)
         self.queue.clear()
         self.queued_bytes = 0

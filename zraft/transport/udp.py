@@ -285,7 +285,7 @@ class UdpEndpoint:
             self._on_datagrams(batch)
 
     def _listen_again(self, sock: socket.socket) -> None:
-        """Have the loop watch a socket that had an error: uvloop's stops to, and tells nobody.
+        """Let the loop watch a socket that had an error: uvloop's stops to, and tells nobody.
 
         Else whatever comes from a peer that was down for a moment would be read when a timer drains the sockets.
         """
@@ -317,7 +317,7 @@ class UdpEndpoint:
 
 @contextlib.contextmanager
 def _shared_port(sockets: Sequence[socket.socket]) -> Iterator[None]:
-    """For as long as a further socket is bound to the port: nobody else's is, before or afterwards."""
+    """Share the port for as long as a further socket is bound to it: nobody else's is, before or afterwards."""
     for sock in sockets:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

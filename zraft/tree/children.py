@@ -111,7 +111,10 @@ class _Ranges:
             del shard[key]
 
     def move_below(self, begin: int, end: int, to: _Ranges) -> None:
-        """Names with numbers from `begin`, of which there are none below, to before `end`: a step per 1,024 numbers."""
+        """Move names with numbers from `begin` to before `end`: a step per 1,024 numbers.
+
+        There are none below `begin`.
+        """
         last = end >> _RANGE_SHIFT
         for key in range(begin >> _RANGE_SHIFT, last):
             names = self._shards[key % _SHARDS].pop(key, None)
@@ -142,7 +145,7 @@ class _Ranges:
         to.size += size
 
     def first_names(self, limit: int) -> list[str]:
-        """The lowest numbers first."""
+        """Return the names with the lowest numbers first."""
         found: list[str] = []
         if self.count:
             for key in sorted(key for shard in self._shards for key in shard):
@@ -200,7 +203,7 @@ class ManyNames(Collection[str]):
         return self._visible.count + self._others_count
 
     def __contains__(self, name: object) -> bool:
-        """Whether no child can be created under this name: there is one, or there was (see `is_gone`)."""
+        """Return whether no child can be created under this name: there is one, or there was (see `is_gone`)."""
         assert isinstance(name, str)
         self._asked, self._asked_number = name, (number := number_of(name))
         if number < 0:

@@ -109,7 +109,7 @@ class ToldMarks(set[_T]):
 
 
 def _due(marks: int, entries_left: int) -> int:
-    """How many of the marks are to be worked off in this entry."""
+    """Return how many of the marks are to be worked off in this entry."""
     due = (marks - PENDING_AT_POINT) // entries_left
     return max(due, FOLD_BATCH) if marks > DIRTY_MAX else due
 

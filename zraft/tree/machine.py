@@ -175,7 +175,7 @@ class Machine:
         self._set_handlers()
 
     def _set_handlers(self) -> None:
-        """What sessions and origins may ask for at the level in force: a command never looks at the level."""
+        """Set what sessions and origins may ask for at the level in force: a command never looks at the level."""
         tree = self._tree
         self._part_handlers = part_handlers(tree)
         writes: dict[int, Handler] = {
@@ -364,7 +364,7 @@ class Machine:
         return handler(command, zxid)
 
     def _end_run(self, code: Code) -> Code:
-        """No command can be executed until the next run begins; each fails with `code`."""
+        """End the run: no command can be executed until the next one begins; each fails with `code`."""
         self._run_code = code
         self._run_handlers = _NOTHING
         self._tree.session = None
@@ -437,7 +437,7 @@ class Machine:
         return Code.OK
 
     def _expire(self, command: Command, zxid: int) -> Code:
-        """OK if the session ended (D-11).
+        """Expire a session; return OK if it ended (D-11).
 
         UNKNOWN_SESSION if there is none, BAD_VERSION if it attached or wrote since: nothing changes.
         """
@@ -467,7 +467,7 @@ class Machine:
         return change_topics(self._tree, self.registry, command, zxid)
 
     def _change_members(self, command: Command, zxid: int) -> Znode | Code:
-        """[MEMBERS, replace, version, [[server, part, address], ...]]: the znode /zookeeper/config as changed.
+        """Execute [MEMBERS, replace, version, [[server, part, address], ...]]; return /zookeeper/config as changed.
 
         `version` is what the wish must be of (the zxid of its last change), -1 for any. A client, with a session or
         without one, needs the right to write the configuration; servers and the leader, whose operators hold the
@@ -510,7 +510,7 @@ class Machine:
         return self._tree.set_configuration(config_text(self.members, zxid, self.feature_level), zxid)
 
     def _raise_feature_level(self, command: Command, zxid: int) -> Code:
-        """[FEATURE, level]: BAD_ARGUMENTS if it is not higher than the one in force.
+        """Execute [FEATURE, level]; return BAD_ARGUMENTS if it is not higher than the one in force.
 
         Raises:
             FeatureLevelError: this release does not know the level, so it cannot apply what follows.
@@ -528,7 +528,7 @@ class Machine:
         return Code.OK
 
     def _end_session(self, session: Session, zxid: int) -> None:
-        """The session and exactly its ephemerals go, the latter in the order of their paths; then its will is done."""
+        """End the session and exactly its ephemerals, the latter in the order of their paths; then its will is done."""
         self._tree.digest.dirty_sessions.add(session.id)
         hidden = self._tree.hidden
         for path in sorted(session.ephemerals):
@@ -607,7 +607,7 @@ class Machine:
         recount(self._tree)
 
     def _note_digest(self) -> None:
-        """The entry `index` is complete: remember its digest if it is a point. Twice changes nothing."""
+        """Remember the digest of the complete entry `index` if it is a point. Twice changes nothing."""
         index = self.index
         if index % DIGEST_EVERY == 0 and index != self._noted_index:
             self._noted_index = index

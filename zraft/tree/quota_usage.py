@@ -102,7 +102,7 @@ def limits_gone(tree: LimitedTree, quota_path: str) -> None:
 
 
 def _usage_below(tree: LimitedTree, top: str) -> tuple[int, int]:
-    """(znodes, bytes of data) of a subtree, its top included: one look at every znode, 0.1 us each."""
+    """Return (znodes, bytes of data) of a subtree, its top included: one look at every znode, 0.1 us each."""
     node = tree.nodes.get(top)
     if node is None:
         return 0, 0

@@ -70,7 +70,7 @@ class WatchTable(Generic[W]):
         """Entries with the recursive mode; while there is none, nobody looks at the ancestors of a path."""
 
     def __bool__(self) -> bool:
-        """Whether anybody watches anything; most servers most of the time need not look further."""
+        """Return whether anybody watches anything; most servers most of the time need not look further."""
         return bool(self._by_watcher)
 
     # -- registering
@@ -103,7 +103,7 @@ class WatchTable(Generic[W]):
         self._paths_of(watcher)[kind].add(path)
 
     def _recount(self, before: int, after: int) -> None:
-        """An entry changes its modes (0: there is none)."""
+        """Count again when an entry changes its modes (0: there is none)."""
         self._lasting += (after > _ONE_SHOT) - (before > _ONE_SHOT)
         self._recursive += (after >= _RECURSIVE) - (before >= _RECURSIVE)
 
@@ -202,7 +202,7 @@ class WatchTable(Generic[W]):
         return told
 
     def _recursive_above(self, path: str) -> list[W]:
-        """Recursive watchers of the ancestors of `path`, nearest first."""
+        """Return the recursive watchers of the ancestors of `path`, nearest first."""
         found: list[W] = []
         while path != ROOT:
             path = path[: path.rfind("/")] or ROOT

@@ -58,12 +58,12 @@ _PLAIN_FLAGS: Final = FLAG_EPHEMERAL | FLAG_SEQUENTIAL
 
 
 def _emptied(names: Names) -> Names | None:
-    """What a directory keeps of its children when the last has gone: where it was truncated."""
+    """Return what a directory keeps of its children when the last has gone: where it was truncated."""
     return names if isinstance(names, ManyNames) and names.first else None
 
 
 def _next_version(version: int) -> int:
-    """One more, as 32 bits wrap. -1 is left out: in a condition it would mean "any" (ZOOKEEPER-4743)."""
+    """Return one more, as 32 bits wrap. -1 is left out: in a condition it would mean "any" (ZOOKEEPER-4743)."""
     if version == -2:
         return 0
     return version + 1 if version != INT32_MAX else INT32_MIN

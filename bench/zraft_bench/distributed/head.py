@@ -259,7 +259,11 @@ class Head:
         )
 
     async def _unless_broken(self, waiting: Awaitable[bool]) -> None:
-        """Await something, unless the operator ends the run meanwhile, which raises BoardError, too."""
+        """Await something, unless the operator ends the run meanwhile.
+
+        Raises:
+            BoardError: the operator ended the run, or the board failed.
+        """
         work = asyncio.ensure_future(waiting)
         try:
             while not work.done():

@@ -176,7 +176,7 @@ def multicast(
 
 
 class _Run:
-    """Runs all parts, one after the other; the file is written after each cell."""
+    """Run of all parts, one after the other; the file is written after each cell."""
 
     def __init__(
         self,

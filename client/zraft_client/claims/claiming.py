@@ -249,7 +249,7 @@ class Claiming:
         return max(mine // HELD_LOOKS, min(left, 2 * mine))
 
     def _may_take_over(self, place: Place, claim: Claim) -> bool:
-        """Whether the claim was granted to this process without its knowledge, or to the process before it."""
+        """Return whether the claim was granted to this process without its knowledge, or to the process before it."""
         if claim.owner.client != self._identity.client or claim.epoch in self._owned.epochs(place):
             return False
         if (claim.upto is None) != (self._options.range_messages == 0):

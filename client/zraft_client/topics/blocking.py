@@ -176,7 +176,7 @@ class BlockingConsumer(_Blocking[Consumer]):
     committed = blocking(Consumer.committed)
 
     def __iter__(self) -> Iterator[Record]:
-        """Records for ever."""
+        """Yield records for ever."""
         while True:
             yield from self.poll(60.0)
 

@@ -114,7 +114,7 @@ class TopicsPort:
         return (await self._directory.topic(topic)).partitions[partition]
 
     def _elsewhere(self, topic: str, partition: int) -> None:
-        """Have the next fetch ask another replica."""
+        """Let the next fetch ask another replica."""
         metadata = self._directory.metadata
         group = None if metadata is None else metadata.group(topic, partition)
         server = None if group is None else self._directory.leader(group)

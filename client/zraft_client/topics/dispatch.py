@@ -34,7 +34,7 @@ _UNDER_WAY: Final = frozenset((Answer.ACCEPTED, Answer.DELIVERED, Answer.FAILED,
 
 
 class _State:
-    """When a message is due, and how often it was asked to wait."""
+    """State of a message: when it is due, and how often it was asked to wait."""
 
     __slots__ = ("due", "heard", "interval", "message", "repeat", "sooner", "waits")
 

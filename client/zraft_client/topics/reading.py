@@ -56,7 +56,7 @@ class Cursor(Protocol):
 
 
 class _Reading:
-    """Where a cursor is read."""
+    """Place at which a cursor is read."""
 
     __slots__ = ("busy", "cursor", "failures", "not_before", "server", "turn")
 

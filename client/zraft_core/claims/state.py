@@ -165,7 +165,7 @@ class Claims:
         return self._grant(group, command, first, upto, entire_topic=False)
 
     def _claimant(self, command: c.ClaimPartition | c.ClaimMessages) -> Group | Granted | Refused:
-        """The group in which the sender may claim, or the answer."""
+        """Return the group in which the sender may claim, or the answer."""
         if not (is_name(command.group) and is_name(command.client) and is_name(command.instance)):
             return self._refused(Reason.INVALID)
         if command.heartbeat_ms and not HEARTBEAT_MS_MIN <= command.heartbeat_ms <= HEARTBEAT_MS_MAX:
@@ -183,14 +183,17 @@ class Claims:
 
     @staticmethod
     def _begun(group: Group, start: int, end: int) -> Group:
-        """The group, with its beginning if it had no claim before."""
+        """Return the group, with its beginning if it had no claim before."""
         if group.last_epoch == 0 and group.progress == NOTHING:
             return evolve(group, progress=Progress(min(start, end)))
         return group
 
     @staticmethod
     def _is_takeover(command: c.ClaimPartition | c.ClaimMessages, held: Claim) -> bool:
-        """Another process, or attempt, of the client that holds it, which knows whose place it takes."""
+        """Return whether this is another process, or attempt, of the client that holds the claim.
+
+        It must know whose place it takes.
+        """
         return held.owner.client == command.client and held.epoch == command.after
 
     def _grant(
@@ -244,7 +247,11 @@ class Claims:
         return self._kept(command.group, claim)
 
     def _commit_ranges(self, command: c.CommitRanges, end: int) -> Answer:
-        """What is done above `committed` is an island of the group at once, so that a successor passes over it."""
+        """Commit ranges.
+
+        What is done above `committed` is an island of the group at once, so that a successor passes
+        over it.
+        """
         found = self._owned(command)
         if not isinstance(found, Claim):
             return found
@@ -289,7 +296,7 @@ class Claims:
     def _owned(
         self, command: c.Heartbeat | c.Commit | c.CommitRanges | c.CommitBatch | c.Release
     ) -> Claim | Refused:
-        """The live claim of that epoch. Whoever names another one was fenced."""
+        """Return the live claim of that epoch. Whoever names another one was fenced."""
         group = self._groups.get(command.group)
         if group is None:
             return self._refused(Reason.FENCED)
@@ -298,7 +305,7 @@ class Claims:
 
     @staticmethod
     def _committed(claim: Claim, committed: int, end: int) -> Claim | Reason:
-        """The claim with everything below `committed` processed; never less than was."""
+        """Return the claim with everything below `committed` processed; never less than was."""
         if committed <= claim.committed:
             return claim
         if committed > end or (claim.upto is not None and committed > claim.upto):

@@ -97,7 +97,10 @@ _FIELDS: Final = 8
 
 
 def _plain_message(value: Any) -> Message | None:
-    """The message, if it is a well-formed one as most are: without conditions of any kind. All the same checks, at once."""
+    """Return the message if it is well-formed and has no conditions, as most.
+
+    It makes all the same checks, at once.
+    """
     if type(value) is not tuple or len(value) != _FIELDS:
         return None
     mid, dst, payload, its_number, after, condition, depends, partitions = value
@@ -137,7 +140,7 @@ def _plain_message(value: Any) -> Message | None:
 
 
 def _ruled_message(*values: Any) -> Message:
-    """The message of its fields, with the rules that hold within one."""
+    """Return the message of its fields, with the rules that hold within one."""
     message = Message(*values)
     if message.is_single != (message.number > 0):
         raise wrong("Message.number", "1 or more with one destination, and 0 with several", message.number)

@@ -126,7 +126,7 @@ class Merger:
         return found
 
     def _reached(self) -> Stamp | None:
-        """No partition without a buffered delivery will deliver up to here; None if there is none of them."""
+        """Return the stamp up to which no partition without a buffered delivery will deliver; None if each has one."""
         empty = (self._frontiers.get(group, NOWHERE) for group, buffer in self._buffers.items() if not buffer)
         return min(empty, default=None)
 

@@ -200,7 +200,10 @@ class Producer:
         self._open[seq] = opened
 
     def _follows(self, message: Message) -> bool:
-        """Everything undecided goes where this one goes, and nowhere else: the numbers of that partition order them."""
+        """Return whether everything undecided goes where this message goes, and nowhere else.
+
+        The numbers of that partition order them then.
+        """
         return (
             message.is_single
             and message.destinations[0] == self._run
@@ -237,14 +240,18 @@ class Producer:
         return round_
 
     def _unstaged(self, opened: _Open) -> list[GroupId]:
-        """The destinations that have not said that they have it staged."""
+        """Return the destinations that have not said that they have it staged."""
         assert opened.staged is not None
         return [
             g for g in opened.message.destinations if g not in opened.staged and not self.table.removed(g)
         ]
 
     def _order(self, groups: tuple[GroupId, ...], after: Message | None) -> tuple[int | None, After | None]:
-        """Behind a message with a common destination the groups put it; behind another the library waits."""
+        """Return the message's order: behind which messages it comes.
+
+        Behind a message with a common destination the groups put it; behind another the library
+        waits.
+        """
         if after is None or after.mid.seq not in self._open:
             return None, None
         if set(groups).intersection(after.destinations):
@@ -358,7 +365,7 @@ class Producer:
                 self.accepted(one)
 
     def _put_in_order_by(self, message: Message) -> list[_Open]:
-        """The messages of a round that are not decided."""
+        """Return the messages of a round that are not decided."""
         assert message.round is not None
         numbers = range(message.round.first, message.round.upto + 1)
         return [
@@ -366,7 +373,7 @@ class Producer:
         ]
 
     def _refused(self, opened: _Open, reply: Reply) -> list[Ended]:
-        """One refusal alone is not final: another destination may have begun it (D-9c)."""
+        """Take a refusal. One alone is not final: another destination may have begun the message (D-9c)."""
         if not self.counts(opened, reply):
             return []
         if self.table.epoch < reply.view_epoch:
@@ -384,7 +391,7 @@ class Producer:
         return []
 
     def _given_up(self) -> list[Ended]:
-        """What no round will put in order, because a destination is deleted: nothing of it is begun anywhere.
+        """End what no round will put in order, because a destination is deleted: nothing of it is begun anywhere.
 
         What a round under way names is for that round to decide.
         """

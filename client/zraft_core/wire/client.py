@@ -245,7 +245,10 @@ def _decode_children2(reader: JuteReader) -> tuple[tuple[str, ...], Stat]:
 
 
 def _decode_multi(reader: JuteReader) -> tuple[Any, ...]:
-    """The number of results is bounded by the frame: each takes at least its 9-byte header."""
+    """Read the results of a multi.
+
+    Their number is bounded by the frame: each takes at least its 9-byte header.
+    """
     values: list[Any] = []
     while True:
         opcode, done, _ = reader.read_struct(MULTI_HEADER)

@@ -148,7 +148,9 @@ _WITH_ARRAYS: Final = _AS_THEY_ARE | {tuple}
 
 
 def _is_normal(key: Sequence[Any]) -> bool:
-    """Whether all parts of an array stay as they are; looked at level by level, as there may be many of them.
+    """Return whether all parts of an array stay as they are.
+
+    They are looked at level by level, as there may be many of them.
 
     Raises:
         MarshallingError: there are more than `KEY_PARTS_MAX`.

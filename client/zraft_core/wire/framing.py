@@ -63,7 +63,10 @@ class FrameReader:
     __slots__ = ("_jute_maxbuffer", "_needed", "_sniffing", "argument", "partial", "word")
 
     def __init__(self, jute_maxbuffer: int = JUTE_MAXBUFFER, *, words: bool = False) -> None:
-        """With `words`, as servers read, the stream may begin with a four-letter word; see `word`."""
+        """Begin without bytes.
+
+        With `words`, as servers read, the stream may begin with a four-letter word; see `word`.
+        """
         self._jute_maxbuffer = jute_maxbuffer
         self.partial = bytearray()
         """The incomplete frame, as far as it has come; only to be read."""

@@ -51,7 +51,7 @@ def decode_reconfig_command(frame: bytes) -> Command:
 
 
 def _is_other(line: str) -> bool:
-    """What a file of a whole configuration may hold beside servers."""
+    """Return whether a line is none of a server, but one that a file of a whole configuration may hold beside."""
     return line.lstrip().startswith(("#", "version="))
 
 

@@ -271,7 +271,9 @@ def _decode_set_acl(frame: bytes, offset: int) -> tuple[Command, int]:
 
 
 def _decode_acl(frame: bytes, offset: int) -> tuple[tuple[Acl, ...], int]:
-    """A null list comes out empty: in a command nil stands for world:anyone; apply refuses both.
+    """Return an ACL, empty for a null list.
+
+    In a command nil stands for world:anyone; apply refuses both.
 
     So does a null id: kazoo writes the empty one of `auth:` (its CREATOR_ALL_ACL) that way. And so does a null scheme,
     which makes an ACL that apply refuses in its turn, as ZooKeeper does.
@@ -327,7 +329,10 @@ def _decode_set_data(frame: bytes, offset: int) -> tuple[Command, int]:
 
 
 def _decode_multi(frame: bytes, offset: int) -> tuple[Command, int]:
-    """The number of operations is bounded by the frame: each takes at least its 9-byte header."""
+    """Return a multi.
+
+    The number of operations is bounded by the frame: each takes at least its 9-byte header.
+    """
     operations: list[Command] = []
     while True:
         opcode, done, _ = MULTI_HEADER.unpack_from(frame, offset)

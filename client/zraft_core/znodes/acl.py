@@ -42,7 +42,7 @@ _INT32_MAX: Final = 2**31 - 1
     maxsize=1024
 )  # a pure function; ACLs name few networks, and the check runs for every guarded operation
 def _network(text: str) -> tuple[int, int, int] | None:
-    """(IP version, prefix, bits to drop) of "address" or "address/bits"; None if it is neither."""
+    """Return (IP version, prefix, bits to drop) of "address" or "address/bits"; None if it is neither."""
     address, slash, bits = text.partition("/")
     if "%" in address:
         return None

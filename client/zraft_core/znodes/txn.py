@@ -167,7 +167,7 @@ def unpack_entry(payload: bytes) -> tuple[int, int, tuple[Batch, ...]]:
 
 
 def _is_batch(batch: Any) -> bool:
-    """Can the frame of this batch be walked? Costs nothing per command."""
+    """Return whether the frame of this batch can be walked. It costs nothing per command."""
     if batch.__class__ is not tuple or len(batch) != 5 or batch[4].__class__ is not tuple:
         return False
     return all(

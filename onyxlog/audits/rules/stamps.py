@@ -97,7 +97,7 @@ def _largest(rows: Iterator[Row]) -> Iterator[Violation]:
 
 @define
 class _Round:
-    """What groups logged of one round."""
+    """Round as the groups logged it."""
 
     first: int = 0
     upto: int = 0

@@ -97,7 +97,7 @@ class LiveDamage:
                     yield row
 
     def _is_due(self, file: SizedFile) -> bool:
-        """Whether a file is to be read; from then on it counts as read."""
+        """Return whether a file is to be read; from then on it counts as read."""
         if file.path in self._damaged:
             return False
         if file.path in self._suspects:

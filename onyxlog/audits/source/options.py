@@ -127,7 +127,7 @@ def _unknown(name: str) -> str:
 
 
 class _Values:
-    """Reads values, and notes what is wrong with them instead of stopping at the first."""
+    """Reader of values, which notes what is wrong with them instead of stopping at the first."""
 
     def __init__(self, found: Mapping[str, str], problems: list[str]) -> None:
         self._found = found

@@ -269,7 +269,7 @@ def surveyed(
 
 
 def _has_partitions(survey: Survey) -> bool:
-    """Whether a server has partitions, or had some that are gone."""
+    """Return whether a server has partitions, or had some that are gone."""
     return any(survey.standpoints()) or any(cut.group for cut in survey.cuts)
 
 

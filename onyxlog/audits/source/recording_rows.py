@@ -67,7 +67,7 @@ def recorded_bytes(piece: FilePiece, known: int) -> int:
 
 @contextmanager
 def _mapped(path: str) -> Iterator[mmap | bytes]:
-    """The file as it is now; b"" if it is empty."""
+    """Yield the file as it is now; b"" if it is empty."""
     with open(path, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             yield b""

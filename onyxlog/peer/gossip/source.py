@@ -288,7 +288,7 @@ class GossipSource:
         self._changed()
 
     async def _follow(self, first: Position) -> None:
-        """Have the log push its entries, as a sentinel or until the group has joined."""
+        """Let the log push its entries, as a sentinel or until the group has joined."""
         assert self._messenger is not None
         while True:
             try:

@@ -55,7 +55,7 @@ class StoredLog(ABC):
 
     @abstractmethod
     async def _owns(self, path: str) -> bool:
-        """Whether this session's ephemeral znode exists."""
+        """Return whether this session's ephemeral znode exists."""
 
     # -- the tenancy
 

@@ -138,7 +138,7 @@ class Membership:
 
 
 def _check(membership: Membership) -> None:
-    """What holds between the fields of every configuration."""
+    """Check what holds between the fields of every configuration."""
     for server in membership.outgoing:
         if server not in membership.members:
             raise ProtocolError(f"MEMBERSHIP entry names outgoing voter {server}, who is no member")

@@ -27,7 +27,10 @@ class Admission(Generic[T]):
     """Queue of clients that wait to be admitted, those being admitted, and the rate of admission."""
 
     def __init__(self, *, in_flight_max: int = ATTACHES_IN_FLIGHT_MAX, per_second_max: int = 0) -> None:
-        """`per_second_max` of 0 is no limit; otherwise as many may come at once as in one second."""
+        """Begin with nobody.
+
+        `per_second_max` of 0 is no limit; otherwise as many may come at once as in one second.
+        """
         self._in_flight_max = in_flight_max
         self._per_second_max = per_second_max
         self.waiting: dict[T, None] = {}
@@ -38,11 +41,11 @@ class Admission(Generic[T]):
         self._filled_at: int | None = None
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return how many wait."""
         return len(self.waiting)
 
     def ask(self, one: T) -> bool:
-        """True if `one` is admitted at once, False if it waits from now on."""
+        """Admit `one` at once and return True, or let it wait from now on and return False."""
         if not self.waiting and self._may_go():
             self._in_flight.add(one)
             return True
@@ -95,12 +98,12 @@ class AddressCount:
     """Connections per client address, for those who want to bound them; ZooKeeper's bound of 60 is nobody's default."""
 
     def __init__(self, per_address_max: int = 0) -> None:
-        """0 is no bound, and nothing is counted."""
+        """Begin with no address. A bound of 0 is none, and nothing is counted then."""
         self._max = per_address_max
         self._counts: Counter[str] = Counter()
 
     def admit(self, host: str) -> bool:
-        """True, and counted, if `host` may have one more."""
+        """Count one more of `host` and return True, if it may have one more."""
         if not self._max:
             return True
         if self._counts[host] >= self._max:
@@ -116,5 +119,5 @@ class AddressCount:
                 del self._counts[host]
 
     def __len__(self) -> int:
-        """Addresses that are counted now."""
+        """Return the number of addresses that are counted now."""
         return len(self._counts)

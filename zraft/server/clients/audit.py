@@ -121,7 +121,7 @@ class AuditTap:
 
 
 def _time(wall_ms: int) -> str:
-    """The field in front of all others, in UTC; of a clock beyond the calendar the bare milliseconds."""
+    """Return the field in front of all others, in UTC; of a clock beyond the calendar the bare milliseconds."""
     try:
         at = datetime.fromtimestamp(wall_ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -130,7 +130,7 @@ def _time(wall_ms: int) -> str:
 
 
 def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple[bool, Any]:
-    """(whether it succeeded, what is to be kept of the result), while later commands have not changed it."""
+    """Return (whether it succeeded, what is to be kept of the result), while later commands have not changed it."""
     succeeded = not isinstance(result, int) or result == Code.OK
     # A faulty leader's batch may hold what is no command; it was answered with a code.
     opcode = command[0] if command.__class__ is tuple and command and command[0].__class__ is int else None
@@ -147,7 +147,7 @@ def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple
 
 
 def _once(result: object, zxid: int) -> tuple[bool, Any]:
-    """Of a numbered command; `_REPEATED` if it was executed, and told of, before."""
+    """Return the outcome of a numbered command; `_REPEATED` if it was executed, and told of, before."""
     if not isinstance(result, tuple):
         return False, None
     done_at, _, code, body = result
@@ -159,7 +159,7 @@ def _once(result: object, zxid: int) -> tuple[bool, Any]:
 
 
 def _created_path(result: object) -> str | None:
-    """The path that a create, also inside a multi, has made; a Stat has no text in front."""
+    """Return the path that a create, also inside a multi, has made; a Stat has no text in front."""
     return result[0] if isinstance(result, tuple) and isinstance(result[0], str) else None
 
 
@@ -217,7 +217,7 @@ def _type_of(command: Command) -> str:
 
 
 def _acl(acl: Any) -> str:
-    """`world:anyone,cdrwa`-like text; a digest without its hash."""
+    """Return text like `world:anyone,cdrwa`; a digest without its hash."""
     if not isinstance(acl, tuple):
         return ""
     shown = []
@@ -229,7 +229,10 @@ def _acl(acl: Any) -> str:
 
 
 def _who(session: int, ids: Sequence[tuple[str, str]]) -> str:
-    """The head of the lines of one run. `ip` is an id like the others, and the address at the same time."""
+    """Return the head of the lines of one run.
+
+    `ip` is an id like the others, and the address at the same time.
+    """
     address = ""
     users: list[str] = []
     for scheme, who in ids:
@@ -244,7 +247,7 @@ def _who(session: int, ids: Sequence[tuple[str, str]]) -> str:
 
 
 def _shown(text: Any) -> str:
-    """As one field of one line: what a client names must not be able to begin another."""
+    """Return a text as one field of one line: what a client names must not be able to begin another."""
     if not isinstance(text, str):
         return ""
     if len(text) > TEXT_CHARS_MAX:

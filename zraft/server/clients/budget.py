@@ -60,7 +60,7 @@ class Excess(Generic[T]):
 
 
 class _Share(Generic[T]):
-    """What the connections of one address hold."""
+    """Share of one address: what its connections hold."""
 
     __slots__ = ("address", "held", "ones")
 
@@ -96,7 +96,10 @@ class Budget(Generic[T]):
     )
 
     def __init__(self, what: str, *, per_address: Bound, together: Bound) -> None:
-        """`what` is held, in words: "bytes of answers that their clients do not read"."""
+        """Begin with nothing held.
+
+        `what` says in words what is held: "bytes of answers that their clients do not read".
+        """
         self._what = what
         self._per_address = per_address
         self._together = together
@@ -114,7 +117,7 @@ class Budget(Generic[T]):
         self.evicted_total = 0
 
     def __len__(self) -> int:
-        """How many connections hold something."""
+        """Return how many connections hold something."""
         return len(self._shares)
 
     def hold(self, one: T, size: int, now_ms: int) -> bool:
@@ -231,7 +234,7 @@ class Budget(Generic[T]):
 
 
 def _relieved(bound: Bound) -> int:
-    """What may be left after somebody had to go, so that not every further byte is looked at."""
+    """Return what may be left after somebody had to go, so that not every further byte is looked at."""
     return bound.bytes_max - bound.bytes_max // 8
 
 

@@ -52,7 +52,7 @@ class AttachedSessions:
         entropy: Callable[[int], bytes],
         close: Callable[[ClientConnection], None],
     ) -> None:
-        """`close` ends a connection without another word."""
+        """Begin with no session. `close` ends a connection without another word."""
         self._machine = machine
         self._origin = origin
         self._touches = touches
@@ -72,7 +72,7 @@ class AttachedSessions:
         self.timeout_ms_min: int | None = None
 
     def __len__(self) -> int:
-        """Sessions whose connection is here."""
+        """Return the number of sessions whose connection is here."""
         return len(self._by_session)
 
     # -- the way in
@@ -99,7 +99,10 @@ class AttachedSessions:
             self._attach(connection, connection.request)
 
     def _attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
-        """Always decided through the log, also when the session resumes here (D-3)."""
+        """Attach a connection.
+
+        This is always decided through the log, also when the session resumes here (D-3).
+        """
         machine = self._machine
         if self._may_read_only(request):
             self._attach_read_only(connection, request)
@@ -166,7 +169,9 @@ class AttachedSessions:
         )
 
     def _may_read_only(self, request: ConnectRequest) -> bool:
-        """Only for a new session of a client that asks for it, and of what was applied since this start.
+        """Return whether a connection may read only: a new session of a client that asks for it.
+
+        Something must have been applied since this start.
 
         What a log holds beyond that may never have been committed.
         """

@@ -47,7 +47,7 @@ class Sums:
     def __init__(
         self, settings: ClientSettings, turn: TurnShare, give_up: Callable[[ClientConnection, str], None]
     ) -> None:
-        """`give_up` ends a connection at once, and tells the operator why."""
+        """Begin with nothing held. `give_up` ends a connection at once, and tells the operator why."""
         self._turn = turn
         self._give_up = give_up
         self.output: Budget[ClientConnection] = Budget(

@@ -527,7 +527,7 @@ class Clients:
             self.mark_dirty(connection)
 
     def _may_speak(self, connection: ClientConnection, now: int) -> bool:
-        """Whether its session cannot have ended elsewhere meanwhile (D-14)."""
+        """Return whether its session cannot have ended elsewhere meanwhile (D-14)."""
         return (
             connection.phase is not Phase.ATTACHED
             or self.touches.age(connection.session, now) <= connection.third_ms
@@ -601,7 +601,7 @@ class Clients:
 
 
 def _parts_of(out: Iterable[bytes]) -> list[bytes]:
-    """The same bytes in fewer parts: large ones as they are, what stands between them as one."""
+    """Return the same bytes in fewer parts: large ones as they are, what stands between them as one."""
     parts: list[bytes] = []
     small: list[bytes] = []
     for part in out:
@@ -618,5 +618,5 @@ def _parts_of(out: Iterable[bytes]) -> list[bytes]:
 
 
 def _host(address: str) -> str:
-    """Of `host:port`, or `[host]:port`."""
+    """Return the host of `host:port`, or `[host]:port`."""
     return address.rpartition(":")[0]

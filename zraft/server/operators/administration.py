@@ -190,7 +190,7 @@ class Administration:
         return member.address if member is not None and member.address else driver.address_of(driver.leader)
 
     def _elsewhere(self, raft: Raft) -> Refused | None:
-        """Who can answer what only the leader can; None if this server leads."""
+        """Return who can answer what only the leader can; None if this server leads."""
         leader = self._driver.leader
         if raft.role is Role.LEADER:
             return None
@@ -247,7 +247,10 @@ class Administration:
         )
 
     def _left(self, raft: Raft, server: ServerId) -> str | None:
-        """What has to happen first after a removal that was decided; who leads knows whether the server answers."""
+        """Return what has to happen first after a removal that was decided.
+
+        Who leads knows whether the server answers.
+        """
         member = raft.membership.members.get(server)
         partitions = (
             0 if member is None else self._driver.machine.registry.groups_on((server, member.instance))
@@ -281,7 +284,7 @@ class Administration:
             self._submit(command, reply, lambda: text)
 
     def _submit(self, command: Command, reply: Reply, text: Callable[[], str]) -> None:
-        """Into the log, and answered when it is applied here."""
+        """Append a command to the log, and answer when it is applied here."""
 
         def done(result: object) -> None:
             if isinstance(result, Code) and result is not Code.OK:

@@ -23,7 +23,7 @@ GROUP_COMMIT_INTERVAL_MS: Final = 60_000
 
 @define
 class _Seen:
-    """What was noted of a group."""
+    """Notes so far about a group."""
 
     led: int = 0
     committed: int = 0

@@ -200,7 +200,7 @@ class Report:
         )
 
     def _metrics(self, raft: Raft) -> dict[str, Metric]:
-        """What `mntr` lists beyond ZooKeeper's fixed part: its counters that we can fill, then our own."""
+        """Return what `mntr` lists beyond ZooKeeper's fixed part: its counters that we can fill, then our own."""
         driver, process = self._driver, self._process
         clients = driver.clients
         campaigns = raft.statistics().campaigns_total
@@ -241,7 +241,7 @@ class Report:
         }
 
     def _digest(self) -> dict[str, Metric]:
-        """The state digest if it is cheap to have now; while the tree changes fast it would stop the loop."""
+        """Return the state digest if it is cheap to have now; while the tree changes fast it would stop the loop."""
         found = self.digest()
         if found is None:
             return {"state_digest_pending": self._driver.machine.undigested}
@@ -306,7 +306,7 @@ class Report:
         )
 
     def _expiries(self) -> SessionExpiries | None:
-        """A leader's view: when each session ends if nothing more is heard of it."""
+        """Return a leader's view: when each session ends if nothing more is heard of it."""
         leadership = self._driver.leadership
         if leadership is None:
             return None
@@ -329,7 +329,7 @@ class Report:
         return self._by_time(ends), len(found)
 
     def _by_time(self, ends: Iterable[tuple[int, T]]) -> tuple[tuple[int, tuple[T, ...]], ...]:
-        """What ends in so many ms, by the wall-clock tick at which that is."""
+        """Return what ends in so many ms, by the wall-clock tick at which that is."""
         tick = self._driver.machine.settings.tick_time_ms
         wall = self._wall_now()
         by_time: defaultdict[int, list[T]] = defaultdict(list)
@@ -355,7 +355,7 @@ class Report:
         return Listing(found, self._watchings(sum(len(sessions) for _, sessions in found)))
 
     def _watchings(self, listed: int) -> int:
-        """How many (session, path) there are: exact while all are listed, else at most this."""
+        """Return how many (session, path) there are: exact while all are listed, else at most this."""
         return listed if listed < LISTED_MAX else self._driver.clients.watches.watch_count()
 
     # -- beyond ZooKeeper's words
@@ -486,7 +486,7 @@ class Report:
         )
 
     def _listed(self, raft: Raft | None) -> list[tuple[ServerId, str, str]]:
-        """(server, address, part): who belongs; who is to; before that is known, who is configured."""
+        """Return (server, address, part): who belongs; who is to; before that is known, who is configured."""
         driver = self._driver
         members = {} if raft is None else raft.membership.members
         if not members:
@@ -614,7 +614,7 @@ def _peer_traffic(traffic: tuple[UdpStatistics, LinkStatistics] | None) -> PeerT
 
 
 def _first(lists: Iterable[tuple[K, Iterable[T]]]) -> tuple[tuple[K, tuple[T, ...]], ...]:
-    """The first `LISTED_MAX` items of several lists, each under the name of its own."""
+    """Return the first `LISTED_MAX` items of several lists, each under the name of its own."""
     found: list[tuple[K, tuple[T, ...]]] = []
     left = LISTED_MAX
     for name, items in lists:
@@ -627,12 +627,18 @@ def _first(lists: Iterable[tuple[K, Iterable[T]]]) -> tuple[tuple[K, tuple[T, ..
 
 
 def _sizes(data: Path) -> tuple[int, int, int]:
-    """Bytes of a data directory: of files of its own, of its log, of its snapshots. A few dozen calls that do not wait."""
+    """Return the bytes of a data directory: of files of its own, of its log, of its snapshots.
+
+    These are a few dozen calls that do not wait.
+    """
     return _folder_bytes(data), _folder_bytes(data / "wal"), _folder_bytes(data / "groups" / "0" / "snap")
 
 
 def _folder_bytes(folder: Path) -> int:
-    """A file may go while they are counted: the log and the snapshots are cut by threads."""
+    """Return the bytes of a folder.
+
+    A file may go while they are counted: the log and the snapshots are cut by threads.
+    """
     total = 0
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:

@@ -59,7 +59,7 @@ class OffsetQuery:
 
 @frozen
 class _InFlight:
-    """Who asked for what of an entry that is in the log, not applied."""
+    """Entry that is in the log and not applied, and who asked for what of it."""
 
     claims: tuple[Asker | None, ...]
     seeks: tuple[tuple[Asker, bytes], ...]
@@ -277,7 +277,7 @@ class PartitionLeadership:
         return max(0, min(due)) if due else None
 
     def _expire(self, run_ms: int) -> None:
-        """Claims whose owners are silent (docs/CLAIMS.md, rule 4)."""
+        """Expire claims whose owners are silent (docs/CLAIMS.md, rule 4)."""
         claims, expiry = self._machine.claims, self._expiry
         assert claims is not None
         expiry.advance(run_ms - self._aged_at)

@@ -188,7 +188,10 @@ def mark_of_image(group: GroupId, image: bytes, index: int) -> Mark:
 
 
 def _unpacked(image: bytes, group: GroupId) -> tuple[Mark | None, bytes, tuple[bytes, ...]]:
-    """Where the deliveries stand, None before the birth; the claims' image; the pieces of the partition's."""
+    """Return where the deliveries stand, the claims' image, and the pieces of the partition's.
+
+    The first is None before the birth.
+    """
     what = f"image of group {group}"
     _, found, place, claims, pieces = formatted(from_bytes(image), what, FORMAT, _IMAGE_FIELDS)
     if found != group:

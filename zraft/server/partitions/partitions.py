@@ -234,7 +234,7 @@ class Partitions:
         self._inbox.append((bundle.to, said.messages))
 
     def _pass_on(self, sender: ServerId, bundle: Bundle) -> None:
-        """This server does not lead that group; who does, the sender did not know."""
+        """Pass on a bundle for a group that this server does not lead; the sender did not know who does."""
         replica = self._replica(bundle.to)
         if replica is None or replica.retired or replica.raft.leader in (None, replica.raft.server):
             self._counts["strays"] += 1
@@ -366,7 +366,7 @@ class Partitions:
         self._answers.deliver()
 
     def _follow(self, hosted: HostedPartition, replica: Replica) -> None:
-        """What was applied to a partition, and whether this server leads it."""
+        """Follow what was applied to a partition, and whether this server leads it."""
         raft, leadership, stopped = replica.raft, hosted.leadership, hosted.machine.stopped
         entries = hosted.take_applied(self._tasks)
         if stopped and not hosted.stop_noticed:
@@ -427,7 +427,10 @@ class Partitions:
             self._alarms.set(group, self._run_ms + max(1, due))
 
     def _stand_aside(self, host: GroupHost, hosted: HostedPartition, replica: Replica) -> None:
-        """Others have these deliveries unharmed: one of them is to lead. The vote and the log here still count."""
+        """Let another server lead, since others have these deliveries unharmed.
+
+        The vote and the log here still count.
+        """
         if hosted.leadership is not None:
             self._follow(hosted, replica)
         if not replica.retired:
@@ -441,7 +444,10 @@ class Partitions:
         self._alarms.set(hosted.group, self._run_ms + STAND_ASIDE_AGAIN_MS)
 
     def _give_birth(self, host: GroupHost, hosted: HostedPartition, replica: Replica, wall_ms: int) -> None:
-        """The first entry of a partition's log that counts, by whoever leads it first; another one would change nothing."""
+        """Append the first entry of a partition's log that counts.
+
+        Whoever leads first does; another one would change nothing.
+        """
         raft = replica.raft
         if raft.role is not Role.LEADER or raft.noop_index > replica.applied_index:
             return
@@ -472,7 +478,7 @@ class Partitions:
         hosted.counted_bytes = tail.size
 
     def _forget_tails(self) -> None:
-        """All together are too many: those that delivered least recently go first."""
+        """Forget tails if all together are too many: those that delivered least recently go first."""
         excess = len(self._tails) if self._tails_bytes > self.settings.tails_bytes_max else 0
         for _ in range(excess):
             if self._tails_bytes <= self.settings.tails_bytes_max:
@@ -484,7 +490,7 @@ class Partitions:
                 self._tails[group] = None
 
     def _retain(self, wall_ms: int) -> None:
-        """Now and then: remove what was kept long enough."""
+        """Remove now and then what was kept long enough."""
         if self._run_ms < self._retain_at:
             return
         self._retain_at = self._run_ms + self.settings.retain_interval_ms

@@ -175,7 +175,7 @@ class TopicRequests:
         self._stir(group)
 
     def _refuse_newer(self, asker: Asker, group: GroupId) -> None:
-        """The client knows of a level that this server will know in a moment."""
+        """Refuse a request of a client that knows of a level that this server will know in a moment."""
         detail = f"the feature level here is {self._features()}, this needs {LEVEL_OF_ROUNDS}; ask again"
         self._answers.refuse(asker, "busy", group, detail)
 
@@ -212,7 +212,7 @@ class TopicRequests:
             hosted.waiters = [waiter for waiter in hosted.waiters if not waiter.over]
 
     def _led(self, client: TopicClient, id: int, group: GroupId) -> PartitionLeadership | None:
-        """The leadership that a request is for; without one it is refused."""
+        """Return the leadership that a request is for; without one it is refused."""
         self._answers.meet(client)
         hosted = self._hosted.get(group)
         if hosted is None:

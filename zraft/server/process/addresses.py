@@ -37,7 +37,10 @@ class PeerAddresses:
         peers: Mapping[ServerId, Sequence[Address]],
         resolve: Callable[[str, int], Awaitable[SocketAddress]],
     ) -> None:
-        """`resolve` looks a host and a port up; it raises `AddressError` if there is no address."""
+        """Begin with these peers.
+
+        `resolve` looks a host and a port up; it raises `AddressError` if there is no address.
+        """
         self._peers = dict(peers)
         self._resolve = resolve
         self.known: dict[ServerId, SocketAddress] = {}
@@ -90,7 +93,7 @@ class PeerAddresses:
 
     @property
     def _searching(self) -> bool:
-        """Whether somebody has no address, or two and was not heard from either."""
+        """True if somebody has no address, or two and was not heard from either."""
         return any(
             server not in self.known
             or (len(addresses) > 1 and server not in self._heard and server not in self._relayed)

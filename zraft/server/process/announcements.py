@@ -46,7 +46,9 @@ class Announcements:
         limited: LimitedLog,
         now: float,
     ) -> None:
-        """`on_members` is told of every new configuration, as are the operators.
+        """Begin with nothing said.
+
+        `on_members` is told of every new configuration, as are the operators.
 
         What clients can cause any number of times goes through `limited`.
         """

@@ -156,7 +156,7 @@ class AuditFile:
             raise
 
     def _open(self) -> tuple[int, int]:
-        """(descriptor, bytes in the file)."""
+        """Return (descriptor, bytes in the file)."""
         fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, MODE)
         return fd, os.fstat(fd).st_size
 

@@ -63,7 +63,7 @@ class BulkStatistics:
 
 
 class _Path:
-    """What is known of the stream that this server dials to one other."""
+    """State of the stream that this server dials to one other."""
 
     __slots__ = ("dialing", "failed", "queue", "queued_bytes", "retry_at", "retry_s", "since", "stream")
 

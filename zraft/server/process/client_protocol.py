@@ -74,7 +74,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def __init__(
         self, node: ClientHost, schedule: Callable[[], None], tls: ClientTls | None, *, plain: bool
     ) -> None:
-        """`tls` is None on a server without TLS, `plain` says whether plain text may be spoken."""
+        """Begin without a transport.
+
+        `tls` is None on a server without TLS, `plain` says whether plain text may be spoken.
+        """
         self._node = node
         self._schedule = schedule
         self._server_tls = tls
@@ -247,12 +250,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._refuse("its TLS handshake takes too long while tls.handshakes_max are under way")
 
     def _over(self) -> None:
-        """No longer among the handshakes under way, if it was."""
+        """Leave the handshakes under way, if it was one of them."""
         if self._server_tls is not None:
             self._server_tls.handshakes.finish(self)
 
     def _take_first(self, data: bytes) -> None:
-        """The beginning of the connection: is it TLS?"""
+        """Take the beginning of the connection, and see whether it is TLS."""
         data = self._held + data
         self._held = b""
         if len(data) < len(CLIENT_HELLO) and CLIENT_HELLO.startswith(data):
@@ -271,7 +274,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._take(data)
 
     def _told(self, connection: ClientConnection, data: bytes) -> ClientConnection:
-        """The first bytes of what the client itself says: the connection that understands them."""
+        """Return the connection that understands the first bytes of what the client itself says."""
         self._is_told = True
         if data[0] in FIRST_BYTES and isinstance(connection, Connection):
             self._connection = connection = self._node.driver.clients.native(connection)
@@ -281,7 +284,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return connection
 
     def _hand_over(self, data: bytes) -> None:
-        """No client but another server, or an operator: it proves itself by the cluster key, so TLS has no say."""
+        """Hand over a connection of another server, or an operator.
+
+        It proves itself by the cluster key, so TLS has no say.
+        """
         transport, self._transport = self._transport, None  # from here on none of ours
         connection, self._connection = self._connection, None
         self._node.on_protocol_lost(self)
@@ -351,7 +357,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._schedule()
 
     def _send(self, data: bytes) -> None:
-        """What TLS says by itself."""
+        """Send what TLS says by itself."""
         transport = self._transport
         if data and transport is not None:
             transport.write(data)
@@ -359,7 +365,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._left_unsent(transport.get_write_buffer_size())
 
     def _left_unsent(self, size: int) -> None:
-        """So much of what was written waits for the client to read."""
+        """Note that so much of what was written waits for the client to read."""
         connection = self._connection
         if connection is not None and self._node.driver.clients.left_unsent(connection, size):
             self._schedule()
@@ -372,7 +378,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:
-    """Without a session nothing else would tell that the machine at the other end is gone."""
+    """Turn on TCP's keep-alive: without a session nothing else tells that the machine at the other end is gone."""
     sock = transport.get_extra_info("socket")
     if sock is not None:
         for level, option, value in KEEP_ALIVE:
@@ -380,4 +386,4 @@ def _keep_alive(transport: asyncio.Transport) -> None:
 
 
 def _ignore(data: bytes) -> None:
-    """Bytes of a connection that is refused, until its socket is closed."""
+    """Ignore bytes of a connection that is refused, until its socket is closed."""

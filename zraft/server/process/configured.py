@@ -78,7 +78,10 @@ def _value(config: ServerConfig, knob: str) -> Any:
 
 
 def _bulk_bytes_min(config: ServerConfig) -> int:
-    """Above it a message goes by a stream, which Raft gives more time and does not overtake (D-22)."""
+    """Return the size above which a message goes by a stream.
+
+    Raft gives a stream more time and does not overtake it (D-22).
+    """
     return routing.DATAGRAMS_MAX * (config.peer.datagram_bytes - DATAGRAM_OVERHEAD_BYTES)
 
 

@@ -111,7 +111,7 @@ class DeliveryThread:
             self._on_failed(error)
 
     def _next(self, sync_at: float | None) -> Task | _Stop | None:
-        """The next task; None when it is time to sync."""
+        """Return the next task; None when it is time to sync."""
         with self._changed:
             while not self._tasks and not self._stopping:
                 wait = None if sync_at is None else sync_at - time.monotonic()
@@ -175,7 +175,7 @@ class DeliveryThread:
 
 
 class _Stop:
-    """Says that the thread has to end."""
+    """Task that tells the thread to end."""
 
 
 _STOP: Final = _Stop()

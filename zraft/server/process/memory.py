@@ -28,7 +28,7 @@ class MemoryReturn:
     """Call `step` a few times a second; it costs next to nothing when there is nothing to give back."""
 
     def __init__(self, trim: Callable[[int], int] | None) -> None:
-        """`trim` gives back what is free but for so many bytes; None: nothing can."""
+        """Begin without a call. `trim` gives back what is free but for so many bytes; None: nothing can."""
         self._trim = trim
         self._most = 0
         """The most that was held since the last call."""

@@ -118,7 +118,9 @@ class Node:
     """One running server."""
 
     def __init__(self, config: ServerConfig, sockets: ListeningSockets) -> None:
-        """`sockets` are those of `config`, which serve from `run` on; who opened them closes them.
+        """Assemble the parts.
+
+        `sockets` are those of `config`, which serve from `run` on; who opened them closes them.
 
         Raises:
             ConfigError: something of the configuration cannot be used; the data directory was not touched then.
@@ -277,7 +279,7 @@ class Node:
         self._groups.read(task)
 
     def _restore(self, store: SnapshotStore, newest: SnapshotInfo) -> Machine:
-        """The state of the newest snapshot; takes seconds if it is large, so it says so."""
+        """Return the state of the newest snapshot. It takes seconds if that is large, so it says so."""
         # Collections over a growing heap of a million znodes find nothing, at a third of the time; see `Collector`.
         gc.disable()
         began = time.monotonic()
@@ -419,7 +421,10 @@ class Node:
             self._loop.call_soon(self._turn)
 
     def _wake(self, at_ms: int, now_ms: int) -> None:
-        """Be woken at `at_ms`, or sooner: an alarm that is set for an earlier moment finds that out and is set again."""
+        """Ask to be woken at `at_ms`, or sooner.
+
+        An alarm that is set for an earlier moment finds that out and is set again.
+        """
         self._wake_at = at_ms
         if at_ms < self._alarm_at:
             if self._alarm is not None:
@@ -428,7 +433,7 @@ class Node:
             self._alarm = self._loop.call_later((at_ms - now_ms) / 1000, self._on_alarm)
 
     def _on_alarm(self) -> None:
-        """Time has passed in which nothing arrived, or nothing that was worth a turn."""
+        """Have a turn if one is due: time has passed in which nothing arrived, or nothing that was worth a turn."""
         if self._stop.is_set():
             return
         now = now_ms()
@@ -446,7 +451,10 @@ class Node:
             self._wake(min(self._wake_at, now + SOON_MS), now)
 
     def _do_chores(self, now: float, now_ms: int) -> bool:
-        """What is looked at a few times a second, whether or not anything happened. Whether there is more to do soon."""
+        """Look at what is due a few times a second, whether or not anything happened.
+
+        Return whether there is more to do soon.
+        """
         self._chores_done += 1
         if self._deadlines:
             for protocol in self._deadlines.due(now):
@@ -468,7 +476,7 @@ class Node:
         return folds or self._leave_by is not None or self.administration.awaited
 
     def _turn(self) -> None:
-        """One batch: decide, then send, write and answer."""
+        """Do one batch: decide, then send, write and answer."""
         self._scheduled = False
         if self._stop.is_set():
             return
@@ -515,7 +523,10 @@ class Node:
             self._wake(effects.wake_at, now)
 
     def _on_leadership(self) -> None:
-        """Another server leads, or this one: what is measured and written down of elections has to be exact."""
+        """Note that another server leads, or this one.
+
+        What is measured and written down of elections has to be exact.
+        """
         now, role = time.monotonic(), self.driver.role
         if role is not self._role:
             self._role = role
@@ -540,7 +551,7 @@ class Node:
                 driver.groups.touch_again(group)
 
     def _write_down(self, notes: Iterator[Note]) -> bool:
-        """Whether the disk took them all; what it refused, and what would follow, is looked at again."""
+        """Return whether the disk took all notes; what it refused, and what would follow, is looked at again."""
         return all(map(self._journal.add, notes))
 
     def _write_outputs(self) -> None:
@@ -580,7 +591,7 @@ class Node:
             log.info("disk has room again")
 
     def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that nobody expected, in any callback: half a step may have been taken, so stop (D-5).
+        """Stop after an exception that nobody expected, in any callback: half a step may have been taken (D-5).
 
         The loop would log it and go on, with an entry applied in part, or twice.
         """
@@ -619,7 +630,7 @@ class Node:
         self._deadlines.start(protocol, self._loop.time())
 
     def _on_stop_signal(self) -> None:
-        """SIGTERM or SIGINT: let another server lead and the clients go, then stop; a second signal stops at once."""
+        """Let another server lead and the clients go, then stop; a second signal stops at once (SIGTERM or SIGINT)."""
         driver = self.driver
         if self._leave_by is not None or not driver.serving:
             self._stop.set()
@@ -635,7 +646,7 @@ class Node:
         self.schedule()
 
     def _leave(self, now: float, leave_by: float) -> None:
-        """Once another server leads, answer what clients have asked and let them go; stop when all are gone."""
+        """Answer what clients have asked and let them go, once another server leads; stop when all are gone."""
         driver = self.driver
         raft = driver.raft
         if now >= leave_by or raft is None:
@@ -648,7 +659,7 @@ class Node:
                 self.schedule()
 
     def _on_hangup(self, certificates: asyncio.Event) -> None:
-        """SIGHUP: files that were replaced are read, and those that were renamed are opened, again."""
+        """Read files again that were replaced, and open those that were renamed (SIGHUP)."""
         certificates.set()
         if self._audit is not None:
             self._audit.reopen()
@@ -666,7 +677,7 @@ class Node:
     # -- what operators see
 
     def _remind(self) -> None:
-        """Every few seconds."""
+        """Do what is due every few seconds."""
         if self._tls is not None:
             self._tls.remind(utc_now())
         self._peers.take_keys()
@@ -698,7 +709,7 @@ class Node:
 
 
 def _refuse_to_wait_alone(fs: FileSystem, config: ServerConfig) -> None:
-    """A server that founds no cluster and knows no other server would wait for ever.
+    """Refuse a server that founds no cluster and knows no other server: it would wait for ever.
 
     Raises:
         ConfigError: this is one; its directory is as it was.
@@ -735,7 +746,7 @@ def _tls_shown(config: ServerConfig) -> str:
 
 
 def _raise_file_limit() -> None:
-    """Every client is a file descriptor: take what the system allows without asking an administrator."""
+    """Take as many files as the system allows without asking an administrator: every client is a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -764,7 +775,7 @@ def run_server(config: ServerConfig) -> NoReturn:
 
 
 def _end_process(code: int) -> NoReturn:
-    """At once: all files are closed, and all is said.
+    """End the process at once: all files are closed, and all is said.
 
     What an interpreter does at its end takes up to seconds, in which the server's successor waits for its ports: it frees
     znodes one by one, and waits for threads that load a module or look up a name.

@@ -195,13 +195,16 @@ class Peers:
             self._on_arrived()
 
     def _hear(self, server: ServerId, source: Address, now: int) -> None:
-        """Datagrams of a peer come from there, of whom that was not known; a moved peer is followed now and then."""
+        """Note where datagrams of a peer come from, if that was not known.
+
+        A moved peer is followed now and then.
+        """
         if self._endpoint is not None and now - self._heard_at.get(server, -HEAR_AGAIN_MS) >= HEAR_AGAIN_MS:
             self._heard_at[server] = now
             self._endpoint.hear(server, source)
 
     def _on_messages(self, sender: Sender, messages: list[PeerMessage]) -> None:
-        """By a stream."""
+        """Take messages that came by a stream."""
         if self._stop.is_set():
             return
         self._driver.pass_time(self._now_ms())

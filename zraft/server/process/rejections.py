@@ -18,7 +18,7 @@ class Rejections:
     """Rejected messages of one way into the server."""
 
     def __init__(self, what: str, limited: LimitedLog) -> None:
-        """`what` was refused: "datagram", "stream"."""
+        """Begin with nothing counted. `what` was refused: "datagram", "stream"."""
         self._what = what
         self._limited = limited
         self.by_reason: dict[str, int] = {reason.value: 0 for reason in Rejection}

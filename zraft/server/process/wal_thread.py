@@ -91,7 +91,10 @@ class WalThread:
             self._on_full(None)
 
     def _append(self, records: Sequence[Record]) -> bool:
-        """True when the frame is durable, False if the server stops while the disk is full."""
+        """Append until the frame is durable, and return True.
+
+        Return False if the server stops while the disk is full.
+        """
         full = False
         while True:
             try:

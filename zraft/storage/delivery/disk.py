@@ -58,7 +58,7 @@ class DeliveryDisk:
         return len(self._dirty)
 
     def __contains__(self, group: object) -> bool:
-        """Whether the group is open."""
+        """Return whether the group is open."""
         return group in self._logs
 
     def log(self, group: GroupId) -> DeliveryLog:

@@ -71,7 +71,7 @@ def groups_with_deliveries(fs: FileSystem, data: str) -> list[GroupId]:
 
 
 def _names_below(fs: FileSystem, data: str, name: str) -> list[str]:
-    """What `name` of a directory holds that is there itself."""
+    """Return what `name` of a directory holds that is there itself."""
     with reading(data):
         return names_if_there(fs, f"{data}/{name}") if name in fs.listdir(data) else []
 

@@ -79,7 +79,7 @@ class DeliveryLog:
         settings: DeliverySettings,
         recovered: Manifest,
     ) -> None:
-        """Private: use `open`."""
+        """Take what `open` found; private, use `open`."""
         self._fs = fs
         self._directory = directory
         self.group = group
@@ -326,7 +326,7 @@ class DeliveryLog:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """An error inside that the process cannot go on after is remembered: nothing may be written after it."""
+        """Remember an error inside that the process cannot go on after: nothing may be written after it."""
         try:
             yield
         except (FsyncError, WriteError) as error:
@@ -364,7 +364,7 @@ class DeliveryLog:
             start = stop
 
     def _room(self, size: int) -> Tail:
-        """The segment that a frame of at most that size goes to."""
+        """Return the segment that a frame of at most that size goes to."""
         segments, settings = self._segments, self._settings
         if segments.tail is None or not (
             segments.tail.room_for(size, settings.segment_bytes_max)

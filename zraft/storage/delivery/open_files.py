@@ -35,7 +35,7 @@ class OpenFiles:
         self._mutex = threading.Lock()
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Return how many are open."""
         return len(self._files)
 
     @contextmanager

@@ -203,7 +203,7 @@ class DeliveryReader:
         raise CorruptionError(self._path, 0, f"delivery {offset - 1} is in none of its segments")
 
     def _frames(self, view: View, offset: int) -> Iterator[tuple[Segment, Frame]]:
-        """The frames from the one on that holds `offset`, with their segments."""
+        """Yield the frames from the one on that holds `offset`, with their segments."""
         for segment in view.from_offset(offset):
             position = self._hinted(offset, segment)
             if position is None:
@@ -213,7 +213,7 @@ class DeliveryReader:
                     yield segment, frame
 
     def _scan(self, segment: Segment, position: int) -> Iterator[Frame]:
-        """The segment's frames from a position on, as far as they count; their checksums are right."""
+        """Yield the segment's frames from a position on, as far as they count; their checksums are right."""
         path = f"{self._path}/{segment.name}"
         with self._files.use(path) as file:
             scanner = FrameScanner(
@@ -234,7 +234,7 @@ class DeliveryReader:
                 )
 
     def _deliveries(self, segment: Segment, frame: Frame) -> Iterator[Delivery]:
-        """Those of the frame that count."""
+        """Yield the deliveries of the frame that count."""
         path, head = f"{self._path}/{segment.name}", frame.head
         try:
             found = read_deliveries(records_of(head, frame.data, path, frame.position))

@@ -66,7 +66,7 @@ def execute_once(
 
 
 def _result(handlers: Mapping[int, Callable[[Command, int], Any]], inner: Any, zxid: int) -> Any:
-    """Of the command inside; as of any other it is no exception, whatever it holds."""
+    """Return the result of the command inside; as of any other it is no exception, whatever it holds."""
     if inner.__class__ is not tuple or not inner or inner[0].__class__ is not int:
         return Code.MARSHALLING_ERROR
     if inner[0] in _REFUSED:

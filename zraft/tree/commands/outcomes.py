@@ -58,7 +58,7 @@ def outcome_of(command: Command, result: object, zxid: int, position: int) -> Ou
 
 
 def _part(result: Any) -> tuple[int, Any]:
-    """Of one part of a multi that succeeded: OK, a Stat, or (path or value, Stat)."""
+    """Return the outcome of one part of a multi that succeeded: OK, a Stat, or (path or value, Stat)."""
     if result.__class__ is Code:
         return _OK, None
     if result.__class__ is tuple:

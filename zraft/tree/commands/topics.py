@@ -56,7 +56,7 @@ def change_topics(tree: Tree, registry: Registry, command: Command, zxid: int) -
 
 
 def _refused(tree: Tree, registry: Registry, command: RegistryCommand) -> Code:
-    """OK if whoever wrote this run may say so."""
+    """Return OK if whoever wrote this run may say so."""
     session = tree.session
     by_client = session is not None or bool(tree.ids)
     match command:

@@ -129,7 +129,7 @@ class _Drain:
                 self.remove(path)
 
     def _below(self, path: str) -> list[str]:
-        """Names of children in memory, whether hidden by themselves or not."""
+        """Return the names of children in memory, whether hidden by themselves or not."""
         tree = self._tree
         node = tree.nodes.get(path)
         assert node is not None, f"{path} is to be removed and not there"

@@ -76,7 +76,7 @@ def add(tree: Tree, command: Command, zxid: int) -> tuple[int, Znode] | Code:
 
 
 def _number_after(prefix: bytes, data: bytes) -> int | None:
-    """The number that follows `prefix`, if that is all there is."""
+    """Return the number that follows `prefix`, if that is all there is."""
     if not data.startswith(prefix) or not len(prefix) < len(data) <= len(prefix) + _NUMBER_BYTES_MAX:
         return None
     try:

@@ -244,7 +244,7 @@ class ImageReader:
     # -- records
 
     def _take_other(self, record: Any) -> int:
-        """Its share of the digest, as far as it is one of those kept."""
+        """Take an item; return its share of the digest, as far as it is one of those kept."""
         if record.__class__ is not tuple or not record or record[0].__class__ is not int:
             raise ProtocolError(
                 f"image: after {self.items} items: expected [kind, ...], found {_shown(record)}"
@@ -347,7 +347,7 @@ class ImageReader:
         self._topics.take(record[1])
 
     def _registry(self) -> Registry:
-        """Of all its pieces; none are there below the level of topics."""
+        """Return the registry of all its pieces; none are there below the level of topics."""
         assert self._head is not None
         if self._head[2] < LEVEL_OF_TOPICS:
             return Registry()
@@ -390,7 +390,7 @@ class ImageReader:
         return session.folded
 
     def _remember(self, session: Session, memory: tuple[Any, ...]) -> None:
-        """What it has done once, and what it leaves behind."""
+        """Take what a session has done once, and what it leaves behind."""
         head = self._head
         assert head is not None
         if head[2] < LEVEL_OF_NATIVE or len(memory) != 2 or memory == (None, None):
@@ -423,7 +423,10 @@ class ImageReader:
         self._acl_numbers[number] = acl
 
     def _take_znode(self, record: tuple[Any, ...]) -> int:
-        """The share of the digest. Called a million times in a row, so it is written out."""
+        """Take a znode; return its share of the digest.
+
+        It is called a million times in a row, so it is written out.
+        """
         if self._head is None:
             raise ProtocolError("image: begins with a znode, not with its head")
         first = 0
@@ -565,6 +568,6 @@ class ImageReader:
 
 
 def _shown(value: Any) -> str:
-    """For a message: short, whatever it is."""
+    """Return a value for a message: short, whatever it is."""
     text = repr(value)
     return text if len(text) <= 200 else text[:200] + "..."

@@ -88,7 +88,10 @@ def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ..
 
 @lru_cache(maxsize=4)
 def _setting_shares(items: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
-    """The most of the small items, and hardly ever others: equal ones are hashed once."""
+    """Return the settings' shares.
+
+    They are the most of the small items, and hardly ever others: equal ones are hashed once.
+    """
     return tuple(item_hash("setting", *fields) for fields in items)
 
 

@@ -58,7 +58,10 @@ class ImageWriter:
     """
 
     def __init__(self, machine: WrittenState) -> None:
-        """Begins at once; costs copies of the set of marks and of the tables of sessions and of topics: milliseconds.
+        """Begin at once.
+
+        This costs copies of the set of marks and of the tables of sessions and of topics:
+        milliseconds.
 
         Raises:
             RuntimeError: another image of this machine is being written.

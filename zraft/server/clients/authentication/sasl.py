@@ -65,7 +65,7 @@ class DigestMd5:
         service: str = SERVICE,
         host: str = HOST,
     ) -> None:
-        """`users` maps names to passwords; `entropy` gives that many random bytes."""
+        """Begin a login. `users` maps names to passwords; `entropy` gives that many random bytes."""
         self._users = users
         self._entropy = entropy
         self._realm = realm
@@ -131,7 +131,7 @@ class DigestMd5:
 
 
 def _user(name: bytes, *, utf8: bool) -> str:
-    """The user's name as text.
+    """Return the user's name as text.
 
     Without a charset the RFC means ISO 8859-1, but pure-sasl (kazoo) sends UTF-8 and does not say so.
     """
@@ -144,7 +144,7 @@ def _user(name: bytes, *, utf8: bool) -> str:
 
 
 def _spellings(name: bytes, user: str, password: str) -> set[tuple[bytes, bytes]]:
-    """The bytes that clients hash a user and a password as.
+    """Return the bytes that clients hash a user and a password as.
 
     The RFC wants ISO 8859-1 where that is possible, which Java does; pure-sasl hashes UTF-8 in any case.
     """
@@ -157,7 +157,7 @@ def _spellings(name: bytes, user: str, password: str) -> set[tuple[bytes, bytes]
 
 
 def _session_key(user: bytes, password: bytes, nonce: bytes, given: Mapping[str, bytes]) -> bytes:
-    """H(A1) in hexadecimal. A realm that the client leaves out is empty."""
+    """Return H(A1) in hexadecimal. A realm that the client leaves out is empty."""
     secret = md5(b":".join((user, given.get("realm", b""), password)), usedforsecurity=False).digest()
     parts = [secret, nonce, given["cnonce"]]
     if "authzid" in given:
@@ -213,7 +213,7 @@ def _skip_spaces(token: bytes, at: int) -> int:
 
 
 def _value(token: bytes, at: int) -> tuple[bytes, int]:
-    """The value that begins here, and where it ends."""
+    """Return the value that begins here, and where it ends."""
     if token[at : at + 1] != b'"':
         end = at
         # Not strictly a token of the RFC: clients send digest-uri, base64 and the like without quotes.

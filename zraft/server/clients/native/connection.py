@@ -256,7 +256,11 @@ class NativeConnection(NativeSpeaker):
             clients.on_backlog(self)
 
     def _decode(self, message: Any) -> requests.Request:
-        """Raises MarshallingError."""
+        """Return the decoded request.
+
+        Raises:
+            MarshallingError: the message is no request.
+        """
         number = requests.id_of(message)
         if number is None:
             # Zatt's clients ask once and wait for the end.
@@ -273,7 +277,11 @@ class NativeConnection(NativeSpeaker):
         return request
 
     def _guard(self, request: requests.Request) -> None:
-        """Raises MarshallingError if the client must say first who it is (auth.required_schemes)."""
+        """Let a request pass if the client has said who it is (auth.required_schemes).
+
+        Raises:
+            MarshallingError: the client must say so first.
+        """
         required = self.clients.settings.auth.required_schemes
         if meets(self.ids_of_writes, required):
             self._is_let_in = True
@@ -300,13 +308,13 @@ class NativeConnection(NativeSpeaker):
             self._end()
 
     def _break_off(self, why: str) -> None:
-        """The stream cannot be followed: say so, and close."""
+        """Say that the stream cannot be followed, and close."""
         self.clients.notice(self, why)
         self.write_answer(answers.encode_error(None, Code.BAD_ARGUMENTS, why))
         self._end()
 
     def _end(self) -> None:
-        """What was said so far is the last."""
+        """End the connection: what was said so far is the last."""
         self.ending = self.closing = True
         self._decoder = None
         if not self.dirty:
@@ -315,7 +323,7 @@ class NativeConnection(NativeSpeaker):
     # -- writes
 
     def _admit(self, write: requests.Write) -> Command | None:
-        """The command to submit; None if the write was answered already."""
+        """Return the command to submit; None if the write was answered already."""
         clients = self.clients
         number = write.id
         view = clients.view
@@ -358,7 +366,7 @@ class NativeConnection(NativeSpeaker):
         return ONCE, write.seq, write.floor, command
 
     def _refuse(self, number: int | None, code: Code, why: str, *, retriable: bool | None = None) -> None:
-        """A request that was not taken: nothing of it has happened."""
+        """Answer a request that was not taken: nothing of it has happened."""
         if number is None:
             self.write_answer(answers.encode_zatt_result(False, {"code": code.name, "error": why}))
             self._end()
@@ -403,7 +411,7 @@ class NativeConnection(NativeSpeaker):
             self.take_backlog()
 
     def _is_forgotten(self, command: Command) -> bool:
-        """Whether a numbered command's answer is one that the client has said it received."""
+        """Return whether a numbered command's answer is one that the client has said it received."""
         session = self.machine.sessions.get(self.session)
         kept = session.kept if session is not None else None
         return bool(command[1] <= max(command[2], 0 if kept is None else kept.floor))

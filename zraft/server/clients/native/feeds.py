@@ -211,7 +211,7 @@ class DictionarySubscription(Subscription):
         return answers.encode_changes(self.id, machine.last_zxid, items, initial=True, complete=complete)
 
     def _entries(self, machine: Machine, names: Sequence[str]) -> list[tuple[str, bytes]]:
-        """Those of `names` that are entries, and may be read, as they are now."""
+        """Return those of `names` that are entries, and may be read, as they are now."""
         return [
             (name, answers.item_of(data, node.version, node.mzxid))
             for name, node, data in entries_of(machine, self._feed.directory, names, self.connection.ids)
@@ -391,7 +391,7 @@ class Feeds:
         return True
 
     def unsubscribe(self, connection: Subscriber, number: int) -> bool:
-        """False if there is no such subscription."""
+        """End a subscription; return False if there is none of this number."""
         own = self._by_connection.get(connection)
         subscription = own.pop(number, None) if own is not None else None
         if own is None or subscription is None:

@@ -84,7 +84,7 @@ class PendingReads:
         self.answer_ready()
 
     def _ripe(self, read: requests.Read) -> None:
-        """Nothing but its floor can keep it now."""
+        """Answer a read that nothing but its floor can keep now, or let it wait."""
         clients = self._connection.clients
         if read.floor > clients.machine.last_zxid:
             self._floors.append((read, clients.turn.now + read.timeout_ms))

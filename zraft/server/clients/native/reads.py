@@ -236,7 +236,11 @@ def _log(connection: NativeSpeaker, number: int, query: ReadLog) -> bytes:
 
 
 def _directory(connection: NativeSpeaker, directory: str) -> Znode | None:
-    """The znode of a dictionary; None if it has none yet: then the dictionary is empty. Raises Failure."""
+    """Return the znode of a dictionary; None if it has none yet: then the dictionary is empty.
+
+    Raises:
+        Failure: the client may not read it.
+    """
     found = reads.get_children(connection.machine, directory, connection.ids)
     if found is Code.NO_NODE:
         return None

@@ -85,7 +85,7 @@ class Subscriptions:
             connection.refuse(request.id, code, answers.text_of(code, path))
 
     def _has_room(self, number: int) -> bool:
-        """Whether there is room for a subscription of this id; answered if not."""
+        """Return whether there is room for a subscription of this id; answer if not."""
         connection, streams = self._connection, self._topics
         feeds = connection.clients.feeds
         if number in self._watches or feeds.has(connection, number) or (streams and streams.has(number)):

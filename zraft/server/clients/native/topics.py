@@ -363,7 +363,10 @@ def topic_command(connection: NativeSpeaker, write: Write) -> Command | tuple[Co
 
 
 def _may_close(connection: NativeSpeaker, command: Command) -> bool:
-    """Not what is another session's. What is closed may be closed again: a repeat gets the answer of the first time."""
+    """Return whether a producer may be closed: not what is another session's.
+
+    What is closed may be closed again: a repeat gets the answer of the first time.
+    """
     close = decode_registry(command[1])
     assert isinstance(close, CloseProducer), f"{close} is no CloseProducer"
     if close.producer > connection.machine.last_zxid:

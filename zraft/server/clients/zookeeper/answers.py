@@ -141,7 +141,7 @@ def answer_unknown(connection: ZooKeeperSpeaker, xid: int) -> None:
 
 
 def _watch_data(connection: ZooKeeperSpeaker, path: str) -> None:
-    """A data watch of getData or exists."""
+    """Add a data watch of getData or exists."""
     connection.clients.watches.add_data(path, connection)
     connection.clients.bound_watches(connection)
 

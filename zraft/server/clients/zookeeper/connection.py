@@ -386,7 +386,10 @@ class Connection(ZooKeeperSpeaker):
         self.clients.turn.taken += self.out_bytes - answered >> 10
 
     def _prove(self, opcode: int, xid: int, frame: bytes) -> None:
-        """The client says who it is. Later requests have the new ids; a lie ends the connection, in its turn."""
+        """Take a client's proof of who it is.
+
+        Later requests have the new ids; a lie ends the connection, in its turn.
+        """
         if opcode == AUTH:
             offer = requests.decode_auth(frame)
             ids = proved_ids(offer, self.ids_of_writes, self.clients.settings.auth)
@@ -403,12 +406,12 @@ class Connection(ZooKeeperSpeaker):
             self._proved(ids, replies.encode_token_reply(xid, 0, token))
 
     def _turn_away(self, xid: int, code: Code, why: str) -> None:
-        """The last answer of this connection, in its turn."""
+        """Give the last answer of this connection, in its turn."""
         self.clients.notice(self, why)
         self._end_in_turn(replies.encode_error_reply(xid, 0, code))
 
     def _proved(self, ids: Ids, reply: bytes) -> None:
-        """Writes that follow have these ids; reads, too, once what was asked before is answered."""
+        """Give the new ids to writes that follow; to reads, too, once what was asked before is answered."""
         self.ids_of_writes = ids
         if self.queue:
             self.queue.append(Proved(ids, reply))
@@ -614,7 +617,10 @@ class Connection(ZooKeeperSpeaker):
             self.account()
 
     def _unqueue(self) -> None:
-        """No write stands behind these reads: they can be answered when the client has taken what it has asked for."""
+        """Take reads out of the queue, since no write stands behind them.
+
+        They can be answered when the client has taken what it has asked for.
+        """
         self._backlog[:0] = [
             one if isinstance(one, Read) else one.frame
             for one in self.queue
@@ -627,7 +633,9 @@ class Connection(ZooKeeperSpeaker):
         self.clients.turn.cut_short = True
 
     def _hold(self, held: Held, size: int, behind: list[bytes]) -> None:
-        """A request that takes more than one turn. It is decoded already: nothing waits for a malformed one.
+        """Hold a request that takes more than one turn.
+
+        It is decoded already: nothing waits for a malformed one.
 
         Nothing behind a sync may be applied before it is answered: its answer shows a state at least as new as all
         of them, and the client would see its zxids go back. A listing is kept as it came, and answered as any other
@@ -641,7 +649,10 @@ class Connection(ZooKeeperSpeaker):
         self._defer(behind)
 
     def _begin_held(self, held: Held) -> None:
-        """The request at the head of the queue takes more than one turn; what stands behind it waits, in order."""
+        """Begin the request at the head of the queue, which takes more than one turn.
+
+        What stands behind it waits, in order.
+        """
         match held:
             case Sync(path=path):
                 self._queued_bytes -= len(path) + REQUEST_OVERHEAD_BYTES

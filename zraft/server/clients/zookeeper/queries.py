@@ -72,7 +72,7 @@ def _who_am_i(
 def _multi_read(
     clients: ZooKeeperServices, connection: ZooKeeperSpeaker, xid: int, frame: bytes
 ) -> bytes | Code:
-    """A part that fails says so in its place; the others are answered."""
+    """Answer a multi read. A part that fails says so in its place; the others are answered."""
     machine, ids = clients.machine, connection.ids
     results: list[tuple[int, Znode] | int] = []
     size = 0
@@ -148,7 +148,10 @@ def _set_watches2(
 def _watch_again(
     clients: ZooKeeperServices, connection: ZooKeeperSpeaker, xid: int, again: SetWatches
 ) -> bytes | Code:
-    """What was missed is told before the reply (trap 8); watches that last are told nothing (trap 9)."""
+    """Set watches again.
+
+    What was missed is told before the reply (trap 8); watches that last are told nothing (trap 9).
+    """
     machine, watches = clients.machine, clients.watches
     missed = reregister(
         machine,

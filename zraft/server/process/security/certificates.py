@@ -141,7 +141,7 @@ def _leaf(pem: bytes, path: Path) -> x509.Certificate:
 
 
 def _certificates_only(pem: bytes) -> str:
-    """The certificates of a PEM file; text between them, in whatever encoding, is nobody's business."""
+    """Return the certificates of a PEM file; text between them, in whatever encoding, is nobody's business."""
     found = x509.load_pem_x509_certificates(pem)
     return "".join(one.public_bytes(Encoding.PEM).decode("ascii") for one in found)
 

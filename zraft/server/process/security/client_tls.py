@@ -35,7 +35,7 @@ class ClientTls:
     """
 
     def __init__(self, config: ServerConfig, clock: Callable[[], float]) -> None:
-        """Reads the files.
+        """Read the files.
 
         Raises:
             ConfigError: one cannot be used.

@@ -103,7 +103,10 @@ def _attribute(encoded: bytes) -> str:
 
 
 def _dotted(encoded: bytes) -> str:
-    """An object identifier's numbers: base 128, the high bit set on all but a number's last byte (X.690, 8.19)."""
+    """Return an object identifier's numbers.
+
+    They are in base 128, with the high bit set on all but a number's last byte (X.690, 8.19).
+    """
     numbers, number = [], 0
     for byte in encoded:
         number = number << 7 | byte & 0x7F
@@ -124,7 +127,7 @@ def _exactly(encoded: bytes, count: int) -> list[tuple[int, bytes, bytes]]:
 
 
 def _elements(encoded: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """The elements of an encoding, one after the other: tag, content, and all its bytes."""
+    """Yield the elements of an encoding, one after the other: tag, content, and all its bytes."""
     start = 0
     while start < len(encoded):
         header = encoded[start : start + 2]

@@ -42,7 +42,9 @@ class Reloading(Generic[T]):
     """The value that `load` makes of `files`, as of the last time that it could."""
 
     def __init__(self, what: str, files: Sequence[Path], load: Callable[[T | None], T]) -> None:
-        """Loads at once. `load` gets the value in force, None at first.
+        """Load at once.
+
+        `load` gets the value in force, None at first.
 
         Raises:
             ConfigError: the files cannot be used; there is nothing to go on with.

@@ -80,7 +80,7 @@ def _add(users: dict[str, str], user: str, password: str, where: str) -> None:
 
 
 def _from_jaas(text: str, where: str) -> dict[str, str]:
-    """The users of the digest modules in section Server; other sections (Client, QuorumServer) are not ours."""
+    """Return the users of the digest modules in section Server; other sections (Client, QuorumServer) are not ours."""
     users: dict[str, str] = {}
     tokens = _tokens(text, where)
     for section in tokens:
@@ -100,7 +100,7 @@ def _from_jaas(text: str, where: str) -> dict[str, str]:
 
 
 def _options(tokens: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
-    """`name=value` up to the semicolon that ends a module."""
+    """Yield `name=value` up to the semicolon that ends a module."""
     for name in tokens:
         if name == ";":
             return

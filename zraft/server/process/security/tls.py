@@ -60,7 +60,7 @@ class TlsStream:
         self._at = 0
 
     def _hand_over(self) -> bool:
-        """The next slice of what was fed; False if there is nothing left."""
+        """Hand over the next slice of what was fed; return False if there is nothing left."""
         some = self._fed[self._at : self._at + SLICE_BYTES]
         if not some:
             self._fed = b""
@@ -156,7 +156,7 @@ class TlsStream:
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """OpenSSL's words without the place in its source, and with why a certificate was refused."""
+    """Return OpenSSL's words without the place in its source, and with why a certificate was refused."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is refused: {error.verify_message}"
     return (error.reason or str(error)).replace("_", " ").lower()
