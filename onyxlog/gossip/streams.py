@@ -146,7 +146,7 @@ class View:
         return self.current
 
 
-def view_of(streams: int, arcs: Mapping[GroupId, pool.Arc], before: View | None) -> View:
+def view_of(streams: int, arcs: Mapping[GroupId, pool.GroupArc], before: View | None) -> View:
     """Return what a replica's pool is to gossip; `before`: the view that this group had before the entry."""
     current = Streams(streams, {group: Arc(*arc.ends) for group, arc in arcs.items()})
     if before is None:

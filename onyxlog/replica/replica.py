@@ -12,7 +12,7 @@ from typing import Final
 from attrs import field, frozen
 
 from onyxlog.ids import BEFORE_ALL, GroupId, JobId, PeerId, Position, Site, TaskName
-from onyxlog.replica.pool import STREAMS_MIN, Arc
+from onyxlog.replica.pool import STREAMS_MIN, GroupArc
 from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import JobRequirements, JobScheduler
 
@@ -62,7 +62,7 @@ class PeerState(StrEnum):
 
 
 @frozen
-class Job:
+class SubmittedJob:
     """A job that is not over."""
 
     requirements: JobRequirements
@@ -95,7 +95,7 @@ class Replica:
 
     streams: int = STREAMS_MIN
     """How many streams the gossip pool has."""
-    arcs: Table[GroupId, Arc] = field(factory=Table)
+    arcs: Table[GroupId, GroupArc] = field(factory=Table)
     """What each group subscribes to and publishes on; see `onyxlog.replica.pool`."""
 
     peers: Table[PeerId, VirtualPeer] = field(factory=Table)
@@ -105,7 +105,7 @@ class Replica:
     peer_states: Table[PeerId, PeerState] = field(factory=Table)
     """The state of each of `peers`."""
 
-    jobs: Table[JobId, Job] = field(factory=Table)
+    jobs: Table[JobId, SubmittedJob] = field(factory=Table)
     killed: Table[JobId, Position] = field(factory=Table)
     completed: Table[JobId, Position] = field(factory=Table)
     allocations: Table[tuple[JobId, TaskName], tuple[PeerId, ...]] = field(factory=Table)

@@ -10,8 +10,7 @@ from typing import Final
 
 from zraft.topics.applied import Applied, BrokenGroupError, Verdict
 from zraft.topics.chain import first_link, message_digest, next_link
-from zraft.topics.pending import Entry, Involved, Pending
-from zraft.topics.pending import Settled as SettledEntries
+from zraft.topics.pending import Entry, Involved, Pending, SettledEntries
 from zraft.topics.rows import FAILED, Row
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId

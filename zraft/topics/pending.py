@@ -108,7 +108,7 @@ class Pending:
         return len(self.entries)
 
 
-class Settled:
+class SettledEntries:
     """Delivered here, perhaps not yet everywhere: kept to answer those who still lack this group's proposal (D-8c)."""
 
     __slots__ = ("_owed", "entries", "newest_final")

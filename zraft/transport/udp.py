@@ -27,13 +27,13 @@ from zraft.program.listening import cannot_listen
 from zraft_core.address import Address as HostAddress
 from zraft_core.errors import ZraftError
 
-Address = tuple[str, int] | tuple[str, int, int, int]
+SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module has it, IPv4 or IPv6."""
 
 MAPPED: Final = "::ffff:"
 """In front of an IPv4 address at a socket that takes both."""
 
-OnDatagrams = Callable[[list[tuple[bytes, Address]]], None]
+OnDatagrams = Callable[[list[tuple[bytes, SocketAddress]]], None]
 
 DATAGRAMS_PER_WAKEUP_MAX: Final = 64
 """Then the loop gets its turn: a burst of datagrams must not hold up clients and timers for milliseconds."""
@@ -66,7 +66,7 @@ class UdpStatistics:
     receive_errors: Mapping[str, int]
 
 
-async def _lookup(host: str, port: int, family: int, flags: int) -> tuple[int, Address]:
+async def _lookup(host: str, port: int, family: int, flags: int) -> tuple[int, SocketAddress]:
     """Return the family and the first address of a host.
 
     Raises:
@@ -121,13 +121,13 @@ class UdpEndpoint:
         self._send_errors: dict[str, int] = {}
         self._receive_errors: dict[str, int] = {}
         self._own: dict[int, socket.socket] = {}
-        self.sources: dict[int, Address] = {}
+        self.sources: dict[int, SocketAddress] = {}
         """Whose datagrams come through a socket of their own, and from where; only to be read."""
         self._closed = False
         self.receive_buffer_bytes: Final = _ask_buffer(sock, socket.SO_RCVBUF)
         """What the kernel granted, as it reports it (Linux: twice the limit, for its own bookkeeping)."""
         self.send_buffer_bytes: Final = _ask_buffer(sock, socket.SO_SNDBUF)
-        self.address: Final[Address] = sock.getsockname()
+        self.address: Final[SocketAddress] = sock.getsockname()
         self._everywhere = self.address[0] == "::"
         """Whether it takes IPv4 as well: those addresses have the form of IPv6 then."""
         loop.add_reader(sock.fileno(), self._on_readable, sock)
@@ -155,7 +155,7 @@ class UdpEndpoint:
             sock.close()
             raise AddressError(f"cannot listen at {where} for datagrams: {cannot_listen(error)}") from error
 
-    def numeric(self, host: str, port: int) -> Address | None:
+    def numeric(self, host: str, port: int) -> SocketAddress | None:
         """Return a host that is an address already, as `send` takes it.
 
         None for a name, or an address of the other family.
@@ -171,7 +171,7 @@ class UdpEndpoint:
         # As the kernel writes it, so that it can be compared with where a datagram came from.
         return (socket.inet_ntop(socket.AF_INET6, ip.packed), port, 0, 0)
 
-    async def resolve(self, host: str, port: int) -> Address:
+    async def resolve(self, host: str, port: int) -> SocketAddress:
         """Return the first address of a host that `send` can send to.
 
         `send` accepts numeric addresses only: a host name there would block the loop in the
@@ -194,7 +194,7 @@ class UdpEndpoint:
                 f"{where}: found no {name} address, and this server listens at one; let it listen at [::], which takes both"
             ) from error
 
-    def send(self, address: Address, datagram: bytes) -> None:
+    def send(self, address: SocketAddress, datagram: bytes) -> None:
         """Send now or not at all. Every failure is a lost datagram: counted by its errno, and dropped."""
         try:
             self._socket.sendto(datagram, address)
@@ -205,7 +205,7 @@ class UdpEndpoint:
         self._datagrams_sent += 1
         self._bytes_sent += len(datagram)
 
-    def hear(self, peer: int, source: Address) -> None:
+    def hear(self, peer: int, source: SocketAddress) -> None:
         """Take what `peer` sends from a socket of its own, from where it was heard last.
 
         Where that cannot be done it goes on coming through the common one.
@@ -292,8 +292,8 @@ class UdpEndpoint:
         self._loop.remove_reader(sock.fileno())
         self._loop.add_reader(sock.fileno(), self._on_readable, sock)
 
-    def _read(self, sock: socket.socket) -> list[tuple[bytes, Address]]:
-        batch: list[tuple[bytes, Address]] = []
+    def _read(self, sock: socket.socket) -> list[tuple[bytes, SocketAddress]]:
+        batch: list[tuple[bytes, SocketAddress]] = []
         if self._closed:
             return batch
         receive = sock.recvfrom

@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import Seen
 from zraft_client.claims.requests import NEVER, Requests
-from zraft_core.claims.answers import Answer, Granted, Reason, Refused, View
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView, Granted, Reason, Refused
 from zraft_core.claims.commands import ClaimMessages, ClaimPartition
 from zraft_core.claims.values import RANGE_MESSAGES_MAX, Claim, Owner
 
@@ -242,7 +242,7 @@ class Claiming:
             heartbeat_ms,
         )
 
-    def _look_again_ms(self, view: View, held: Claim) -> int:
+    def _look_again_ms(self, view: ClaimsView, held: Claim) -> int:
         """Return until when a claim cannot expire: there is no use in looking before, unless its owner gives it up."""
         mine = self._options.heartbeat_ms
         left = held.heard_ms + 2 * held.heartbeat_ms - view.log_time_ms
@@ -324,13 +324,13 @@ class Claiming:
     def _send(self, attempt: _Attempt, now_ms: int) -> None:
         self.attempt = attempt.command.attempt
 
-        def then(answer: Answer | None, now_ms: int) -> None:
+        def then(answer: ClaimAnswer | None, now_ms: int) -> None:
             self.attempt = None
             self._on_answer(attempt, answer, now_ms)
 
         self._requests.submit(*attempt.place, attempt.command, self._timeout_ms(now_ms), then)
 
-    def _on_answer(self, attempt: _Attempt, answer: Answer | None, now_ms: int) -> None:
+    def _on_answer(self, attempt: _Attempt, answer: ClaimAnswer | None, now_ms: int) -> None:
         if answer is None and attempt.tries < TRIES_MAX and not self._stopped:
             # This is the same attempt again: it is granted once, however many copies arrive.
             again = evolve(attempt, tries=attempt.tries + 1)

@@ -20,7 +20,7 @@ from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import Fetched, Record
 from zraft_client.claims.requests import NEVER, Requests, Then
 from zraft_client.claims.tracking import Tracking
-from zraft_core.claims.answers import Accepted, Answer, Granted, Reason, Refused
+from zraft_core.claims.answers import Accepted, ClaimAnswer, Granted, Reason, Refused
 from zraft_core.claims.commands import Commit, CommitBatch, CommitRanges, Heartbeat, Release
 from zraft_core.claims.progress import Range
 from zraft_core.claims.values import RANGES_MAX, Mode
@@ -279,13 +279,13 @@ class Consumption:
         # This happens before it is sent, and so before anybody can have heard it.
         self.lease.on_sent(beat, now_ms)
 
-        def then(answer: Answer | None, now_ms: int) -> None:
+        def then(answer: ClaimAnswer | None, now_ms: int) -> None:
             self._on_heartbeat(beat, answer, now_ms)
 
         command = Heartbeat(self.group, self.epoch, beat, committed)
         self._submit(command, now_ms, then)
 
-    def _on_heartbeat(self, beat: int, answer: Answer | None, now_ms: int) -> None:
+    def _on_heartbeat(self, beat: int, answer: ClaimAnswer | None, now_ms: int) -> None:
         self.due_ms = 0
         self._beating = False
         if answer is None:
@@ -306,7 +306,7 @@ class Consumption:
     def _end_for_health(self) -> int:
         return max(self.end, self.current)
 
-    def _is_owner(self, answer: Answer, now_ms: int) -> bool:
+    def _is_owner(self, answer: ClaimAnswer, now_ms: int) -> bool:
         """Note an answer to a command under this claim; return False if the claim is over."""
         if isinstance(answer, Refused):
             # FENCED says so itself. Whatever else is refused, this owner is mistaken about its claim and must stop.
@@ -348,12 +348,12 @@ class Consumption:
             command = CommitRanges(self.group, self.epoch, committed, ranges)
         self._committing = True
 
-        def then(answer: Answer | None, now_ms: int) -> None:
+        def then(answer: ClaimAnswer | None, now_ms: int) -> None:
             self._on_commit(ranges, answer, now_ms)
 
         self._submit(command, now_ms, then)
 
-    def _on_commit(self, ranges: tuple[Range, ...], answer: Answer | None, now_ms: int) -> None:
+    def _on_commit(self, ranges: tuple[Range, ...], answer: ClaimAnswer | None, now_ms: int) -> None:
         self.due_ms = 0
         self._committing = False
         if answer is None:
@@ -453,7 +453,7 @@ class Consumption:
         self._batching = True
         self._submit(CommitBatch(self.group, self.epoch, self._batch_upto), now_ms, self._on_batch)
 
-    def _on_batch(self, answer: Answer | None, now_ms: int) -> None:
+    def _on_batch(self, answer: ClaimAnswer | None, now_ms: int) -> None:
         self.due_ms = 0
         self._batching = False
         if self.ended is not None or (answer is not None and not self._is_owner(answer, now_ms)):
@@ -499,7 +499,7 @@ class Consumption:
         until = self._drain_until_ms
         return until is not None and now_ms < until and self.lease.holds(now_ms)
 
-    def _on_released(self, answer: Answer | None, now_ms: int) -> None:
+    def _on_released(self, answer: ClaimAnswer | None, now_ms: int) -> None:
         self.due_ms = 0
         if answer is None:
             self._release_sent = False

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from attrs import frozen
 
-from zraft_core.claims.answers import Answer, View
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.claims.commands import Command
 
 
@@ -41,7 +41,7 @@ class Seen:
     `plain`: the servers' release knows neither intervals of single claims nor commits of ranges.
     """
 
-    view: View
+    view: ClaimsView
     earliest: int
     end: int
     plain: bool = False
@@ -57,7 +57,7 @@ class ClaimsPort(Protocol):
     async def look(self, topic: str, partition: int, group: str) -> Seen:
         """Return the group's claims on the partition, and the partition's bounds."""
 
-    async def submit(self, topic: str, partition: int, command: Command) -> Answer:
+    async def submit(self, topic: str, partition: int, command: Command) -> ClaimAnswer:
         """Let the partition's group carry out a command, and return its answer."""
         ...
 

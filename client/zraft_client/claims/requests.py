@@ -14,7 +14,7 @@ from typing import Final
 from attrs import frozen
 
 from zraft_client.claims.port import Fetched, Seen
-from zraft_core.claims.answers import Answer
+from zraft_core.claims.answers import ClaimAnswer
 from zraft_core.claims.commands import Command
 
 
@@ -53,8 +53,8 @@ NEVER: Final = 2**63 - 1
 """A time that never comes."""
 
 Effect = Submit | Look | Fetch
-Reply = Answer | Seen | Fetched | None
-Then = Callable[[Answer | None, int], None]
+Reply = ClaimAnswer | Seen | Fetched | None
+Then = Callable[[ClaimAnswer | None, int], None]
 """Takes the answer, None if it did not come in time, and the time."""
 
 

@@ -18,7 +18,7 @@ from attrs import frozen
 from zraft_core.ids import GroupId
 from zraft_core.topics.message import Message
 from zraft_core.topics.messages import Answer, Reply, StartRequest
-from zraft_core.topics.producer import Ended, Producer
+from zraft_core.topics.producer import Ended, ProducerCore
 from zraft_core.topics.stamps import MessageId
 
 REPEAT_S: Final = 1.0
@@ -65,7 +65,7 @@ class Dispatch:
     One of which nothing is heard is sent again after `repeat_s`, then ever later.
     """
 
-    def __init__(self, producer: Producer, *, repeat_s: float = REPEAT_S) -> None:
+    def __init__(self, producer: ProducerCore, *, repeat_s: float = REPEAT_S) -> None:
         self.producer = producer
         self._repeat_s = repeat_s
         self.pending_bytes = 0

@@ -45,8 +45,7 @@ from zraft_core.errors import Code
 from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.topics.message import Condition, Message
 from zraft_core.topics.messages import Reply
-from zraft_core.topics.producer import Ended, Reach
-from zraft_core.topics.producer import Producer as ProducerCore
+from zraft_core.topics.producer import Ended, ProducerCore, Reach
 from zraft_core.topics.stamps import Stamp
 
 WINDOW: Final = 1024

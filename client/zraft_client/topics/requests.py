@@ -12,8 +12,7 @@ from zraft_client.calls import Answer, Kind, Request
 from zraft_client.errors import WireError
 from zraft_client.topics.values import Metadata, Placement, Topic
 from zraft_core.address import parse_address
-from zraft_core.claims.answers import Answer as ClaimAnswer
-from zraft_core.claims.answers import View as ClaimsView
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.claims.codec import decode_answer, decode_view, encode_command
 from zraft_core.claims.commands import Command as ClaimCommand
 from zraft_core.errors import ConfigError, ProtocolError

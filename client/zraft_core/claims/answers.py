@@ -67,11 +67,11 @@ class Refused:
     log_time_ms: int
 
 
-Answer = Granted | Accepted | Refused
+ClaimAnswer = Granted | Accepted | Refused
 
 
 @frozen
-class View:
+class ClaimsView:
     """A group as it stands at one log position. `last` is the claim that ended last, None if none did.
 
     `floor` and `islands` are done by claims that ended; what live ones have done stands in them.

@@ -42,11 +42,11 @@ _COMMANDS: Final = Kinds[c.Command](
 )
 _NEWER: Final = 10
 """Kinds from here on are logged from feature level 5 on."""
-_ANSWERS: Final = Kinds[a.Answer](
+_ANSWERS: Final = Kinds[a.ClaimAnswer](
     "an answer about claims",
     {0: FORMS.record(a.Granted), 1: FORMS.record(a.Accepted), 2: FORMS.record(a.Refused)},
 )
-_VIEWS: Final = Kinds[a.View]("a view of claims", {0: FORMS.record(a.View)})
+_VIEWS: Final = Kinds[a.ClaimsView]("a view of claims", {0: FORMS.record(a.ClaimsView)})
 
 
 def is_newer(command: c.Command) -> bool:
@@ -69,12 +69,12 @@ def decode_command(data: bytes) -> c.Command:
     return _decoded(_COMMANDS, data)
 
 
-def encode_answer(answer: a.Answer) -> bytes:
+def encode_answer(answer: a.ClaimAnswer) -> bytes:
     """Return the bytes of an answer."""
     return _encoded(_ANSWERS, answer)
 
 
-def decode_answer(data: bytes) -> a.Answer:
+def decode_answer(data: bytes) -> a.ClaimAnswer:
     """Return the answer in these bytes.
 
     Raises:
@@ -83,12 +83,12 @@ def decode_answer(data: bytes) -> a.Answer:
     return _decoded(_ANSWERS, data)
 
 
-def encode_view(view: a.View) -> bytes:
+def encode_view(view: a.ClaimsView) -> bytes:
     """Return the bytes of a view."""
     return _encoded(_VIEWS, view)
 
 
-def decode_view(data: bytes) -> a.View:
+def decode_view(data: bytes) -> a.ClaimsView:
     """Return the view in these bytes.
 
     Raises:

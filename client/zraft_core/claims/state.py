@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from attrs import evolve
 
 from zraft_core.claims import commands as c
-from zraft_core.claims.answers import Accepted, Answer, Granted, Reason, Refused, View
+from zraft_core.claims.answers import Accepted, ClaimAnswer, ClaimsView, Granted, Reason, Refused
 from zraft_core.claims.digest import Digest
 from zraft_core.claims.group import Group
 from zraft_core.claims.progress import NOTHING, Progress
@@ -54,7 +54,7 @@ class Claims:
         self._size = sum(group.size for group in self._groups.values())
         self._digest = Digest(self._groups)
 
-    def apply(self, command: c.Command, position: int, log_time_ms: int, end: int) -> Answer:
+    def apply(self, command: c.Command, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
         """Carry out the command at `position` of the group's log.
 
         Args:
@@ -97,14 +97,14 @@ class Claims:
         """Return the records of all groups."""
         return self._groups.values()
 
-    def view(self, name: str, now_ms: int = 0) -> View:
+    def view(self, name: str, now_ms: int = 0) -> ClaimsView:
         """Return the group as it stands; a group that is not known stands at the beginning.
 
         `now_ms` is the leader's log time, where a leader is asked. The time of the last command stands still while
         nothing is logged, and by it a pause of an idle partition would never be over.
         """
         group = self._groups.get(name) or Group(name)
-        return View(
+        return ClaimsView(
             group=name,
             claims=group.claims,
             last=group.last,
@@ -125,7 +125,7 @@ class Claims:
 
     # Claiming ---------------------------------------------------------------------------------------------------
 
-    def _claim_partition(self, command: c.ClaimPartition, end: int) -> Answer:
+    def _claim_partition(self, command: c.ClaimPartition, end: int) -> ClaimAnswer:
         found = self._claimant(command)
         if not isinstance(found, Group):
             return found
@@ -141,7 +141,7 @@ class Claims:
         group = self._begun(group, command.start, end)
         return self._grant(group, command, group.progress.floor, None, command.entire_topic)
 
-    def _claim_messages(self, command: c.ClaimMessages, end: int) -> Answer:
+    def _claim_messages(self, command: c.ClaimMessages, end: int) -> ClaimAnswer:
         found = self._claimant(command)
         if not isinstance(found, Group):
             return found
@@ -225,7 +225,7 @@ class Claims:
 
     # Owning -----------------------------------------------------------------------------------------------------
 
-    def _heartbeat(self, command: c.Heartbeat, end: int) -> Answer:
+    def _heartbeat(self, command: c.Heartbeat, end: int) -> ClaimAnswer:
         found = self._owned(command)
         if not isinstance(found, Claim):
             return found
@@ -237,7 +237,7 @@ class Claims:
             claim = evolve(claim, beat=command.beat, heard_ms=self.log_time_ms)
         return self._kept(command.group, claim)
 
-    def _commit(self, command: c.Commit, end: int) -> Answer:
+    def _commit(self, command: c.Commit, end: int) -> ClaimAnswer:
         found = self._owned(command)
         if not isinstance(found, Claim):
             return found
@@ -246,7 +246,7 @@ class Claims:
             return self._refused(claim, self._groups[command.group], found)
         return self._kept(command.group, claim)
 
-    def _commit_ranges(self, command: c.CommitRanges, end: int) -> Answer:
+    def _commit_ranges(self, command: c.CommitRanges, end: int) -> ClaimAnswer:
         """Commit ranges.
 
         What is done above `committed` is an island of the group at once, so that a successor passes
@@ -272,7 +272,7 @@ class Claims:
         self._put(grown)
         return self._kept(command.group, claim)
 
-    def _commit_batch(self, command: c.CommitBatch, end: int) -> Answer:
+    def _commit_batch(self, command: c.CommitBatch, end: int) -> ClaimAnswer:
         found = self._owned(command)
         if not isinstance(found, Claim):
             return found
@@ -283,7 +283,7 @@ class Claims:
             return self._refused(Reason.BEYOND_END, group, found)
         return self._kept(command.group, evolve(found, claimed=max(found.claimed, command.upto)))
 
-    def _release(self, command: c.Release, end: int) -> Answer:
+    def _release(self, command: c.Release, end: int) -> ClaimAnswer:
         found = self._owned(command)
         if not isinstance(found, Claim):
             return found
@@ -323,7 +323,7 @@ class Claims:
 
     # Ending -----------------------------------------------------------------------------------------------------
 
-    def _expire(self, command: c.Expire) -> Answer:
+    def _expire(self, command: c.Expire) -> ClaimAnswer:
         group = self._groups.get(command.group)
         claim = None if group is None else group.live(command.epoch)
         if group is None or claim is None:
@@ -338,7 +338,7 @@ class Claims:
 
     # Administration ---------------------------------------------------------------------------------------------
 
-    def _pause(self, command: c.Pause) -> Answer:
+    def _pause(self, command: c.Pause) -> ClaimAnswer:
         if not is_name(command.group) or not 0 <= command.until_ms <= self.log_time_ms + PAUSE_MS_MAX:
             return self._refused(Reason.INVALID)
         group = self._groups.get(command.group)
@@ -352,7 +352,7 @@ class Claims:
         self._put(group)
         return self._accepted(group, None, ended=False)
 
-    def _forget(self, command: c.Forget) -> Answer:
+    def _forget(self, command: c.Forget) -> ClaimAnswer:
         group = self._groups.get(command.group)
         if group is None:
             return self._refused(Reason.MOVED)
@@ -365,7 +365,7 @@ class Claims:
         self._digest.mark(group.name)
         return self._accepted(group, None, ended=False)
 
-    def _configure(self, command: c.Configure) -> Answer:
+    def _configure(self, command: c.Configure) -> ClaimAnswer:
         if not HEARTBEAT_MS_MIN <= command.heartbeat_ms <= HEARTBEAT_MS_MAX:
             return self._refused(Reason.INVALID)
         self.heartbeat_ms = command.heartbeat_ms

@@ -91,7 +91,7 @@ class _Open:
 _DECIDED = frozenset((Answer.DELIVERED, Answer.FAILED, Answer.DECIDED))
 
 
-class Producer:
+class ProducerCore:
     """One registered producer. Its process may die at any step: nothing is remembered, and the next is another producer."""
 
     def __init__(

@@ -59,7 +59,7 @@ class SetWatches:
 
 
 @frozen
-class Auth:
+class Credentials:
     """Credentials of a client (op 100); what `auth` means depends on the scheme.
 
     A client may leave out either: a scheme that is null is the empty one, which proves nothing.
@@ -160,7 +160,7 @@ def decode_set_watches2(frame: bytes) -> SetWatches:
     return SetWatches(reader.read_long(), *[reader.read_texts() for _ in range(5)])
 
 
-def decode_auth(frame: bytes) -> Auth:
+def decode_auth(frame: bytes) -> Credentials:
     """Return the credentials of auth.
 
     Raises:
@@ -168,7 +168,7 @@ def decode_auth(frame: bytes) -> Auth:
     """
     reader = JuteReader(frame, BODY_OFFSET)
     reader.read_int()  # a type, which is always 0
-    return Auth(reader.read_ustring() or "", reader.read_buffer())
+    return Credentials(reader.read_ustring() or "", reader.read_buffer())
 
 
 def decode_sasl(frame: bytes) -> bytes:

@@ -17,7 +17,7 @@ from onyxlog.audits.errors import AuditError
 from onyxlog.audits.source.directories import ServerDirectory
 from onyxlog.audits.source.file_tables import FilePiece, delivery_groups
 from onyxlog.audits.source.options import Options
-from zraft.storage.delivery.frames import HEAD_BYTES, FrameHead
+from zraft.storage.delivery.frames import HEAD_BYTES, DeliveryFrameHead
 from zraft.storage.delivery.manifest import Manifest, load_manifest
 from zraft.storage.delivery.recovery import directory_of
 from zraft.storage.delivery.scanning import scan_heads
@@ -156,7 +156,7 @@ class LiveDeliveries:
         Heads are whole before the records behind them are, so the newest frame's are checked, too.
         """
         end = 0
-        newest: tuple[int, FrameHead] | None = None
+        newest: tuple[int, DeliveryFrameHead] | None = None
         for position, head in scan_heads(self._fs, file, seed=seed, limit=self._fs.size(file)):
             end = head.offset
             newest = position, head

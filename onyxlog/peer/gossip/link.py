@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Final, Protocol
 
-from zraft.transport.udp import MAPPED, AddressError, UdpEndpoint
-from zraft.transport.udp import Address as SocketAddress
+from zraft.transport.udp import MAPPED, AddressError, SocketAddress, UdpEndpoint
 from zraft_core.address import Address
 from zraft_core.errors import ConfigError
 

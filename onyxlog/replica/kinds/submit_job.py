@@ -11,7 +11,7 @@ from onyxlog.replica.commands import Entry, SubmitJob
 from onyxlog.replica.endings import is_new
 from onyxlog.replica.kind import Kind
 from onyxlog.replica.kinds.silence import no_effects, no_reactions
-from onyxlog.replica.replica import Job, Replica
+from onyxlog.replica.replica import Replica, SubmittedJob
 from onyxlog.replica.rescheduling import rescheduled
 
 
@@ -26,7 +26,7 @@ def apply(replica: Replica, entry: Entry, command: SubmitJob) -> Replica:
     """Return the replica with the job, and workers for it if there are enough."""
     if not is_new(replica, command.job.id):
         return replica
-    jobs = replica.jobs.set(command.job.id, Job(command.job, entry.position))
+    jobs = replica.jobs.set(command.job.id, SubmittedJob(command.job, entry.position))
     return rescheduled(evolve(replica, jobs=jobs), entry.position)
 
 

@@ -16,7 +16,7 @@ from zraft.topics.applied import Applied, BrokenGroupError
 from zraft.topics.entries import BatchEntry, BirthEntry, decode_entry
 from zraft.topics.image import partition_image, read_image
 from zraft.topics.partition import Partition
-from zraft_core.claims.answers import Answer as ClaimAnswer
+from zraft_core.claims.answers import ClaimAnswer
 from zraft_core.claims.snapshot import decode_snapshot, encode_snapshot
 from zraft_core.claims.state import Claims
 from zraft_core.errors import ProtocolError

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from zraft.topics.service import Fetched, Offset, RefusalKind, TopicClient, TopicRefusal
-from zraft_core.claims.answers import Answer as ClaimAnswer
-from zraft_core.claims.answers import View as ClaimsView
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import Reply
 

@@ -9,8 +9,7 @@ from typing import Final
 
 import structlog
 
-from zraft.transport.udp import Address as SocketAddress
-from zraft.transport.udp import AddressError
+from zraft.transport.udp import AddressError, SocketAddress
 from zraft_core.address import Address
 from zraft_core.ids import ServerId
 

@@ -26,7 +26,7 @@ from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import MESSAGE_BYTES_MAX, UnsendableError
 from zraft.transport.sealing import RejectedError
 from zraft.transport.stream import Owner, Stream
-from zraft.transport.udp import Address
+from zraft.transport.udp import SocketAddress
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import ServerId
 
@@ -108,7 +108,7 @@ class BulkStreams:
         me: Sender,
         ring: Ring,
         peers: Iterable[ServerId],
-        address_of: Callable[[ServerId], Address | None],
+        address_of: Callable[[ServerId], SocketAddress | None],
         on_messages: Callable[[Sender, list[PeerMessage]], None],
         operators: Owner | None,
         operators_local: bool = False,
@@ -360,7 +360,7 @@ class BulkStreams:
             return
         path.dialing = self._loop.create_task(self._connect(to, path, address))
 
-    async def _connect(self, to: ServerId, path: _Path, address: Address) -> None:
+    async def _connect(self, to: ServerId, path: _Path, address: SocketAddress) -> None:
         connection, greeting = BulkConnection.dial(
             me=self._me,
             to=to,

@@ -28,7 +28,7 @@ from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.link import LinkStatistics, PeerLinks
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import UnsendableError
-from zraft.transport.udp import Address, UdpEndpoint, UdpStatistics, discard_waiting
+from zraft.transport.udp import SocketAddress, UdpEndpoint, UdpStatistics, discard_waiting
 from zraft_core.address import Address as ListenAddress
 from zraft_core.address import parse_address
 from zraft_core.errors import ConfigError, ZraftError
@@ -167,7 +167,7 @@ class Peers:
         if self._endpoint is not None:
             self._endpoint.drain()
 
-    def _on_datagrams(self, datagrams: list[tuple[bytes, Address]]) -> None:
+    def _on_datagrams(self, datagrams: list[tuple[bytes, SocketAddress]]) -> None:
         now = self._now_ms()
         self._driver.pass_time(now)
         for datagram, source in datagrams:
@@ -194,7 +194,7 @@ class Peers:
         if self._driver.wants_turn:
             self._on_arrived()
 
-    def _hear(self, server: ServerId, source: Address, now: int) -> None:
+    def _hear(self, server: ServerId, source: SocketAddress, now: int) -> None:
         """Note where datagrams of a peer come from, if that was not known.
 
         A moved peer is followed now and then.

@@ -53,7 +53,7 @@ _STAMP: Final = bytes([0x94, _U64])
 
 
 @frozen
-class SegmentHeader:
+class DeliverySegmentHeader:
     """Header of a segment: whose deliveries these are, where they begin, and who wrote them.
 
     `id` is random and seeds the checksums.
@@ -73,7 +73,7 @@ class SegmentHeader:
 
 
 @frozen
-class FrameHead:
+class DeliveryFrameHead:
     """Head that stands before a frame's records.
 
     `offset` and `stamp` are those of the first, `chain` the digest before it, `count` how many there are, `time` the
@@ -100,7 +100,7 @@ class FrameHead:
         return self.offset + self.count
 
 
-def encode_header(header: SegmentHeader) -> bytes:
+def encode_header(header: DeliverySegmentHeader) -> bytes:
     """Return `HEADER_BYTES` bytes: one MessagePack map."""
     data = _HEADER.pack(
         _FORMAT_KEY + bytes([FORMAT]),
@@ -121,7 +121,7 @@ def encode_header(header: SegmentHeader) -> bytes:
     return data + _CRC.pack(crc32c(data))
 
 
-def decode_header(data: bytes, path: str) -> SegmentHeader:
+def decode_header(data: bytes, path: str) -> DeliverySegmentHeader:
     """Return the header at the start of a segment file.
 
     Raises:
@@ -138,7 +138,7 @@ def decode_header(data: bytes, path: str) -> SegmentHeader:
             advice="start the release that wrote it; if none of yours did, the disk is damaged",
         )
     fields = _HEADER.unpack_from(data)
-    header = SegmentHeader(
+    header = DeliverySegmentHeader(
         fields[2], fields[4], fields[6], fields[8], ServerId(fields[10]), Instance(fields[12])
     )
     if encode_header(header) != data:
@@ -146,7 +146,7 @@ def decode_header(data: bytes, path: str) -> SegmentHeader:
     return header
 
 
-def encode_frame(head: FrameHead, data: bytes, seed: int) -> bytes:
+def encode_frame(head: DeliveryFrameHead, data: bytes, seed: int) -> bytes:
     """Return one frame; `data` is the records as stored, `head.crc` is not looked at."""
     assert 0 < len(data) == head.length <= FRAME_BYTES_MAX, f"{len(data)=} {head.length=}"
     assert 0 < head.size <= FRAME_BYTES_MAX, f"{head.size=}"
@@ -185,7 +185,7 @@ def encode_frame(head: FrameHead, data: bytes, seed: int) -> bytes:
     return b"".join((start, b"\xce", _CRC.pack(crc32c(rest, crc32c(start, seed))), rest, data))
 
 
-def decode_head(data: bytes | memoryview, at: int, seed: int) -> FrameHead | None:
+def decode_head(data: bytes | memoryview, at: int, seed: int) -> DeliveryFrameHead | None:
     """Return the frame head at `at`, or None if there is none that its checksum confirms."""
     if len(data) - at < HEAD_BYTES:
         return None
@@ -195,7 +195,7 @@ def decode_head(data: bytes | memoryview, at: int, seed: int) -> FrameHead | Non
     crc = crc32c(data[at + HEAD_BYTES - 5 : at + HEAD_BYTES], crc32c(data[at : at + _HEAD_CRC_AT], seed))
     if crc != fields[25]:
         return None
-    head = FrameHead(
+    head = DeliveryFrameHead(
         fields[0] == MARKS[1],
         fields[1],
         fields[3],
@@ -225,7 +225,7 @@ def compress(records: bytes, compressor: zstandard.ZstdCompressor | None) -> tup
     return False, records
 
 
-def records_of(head: FrameHead, data: bytes, path: str, position: int) -> bytes:
+def records_of(head: DeliveryFrameHead, data: bytes, path: str, position: int) -> bytes:
     """Return the records of a frame whose stored bytes are `data`, their checksum verified before.
 
     Raises:

@@ -13,7 +13,7 @@ import zstandard
 from attrs import frozen
 
 from zraft.storage.delivery.comparing import compare_marks, count_known
-from zraft.storage.delivery.frames import HEAD_BYTES, SEGMENT_ID_BYTES, SegmentHeader
+from zraft.storage.delivery.frames import HEAD_BYTES, SEGMENT_ID_BYTES, DeliverySegmentHeader
 from zraft.storage.delivery.manifest import (
     SEGMENTS_MAX,
     Manifest,
@@ -372,7 +372,7 @@ class DeliveryLog:
         ):
             self._close_tail()
             start = self.end
-            header = SegmentHeader(
+            header = DeliverySegmentHeader(
                 self.group,
                 self._directory.entropy(SEGMENT_ID_BYTES),
                 start.offset,

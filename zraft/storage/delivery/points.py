@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 from crc32c import crc32c
 
-from zraft.storage.delivery.frames import HEADER_BYTES, FrameHead
+from zraft.storage.delivery.frames import HEADER_BYTES, DeliveryFrameHead
 from zraft.storage.delivery.manifest import Segment
 from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.scanning import read_header, scan_heads
@@ -56,7 +56,7 @@ class Points:
         self._due = 0
         self._time = -1
 
-    def note(self, position: int, head: FrameHead) -> None:
+    def note(self, position: int, head: DeliveryFrameHead) -> None:
         """Note the next frame of the segment."""
         if position >= self._due:
             self._rows.append(Point(head.offset, position, head.stamp, self._time))

@@ -19,7 +19,7 @@ from zraft.storage.delivery.frames import records_of
 from zraft.storage.delivery.manifest import Segment
 from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import IndexCache, Points
-from zraft.storage.delivery.scanning import Frame, FrameScanner
+from zraft.storage.delivery.scanning import DeliveryFrame, FrameScanner
 from zraft.storage.delivery.values import (
     Delivery,
     DeliveryFormatError,
@@ -202,7 +202,7 @@ class DeliveryReader:
             break
         raise CorruptionError(self._path, 0, f"delivery {offset - 1} is in none of its segments")
 
-    def _frames(self, view: View, offset: int) -> Iterator[tuple[Segment, Frame]]:
+    def _frames(self, view: View, offset: int) -> Iterator[tuple[Segment, DeliveryFrame]]:
         """Yield the frames from the one on that holds `offset`, with their segments."""
         for segment in view.from_offset(offset):
             position = self._hinted(offset, segment)
@@ -212,7 +212,7 @@ class DeliveryReader:
                 if frame.head.end_offset > offset:
                     yield segment, frame
 
-    def _scan(self, segment: Segment, position: int) -> Iterator[Frame]:
+    def _scan(self, segment: Segment, position: int) -> Iterator[DeliveryFrame]:
         """Yield the segment's frames from a position on, as far as they count; their checksums are right."""
         path = f"{self._path}/{segment.name}"
         with self._files.use(path) as file:
@@ -233,7 +233,7 @@ class DeliveryReader:
                     path, scanner.position, scanner.damage or "zeros where a frame was written"
                 )
 
-    def _deliveries(self, segment: Segment, frame: Frame) -> Iterator[Delivery]:
+    def _deliveries(self, segment: Segment, frame: DeliveryFrame) -> Iterator[Delivery]:
         """Yield the deliveries of the frame that count."""
         path, head = f"{self._path}/{segment.name}", frame.head
         try:

@@ -16,8 +16,8 @@ from zraft.storage.delivery.frames import (
     HEAD_BYTES,
     HEADER_BYTES,
     MARKS,
-    FrameHead,
-    SegmentHeader,
+    DeliveryFrameHead,
+    DeliverySegmentHeader,
     decode_head,
     decode_header,
     records_of,
@@ -33,11 +33,11 @@ READ_BYTES: Final = 256 << 10
 
 
 @frozen
-class Frame:
+class DeliveryFrame:
     """A frame whose checksums were right, at `position` in the file; `data` is its records as stored."""
 
     position: int
-    head: FrameHead
+    head: DeliveryFrameHead
     data: bytes
 
     @property
@@ -73,7 +73,7 @@ class FrameScanner:
         self.position = position
         self.damage: str | None = None
 
-    def __iter__(self) -> Iterator[Frame]:
+    def __iter__(self) -> Iterator[DeliveryFrame]:
         data, base = b"", self.position
         while self.position < self._limit:
             at = self.position - base
@@ -99,7 +99,7 @@ class FrameScanner:
             if len(records) != head.length or crc32c(records, self._seed) != head.crc:
                 self.damage = f"the records of the frame at offset {head.offset} do not match their checksum"
                 return
-            frame = Frame(self.position, head, records)
+            frame = DeliveryFrame(self.position, head, records)
             self.position = base + end
             yield frame
 
@@ -108,7 +108,9 @@ class FrameScanner:
         return self._fs.pread(self._file, size, self.position)
 
 
-def scan_heads(fs: FileSystem, file: int, *, seed: int, limit: int) -> Iterator[tuple[int, FrameHead]]:
+def scan_heads(
+    fs: FileSystem, file: int, *, seed: int, limit: int
+) -> Iterator[tuple[int, DeliveryFrameHead]]:
     """Yield (position, head) of each frame, without looking at the records; ends early at one that is not there."""
     data, base, position = b"", 0, HEADER_BYTES
     while position < limit:
@@ -122,7 +124,7 @@ def scan_heads(fs: FileSystem, file: int, *, seed: int, limit: int) -> Iterator[
         position += HEAD_BYTES + head.length
 
 
-def follow(mark: Mark, frame: Frame, path: str) -> tuple[Mark, list[tuple[Delivery, bytes]]]:
+def follow(mark: Mark, frame: DeliveryFrame, path: str) -> tuple[Mark, list[tuple[Delivery, bytes]]]:
     """Return where the log stands after the frame, and its deliveries, each with the digest after it.
 
     Raises:
@@ -170,7 +172,7 @@ def follow(mark: Mark, frame: Frame, path: str) -> tuple[Mark, list[tuple[Delive
 
 
 @frozen
-class Rest:
+class DeliveryRest:
     """Rest of a file after the last good frame: where the non-zero bytes end.
 
     `witness` is a frame in it which says that the damaged one was durable, if there is one.
@@ -180,7 +182,7 @@ class Rest:
     witness: int | None
 
 
-def inspect_rest(fs: FileSystem, file: int, *, seed: int, start: int, size: int, offset: int) -> Rest:
+def inspect_rest(fs: FileSystem, file: int, *, seed: int, start: int, size: int, offset: int) -> DeliveryRest:
     """Search everything from `start` on for a frame that was written when delivery `offset` was durable (D-10).
 
     A power failure may take any part of what was not synced, so valid frames may follow a torn one; but none of them
@@ -199,13 +201,13 @@ def inspect_rest(fs: FileSystem, file: int, *, seed: int, start: int, size: int,
             while 0 <= candidate < READ_BYTES:
                 head = decode_head(data, candidate, seed)
                 if head is not None and head.synced > offset:
-                    return Rest(end, at + candidate)
+                    return DeliveryRest(end, at + candidate)
                 candidate = data.find(mark, candidate + 1)
         at += READ_BYTES
-    return Rest(end, None)
+    return DeliveryRest(end, None)
 
 
-def read_header(fs: FileSystem, file: int, path: str, group: int, segment: Segment) -> SegmentHeader:
+def read_header(fs: FileSystem, file: int, path: str, group: int, segment: Segment) -> DeliverySegmentHeader:
     """Return the header of a segment that the manifest lists.
 
     Raises:

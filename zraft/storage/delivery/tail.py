@@ -12,8 +12,8 @@ import zstandard
 from crc32c import crc32c
 
 from zraft.storage.delivery.frames import (
-    FrameHead,
-    SegmentHeader,
+    DeliveryFrameHead,
+    DeliverySegmentHeader,
     compress,
     encode_frame,
     encode_header,
@@ -52,7 +52,7 @@ class Tail:
         fs: FileSystem,
         files: OpenFiles,
         directory: str,
-        header: SegmentHeader,
+        header: DeliverySegmentHeader,
         start: Mark,
         *,
         stride_bytes: int,
@@ -120,7 +120,7 @@ class Tail:
         raw = b"".join(records)
         compressed, data = compress(raw, self._compressor)
         first, last = deliveries[0], deliveries[-1]
-        head = FrameHead(
+        head = DeliveryFrameHead(
             compressed,
             first.offset,
             len(deliveries),

@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from zraft_core.wire.requests import Auth
+from zraft_core.wire.requests import Credentials
 from zraft_core.znodes.acl import SUPER, Ids
 
 IDS_MAX: Final = 64
@@ -42,7 +42,7 @@ def digest_id(credentials: bytes) -> str:
     return f"{user}:{base64.b64encode(hashlib.sha1(credentials, usedforsecurity=False).digest()).decode()}"
 
 
-def proved_ids(offer: Auth, ids: Ids, settings: AuthSettings) -> Ids | None:
+def proved_ids(offer: Credentials, ids: Ids, settings: AuthSettings) -> Ids | None:
     """Return the connection's ids after this request, or None if it proves nothing: then the connection ends.
 
     Any digest credentials are accepted, as in ZooKeeper: they are compared with ACLs, not with a list of users.

@@ -32,7 +32,7 @@ from zraft_core.wire import native_requests as requests
 from zraft_core.wire.connect import ConnectRequest
 from zraft_core.wire.native_framing import NativeFramingError, NativeReader
 from zraft_core.wire.native_topic_answers import encode_topic_outcome
-from zraft_core.wire.requests import Auth
+from zraft_core.wire.requests import Credentials
 from zraft_core.znodes.acl import Ids
 from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
 
@@ -558,7 +558,9 @@ class NativeConnection(NativeSpeaker):
                 ids, token = self.clients.log_in(self, offer.credentials)
             else:
                 proved = proved_ids(
-                    Auth(offer.scheme, offer.credentials), self.ids_of_writes, self.clients.settings.auth
+                    Credentials(offer.scheme, offer.credentials),
+                    self.ids_of_writes,
+                    self.clients.settings.auth,
                 )
                 if proved is None:
                     raise AuthenticationError(f"authentication with scheme {offer.scheme!r} failed")

@@ -15,8 +15,7 @@ from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.server.clients.connection import ANSWERS_BYTES_MAX
 from zraft.server.clients.native.services import NativeSpeaker
 from zraft.topics.service import Fetched, Offset, TopicRefusal, TopicService
-from zraft_core.claims.answers import Answer as ClaimAnswer
-from zraft_core.claims.answers import View as ClaimsView
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.claims.codec import encode_answer, encode_view
 from zraft_core.errors import Code
 from zraft_core.ids import GroupId, ProducerId
