@@ -35,7 +35,7 @@ class LogService:
     service: Service
     access: Access
     patient: bool = False
-    """Whether to wait for servers that nobody has started yet."""
+    """True to wait for servers that nobody has started yet."""
 
     def opener(self, *, session_timeout_s: float = SESSION_TIMEOUT_S) -> OpenPort:
         """Return what opens ports there. Unless `patient`, this blocks while it checks that somebody listens.

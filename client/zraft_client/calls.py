@@ -74,13 +74,13 @@ class Call:
     deadline: float
     waiter: Any
     prompt: bool = False
-    """Whether the call belongs to this connection alone: it is never repeated on another."""
+    """True if the call belongs to this connection alone: it is never repeated on another."""
     id: int = 0
     seq: int = 0
     """The sequence number; 0: none yet."""
     attempts: int = 0
     doubt: bool = False
-    """Whether a copy may have been carried out, or may yet be, of which no answer will come."""
+    """True if a copy may have been carried out, or may yet be, of which no answer will come."""
     place: Place = Place.PENDING
 
     @property

@@ -48,7 +48,7 @@ TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 5.0
 CLOSE_TIMEOUT_S: Final = 2.0
 PROVEN_S: Final = 1.0
-"""After a connection that lasted so long, the next one is made without a pause."""
+"""The duration of a connection after which the next one is made without a pause."""
 SUBSCRIBE_AGAIN_S: Final = 0.2
 """Mean pause before a subscription is repeated that a server without a quorum refused."""
 DEADLINE_GRAIN_S: Final = 0.01

@@ -14,7 +14,8 @@ GroupId = NewType("GroupId", int)
 """A Raft group. Group 0 is the coordination group; topic partitions get zxids of group 0 as ids."""
 
 ProducerId = NewType("ProducerId", int)
-"""Who multicasts: the zxid of group 0 that registered it, so never reused; 0 is group 0 itself."""
+"""A program that multicasts, by the zxid of group 0 that registered it, so never reused; 0 is group 0 itself.
+"""
 
 COORDINATION_GROUP: Final = GroupId(0)
 SERVER_ID_MIN: Final = 1
@@ -35,7 +36,7 @@ def zxid_after(last_zxid: int, term: int) -> int:
 
 
 EPOCHS_SKIPPED: Final = 1 << 20
-"""How far a cluster that is made of another one's data begins above it."""
+"""The number of epochs by which a cluster that is made of another one's data begins above it."""
 
 _ZXID_MAX: Final = 2**63 - 1
 

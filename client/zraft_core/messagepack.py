@@ -30,10 +30,12 @@ COUNTED_KEYS_MAX: Final = 256
 """Keys of one request that are arrays, timestamps or extensions; the keys of one map that anybody reads unchecked."""
 
 MAP_BYTES: Final = 16
-"""Of a request per map, on average, where some of its maps have keys that are no text and no bytes: calls make those."""
+"""The bytes of a request per map, on average, where maps have keys that are no text and no bytes: calls make
+those.
+"""
 
 MAPS_MIN: Final = 4_096
-"""So many maps any request may have."""
+"""The number of maps that any request may have."""
 
 PROBES_MAX: Final = 32
 """Places of a dict that each key may look at before it finds its own, on average. Random ones look at one, and regular ones
@@ -46,15 +48,15 @@ LEVELS_MAX: Final = 256
 """Arrays and maps in one another that `unpack` reads: functions that call themselves have room for three calls a level."""
 
 SHORT_BYTES: Final = 256
-"""What is shorter can promise or nest little, and is not walked."""
+"""The size below which a value can promise or nest little, and is not walked."""
 
 SHOWN_CHARACTERS_MAX: Final = 100
-"""Of a value in an error: whoever wrote it knows it."""
+"""The most characters of a value in an error: whoever wrote the value knows it."""
 
 WHY_CHARACTERS_MAX: Final = 250
 
 READER_LEVELS_MAX: Final = 1_024
-"""What MessagePack's readers in Python can read."""
+"""The depth that MessagePack's readers in Python can read."""
 
 _TABLE_SIZE_MIN: Final = 8
 
@@ -76,7 +78,7 @@ class UnhashedMap(dict[Any, Any]):
     __slots__ = ("pairs",)
 
     pairs: list[tuple[Any, Any]]
-    """As they came; of two with one key, whoever hashes them takes the last."""
+    """The pairs as they came; of two with one key, whoever hashes them takes the last."""
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -141,7 +143,7 @@ def _why(error: Exception) -> str:
 
 
 def _extension(code: int, data: bytes) -> Any:
-    # Not by calling the class, which checks what a reader knows, and takes three times as long.
+    # The class is not called, since it checks what a reader knows, and takes three times as long.
     return tuple.__new__(msgpack.ExtType, (code, data))
 
 
@@ -242,7 +244,8 @@ class _PairsReader:
     __slots__ = ("_decoder", "_end", "_hashes", "_walker", "feed")
 
     def __init__(self, decoder: Decoder, *, hashes: bool, bytes_max: int) -> None:
-        # Not a circle: what MessagePack's readers hold, some 50 kB each, would stay until the next collection.
+        # This must not be a circle: what MessagePack's readers hold, some 50 kB each, would stay until the
+        # next collection.
         self._decoder = proxy(decoder)
         self._hashes = hashes
         self._walker = msgpack.Unpacker(read_size=256, max_buffer_size=bytes_max)
@@ -317,7 +320,7 @@ class _Maps:
     def __init__(self, size: int, *, hashes: bool) -> None:
         self._hashes = hashes
         self._left = size if hashes else max(MAPS_MIN, size // MAP_BYTES)
-        """How many more there may be; what is stored is read however many there are."""
+        """The number of maps that there may still be; what is stored is read however many there are."""
         self._counted = 0
         """Keys so far that are arrays, timestamps or extensions."""
 

@@ -22,9 +22,11 @@ ROWS: Final = "rows.parquet"
 MORE: Final = "more.parquet"
 """A file with rows that come after those of the batches before it."""
 BATCHES_KEPT: Final = 3
-"""How many batches of open rows are kept: the batch under way needs what was open after the one before."""
+"""The number of batches whose open rows are kept: the batch under way needs what was open after the one
+before.
+"""
 MORE_MAX: Final = 256
-"""How many batches in a row note only what they add."""
+"""The number of batches in a row that note only what they add."""
 
 
 class BatchFiles:
@@ -93,7 +95,7 @@ class OpenFiles:
         self._tellers = tellers
         self._rows_max = rows_max
         self._noted: list[int] = []
-        """How many rows each batch noted since the last that noted all."""
+        """The number of rows that each batch noted since the last that noted all."""
 
     def before(self, batch: int) -> OpenRows:
         """Return what was open when `batch` came. Spark may leave out numbers, as it gives no empty batches."""

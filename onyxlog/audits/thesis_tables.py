@@ -75,7 +75,7 @@ class ThesisTables:
 
     cells: tuple[Cell, ...]
     elections: Elections | None
-    """Of runs that measured elections; None if no run did."""
+    """The elections of runs that measured some; None if no run did."""
     published_mixes: tuple[Scenario, ...] = ()
     mixes: tuple[Mix, ...] = ()
     pools: tuple[PoolRow, ...] = ()

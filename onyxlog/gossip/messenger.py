@@ -157,8 +157,8 @@ class Messenger:
     def end_found(self, end: Position, now: int) -> None:
         """Note that the log's next entry gets the position `end`. If there is nothing new, all groups are told."""
         asked = self._watch.answered()
-        # What exists and is not here is on its way from the log. Otherwise others find it, as nobody tells
-        # them not to look.
+        # An entry that exists and is not here is on its way from the log. Otherwise others find it, as nobody
+        # tells them not to look.
         if asked is not None and end - 1 == self._buffer.newest == self._buffer.applied:
             self._idle.looked(asked, found=False)
             self.greet(now)

@@ -19,7 +19,7 @@ class Reason(StrEnum):
     POLL = "poll"
     """Nobody has looked at the log for a while."""
     MISMATCH = "mismatch"
-    """What gossip brought does not fit the chain."""
+    """The entries that gossip brought do not fit the chain."""
     BEHIND = "behind"
     """More is missing than peers are asked for."""
 

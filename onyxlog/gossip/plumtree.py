@@ -21,9 +21,9 @@ from onyxlog.gossip.streams import View
 from onyxlog.ids import GroupId, Position
 
 KEPT: Final = 1024
-"""How many recently announced events are kept for groups that graft."""
+"""The number of recently announced events that are kept for groups that graft."""
 ANNOUNCE_MS: Final = 20
-"""How long announcements wait, so that several go together."""
+"""The time that announcements wait, so that several go together."""
 MISSING_MAX: Final = 1024
 
 

@@ -19,10 +19,11 @@ from onyxlog.gossip.streams import Arc, Streams, View, ranked
 from onyxlog.ids import GroupId, Position
 
 STANDING_BY_MAX: Final = 4096
-"""For how many events a group stands by at a time. Further events are left to repair."""
+"""The number of events for which a group stands by at a time. Further events are left to repair."""
 
 TELLERS: Final = 2
-"""How many groups tell the standbys.
+"""The number of groups that tell the standbys. If there were one and its datagram were lost, a whole stream
+would get the event twice.
 
 If there were one and its datagram were lost, a whole stream would get the event twice.
 """

@@ -46,7 +46,7 @@ class Conditions:
     expiry_ms: int = 2_000
     """The time from a death to the log's entry of it."""
     patience_ms: int = 10_000
-    """How long a group that the log has lost waits for an answer."""
+    """The time that a group which the log has lost waits for an answer."""
 
 
 @frozen
@@ -73,7 +73,7 @@ class Node:
     """The log has pushed its entries up to here."""
     wake: int = 0
     held: list[tuple[GroupId, Message]] = field(factory=list)
-    """What arrived while the group was paused, as a socket's buffer keeps it."""
+    """The messages that arrived while the group was paused, as a socket's buffer keeps them."""
 
 
 @define

@@ -146,7 +146,7 @@ class CheckpointCoordinator:
         self._begun = 0
         self._next: int | None = None
         self.given_up = 0
-        """How many checkpoints were not complete in time."""
+        """The number of checkpoints that were not complete in time."""
 
     @property
     def under_way(self) -> Barrier | None:

@@ -19,7 +19,7 @@ from onyxlog.jobs.segments import Segment, canonical
 BUCKETS: Final = 4096
 """The most workers that a grouped task can have. It is part of what is stored and can never change."""
 REMEMBERED: Final = 100_000
-"""How many keys' buckets a `Grouping` remembers."""
+"""The number of keys whose buckets a `Grouping` remembers."""
 
 
 @frozen

@@ -62,7 +62,7 @@ class GroupCore:
         self.replica: Replica = origin.replica
         self.chain = origin.chain
         self.over = False
-        """Whether a restart was decided: nothing is played, said or done any more."""
+        """True once a restart was decided: nothing is played, said or done any more."""
         self._group = group
         self._site: Site = ""
         self._tags: dict[PeerId, tuple[str, ...]] = {}

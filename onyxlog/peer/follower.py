@@ -21,7 +21,7 @@ from onyxlog.replica.playing import effects, play
 from onyxlog.replica.replica import Replica
 
 YIELD_ENTRIES: Final = 50
-"""How many entries are played before others on the loop have a turn."""
+"""The number of entries that are played before others on the loop have a turn."""
 OVERTAKEN_PAUSE_S: Final = 0.2
 REASONS_MAX: Final = 1_000
 

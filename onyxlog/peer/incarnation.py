@@ -55,7 +55,9 @@ from onyxlog.replica.replica import JoinMode, Replica
 from zraft_client.errors import ClientError
 
 SLICE_S: Final = 0.01
-"""How long entries are played before others on the loop have a turn, above all the session's heartbeats."""
+"""The time for which entries are played before others on the loop have a turn, above all the session's
+heartbeats.
+"""
 OVERTAKEN_PAUSE_S: Final = 0.2
 
 log = structlog.get_logger()
@@ -208,7 +210,8 @@ class Incarnation:
         """Make the pulse or the will, which tells others when this group is gone, before anybody hears that it exists."""
         if core.replica.parameters.join is JoinMode.DIRECT:
             await self._port.set_will(Record(GroupLeave(self._group), self._group, None, _now_ms()))
-        # With the ring, the session's end is the group's. In any case others see by it when the group was heard of.
+        # With the ring, the session's end is the group's. In any case it shows others when the group was last
+        # heard.
         await self._port.show_pulse(self._group)
 
     async def leave(self) -> None:
@@ -225,7 +228,7 @@ class Incarnation:
                 if self.begun:
                     self._carry_out(self.core.leave(_now_ms()))
                     drained = self._spawn(self._outbox.drained())
-                    # What ends the incarnation meanwhile ends the outbox too.
+                    # An end of the incarnation meanwhile ends the outbox, too.
                     await asyncio.wait((drained, self._end), return_when=asyncio.FIRST_COMPLETED)
         self._finish(Ending.LEFT)
 
@@ -274,7 +277,7 @@ class Incarnation:
                 async for batch in source.entries(core.version + 1, core.chain):
                     await self._play(batch)
                     if core.over:
-                        # Nothing is applied any more, so a source that goes by what was applied would yield
+                        # Nothing is applied any more, so a source that waits for what was applied would yield
                         # this for ever.
                         return
             except OvertakenError:

@@ -21,7 +21,9 @@ from onyxlog.replica.replica import VERSION, Replica
 from zraft_core.messagepack import shown, unpack
 
 FORMAT: Final = 2
-"""Of entries and origins. A peer refuses what has another: it would compute another replica than those who wrote it."""
+"""The format of entries and origins. A peer refuses another one: it would compute another replica than those
+who wrote it.
+"""
 
 NAMES: Final[Mapping[str, type[Any]]] = {
     "prepare-join": commands.PrepareJoin,
@@ -42,7 +44,7 @@ NAMES: Final[Mapping[str, type[Any]]] = {
     "backpressure-off": commands.BackpressureOff,
     "gc": commands.Gc,
 }
-"""What kinds of entries are called in the log, for ever."""
+"""The names of kinds of entries in the log, for ever."""
 _name_of: Final = {kind: name for name, kind in NAMES.items()}
 
 

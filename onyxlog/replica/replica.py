@@ -94,9 +94,9 @@ class Replica:
     """The position of the newest garbage collection."""
 
     streams: int = STREAMS_MIN
-    """How many streams the gossip pool has."""
+    """The number of streams of the gossip pool."""
     arcs: Table[GroupId, GroupArc] = field(factory=Table)
-    """What each group subscribes to and publishes on; see `onyxlog.replica.pool`."""
+    """The streams that each group subscribes to and publishes on; see `onyxlog.replica.pool`."""
 
     peers: Table[PeerId, VirtualPeer] = field(factory=Table)
     """Virtual peers of groups that have joined."""

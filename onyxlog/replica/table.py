@@ -22,8 +22,8 @@ D = TypeVar("D")
 T = TypeVar("T")
 MODULUS: Final = 2**128
 MOVES_MAX: Final = 8
-"""How many keys are put into, or taken out of, the sorted ones one by one; beyond, they are sorted again when
-next wanted.
+"""The number of keys that are put into, or taken out of, the sorted ones one by one; beyond, they are sorted
+again when next wanted.
 """
 
 

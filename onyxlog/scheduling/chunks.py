@@ -95,7 +95,7 @@ class _Picking:
         self._seating: Final[dict[Site, Seating]] = {}
         busy = {peer for key, peers in ground.present.items() if key[0] in ground.running for peer in peers}
         self._idle: Final[dict[Site, int]] = {}
-        """Of each site, workers whom nobody would miss."""
+        """The number of workers on each site whom nobody would miss."""
         for site, workers in self._by_site.items():
             supply = [0] * ground.classes
             for number in workers.values():
@@ -107,16 +107,16 @@ class _Picking:
         heapify(self._emptiest)
         self._own: Final = [self._own_of(wish) for wish in wishes]
         self.chosen: Final[list[dict[Site, int]]] = [{} for _ in wishes]
-        """Of each wish: chunks by site."""
+        """The chunks of each wish, by site."""
         self.granted: Final = [0] * len(wishes)
-        """Of each wish: chunks."""
+        """The number of chunks of each wish."""
         self._kinds: Final = [Counter(task.kind for task in wish.demand.tasks) for wish in wishes]
         self._full: Final[set[tuple[tuple[int, int], ...]]] = set()
         """Chunks, by kinds, for which no site has room any more."""
         self._staying: Final = [
             [(self._cost(index, site), site) for site in own] for index, own in enumerate(self._own)
         ]
-        """Of each wish: what its next chunk would cost on each site where the job has workers; heaps."""
+        """The cost of each wish's next chunk on each site where the job has workers; heaps."""
         for heap in self._staying:
             heapify(heap)
 
@@ -302,7 +302,7 @@ class _Picking:
             if key[0] in ground.running and key[0] not in colocated
             for peer in peers
         }
-        # Of each site its own part only, or all workers would be gone over once for each site.
+        # Each site gets only its own part, or all workers would be gone over once for each site.
         present = self._present_by_site()
         for site, wanted in sorted(seats.items()):
             pool = Pool(self._by_site[site], ground.able, ground.classes)

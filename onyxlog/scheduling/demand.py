@@ -117,7 +117,7 @@ def demands(jobs: Sequence[JobRequirements], given: Circumstances) -> list[JobDe
     supply = given.workforce.supply(given.pool)
     by_kind = [sum(supply[number] for number in classes) for classes in given.workforce.able]
     site_sizes: Counter[int] = Counter()
-    """How many sites there are of each number of workers."""
+    """The number of sites of each number of workers."""
     if any(map(is_colocated, jobs)):
         site_sizes.update(Counter(given.sites[peer] for peer in given.pool).values())
     pinned = {job for job, _task in given.pins}
@@ -171,7 +171,7 @@ def _task(job: JobId, task: TaskRequirements, kind: int, by_kind: Sequence[int],
     least = max(task.min_peers, 1)
     able = held + by_kind[kind]
     if held:
-        # As many as it has; with recovery at least its minimum.
+        # It keeps as many as it has; with recovery it has at least its minimum.
         least = most = held if task.flux_policy is FluxPolicy.KILL else max(held, least)
     else:
         most = able if task.max_peers is None else task.max_peers

@@ -19,7 +19,7 @@ from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank
 from onyxlog.scheduling.seating import Seating
 
 Counts = list[list[int]]
-"""Of each job, how many workers each of its tasks has."""
+"""The number of workers of each job's tasks."""
 
 
 def split(jobs: Sequence[JobDemand], division: Division) -> Counts:

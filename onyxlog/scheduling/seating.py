@@ -20,7 +20,7 @@ class Seating:
         self._free: Final = list(supply)
         self._able: Final = able
         self._seated: Final = [dict.fromkeys(classes, 0) for classes in able]
-        """Of each kind: how many of each class."""
+        """The number of workers of each class, for each kind."""
 
     @property
     def free(self) -> int:

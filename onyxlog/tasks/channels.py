@@ -13,7 +13,7 @@ from typing import Final
 from onyxlog.tasks.items import ChannelError, Item, Purpose, Worker
 
 WINDOW: Final = 32
-"""How many items a sender may be ahead of its receiver."""
+"""The number of items that a sender may be ahead of its receiver."""
 
 Frame = bytes | Item
 """An item as it travels: encoded to another group, unchanged within one."""

@@ -99,7 +99,7 @@ class Consumer(TaskWorker):
             await self._output.write(outcome.written)
         if outcome.acks:
             if self._output is not None:
-                # What is acknowledged is durable, whatever becomes of this process.
+                # Acknowledged segments are durable, whatever becomes of this process.
                 await self._output.flush()
             self._ack(rooted(outcome.acks))
         if outcome.retries:

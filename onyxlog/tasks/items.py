@@ -176,9 +176,9 @@ class Purpose(StrEnum):
     DATA = "data"
     ACKS = "acks"
     COORDINATION = "coordination"
-    """To the worker that coordinates the job."""
+    """The channel leads to the worker that coordinates the job."""
     DIRECTION = "direction"
-    """From the worker that coordinates the job."""
+    """The channel comes from the worker that coordinates the job."""
 
 
 PURPOSES: Final = tuple(Purpose)

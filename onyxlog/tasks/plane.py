@@ -47,7 +47,9 @@ BATCH_BYTES_MAX: Final = 256 * 1024
 RETRY_S: Final = 0.05
 RETRY_MAX_S: Final = 2.0
 EARLY_MAX: Final = 8192
-"""How many opens are kept for attempts that this group has not come to: of 90 workers from each of 90 others."""
+"""The number of opens that are kept for attempts that this group has not come to: of 90 workers from each of
+90 others.
+"""
 
 
 class Endpoint(Protocol):

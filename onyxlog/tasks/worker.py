@@ -63,7 +63,7 @@ class Surroundings:
     plane: DataPlane
     rng: Random
     hosts: str = ""
-    """Where the log's servers are, for plugins that talk to them."""
+    """The addresses of the log's servers, for plugins that talk to them."""
     access: Access = NOBODY
     """The identity that plugins show there."""
 
@@ -91,7 +91,7 @@ class TaskWorker(ABC):
         self.ready = False
         self.finished = False
         self.paused = False
-        """Whether a worker of the job reported full buffers: inputs wait."""
+        """True if a worker of the job reported full buffers: inputs wait."""
         self._around = around
         self._host = around.host
         self._plane = around.plane

@@ -16,7 +16,7 @@ from attrs import frozen
 from onyxlog.theses.figures import FIGURES
 
 SINGLE_RECORDS: Final = 3
-"""Of a message to one topic: written by the client, delivered, and the delivery read."""
+"""The records of a message to one topic: written by the client, delivered, and the delivery read."""
 
 HEADLINE: Final[Mapping[str, float]] = FIGURES["atomic_kafka"]["headline"]
 """Deliveries per second as its conclusion names them; they do not follow from its tables."""

@@ -43,7 +43,7 @@ ROWS: Final = tuple(
 LAPTOP, AWS_4, AWS_2 = (platform["name"] for platform in _ZATT["platforms"])
 
 MEAN_PER_SECOND: Final[int] = _ZATT["mean_per_second"]
-"""Of the rows with a result; what the text calls the peak."""
+"""The mean of the rows with a result, which the text calls the peak."""
 
 ELECTION_SERVERS: Final[int] = _ZATT["elections"]["servers"]
 ELECTION_TRIALS: Final[int] = _ZATT["elections"]["trials"]

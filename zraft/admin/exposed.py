@@ -28,9 +28,9 @@ TOTAL: Final = "_total"
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
 Monitored = Mapping[str, Monitor]
-"""What `mntr` lists, without `zk_`."""
+"""The values that `mntr` lists, without `zk_`."""
 PREFIX: Final = "zraft_"
-"""Of our own names; `mntr` lists the same numbers without it."""
+"""The prefix of our own names; `mntr` lists the same numbers without it."""
 
 
 @frozen

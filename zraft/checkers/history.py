@@ -72,22 +72,22 @@ class Operation:
     code: int = 0
     """ZooKeeper's, 0 if ok or unknown."""
     zxid: int = 0
-    """Of the answer's header: of a write its own, of a read the last one its server had applied."""
+    """The zxid of the answer's header: of a write its own, of a read the last one its server had applied."""
     value: str | None = None
-    """What was written, or what was read."""
+    """The value that was written, or that was read."""
     expected: int = -1
     """The version that a write was conditional on, -1 for any."""
     version: int | None = None
-    """Of the data, as the answer shows it."""
+    """The version of the data, as the answer shows it."""
     mzxid: int | None = None
     owner: int = 0
     """ephemeralOwner that a read shows."""
     ephemeral: bool = False
-    """Of a create."""
+    """True for a create of an ephemeral znode."""
     created: str | None = None
     """The path that a create was answered with: with its number, if it is sequential."""
     names: tuple[str, ...] = ()
-    """Of children, sorted."""
+    """The names of children, sorted."""
     further: tuple[str, ...] = ()
     watch: bool = False
     """A read that left a one-shot watch on data (if it was ok), or on existence (if there was no such znode)."""

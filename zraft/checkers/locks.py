@@ -28,7 +28,7 @@ from zraft.checkers.history import (
 LOCK: Final = "/lock"
 FENCE: Final = "/fence"
 LIVED: Final = (Kind.CREATE, Kind.SET, Kind.DELETE, Kind.MULTI_SET, Kind.CLOSE)
-"""What only a session can do that has not ended."""
+"""The operations that only a session can do that has not ended."""
 
 
 def check_locks(histories: Sequence[Sequence[Record]]) -> list[Violation]:

@@ -58,7 +58,8 @@ class Register:
 
     def __init__(self, history: Sequence[Operation], start: State) -> None:
         self._start = start
-        # Without deletes versions only grow, which bounds the search; also one that was not answered may delete.
+        # Without deletes versions only grow, which bounds the search; a delete that was not answered counts,
+        # too.
         self._grows = all(one.kind is not Kind.DELETE for one in history)
         self._shown = {
             one.value: one.version
@@ -108,7 +109,7 @@ class Register:
                 return operation.kind is Kind.CREATE and isinstance(state, Present)
             case Code.BAD_VERSION:
                 return isinstance(state, Present) and operation.expected not in (-1, state.version)
-        return True  # of other refusals, such as SESSION_EXPIRED, the register knows nothing
+        return True  # the register knows nothing of other refusals, such as SESSION_EXPIRED
 
     def token(self, operation: Operation) -> Hashable:
         """Return a value that is equal for operations whose order does not matter to the state."""

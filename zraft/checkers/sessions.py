@@ -90,7 +90,7 @@ def check_ephemerals(histories: Sequence[Sequence[Record]]) -> list[Violation]:
                     if record.kind is Kind.CLOSE:
                         closed[record.session] = record.zxid
                     elif record.kind in (Kind.CREATE, Kind.SET, Kind.DELETE, Kind.MULTI_SET):
-                        # Only writes: reads may be answered by a server that has not heard of the end.
+                        # Only writes count: reads may be answered by a server that has not heard of the end.
                         latest[record.session] = max(latest[record.session], record.zxid)
                     if record.kind is Kind.CREATE and record.ephemeral:
                         made[record.created or record.path].append(record)

@@ -56,7 +56,7 @@ class _Writes:
     found: dict[tuple[str, int], Operation]
     tried: set[str]
     trees: dict[str, list[tuple[int, str]]] = field(factory=dict)
-    """By top, all changes at and under it, in order; filled when first asked for."""
+    """The changes at and under each top, in order; filled when first asked for."""
 
     def after(self, path: str, zxid: int, until: int) -> list[Operation]:
         """Return the changes of `path` in (zxid, until]."""

@@ -257,7 +257,7 @@ def _taken(address: Address, kind: socket.SocketKind) -> str | None:
     """Return why nobody can listen there now, None if one can."""
     with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, kind) as probe:
         if kind == socket.SOCK_STREAM:
-            # As the server will do: connections of a cluster stopped a moment ago do not keep the port.
+            # The server will do the same: connections of a cluster stopped a moment ago do not keep the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address.host, address.port))

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 Advance = Callable[[int, int], None]
-"""Told how far the work is: (done, of how many)."""
+"""A function that is told how far the work is: (done, of how many)."""
 
 _PROGRESS_WIDTH: Final = 40
 
 CONFIRMED_CHARACTERS: Final = 8
-"""How many characters of the old cluster's id are typed before writes are given up."""
+"""The number of characters of the old cluster's id that are typed before writes are given up."""
 
 
 def founds_cluster(command: F) -> F:

@@ -116,7 +116,7 @@ def speaks_tls(address: Address, timeout_s: float) -> bool:
 
 
 _TLS_RECORDS: Final = (b"\x15", b"\x16")
-"""How a server's first words begin: an alert, or its part of the handshake."""
+"""The beginnings of a server's first words: an alert, or its part of the handshake."""
 
 _SRVR_FIELD: Final = re.compile(
     r"^(Zookeeper version|Connections|Zxid|Mode|Node count): *(\S[^\r\n]*)", re.MULTILINE

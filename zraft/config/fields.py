@@ -9,7 +9,7 @@ from attrs import Attribute, field, frozen
 Kind = Literal[
     "address", "choice", "choices", "cluster", "count", "hosts", "path", "paths", "switch", "text", "words"
 ]
-"""How a knob is written; `zraft.config.knobs` knows the form of each."""
+"""The form of a knob's value; `zraft.config.knobs` knows how each is written."""
 
 _KNOB: Final = "knob"
 

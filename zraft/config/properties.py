@@ -37,7 +37,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield (number of its first line, text) without comments, with continued lines joined."""
     pending = ""
     began = 0
-    # Not str.splitlines: it also ends lines at characters that Java leaves alone.
+    # str.splitlines would also end lines at characters that Java leaves alone.
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         line = line.lstrip(_BLANKS)
         if not pending:

@@ -11,7 +11,9 @@ from zraft.config.fields import count, knob
 from zraft_core.address import Address
 
 CLIENT_AUTHS: Final = ("none", "want", "need")
-"""What is asked of TLS clients: no certificate, one if they have it, one in any case (ZooKeeper's ssl.clientAuth)."""
+"""The certificates that TLS clients are asked for: none, one if they have it, one in any case (ZooKeeper's
+ssl.clientAuth).
+"""
 TLS_VERSIONS: Final = ("1.2", "1.3")
 AUTH_SCHEMES: Final = ("digest", "sasl", "x509")
 """Schemes that a client authenticates itself with."""

@@ -251,7 +251,8 @@ def validate(config: ServerConfig) -> None:
             raise ConfigError(
                 f"cluster: found server id {server}, expected {SERVER_ID_MIN} to {SERVER_ID_MAX}"
             )
-        # What it says of itself it never sends to: there a wildcard harms nobody, and images' start scripts write one.
+        # A server never sends to its own entry: a wildcard harms nobody there, and images' start scripts
+        # write one.
         if address.is_wildcard and server != config.id:
             raise ConfigError(
                 f"cluster: server {server} is at {address}, an address that peers cannot send to"
@@ -332,7 +333,7 @@ ROOM: Final = (
     ("unfinished_bytes_per_address_max", 2, "jute_maxbuffer"),
     ("unfinished_bytes_sum_max", 1, "unfinished_bytes_per_address_max"),
 )
-"""Of `ClientConfig`: each bound is at least so many times what has to find room in it."""
+"""The bounds of `ClientConfig`, each at least so many times what has to find room in it."""
 
 
 def with_room(client: ClientConfig, named: Container[str]) -> ClientConfig:

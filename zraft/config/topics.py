@@ -10,9 +10,9 @@ from zraft.config.fields import count
 from zraft_core.claims.values import HEARTBEAT_MS_DEFAULT, HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN
 
 ITEMS_LARGEST: Final = 128
-"""With as many withdrawals as there may be, still what the codec takes for one message."""
+"""The most items of which the codec still takes a message, with as many withdrawals as there may be."""
 PAYLOAD_BYTES_LARGEST: Final = 2 * 1024 * 1024
-"""With what is around it, it still is one message between servers."""
+"""The largest payload that is still one message between servers, with what is around it."""
 
 
 @frozen(kw_only=True)

@@ -435,7 +435,7 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
     """Take keys whose value is a knob's value, but for what ZooKeeper writes when it means "not set"."""
     for name in ("readonlymode.enabled", "reconfigEnabled", "extendedTypesEnabled", "enforceQuota"):
         if name in properties:
-            # As Java takes it: whatever is not true is false.
+            # Java takes it so: whatever is not true is false.
             values[KEYS[name].knob] = Setting(properties[name].lower() == "true", name)
     if properties.get("enforce.auth.enabled", "").lower() == "true" and "enforce.auth.schemes" in properties:
         values["auth.required_schemes"] = Setting(properties["enforce.auth.schemes"], "enforce.auth.schemes")

@@ -48,7 +48,7 @@ WITHOUT_MEANING: Final = frozenset(
     {CONF_DIR, "ZOO_LOG_DIR", "ZOO_LOG4J_PROP", "ZOO_HEAP_SIZE", "ZOO_LOG_LEVEL", "ZOO_USER"}
 )
 JAVA_FLAGS: Final = ("JVMFLAGS", "SERVER_JVMFLAGS")
-"""Where ZooKeeper's settings stand that its start script takes as system properties."""
+"""The variables whose ZooKeeper settings its start script takes as system properties."""
 
 DEFAULT_PORT: Final = "2181"
 

@@ -72,7 +72,7 @@ def read_zoo(
         beside_zookeeper = holds_zookeeper(data_dir)
     servers = any(name.startswith("server.") for name in properties)
     if file is None and not servers and "clientPort" not in properties and "dataDir" in properties:
-        properties["clientPort"] = DEFAULT_PORT  # as the image does when it is told nothing
+        properties["clientPort"] = DEFAULT_PORT  # the image does so, too, when it is told nothing
     translation = translate(properties, my_id=my_id, label=label)
     return Translation(translation.values, (*environment.notes, *translation.notes), beside_zookeeper)
 

@@ -73,7 +73,7 @@ def answer(
 
 
 ANSWERED_ALWAYS: Final = frozenset({"envi", "gtmk", "isro", "ruok", "stmk"})
-"""Also by a server that does not serve, as in ZooKeeper."""
+"""The words that are also answered by a server that does not serve, as in ZooKeeper."""
 
 
 def _ruok(_reports: Reports) -> str:

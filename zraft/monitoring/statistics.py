@@ -19,7 +19,9 @@ ZOOKEEPER_VERSION: Final = "3.9.5"
 FULL_VERSION: Final = f"{ZOOKEEPER_VERSION}-zraft-{__version__}"
 
 VERSION_LINE: Final = f"{FULL_VERSION}, built on unknown"
-"""As ZooKeeper's tools read it. An installed package does not say when it was built, so neither do we."""
+"""The version as ZooKeeper's tools read it. An installed package does not say when it was built, so neither
+do we.
+"""
 
 LISTED_MAX: Final = 3_000
 """Lines of one list: with the text made of them about 20 ms, less than a tenth of the default election timeout."""
@@ -247,7 +249,7 @@ class Dump:
     expiries: SessionExpiries | None
     owners: int
     ephemerals: Listing[tuple[int, tuple[str, ...]]]
-    """By session; counted in paths."""
+    """Distribution of the number of paths by session."""
     connections: tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
     connection_count: int
 

@@ -94,8 +94,8 @@ def claimed(fs: FileSystem, path: str) -> Iterator[None]:
             take_back(fs, path)
             yield
         except (Exception, KeyboardInterrupt):
-            # What cannot be taken back now keeps servers from starting; it is taken back when the command is
-            # run again.
+            # A state that cannot be taken back now keeps servers from starting; it is taken back when the
+            # command is run again.
             with suppress(StorageError):
                 take_back(fs, path)
             with suppress(StorageError):

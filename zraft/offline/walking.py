@@ -36,12 +36,13 @@ from zraft_core.znodes.acl import OPEN_ACL, Acl
 from zraft_core.znodes.stat import Stat
 
 NAMED_MAX: Final = 20
-"""How many paths that cannot be read a message names; all are counted."""
+"""The number of paths that cannot be read which a message names; all are counted."""
 
 _ZOOKEEPER: Final = "/zookeeper"
 _QUOTA: Final = "/zookeeper/quota"
 _MASKED: Final = ":x"
-"""How a server shows the digest in an ACL to a client that may not administer the znode.
+"""The digest that a server shows in an ACL to a client that may not administer the znode. No digest is one
+letter long.
 
 No digest is one letter long.
 """

@@ -37,7 +37,7 @@ from zraft_core.messagepack import unpack
 TEXT_MAX: Final = 4096
 SNAPSHOT_ID_BYTES: Final = 16
 PART_BYTES_MAX: Final = 1024 * 1024
-"""Of a snapshot in one answer."""
+"""The most bytes of a snapshot in one answer."""
 
 ROWS_MAX: Final = 1024
 REQUEST_BYTES_MAX: Final = 64 * 1024

@@ -12,7 +12,7 @@ import click
 from zraft_core.errors import ConfigError, ZraftError
 
 EXIT_USAGE: Final = 2
-"""As click's own for a wrong command line."""
+"""The exit code for a wrong command line, as click's own."""
 
 
 class _Misuse(click.ClickException):

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 CONNECTIONS_MAX: Final = 64
 """File descriptors belong to the clients."""
 LOCAL_KEPT: Final = 8
-"""Of them, for connections from this machine."""
+"""The number of them that is for connections from this machine."""
 HEAD_S: Final = 10.0
 """In seconds, from the connection to the end of the head of its first request."""
 
@@ -25,7 +25,7 @@ class Places(Generic[T]):
         self._count = count
         self._strangers_max = count - local_kept
         self._idle: dict[T, bool] = {}
-        """Whether each is of this machine; the longest idle first."""
+        """The idle connections, the longest idle first, each with whether it is of this machine."""
         self._busy: dict[T, bool] = {}
 
     def __len__(self) -> int:

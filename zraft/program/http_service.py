@@ -30,12 +30,14 @@ from zraft.program.limited_log import LimitedLog
 from zraft_core.address import Address
 
 REQUESTS_MAX: Final = 8
-"""Of strangers that wait for their answer, and as many of this machine; further ones are told to come back."""
+"""The number of strangers that wait for their answer, and of this machine as many; further ones are told to
+come back.
+"""
 IDLE_S: Final = 30.0
 READ_BYTES: Final = 4_096
 """At a time, of a connection: no more requests than fit into them are looked at before one is answered."""
 SHUTDOWN_S: Final = 1.0
-"""What is still being answered at the end may take this long."""
+"""The time that what is still being answered at the end may take."""
 LINE_BYTES_MAX: Final = 4_096
 PAUSE_S_MAX: Final = 0.05
 
@@ -48,7 +50,7 @@ HEADERS: Final = {
         "img-src data:; frame-ancestors 'none'"
     ),
 }
-"""For every answer."""
+"""The headers of every answer."""
 
 log = structlog.get_logger()
 

@@ -14,12 +14,12 @@ import structlog
 INTERVAL_S: Final = 10.0
 
 KINDS_MAX: Final = 64
-"""Told of in one interval; what else there is counts as one more kind."""
+"""The number of kinds that are told of in one interval; what else there is counts as one more kind."""
 
 OTHERS: Final = "others"
 
 _PARTICULARS: Final = re.compile(r"'[^']*'|\"[^\"]*\"|0x[0-9a-f]+|[0-9]+")
-"""Of a text: numbers, and what is quoted."""
+"""The particulars of a text: numbers, and what is quoted."""
 
 log = structlog.get_logger()
 

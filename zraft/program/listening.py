@@ -96,7 +96,7 @@ def _bound(family: int, kind: int, protocol: int, numeric: Any) -> socket.socket
             # let a second process take half of the datagrams.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # For every IPv4 address TCP has a socket of its own, UDP takes both by one.
+            # TCP has a socket of its own for every IPv4 address, UDP takes both by one.
             both = kind == socket.SOCK_DGRAM and numeric[0] == "::"
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if both else 1)
         sock.bind(numeric)

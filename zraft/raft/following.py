@@ -38,14 +38,14 @@ class Following(Voting):
             if meta.term > self.term or self.role is not Role.FOLLOWER:
                 # A leader whose log lacks what is committed leads nobody: it was replaced and has not heard.
                 self._become_follower(max(self.term, meta.term), None)
-            self._ack_index = 0  # what was to be acknowledged is gone
+            self._ack_index = 0  # the entries that were to be acknowledged are gone
             self.log.restart_after(meta)
             self._writes.restore(meta)
             self.commit_index = meta.index
             self._adopt_newest_membership()
         if self.leader is not None and self.role is Role.FOLLOWER:
-            # Not an acknowledgement: a leader that was replaced and has not heard may lack that entry.
-            # It learns where this log ends, asks, and is answered from the log.
+            # This is no acknowledgement: a leader that was replaced and has not heard may lack that entry. It
+            # learns where this log ends, asks, and is answered from the log.
             self._send_after(
                 self._writes.holding(meta.index),
                 self.leader,

@@ -26,7 +26,7 @@ Raises StorageError if the entries cannot be read.
 """
 
 ENTRY_OVERHEAD_BYTES: Final = 32
-"""What an entry takes beside its payload, roughly, so that entries without payload count too."""
+"""The bytes that an entry takes beside its payload, roughly, so that entries without payload count too."""
 
 
 def entry_bytes(entry: Entry) -> int:

@@ -63,7 +63,7 @@ def find_conflict(
             f"server {leader} leads term {message.term} with entry {prev} of term "
             f"{message.prev_log_term}, but the one of term {term} is committed here"
         )
-    # What is committed here the leader has too, so it need not look further back.
+    # The leader has everything that is committed here, so it need not look further back.
     return max(log.first_index_of_term_at(prev), commit_index + 1), term
 
 

@@ -72,7 +72,9 @@ class MemberRole(IntEnum):
 
 
 UNKNOWN_INSTANCE: Final = Instance(b"")
-"""Of a member that was added by its number and address, and has not been seen yet. It never votes."""
+"""The instance of a member that was added by its number and address, and has not been seen yet. It never
+votes.
+"""
 
 
 @frozen

@@ -74,7 +74,7 @@ class GroupState:
         self._bootstrap_membership = membership
         self.membership = membership
         self.members_changed_index = 0
-        self._before: Membership | None = None  # what held before it, if the log knows
+        self._before: Membership | None = None  # the membership before it, if the log knows
         self._is_voter = False
         self._was_voter = False
         self._is_known = False

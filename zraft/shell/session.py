@@ -23,7 +23,7 @@ from zraft_core.wire.client import Reply
 
 HISTORY_MAX: Final = 1000
 HISTORY_SHOWN: Final = 11
-"""How many of the latest commands are shown, as many as ZooKeeper's client shows."""
+"""The number of the latest commands that are shown, as many as ZooKeeper's client shows."""
 
 WITHOUT_SESSION: Final = frozenset(
     {"close", "connect", "help", "history", "printwatches", "quit", "redo", "version"}
@@ -51,7 +51,7 @@ class Session:
         self.client: Client | None = None
         self.target = settings.target
         self.over = False
-        """Whether somebody typed quit."""
+        """True once somebody typed quit."""
         self.on_state_change: Callable[[], None] = lambda: None
         """Called when the connection came or went."""
         self._settings = settings

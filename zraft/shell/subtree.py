@@ -15,7 +15,7 @@ from zraft_core.wire.client import Reply
 from zraft_core.wire.client_requests import Delete, GetChildren
 
 BATCH: Final = 1000
-"""How many requests are sent together unless told otherwise, as many as ZooKeeper's client sends."""
+"""The number of requests that are sent together unless told otherwise, as many as ZooKeeper's client sends."""
 
 Names = tuple[str, ...]
 """Children of one znode, sorted."""

@@ -31,7 +31,9 @@ _CRC_KEY: Final = b"\xa3crc\xce"
 _CRC: Final = struct.Struct(">I")
 _FORMAT_KEY: Final = b"\xa6format"
 _EMPTY_ENOUGH: Final = frozenset({"lock", "meta.tmp", "condemned.tmp", "lost+found"})
-"""What a directory that was never formatted may contain: traces of a start that was cut short, or of mkfs."""
+"""The names that a directory which was never formatted may contain: traces of a start that was cut short, or
+of mkfs.
+"""
 UNFINISHED: Final = "founding"
 """Name of the directory in which an offline command makes new contents; while it is there, nobody may start."""
 _START_ANEW: Final = (
@@ -141,7 +143,9 @@ class DataDirectory:
         # The WAL's thread notes a new segment while the loop's thread sets the cluster.
         self._mutex = threading.Lock()
         self.put_aside: str | None = None
-        """Where this start put the directory's earlier contents (D-26); None if there was no reason to."""
+        """The place where this start put the directory's earlier contents (D-26); None if there was no reason
+        to.
+        """
 
     @classmethod
     def open(

@@ -28,7 +28,7 @@ FORMAT: Final = 2
 _FORMATS: Final = (1, FORMAT)
 SEGMENT_ID_BYTES: Final = 8
 READ_BYTES: Final = 1 << 20
-"""How much of a segment is read at once; a larger frame is read whole."""
+"""The bytes of a segment that are read at once; a larger frame is read whole."""
 
 _HEADER = struct.Struct(f">9s9sQ5s{SEGMENT_ID_BYTES}s13sQ8sB11s{INSTANCE_BYTES}s5s")
 _CRC = struct.Struct(">I")

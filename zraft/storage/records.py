@@ -101,7 +101,7 @@ class BaseRecord:
 
 
 Record = EntryRecord | HardStateRecord | TruncateRecord | RosterRecord | RestoreRecord | ForgetRecord
-"""What callers of `Wal.append` write."""
+"""The records that callers of `Wal.append` write."""
 
 
 _END: Final = b"\0"

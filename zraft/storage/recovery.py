@@ -45,7 +45,9 @@ from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId, Instance, ServerId
 
 ENTRY_OVERHEAD_BYTES = 256
-"""What an entry of a tail costs in memory beside its payload, roughly; so empty entries are bounded too."""
+"""The bytes that an entry of a tail costs in memory beside its payload, roughly; so empty entries are bounded
+too.
+"""
 
 
 @frozen

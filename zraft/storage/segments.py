@@ -101,7 +101,7 @@ def in_use(numbers: Sequence[int], newest: int, path: str) -> tuple[list[int], l
             f"{path}: has segments up to {numbers[-1]}, but {path.removesuffix('/wal')}/meta knows {newest}: "
             f"it was restored from a copy; {MISSING_ADVICE}"
         )
-    # What lies before a gap was being compacted; whether it could be is for the snapshots to say.
+    # Segments before a gap were being compacted; whether they could be is for the snapshots to say.
     gap = max((at for at, number in enumerate(numbers) if at and numbers[at - 1] != number - 1), default=0)
     return list(numbers[gap:]), list(numbers[:gap])
 

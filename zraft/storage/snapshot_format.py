@@ -353,7 +353,7 @@ _ADVICE: Final = (
     "check this disk; the server goes on with an older snapshot if its log still reaches back to that, else move the data "
     "directory aside and let the server join again with an empty one"
 )
-"""For the files of a server. Whoever reads a file that a user named gives other advice."""
+"""Advice for the files of a server. Whoever reads a file that a user named gives other advice."""
 
 
 def _corrupt(path: str, offset: int, found: str) -> CorruptionError:

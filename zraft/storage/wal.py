@@ -116,13 +116,15 @@ class Wal:
         # The torn frame's number will be used again, so it gets a segment with other checksums: whatever
         # the disk still brings up of the torn bytes can then never pass for a frame.
         self._roll_due = replayed.torn_tail is not None
-        self._file: int | None = None  # of the last segment
-        self._allocated = 0  # how long it is
-        self._reserved = True  # whether the file system made it so long
-        self._recorded = directory.newest_bytes is not None  # whether `meta` knows it, as far as it can
-        self._scraps = False  # of a frame that was refused stand behind the last one
+        self._file: int | None = None  # the open file of the last segment
+        self._allocated = 0  # the length of that file
+        self._reserved = True  # true if the file system made it so long
+        self._recorded = (
+            directory.newest_bytes is not None
+        )  # true if `meta` knows the length, as far as it can
+        self._scraps = False  # true if parts of a frame that was refused stand behind the last one
         self._failure: StorageError | None = None
-        self._compacted: dict[GroupId, int] = {}  # what `compact` was told, by group
+        self._compacted: dict[GroupId, int] = {}  # the index that `compact` was given, by group
         self._doomed: list[int] = []  # segments that are no longer of the log, but may still be files
         self._mutex = threading.Lock()
 
@@ -461,8 +463,8 @@ class Wal:
             with writing(path):
                 self._fs.pwrite(self._file, frame, span.end)
         except DiskFullError:
-            # Only on file systems that do not keep the promise of fallocate. Part of the frame may stand
-            # there, and what follows may be shorter: leave nothing of it behind.
+            # This happens only on file systems that do not keep the promise of fallocate. Part of the frame
+            # may stand there, and what follows may be shorter: leave nothing of it behind.
             self._scraps = True
             self._shorten()
             raise

@@ -30,7 +30,7 @@ class Verdict(Enum):
     STALE = "stale"
     """Its table of groups is older than a deletion, or names a group that is none."""
     RETRY = "retry"
-    """Not yet: something has to come before it."""
+    """The message has to wait: something has to come before it."""
 
 
 @frozen

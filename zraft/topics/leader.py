@@ -55,7 +55,7 @@ class PartitionLeader:
         self._remotes: set[tuple[MessageId, GroupId]] = set()
         self._settling: dict[GroupId, FinalTime] = {}
         self._owed: dict[GroupId, FinalTime | None] = {}
-        """What each group's floor was waited for when they were last asked."""
+        """The floor that was waited for of each group when they were last asked."""
         self._viewing = 0
         self._needed = 0
         self._advancing = 0
@@ -130,7 +130,7 @@ class PartitionLeader:
             return
         match self.partition.verdict_staged(message, request.floor, epoch):
             case Verdict.KNOWN:
-                # Whether it is everywhere is for its round to tell.
+                # Its round tells whether it is everywhere.
                 self._tell(mid, epoch, staged=True)
             case Verdict.EXPIRED:
                 self._reply(mid, Answer.EXPIRED, epoch)
@@ -334,7 +334,8 @@ class PartitionLeader:
             entry.void if at_home else None,
             row.floor,
             entry.digest,
-            # Who asks for the proposal of what is delivered here has begun it, or it would not be delivered.
+            # A group that asks for the proposal of a message delivered here has begun it, or it would not be
+            # delivered.
             message if whole and not settled else None,
         )
 

@@ -49,7 +49,7 @@ class Pending:
         self._started: deque[Entry] = deque()
         self.payload_bytes = 0
         self.awaited: Counter[GroupId] = Counter()
-        """How many messages wait for the proposal of each other group."""
+        """The number of messages that wait for the proposal of each other group."""
 
     def add(self, entry: Entry) -> None:
         """Add a started message.

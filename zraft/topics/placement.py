@@ -123,7 +123,8 @@ class _Look:
         disks, count = self._disks, self._replication
         there = [disk for disk in record.wanted if self._there(disk)]
         alive = [disk for disk in there if not disks[disk[0]].dead]
-        # Who has a new disk takes its place again. Who holds more than others gives way first, if there are too many.
+        # A server with a new disk takes its place again. Servers that hold more than others give way first,
+        # if there are too many.
         anew = [(s, disks[s].instance) for s, i in record.wanted if s in disks and (s, i) not in there]
         alive.sort(key=lambda disk: (self._load[disk[0]], disk))
         wanted = [*alive, *anew][:count]
@@ -133,7 +134,7 @@ class _Look:
             for server in others[: max(0, count - len(wanted))]
             if not disks[server].dead
         ]
-        # For whom nobody can stand in, it is waited.
+        # A server that nobody can replace is waited for.
         wanted += [disk for disk in there if disks[disk[0]].dead][: max(0, count - len(wanted))]
         return tuple(sorted(wanted)) or record.wanted
 

@@ -47,7 +47,7 @@ class Row:
         if floor <= self.floor:
             return
         if self.staged:
-            self.unstaged(floor)  # what is decided is in its place, or was given up
+            self.unstaged(floor)  # decided messages are in their place, or were given up
         if floor - self.floor <= len(self.outcomes):
             for seq in range(self.floor + 1, floor + 1):
                 self.outcomes.pop(seq, None)

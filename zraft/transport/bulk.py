@@ -39,7 +39,9 @@ MAGIC: Final = b"\x7a\xffB\x01"
 text, and TLS begins with 0x16: no client begins like this."""
 
 FRAME_BYTES_MAX: Final = 128 * 1024
-"""Of a message in one frame: sealed in a tenth of a millisecond, and little to hold before it can be opened."""
+"""The bytes of a message in one frame: sealed in a tenth of a millisecond, and little to hold before it can
+be opened.
+"""
 
 
 class Role(IntEnum):
@@ -67,10 +69,10 @@ ANSWER_BYTES: Final = _ANSWER.size + _MAC_BYTES
 FRAME_OVERHEAD_BYTES: Final = _HEADER.size + _TAG_BYTES
 
 NOBODY: Final = Sender(ServerId(0), Instance(bytes(INSTANCE_BYTES)), 0)
-"""Who an operator is: it has the key, and that is all that is known."""
+"""The sender that an operator is: it has the key, and that is all that is known."""
 
 ANY_SERVER: Final = ServerId(0)
-"""Whom an operator wants: it knows an address, and learns from the answer whose that is."""
+"""The server that an operator wants: it knows an address, and learns from the answer whose that is."""
 
 Ring = Mapping[bytes, ClusterKey | None]
 """Keys by id, the one that seals first (`keys.key_ring`)."""

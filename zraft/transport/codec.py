@@ -99,20 +99,22 @@ COVER_ITEMS_MAX: Final = 256
 """Groups named in one shared heartbeat, or in its answer: four datagrams at most."""
 
 BUNDLE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""As much as one message of a peer may have; a bundle of several messages has at most a megabyte."""
+"""The most bytes of a bundle: as much as one message of a peer may have; one of several messages has at most
+a megabyte.
+"""
 
 DIGEST_BYTES: Final = 16
 DIGESTS_MAX: Final = 64
 """Digests in one report; members keep a few (D-26)."""
 
 SEGMENT_ID_BYTES: Final = 8
-"""Of a delivery segment."""
+"""The length of a delivery segment's id."""
 
 MANIFEST_BYTES_MAX: Final = 8 * 1024 * 1024
 """A list of delivery segments: 60,000 of them."""
 
 ITEMS_MAX: Final = 2**22
-"""Of one array: more than a message has bytes."""
+"""The most items of one array: more than a message has bytes."""
 
 _ENTRY_KINDS: Final = tuple(EntryKind)
 
@@ -353,6 +355,6 @@ def encode_sequence(encoded: Sequence[bytes]) -> bytes:
 
 
 SEQUENCE_BYTES: Final = 3
-"""What `encode_sequence` adds: the header of a MessagePack "array 16"."""
+"""The bytes that `encode_sequence` adds: the header of a MessagePack "array 16"."""
 
 SEQUENCE_MAX: Final = 2**16 - 1

@@ -88,7 +88,7 @@ class Handshake:
             self._install(hello, key_id)
         if hello.challenge == NO_CHALLENGE:
             return proved, None
-        # What proves itself is answered always: recordings must not use up the answers it needs.
+        # A hello that proves itself is always answered: recordings must not use up the answers it needs.
         if not proved and not self._may_answer(now_ms):
             return proved, None
         known = self.incoming is not None and self.incoming.salt == hello.salt

@@ -76,7 +76,7 @@ def replace_keys(path: Path, keys: Sequence[ClusterKey]) -> None:
     path = path.resolve()  # a link stays one: what it points to is replaced
     new = path.with_name(f"{path.name}.new")
     with suppress(FileNotFoundError):
-        new.unlink()  # of an attempt that was interrupted
+        new.unlink()  # it is left of an attempt that was interrupted
     _create(new, keys)
     try:
         new.rename(path)
@@ -156,7 +156,7 @@ def read_key_file(path: Path) -> tuple[ClusterKey, ...]:
             raise ConfigError(f"{path}: expected a regular file that holds a cluster key")
         text = os.read(descriptor, _FILE_BYTES_MAX + 1)
         mode = stat.S_IMODE(status.st_mode)
-        # What is no key file at all is told as that below: changing its mode would not help.
+        # A file that is no key file at all is told as that below: changing its mode would not help.
         if mode & 0o077 and text.startswith(_PREFIX.encode()):
             raise ConfigError(
                 f"{path}: expected a key file that only its owner can use (mode 0600), "
@@ -188,7 +188,7 @@ def _parse_line(path: Path, words: list[str], expected: str) -> ClusterKey:
     try:
         key_id, secret = bytes.fromhex(words[1]), bytes.fromhex(words[2])
     except ValueError:
-        # Not chained: the original error may quote the secret.
+        # The original error is not chained: it may quote the secret.
         raise ConfigError(f"{path}: {expected}, found a word that is not hexadecimal") from None
     if len(secret) != KEY_BYTES:
         raise ConfigError(f"{path}: {expected}, found a key of {len(secret)} bytes; was the line cut?")

@@ -46,7 +46,9 @@ DATAGRAM_BYTES_MAX: Final = 65_507
 
 QUEUED_MESSAGES_MAX: Final = 64
 QUEUED_BYTES_MAX: Final = 1024 * 1024
-"""What waits per peer for the handshake: a round trip's worth; to a peer that was down the newest matters."""
+"""The bytes that wait per peer for the handshake: a round trip's worth; to a peer that was down the newest
+matters.
+"""
 
 
 @frozen(kw_only=True)
@@ -387,7 +389,8 @@ class PeerLinks:
     ) -> Received:
         incoming = peer.handshake.incoming
         if len(datagram) < SEAL_BYTES:
-            # Before it can make us ask the peer anything: a few forged bytes are not to be worth a hello.
+            # This comes before it can make us ask the peer anything: a few forged bytes are not to be worth a
+            # hello.
             raise RejectedError(
                 Rejection.MALFORMED, f"datagram: expected at least {SEAL_BYTES} bytes, found {len(datagram)}"
             )

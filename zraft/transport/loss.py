@@ -20,7 +20,9 @@ ENOUGH: Final = 200
 
 LOSSY_FROM: Final = 0.02
 LOSSY_UNTIL: Final = 0.01
-"""Where it begins and where it ends differ, so that a path at the border does not change its mind all the time."""
+"""The share at which loss counts as over. It differs from the one at which it begins, so that a path at the
+border does not change its mind all the time.
+"""
 
 REPORT_EVERY: Final = 128
 """Datagrams opened between two reports, at least; and at most, if they come in less than the interval."""

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 DATAGRAMS_MAX: Final = 8
-"""Of one message; at a loss of one in a hundred, one in thirteen of these would have to be sent again."""
+"""The most datagrams of one message; at a loss of one in a hundred, one in thirteen of these would have to be
+sent again.
+"""
 
 
 def datagrams_max(*, lossy: bool) -> int:

@@ -52,7 +52,7 @@ _NONCE: Final = struct.Struct(">4xQ")
 
 HELLO_BYTES: Final = _HELLO.size + _MAC_BYTES
 SEAL_BYTES: Final = _DATA_HEADER.size + _TAG_BYTES
-"""What sealing adds to a body: header and tag."""
+"""The bytes that sealing adds to a body: header and tag."""
 
 WINDOW: Final = 4096
 """Datagrams that may overtake each other: more than a receive buffer of 4 MB holds at 1,400 bytes."""

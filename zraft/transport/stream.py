@@ -143,7 +143,7 @@ class Stream(asyncio.BufferedProtocol):
             self._pump()
         for message in arrived.messages:
             if self.closed:
-                return  # what was before it ended the stream
+                return  # the bytes before it ended the stream
             self._owner.on_message(self, message)
 
     def eof_received(self) -> bool:

@@ -42,7 +42,7 @@ DATAGRAMS_PER_DRAIN_MAX: Final = 4_096
 """About what a receive buffer of 4 MB holds at 1,400 bytes. More than that is not "queued right now"."""
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
-"""Asked of the kernel for each direction; its default holds three datagrams of 60 KB."""
+"""The bytes that are asked of the kernel for each direction; its default holds three datagrams of 60 KB."""
 
 _DATAGRAM_BYTES_MAX: Final = 65_535
 _NO_ADDRESS: Final = "expected a host name or address, found none"
@@ -122,14 +122,16 @@ class UdpEndpoint:
         self._receive_errors: dict[str, int] = {}
         self._own: dict[int, socket.socket] = {}
         self.sources: dict[int, SocketAddress] = {}
-        """Whose datagrams come through a socket of their own, and from where; only to be read."""
+        """The servers whose datagrams come through a socket of their own, and from where; only to be read."""
         self._closed = False
         self.receive_buffer_bytes: Final = _ask_buffer(sock, socket.SO_RCVBUF)
-        """What the kernel granted, as it reports it (Linux: twice the limit, for its own bookkeeping)."""
+        """The bytes that the kernel granted, as it reports them (Linux: twice the limit, for its own
+        bookkeeping).
+        """
         self.send_buffer_bytes: Final = _ask_buffer(sock, socket.SO_SNDBUF)
         self.address: Final[SocketAddress] = sock.getsockname()
         self._everywhere = self.address[0] == "::"
-        """Whether it takes IPv4 as well: those addresses have the form of IPv6 then."""
+        """True if it takes IPv4 as well: those addresses have the form of IPv6 then."""
         loop.add_reader(sock.fileno(), self._on_readable, sock)
 
     @classmethod
@@ -148,7 +150,7 @@ class UdpEndpoint:
         try:
             if address[0] == "::":
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            # Without SO_REUSEADDR: with it, Linux would let a second process take half of the datagrams.
+            # SO_REUSEADDR is left out: with it, Linux would let a second process take half of the datagrams.
             sock.bind(address)
             return cls(sock, asyncio.get_running_loop(), on_datagrams)
         except OSError as error:
@@ -168,7 +170,7 @@ class UdpEndpoint:
             return (host, port) if ip.version == 4 else None
         if ip.version == 4:
             return (f"{MAPPED}{host}", port, 0, 0) if self._everywhere else None
-        # As the kernel writes it, so that it can be compared with where a datagram came from.
+        # This is the form of the kernel, so that it can be compared with where a datagram came from.
         return (socket.inet_ntop(socket.AF_INET6, ip.packed), port, 0, 0)
 
     async def resolve(self, host: str, port: int) -> SocketAddress:

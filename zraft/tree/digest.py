@@ -35,7 +35,7 @@ PENDING_AT_POINT: Final = 1_000
 """Marks that `relieve` leaves to the point itself: about 3 ms."""
 
 
-# Kept between calls because making a packer costs as much as using it.
+# It is kept between calls because making a packer costs as much as using it.
 _pack = msgpack.Packer(use_bin_type=True).pack
 _number = int.from_bytes
 

@@ -357,7 +357,7 @@ class Machine:
             session.write_position = position
         try:
             handler = self._run_handlers.get(command[0])
-        except (TypeError, LookupError):  # not a tuple, or an empty one, or an opcode that cannot be one
+        except (TypeError, LookupError):  # it is no tuple, or an empty one, or its opcode cannot be one
             return self._run_code if self._run_code is not Code.OK else Code.MARSHALLING_ERROR
         if handler is None:
             return self._run_code if self._run_code is not Code.OK else Code.UNIMPLEMENTED
@@ -389,7 +389,7 @@ class Machine:
             return Code.MARSHALLING_ERROR
         session_id = session_id_for(self._owner[0], zxid)
         if session_id in self.sessions:
-            # Only after 2^56 zxids, when the oldest sessions' ids come round again.
+            # This happens only after 2^56 zxids, when the oldest sessions' ids come round again.
             return Code.SYSTEM_ERROR
         timeout_ms = self.settings.clamped_timeout_ms(timeout_ms)
         session = Session(session_id, password, timeout_ms, self._owner, self.position)
@@ -484,20 +484,20 @@ class Machine:
             return Code.RECONFIG_IN_PROGRESS
         node = self.nodes.get(CONFIG)
         assert node is not None, f"{CONFIG} cannot be deleted"
-        # Who has no right learns no more than what anybody may read; the order is ZooKeeper's.
+        # A caller without the right learns no more than what anybody may read; the order is ZooKeeper's.
         if version not in (-1, node.mzxid):
             return Code.BAD_VERSION
         members = changed_members(self.members, replace, changes)
         if self._owner[0] != LEADER and not isinstance(members, Code):
-            # What the founders were started with may be such an address; nobody can be sent to a new one.
+            # The founders may have been started with such an address; nobody can be sent to a new one.
             before = {member.address for member in self.members.values()}
             if any(m.address.startswith(EVERYWHERE) and m.address not in before for m in members.values()):
                 members = Code.BAD_ARGUMENTS
         by_client = self._tree.session is not None or self._tree.ids
         allowed = not by_client or permits(node.acl, WRITE, self._tree.ids)
         if isinstance(members, Code):
-            # What is refused here only, such as a number above those of our servers, ZooKeeper would have let pass up
-            # to here; what nobody can read is an empty tuple.
+            # Only here is refused what ZooKeeper would have let pass up to here, such as a number above those
+            # of our servers; what nobody can read is an empty tuple.
             ours = members is Code.BAD_ARGUMENTS and () not in changes
             return Code.NO_AUTH if ours and not allowed else members
         if not allowed:
@@ -575,7 +575,7 @@ class Machine:
         self.registry.settings = limits_of(state.settings)
         self.origins.rows = state.rows
         self.origins.faults = state.faults
-        # What this server had computed before is no statement about the state that it has now.
+        # The digests that this server computed before say nothing about the state that it has now.
         self.digests.clear()
         self._noted_index = 0
         return remains

@@ -17,7 +17,9 @@ from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 from zraft_core.znodes.member_roles import OBSERVER, PARTICIPANT, REMOVE
 
 EVERYWHERE: Final = ("0.0.0.0:", "[::]:")
-"""How an address begins that only says where a server listens: its own entry of `--cluster` may be one."""
+"""The beginnings of an address that only says where a server listens: its own entry of `--cluster` may be
+one.
+"""
 
 ADDRESS_CHARACTERS_MAX: Final = 300
 """A host name has at most 253."""
@@ -32,7 +34,7 @@ class WantedMember:
 
 
 ELECTION_PORT: Final = 0
-"""What a server line names as the port of elections, since there is none."""
+"""The number that a server line names as the port of elections, since there is none."""
 
 
 Wanted = Mapping[ServerId, WantedMember]

@@ -29,9 +29,11 @@ class Settings:
     topics_groups_max: int = 16_384
     """Partitions of all topics together, those that are being deleted included."""
     topics_partitions_max: int = 1_024
-    """Of one topic."""
+    """The most partitions of one topic."""
     topics_destinations_max: int = 64
-    """Of one message. Nothing is applied by it: leaders refuse what is larger before it is logged."""
+    """The most destinations of one message. Nothing is applied by it: leaders refuse what is larger before it
+    is logged.
+    """
     topics_producers_max: int = 262_144
     """Open ones, and closed ones of which something may be left."""
     topics_replication: int = 3

@@ -177,7 +177,7 @@ class WatchTable(Generic[W]):
             return self._consume(self._child, 1, path)
         told = self._consume(self._data, 0, path)
         if event_type == NODE_DELETED:
-            # Who watches the data too hears of the deletion once, but both watches are gone.
+            # A watcher of the data, too, hears of the deletion once, but both watches are gone.
             told = list(dict.fromkeys(told + self._consume(self._child, 1, path)))
         if self._recursive:
             told = list(dict.fromkeys(told + self._recursive_above(path)))

@@ -251,7 +251,8 @@ class Tree:
         node = Znode(data, acl, zxid, self.wall_time, owner)
         self.nodes.insert(path, node)
         if self.hidden and (names := self.hidden.get(path)) is not None:
-            # What the directory held that was here before is not yet out of memory: its numbers stay taken.
+            # The children of the earlier directory of this name are not yet out of memory: their numbers stay
+            # taken.
             node.children = names
             node.creates = names.first
         if siblings is None:

@@ -16,7 +16,7 @@ from zraft_client.values import ConnectionState
 
 CONNECT_TIMEOUT_S: Final = 60.0
 LOST_AFTER_S: Final = 60.0
-"""After this long without a server, the benchmark is over for this process."""
+"""The time without a server after which the benchmark is over for this process."""
 
 
 class ZraftBoard(Board):

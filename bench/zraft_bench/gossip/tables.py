@@ -68,7 +68,7 @@ class SpreadResult:
     runs: int
     by_ttl: tuple[tuple[float, float, float, float], ...]
     counted: tuple[tuple[tuple[int, ...], ...], ...] = ()
-    """For each number of hops the events, as results files have them."""
+    """The events for each number of hops, as results files have them."""
 
 
 @frozen

@@ -41,7 +41,7 @@ class Singles(Enum):
     OWN = "own"
     """Each producer has a topic of its own, as in the thesis."""
     EVEN = "even"
-    """To all topics in equal shares."""
+    """Singles go to all topics in equal shares."""
 
 
 @frozen(kw_only=True)

@@ -21,7 +21,7 @@ from zraft_core.wire.client_requests import CloseSession, Create, GetData, Reque
 
 SESSION_TIMEOUT_MS: Final = 30_000
 PIPELINED: Final = 200
-"""How many creates are under way while the keys are made."""
+"""The number of creates that are under way while the keys are made."""
 
 
 class ZooKeeperTarget(asyncio.Protocol):

@@ -13,7 +13,7 @@ from zraft_client.errors import ClientError, UnknownOutcomeError
 from zraft_client.values import Consistency
 
 PIPELINED: Final = 500
-"""How many writes are under way while the keys are made."""
+"""The number of writes that are under way while the keys are made."""
 
 
 class _InTurn(random.Random):

@@ -24,11 +24,13 @@ from zraft_core.claims.commands import ClaimMessages, ClaimPartition
 from zraft_core.claims.values import RANGE_MESSAGES_MAX, Claim, Owner
 
 HELD_LOOKS: Final = 8
-"""How often in a heartbeat interval to look whether a partition that may become free at any moment is free."""
+"""The number of looks in a heartbeat interval at a partition that may become free at any moment."""
 HURRY: Final = 32
-"""By how much waits between rounds are shorter while partitions stand still because their owner is gone."""
+"""The factor by which waits between rounds are shorter while partitions stand still because their owner is
+gone.
+"""
 TRIES_MAX: Final = 3
-"""How often one command or look is sent in a round before the next partition is tried."""
+"""The number of times that one command or look is sent in a round before the next partition is tried."""
 
 Place = tuple[str, int]
 """(topic, partition)."""
@@ -104,7 +106,7 @@ class Claiming:
         self._reclaiming = options.fast_reclaim
         self._left_alone: dict[Place, int] = {}
         self._held: set[Place] = set()
-        """What another consumer had when it was last looked at."""
+        """The partitions that another consumer had when they were last looked at."""
         # A client that was restarted takes back its claims before they expire; a new one has no reason to hurry.
         self._next_round_ms = now_ms if options.fast_reclaim else now_ms + self._wait_ms()
 

@@ -24,7 +24,7 @@ from zraft_client.line import Line
 from zraft_core.claims.values import Owner
 
 TERMINATION_S: float = 10.0
-"""How long `terminate` and `flush` wait for the service before they give up."""
+"""The time that `terminate` and `flush` wait for the service before they give up."""
 
 
 class Committing:

@@ -26,11 +26,11 @@ from zraft_core.claims.progress import Range
 from zraft_core.claims.values import RANGES_MAX, Mode
 
 COMMIT_WAIT_MS: Final = 100
-"""How long a commit that nobody waits for may wait for others to be sent along with it."""
+"""The time that a commit which nobody waits for may wait for others to be sent along with it."""
 
 
 Told = tuple[int, tuple[Range, ...]]
-"""What is processed: everything below an offset, and ranges above it."""
+"""Processed messages: everything below an offset, and ranges above it."""
 
 
 @unique
@@ -69,7 +69,7 @@ class Consumption:
         self.partition = partition
         self.claim = claim
         self.committed = claim.committed
-        """What the service knows to be processed."""
+        """The offset below which the service knows everything to be processed."""
         self.end = end
         """The partition's end, as last seen."""
         self.ended: Ended | None = None
@@ -100,7 +100,8 @@ class Consumption:
         self._durable: tuple[Range, ...] = ()
         """Ranges above `committed` that the service knows to be processed."""
         self.is_scattered = False
-        """Whether the service keeps no more ranges: commits above the first gap are not sent until it closes."""
+        """True if the service keeps no more ranges: commits above the first gap are not sent until it closes.
+        """
         self._releasing = False
         self._drain_until_ms: int | None = None
         self._handed_out = 0

@@ -109,7 +109,7 @@ class ConsumerCore:
         if (
             not self._requests.answered(number, reply, now_ms)
             and isinstance(reply, Granted)
-            # Asked for again, it is about to be granted again, and used.
+            # If it is asked for again, it is about to be granted again, and used.
             and reply.claim.attempt != self._claiming.attempt
         ):
             self._give_back((effect.topic, effect.partition), reply, now_ms)

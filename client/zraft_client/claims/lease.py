@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 BEATS_KEPT: Final = 8
-"""How many send times of heartbeats are kept; an answer to an older one is ignored."""
+"""The number of heartbeats whose send times are kept; an answer to an older one is ignored."""
 
 
 class Lease:

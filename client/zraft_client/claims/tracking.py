@@ -45,7 +45,7 @@ class Tracking:
         if not self._outstanding or not self._outstanding[0] <= offset <= self._outstanding[-1]:
             return False
         low, high = 0, len(self._outstanding)
-        # Without gaps the offset is at its own place; with gaps it is below that.
+        # Without gaps the offset is at its own place; with gaps it is further to the front.
         guess = offset - self._outstanding[0]
         if guess < high and self._outstanding[guess] == offset:
             return True

@@ -25,8 +25,8 @@ from zraft_core.ids import GroupId
 TIMEOUT_S: Final = 10.0
 """Consumers have deadlines of their own, which are shorter."""
 FETCH_WAIT_MS: Final = 1_000
-"""How long a replica keeps a fetch that finds nothing: shorter than consumers' deadlines, and an idle claim asks
-once a second.
+"""The time that a replica keeps a fetch that finds nothing. It is shorter than consumers' deadlines, and an
+idle claim asks once a second.
 """
 
 

@@ -43,7 +43,7 @@ class Start(Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
     STORED = "stored"
-    """Where `commit` of the same name stopped; otherwise at the beginning."""
+    """A consumer begins where `commit` of the same name stopped; otherwise at the beginning."""
 
 
 class _Cursor:

@@ -24,9 +24,9 @@ from zraft_core.ids import GroupId, ServerId
 T = TypeVar("T")
 
 ATTEMPT_S: Final = 10.0
-"""How long one server may take over a question before another one is asked."""
+"""The time that one server may take over a question before another one is asked."""
 REFRESH_S: Final = 2.0
-"""How long group 0 may take to tell where things are, for callers that wait for something else."""
+"""The time that group 0 may take to tell where things are, for callers that wait for something else."""
 
 
 class Directory:

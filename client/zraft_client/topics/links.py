@@ -23,7 +23,7 @@ from zraft_core.ids import ServerId
 T = TypeVar("T")
 
 CONNECT_WAIT_S: Final = 2.0
-"""How long a request waits for a connection that is just being made."""
+"""The time that a request waits for a connection that is just being made."""
 GRACE_S: Final = 0.3
 """A server that has accepted no connection for so long counts as down."""
 

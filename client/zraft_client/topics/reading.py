@@ -84,7 +84,7 @@ class Reader:
         self._kicking = False
         self._closed = False
         self.failure: ClientError | None = None
-        """What ended all reading, None while it continues."""
+        """The error that ended all reading, None while it continues."""
 
     def add(self, cursors: Iterable[Cursor]) -> None:
         """Read for these cursors, too."""

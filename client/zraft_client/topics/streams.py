@@ -44,7 +44,7 @@ class Stream(Subscription[None]):
         super().__init__(link.client, 0)
         self.link = link
         self.live = False
-        """Whether the server has said, on this connection, that it takes messages."""
+        """True once the server has said, on this connection, that it takes messages."""
         self._producer = producer
         self._session = session
         self._floor = floor

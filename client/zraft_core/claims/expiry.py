@@ -18,9 +18,9 @@ from zraft_core.claims.state import Claims
 from zraft_core.claims.values import Claim
 
 SCAN_INTERVAL_MS: Final = 200
-"""How often all claims are looked at; expiry is late by at most this, and a quorum round."""
+"""The interval at which all claims are looked at; expiry is late by at most this, and a quorum round."""
 PROPOSALS_MAX: Final = 256
-"""Of one turn; the rest is found in the next scan."""
+"""The most proposals of one turn; the rest is found in the next scan."""
 PROPOSED_AGAIN_MS: Final = 5_000
 """A proposal that came to nothing is repeated."""
 

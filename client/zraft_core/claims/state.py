@@ -175,7 +175,7 @@ class Claims:
             return self._refused(Reason.FULL) if len(self._groups) >= GROUPS_MAX else Group(command.group)
         repeated = group.repeated(command.client, command.instance, command.attempt)
         if repeated is not None:
-            # Not heard anew: the owner counts from when it first sent this.
+            # The owner is not heard anew by this: it counts from when it first sent this.
             return Granted(repeated, group.skips(repeated), self.log_time_ms)
         if self.log_time_ms < group.paused_until_ms:
             return self._refused(Reason.PAUSED, group)

@@ -17,7 +17,7 @@ HEARTBEAT_MS_MIN: Final = 100
 HEARTBEAT_MS_MAX: Final = 3_600_000
 
 NAME_BYTES_MAX: Final = 255
-"""Of names of groups and clients, and of instances."""
+"""The most bytes of names of groups and clients, and of instances."""
 GROUPS_MAX: Final = 1_024
 """Consumer groups that one partition knows; `Forget` makes room."""
 RANGES_MAX: Final = 256
@@ -26,7 +26,7 @@ PARTITION_RANGES_MAX: Final = 8_192
 """The same of all groups of a partition together: a few megabytes, and as much in its snapshot."""
 RANGE_MESSAGES_MAX: Final = 1_000_000
 FUTURE_MESSAGES_MAX: Final = 1_000_000
-"""How far beyond the partition's end a range may reach that is claimed in advance."""
+"""The distance beyond the partition's end to which a range may reach that is claimed in advance."""
 PAUSE_MS_MAX: Final = 7 * 86_400_000
 """A longer pause is somebody's mistake, and nobody would remember who made it."""
 
@@ -36,9 +36,9 @@ class Mode(IntEnum):
     """Moments at which a message counts as consumed."""
 
     AT_LEAST_ONCE = 0
-    """After it was processed: `Commit` and `Heartbeat` tell how far."""
+    """A message counts after it was processed: `Commit` and `Heartbeat` tell how far."""
     AT_MOST_ONCE = 1
-    """Before it is processed: `CommitBatch` must have been accepted."""
+    """A message counts before it is processed: `CommitBatch` must have been accepted."""
 
 
 @unique

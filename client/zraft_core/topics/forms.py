@@ -93,7 +93,7 @@ _as_tuple: Final[Any] = tuple.__new__
 
 
 _FIELDS: Final = 8
-"""Of a message; a round is one more."""
+"""The number of a message's fields; a round has one more."""
 
 
 def _plain_message(value: Any) -> Message | None:

@@ -10,7 +10,7 @@ from zraft_core.errors import ZraftError
 from zraft_core.ids import GroupId
 
 Partitions = tuple[GroupId, ...]
-"""Of one topic, in their order."""
+"""The partitions of one topic, in their order."""
 
 
 class NoPartitionError(ZraftError):

@@ -42,7 +42,7 @@ class Ending(Enum):
     DECIDED = "decided"
     """One of these two; nobody remembers which."""
     NEVER = "never"
-    """Not delivered, and it never will be: a destination was deleted before it arrived."""
+    """The message is not delivered, and never will be: a destination was deleted before it arrived."""
     UNKNOWN = "unknown"
     """All destinations are removed; there is nobody left to ask."""
 
@@ -106,9 +106,11 @@ class ProducerCore:
         self.floor = 0
         self.last = 0
         self.rounds = False
-        """Whether partitions know them. Set while nothing is undecided; without, ordered messages go one at a time."""
+        """True if partitions know rounds. Set while nothing is undecided; without, ordered messages go one at
+        a time.
+        """
         self.time = 0
-        """What is decided has stamps up to this time, as far as is known."""
+        """The time up to which stamps of decided messages are known."""
         self._window = window
         self._numbers: Counter[GroupId] = Counter()
         self._open: dict[int, _Open] = {}
@@ -279,7 +281,8 @@ class ProducerCore:
         left = [group for group in message.destinations if not self.table.removed(group)]
         request = StartRequest(message, self.floor, opened.epoch, self.reach is Reach.ONE)
         if self.reach is Reach.ALL:
-            # Who has said what became of it need not be asked again, unless all have: then some other group is removed.
+            # Destinations that have said what became of it need not be asked again, unless all have: then
+            # some other group is removed.
             asked = [group for group in left if opened.answers.get(group) not in _DECIDED] or left
             return [(group, request) for group in asked]
         after = message.after
@@ -437,7 +440,7 @@ class ProducerCore:
         self._round = None
         members = self._put_in_order_by(round_.message)
         if ending in (Ending.NEVER, Ending.UNKNOWN):
-            # Nothing was begun: what still can be is for the next round.
+            # Nothing was begun: the next round takes what still can be.
             self._staged = dict.fromkeys(sorted([*self._staged, *(one.message.mid.seq for one in members)]))
             return self._given_up()
         following = dict(round_.offsets)

@@ -151,7 +151,7 @@ class Table:
     position: int
     epoch: int
     groups: frozenset[GroupId]
-    """That take messages."""
+    """The groups that take messages."""
     deleting: frozenset[GroupId] = frozenset()
 
     def removed(self, group: GroupId) -> bool:

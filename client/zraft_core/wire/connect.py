@@ -56,7 +56,8 @@ def decode_connect_request(body: bytes) -> ConnectRequest:
             the code.
     """
     if len(body) == _USUAL_REQUEST.size:
-        # What nearly every client sends, in one step: a storm of reconnects is thousands of these.
+        # Nearly every client sends this form, which is read in one step: a storm of reconnects is thousands
+        # of these.
         version, last_zxid, timeout_ms, session, size, password, flag = _USUAL_REQUEST.unpack(body)
         if size == PASSWORD_BYTES:
             return ConnectRequest(version, last_zxid, timeout_ms, session, password, flag != 0)

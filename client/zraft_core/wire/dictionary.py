@@ -33,7 +33,9 @@ ENTRY_NAME_BYTES_MAX: Final = 200
 """Names of znodes up to here hold their key; longer ones would, too, but few file a thing under a kilobyte."""
 
 KEY_PARTS_MAX: Final = 16_384
-"""Of a key that is an array, with those of the arrays in it: each costs far more than the byte that it takes."""
+"""The most parts of a key that is an array, with those of the arrays in it: each costs far more than its
+byte.
+"""
 
 KEY_DEPTH_MAX: Final = 32
 VALUE_DEPTH_MAX: Final = 512
@@ -41,7 +43,7 @@ _AS_DEEP: Final = b"\x91" * (READER_LEVELS_MAX - VALUE_DEPTH_MAX)
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**64 - 1
 PAIR: Final = b"\x92"
-"""What an entry's data begins with: an array of two."""
+"""The beginning of an entry's data: an array of two."""
 
 _SAFE: Final = "_.~-"  # beside letters and digits
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
@@ -143,7 +145,7 @@ def normalised(key: Any, depth: int = 0) -> Any:
 
 
 _AS_THEY_ARE: Final = frozenset((str, bytes, int, type(None)))
-"""What stays as it is in an array; `pack` checks the integers."""
+"""The types that stay as they are in an array; `pack` checks the integers."""
 _WITH_ARRAYS: Final = _AS_THEY_ARE | {tuple}
 
 

@@ -17,7 +17,7 @@ STATE_SYNC_CONNECTED: Final = 3
 
 
 NO_ZXID: Final = -1
-"""Of an event that setWatches makes up for: which change it was is not known any more."""
+"""The zxid of an event that setWatches makes up for: which change it was is not known any more."""
 
 
 class EventType(IntEnum):

@@ -39,7 +39,9 @@ FOUR_LETTER_WORDS: Final = frozenset(
 """The words ZooKeeper knows. Any other four bytes are a length, and as a length too large."""
 
 ARGUMENT_BYTES: Final = {"stmk": 8}
-"""What follows a word in the same read and belongs to it. As in ZooKeeper, nobody waits for a rest of it."""
+"""The length of what follows a word in the same read and belongs to it. As in ZooKeeper, nobody waits for a
+rest of it.
+"""
 
 _WORDS_BY_BYTES: Final = {word.encode(): word for word in FOUR_LETTER_WORDS}
 
@@ -75,7 +77,7 @@ class FrameReader:
         self.word: str | None = None
         """The four-letter word the stream began with. Once it is set nothing else of the stream is read."""
         self.argument = b""
-        """What stood behind the word as far as the word takes one: the mask of `stmk`."""
+        """The argument behind the word, as far as the word takes one: the mask of `stmk`."""
 
     @property
     def buffered(self) -> int:

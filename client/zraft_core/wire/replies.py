@@ -41,7 +41,9 @@ _pack_header_and_stat: Final = _HEADER_AND_STAT.pack
 
 
 CREATES_WITH_STAT: Final = frozenset({CREATE2, CREATE_CONTAINER, CREATE_TTL})
-"""What answers with path and Stat; inside a multi all three say that they are create2 (trap 12)."""
+"""The operations that are answered with path and Stat; inside a multi all three say that they are create2
+(trap 12).
+"""
 
 
 class MultiFailure(Protocol):

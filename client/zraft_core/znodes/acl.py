@@ -25,7 +25,7 @@ Ids = tuple[tuple[str, str], ...]
 """The (scheme, id) pairs that a connection has proved."""
 
 OPEN_ACL: Final[Acl] = ((ALL, "world", "anyone"),)
-"""What nearly every znode has. The table hands out this very object, so that `is` decides the common case."""
+"""The ACL of nearly every znode. The table hands out this very object, so that `is` decides the common case."""
 
 READ_ONLY_ACL: Final[Acl] = ((READ, "world", "anyone"),)
 

@@ -109,7 +109,7 @@ def _result(
     violations_max: int,
     clock: Callable[[], float],
 ) -> CheckResult:
-    # What needs Arrow is imported where it is used: reports of findings need no Spark.
+    # Modules that need Arrow are imported where they are used: reports of findings need no Spark.
     from onyxlog.audits.jobs.keyed import violations_in, violations_of
 
     began = clock()

@@ -28,7 +28,7 @@ SPARK_VIOLATIONS: Final = StructType(
     [StructField(name, LongType() if name in _NUMBERS else StringType()) for name in COLUMNS]
 )
 BATCH_ROWS: Final = 1_000
-"""How many violations are in an Arrow batch."""
+"""The number of violations in an Arrow batch."""
 
 
 def violations_of(

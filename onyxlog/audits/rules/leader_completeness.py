@@ -156,7 +156,7 @@ LEADER_COMMITS: Final = Derived(
     ),
     rows=_by_leaders,
 )
-"""What leaders noted of commits in their own term, while they led."""
+"""The commits that leaders noted in their own term, while they led."""
 
 LEADER_COMPLETENESS: Final = Rule(
     id=RULE,

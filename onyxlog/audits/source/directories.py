@@ -22,7 +22,7 @@ RECORDING_SUFFIX: Final = ".onyx"
 """The suffix of a file in which a peer group records what it applies and receives."""
 HISTORY_SUFFIX: Final = ".jsonl"
 DEPTH_MAX: Final = 4
-"""How far below a given path data directories are searched."""
+"""The depth below a given path to which data directories are searched."""
 
 
 @frozen

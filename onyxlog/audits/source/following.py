@@ -116,7 +116,7 @@ class Follower:
                 at = self._over_the_gap(at, numbers[0])
             numbers = [number for number in numbers if number >= at.segment]
         else:
-            # What lies before a gap is left from a compaction that was interrupted.
+            # Segments before a gap are left from a compaction that was interrupted.
             gap = max(
                 (i for i, number in enumerate(numbers) if i and numbers[i - 1] != number - 1), default=0
             )

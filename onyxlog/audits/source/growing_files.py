@@ -14,7 +14,7 @@ from onyxlog.audits.source.options import Options
 from onyxlog.audits.source.plan import Piece
 
 Sizes = dict[str, int]
-"""By file, how many bytes of it were read."""
+"""The number of bytes that were read, by file."""
 
 
 class GrowingFiles:

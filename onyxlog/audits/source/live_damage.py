@@ -29,7 +29,7 @@ from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 
 Offsets = dict[str, list[Any]]
-"""By damaged file its row of `files`, so that what a batch gives follows from its offsets alone."""
+"""The row of `files` by damaged file, so that what a batch gives follows from its offsets alone."""
 TABLE: Final = "files"
 PATH: Final = 2
 """The column `file`."""
@@ -49,7 +49,7 @@ class LiveDamage:
         """Sizes of files when they were last read."""
         self._damaged: Offsets = {str(row[PATH]): list(row) for row in unreadable_rows(found)}
         self._suspects: set[str] = set()
-        """What the last look found damaged for the first time."""
+        """The files that the last look found damaged for the first time."""
         self._frozen = False
 
     def freeze(self) -> None:

@@ -27,9 +27,9 @@ from zraft.storage.filesystem import FileSystem
 from zraft_core.errors import StorageError
 
 Offsets = dict[str, dict[str, int]]
-"""By data directory and group (as text): the offset of the next delivery."""
+"""The offset of the next delivery, by data directory and group (as text)."""
 DELIVERY_BYTES: Final = 256
-"""What a delivery takes on a disk, roughly, by which `bytes_per_batch` counts."""
+"""The bytes that a delivery takes on a disk, roughly, by which `bytes_per_batch` counts."""
 
 
 class LiveDeliveries:

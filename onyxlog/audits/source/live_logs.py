@@ -25,7 +25,8 @@ from zraft.storage.filesystem import FileSystem
 from zraft.storage.records import RecordReader, is_entry
 
 Offsets = dict[str, dict[str, int]]
-"""By data directory: segment, offset and frame of the position behind what was read.
+"""Segment, offset and frame of the position behind what was read, by data directory. Plain values, as Spark
+stores them.
 
 Plain values, as Spark stores them.
 """

@@ -29,7 +29,7 @@ ENTRIES: Final[Mapping[str, frozenset[str]]] = {
     LIVE: frozenset({Standing.COMMITTED.value, Standing.OPEN.value}),
     WRITTEN: frozenset(standing.value for standing in Standing),
 }
-"""What each value of `entries` gives, by standing."""
+"""The standings that each value of `entries` gives."""
 NAMES: Final = (
     *("path", "paths", "table", "entries", "group", "payloads", "columns", "batch_rows"),
     *("segments_per_partition", "starting", "bytes_per_batch", "damage", "copies"),

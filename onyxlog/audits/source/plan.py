@@ -212,7 +212,7 @@ def _wal_pieces(options: Options, logs: Sequence[ServerLog], known: dict[int, Co
         if options.table.name in PARTITIONS_TABLES and not _has_partitions(log.survey):
             continue
         for span in log.spans():
-            # Behind damage an entry may have been truncated that nothing proves to be committed.
+            # An entry that nothing proves to be committed may have been truncated behind the damage.
             sure = log.damaged and options.entries == LIVE
             piece = wal_piece(options, log, span, known, ENTRIES[COMMITTED] if sure else options.standings)
             yield evolve(piece, elsewhere=tuple(elsewhere))
@@ -283,7 +283,7 @@ def _standing(survey: Survey, row: MembershipRow, order: int, known: dict[int, C
     if row.source == "entry" and is_cut(survey.cuts, row.group, row.index, order):
         return Standing.TRUNCATED.value
     judged = known.get(row.group)
-    # What a log begins with is of a snapshot, so it is committed whatever is left of it.
+    # The beginning of a log is that of a snapshot, so it is committed whatever is left of it.
     held = row.source != "entry" or (judged is not None and judged.holds(row.index, row.term))
     return (Standing.COMMITTED if held else Standing.OPEN).value
 

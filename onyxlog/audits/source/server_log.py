@@ -52,7 +52,7 @@ class ServerLog:
         self._closed: list[Span] = []
         self._oldest: int | None = None
         self.damaged = False
-        """Whether what comes next is damaged, and was not read."""
+        """True if what comes next is damaged, and was not read."""
 
     @property
     def position(self) -> Position:

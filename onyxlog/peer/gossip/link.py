@@ -14,7 +14,7 @@ from zraft_core.errors import ConfigError
 LOOK_UP_AGAIN_S: Final = 15.0
 """Seconds. A name may get another address while we run, as containers restart."""
 TARGETS_MAX: Final = 65_536
-"""How many addresses are remembered; beyond, all are forgotten. There is one for each group."""
+"""The number of addresses that are remembered; beyond, all are forgotten. There is one for each group."""
 _NEVER_SEEN: Final = (None, 0.0)
 
 Received = Callable[[bytes, Address], None]
@@ -55,7 +55,7 @@ class UdpLink:
         self._endpoint: UdpEndpoint | None = None
         self._told = Address("", 0)
         self._targets: dict[Address, tuple[SocketAddress | None, float]] = {}
-        """Where an address is, None if that is not known, and when to look it up again."""
+        """The resolved address of each address, None if that is not known, and when to look it up again."""
         self._lookups: set[asyncio.Task[None]] = set()
 
     async def open(self, address: Address, advertise: Address | None) -> None:

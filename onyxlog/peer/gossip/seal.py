@@ -30,7 +30,9 @@ MAGIC: Final = 0x6F
 FORMAT: Final = 1
 SALT_BYTES: Final = 16
 SENDERS_MAX: Final = 8192
-"""How many runs' keys and windows are kept; the one that was heard of least recently is dropped first."""
+"""The number of runs whose keys and windows are kept; the one that was heard of least recently is dropped
+first.
+"""
 
 _HEADER: Final = struct.Struct(f">BB4s{SALT_BYTES}sQ")
 _NONCE: Final = struct.Struct(">4xQ")
@@ -80,7 +82,7 @@ class Sealer:
             body = cipher.decrypt(_NONCE.pack(counter), datagram[_HEADER.size :], header)
         except InvalidTag:
             raise DatagramError("datagram whose seal is broken") from None
-        # Not earlier: nobody without the key may push others out of the memory.
+        # This is not done earlier: nobody without the key may push others out of the memory.
         window.mark(counter)
         self._senders[key_id, salt] = (cipher, window)
         self._senders.move_to_end((key_id, salt))

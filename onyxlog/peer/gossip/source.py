@@ -91,7 +91,7 @@ class GossipSource:
         self._tasks: set[asyncio.Task[None]] = set()
         self._name = ""
         self.refused = 0
-        """How many datagrams were not of this tenancy's groups, or came twice."""
+        """The number of datagrams that were not of this tenancy's groups, or came twice."""
 
     @property
     def counters(self) -> Counters:
@@ -335,7 +335,7 @@ class GossipSource:
                 self._do(output)
         due = messenger.deadline() / 1000
         if self._timer is not None:
-            # Nothing else tells: uvloop's handle of a moment that is over does not.
+            # Nothing else tells: uvloop's handle does not say that its time is over.
             if self._due == due:
                 return
             self._timer.cancel()

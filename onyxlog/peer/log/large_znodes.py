@@ -23,9 +23,9 @@ from zraft_client.errors import BadVersionError, NodeExistsError, NoNodeError, N
 from zraft_client.values import Stat, Znode
 
 AT_ONCE: Final = 8
-"""How many parts are under way at a time: 4 MiB."""
+"""The number of parts that are under way at a time: 4 MiB."""
 ATTEMPTS_MAX: Final = 100
-"""How many times in a row another writer may be quicker with the same znode."""
+"""The number of times in a row that another writer may be quicker with the same znode."""
 
 
 class Znodes(Protocol):

@@ -42,7 +42,7 @@ from zraft_core.errors import Code
 POLL_S: Final = 15.0
 RETRY_S: Final = 0.2
 PAGE_ENTRIES: Final = 256
-"""How many reads are under way at a time."""
+"""The number of reads that are under way at a time."""
 RECORD_BYTES_MAX: Final = 1_000_000
 """ZooKeeper closes the connection on a record that is longer than its jute.maxbuffer; it would be sent again for ever.
 """
@@ -249,7 +249,7 @@ class ZookeeperLog(StoredLog):
         stat = await self._znodes.exists(self.layout.log)
         assert stat is not None
         if stat.num_children > (stat.cversion + stat.num_children) // 2 - end:
-            # What an unfinished truncation left.
+            # Remove the rest of an unfinished truncation.
             names = [n for n in await self._znodes.children(self.layout.log) if self.layout.position(n) < end]
             for start in range(0, len(names), PAGE_ENTRIES):
                 await self._remove(f"{self.layout.log}/{n}" for n in names[start : start + PAGE_ENTRIES])

@@ -31,8 +31,8 @@ class Died:
 
 def apply(replica: Replica, entry: Entry, command: GroupLeave) -> Replica:
     """Return the replica without the group, if something is known of it."""
-    # Nothing can follow of a group about which nothing is known: the entry ends what it is about. To remember
-    # it would let repeated leaves fill the replica.
+    # Nothing can follow from a group about which nothing is known: the entry has no effect. To remember it
+    # would let repeated leaves fill the replica.
     return departed(replica, command.group, entry.position) if is_known(replica, command.group) else replica
 
 

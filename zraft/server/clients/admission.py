@@ -34,7 +34,7 @@ class Admission(Generic[T]):
         self._in_flight_max = in_flight_max
         self._per_second_max = per_second_max
         self.waiting: dict[T, None] = {}
-        """Who waits, in order; only to be read."""
+        """Those who wait, in order; only to be read."""
         self._in_flight: set[T] = set()
         # In thousandths of an attach, so that a rate below one per millisecond loses nothing to rounding.
         self._tokens = per_second_max * MS_PER_S

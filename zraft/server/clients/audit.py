@@ -94,7 +94,9 @@ class AuditTap:
         results.clear()
 
         def remembering(command: Command) -> object:
-            before = len(events)  # what a truncation left to be removed may stand there already (D-20)
+            before = len(
+                events
+            )  # a znode that a truncation left to be removed may stand there already (D-20)
             result = execute(command)
             if command.__class__ is tuple and command and command[0] == txn.ONCE:
                 results.append(_once(result, machine.last_zxid))
@@ -112,7 +114,7 @@ class AuditTap:
             who = _who(session, ids)
             for command in commands:
                 succeeded, more = next(results)
-                if succeeded or ids:  # what a leader decided and apply found overtaken happened to nobody
+                if succeeded or ids:  # a leader's decision that apply found overtaken happened to nobody
                     _add_lines(lines, who, command, succeeded, more)
         self._results.clear()
         if lines:
@@ -141,7 +143,7 @@ def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple
             return False, None
         return True, [_created_path(part) for part in result]
     if opcode in _SESSION_ENDS:
-        # Also on failure it has none: an EXPIRE that came too late deletes nothing.
+        # It has none on failure, either: an EXPIRE that came too late deletes nothing.
         return succeeded, [path for event_type, path, _ in events if event_type == NODE_DELETED]
     return succeeded, None
 

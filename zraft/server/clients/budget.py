@@ -108,9 +108,9 @@ class Budget(Generic[T]):
         self._since: dict[T, int] = {}
         """Since when each has held something all the time, oldest first."""
         self._narrow = 0
-        """How many addresses hold more than a quarter of their bound."""
+        """The number of addresses that hold more than a quarter of their bound."""
         self._crowded = 0
-        """How many hold more than half of it."""
+        """The number of addresses that hold more than half of it."""
         self.held = 0
         self.pressed = False
         self.wide = True

@@ -27,7 +27,9 @@ LARGE_BYTES: Final = 64 * 1024
 """Data of this size are sent as they are in the tree, without a copy, and wait for room (`client.output_bytes_sum_max`)."""
 
 UNCOUNTED_BYTES: Final = 4 * 1024
-"""What a connection may keep of what its client sent without being counted: as much as the connection itself costs."""
+"""The bytes that a connection may keep of what its client sent without being counted: as much as the
+connection itself costs.
+"""
 
 BEGUN_BYTES: Final = 64 * 1024
 """A request of which no more has come may wait for its rest until others have room; one that is further goes on."""
@@ -110,7 +112,7 @@ class ClientConnection(ABC):
     )
 
     queue: Sequence[object]
-    """What is not answered yet, as far as it is answered in order; writes first of all."""
+    """Requests that are not answered yet, as far as they are answered in order; writes first of all."""
 
     def __init__(self, address: str, ids: Ids, now: int) -> None:
         """`now`: when it was established, in ms of the turn's clock."""
@@ -127,15 +129,15 @@ class ClientConnection(ABC):
         """A SASL login that has begun and is not over."""
         self.out: Outgoing = []
         self.out_bytes = 0
-        """Of `out`, answers to writes left out: those are no larger than what the client sent."""
+        """The bytes of `out`, answers to writes left out: those are no larger than what the client sent."""
         self.pieces = 0
-        """How many more parts `out` has than messages: large data are parts of their own."""
+        """The number of parts of `out` beyond its messages: large data are parts of their own."""
         self.due_bytes = 0
-        """Of answers that are known and not encoded yet."""
+        """The bytes of answers that are known and not encoded yet."""
         self.unsent = 0
         """Bytes that the shell was given and could not send yet: the client does not take them."""
         self.counted = False
-        """Whether something that the client sent is counted in a budget; see `account`."""
+        """True if something that the client sent is counted in a budget; see `account`."""
         self.dirty = False
         self.closing = False
         self.cut = False
@@ -145,7 +147,7 @@ class ClientConnection(ABC):
         self.handle: Any = None
         self.received = 0
         self.sent = 0
-        # For operators: per batch, never per request. Times are ms of the turn's clock.
+        # These are for operators, counted per batch, never per request. Times are ms of the turn's clock.
         self.established = now
         self.asked_at: float | None = None
         """When the oldest request that is being measured arrived; None while nothing is unanswered."""

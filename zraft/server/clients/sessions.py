@@ -28,7 +28,9 @@ from zraft_core.znodes.txn import ATTACH, CREATE_SESSION, Command
 ATTACH_BYTES: Final = 64
 
 OPEN_TIMEOUT_MS: Final = 10_000
-"""What a connection without a session counts as: it is given up after a third of it without contact with a quorum."""
+"""The session timeout that a connection without a session counts as: it is given up after a third of it
+without contact with a quorum.
+"""
 
 
 class AttachedSessions:

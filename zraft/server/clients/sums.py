@@ -71,7 +71,7 @@ class Sums:
         self.overdrawn = False
         self.waiting: dict[ClientConnection, int] = {}
         self._looked_at = -1
-        """What `output` held when there was no room for those that wait."""
+        """The bytes that `output` held when there was no room for those that wait."""
 
     @property
     def held(self) -> int:

@@ -55,16 +55,20 @@ REFUSALS_KEPT_MAX: Final = 64
 """Refused connections, and notices, remembered between two turns, for the log."""
 
 WORD_REQUESTS: Final = 2_048
-"""As so many requests counts a four-letter word: with ten thousand connections, `mntr` and `cons` take that long."""
+"""The number of requests that a four-letter word counts as: with ten thousand connections, `mntr` and `cons`
+take that long.
+"""
 
 TOLD_PER_TURN_MAX: Final = 8_192
 """About 10 ms: however many clients watch what is written, heartbeats and pings are answered between two turns."""
 
 PUSHED_PER_TURN_BYTES_MAX: Final = 4 * 1024 * 1024
-"""To all subscriptions together, a few milliseconds; the others come first in the next turn."""
+"""The most bytes that are pushed to all subscriptions together, a few milliseconds; the others come first in
+the next turn.
+"""
 
 SHARDS_PER_COUNT_STEP: Final = 8
-"""Of the 256 of the tree: with a million znodes a step takes about 3 ms."""
+"""The number of shards per step, of the 256 of the tree: with a million znodes a step takes about 3 ms."""
 
 
 SERVED: Final = (Phase.ATTACHED, Phase.OPEN, Phase.READ_ONLY)
@@ -101,15 +105,15 @@ class Clients:
         )
         self.watches: WatchTable[Watcher] = WatchTable()
         self.feeds = Feeds(machine)
-        """What native clients subscribed to."""
+        """The subscriptions of native clients."""
         self.listings = Listings(machine)
         self.view: ClusterView | None = None
-        """Who leads, and the rest of the server as clients may see it; set by whoever knows the server."""
+        """The leader, and the rest of the server as clients may see it; set by whoever knows the server."""
         self.topics: TopicService | None = None
         """The partitions of this server; set by whoever has them, None while the cluster has no topics."""
         self.refusals: deque[tuple[ClientConnection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
         self.notices: deque[tuple[ClientConnection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
-        """What clients were refused, for the operator: (connection, what and why)."""
+        """Refusals of clients, for the operator: (connection, what and why)."""
         self.full_knob = ""
         """The bound that the last refused connection met."""
         self.arrived = 0.0
@@ -206,7 +210,8 @@ class Clients:
         They wait for the next turn, or for room in the origin stream.
         """
         if not connection.unsent and connection not in self.sums.waiting:
-            # Else it is remembered by whoever makes room for its answers: `left_unsent`, `Sums.make_room`.
+            # Otherwise it is remembered by whoever makes room for its answers: `left_unsent`,
+            # `Sums.make_room`.
             self._backlogged[connection] = None
 
     def on_no_room(self, connection: ClientConnection, size: int) -> None:
@@ -261,7 +266,7 @@ class Clients:
         if login is None:
             if auth.users is None:
                 raise AuthenticationError("SASL is not configured; set auth.sasl_users_file")
-            # With the users of now: their file may have changed.
+            # The present users count, as their file may have changed.
             login = DigestMd5(auth.users(), entropy=self._entropy)
         step = login.respond(token)
         if step.user is None:
@@ -412,7 +417,8 @@ class Clients:
             watchers = self.watches.trigger(event_type, path)
             self.told_total += len(watchers)
             for watcher in watchers:
-                # Also those that only read: what comes from a leader who does not hear us is applied meanwhile.
+                # This closes those that only read, too: entries of a leader that does not hear us are applied
+                # meanwhile.
                 if watcher.phase is not Phase.CLOSED and permits(acl, READ, watcher.ids):
                     watcher.on_event(zxid, event_type, path)
                     self.events_total += 1
@@ -549,7 +555,7 @@ class Clients:
         if self._topical:
             topical, self._topical = self._topical, {}
             for native in topical:
-                # What is put off is brought back by `on_taken`.
+                # `on_taken` brings back what is put off.
                 if not native.unsent and not native.push_topics():
                     self._topical[native] = None
                     self.turn.cut_short = True
@@ -587,7 +593,7 @@ class Clients:
             asked_at = connection.asked_at
             if asked_at is not None and out:
                 connection.latency.add(now - asked_at if now > asked_at else 0.0, now, zxid)
-                # What is still unanswered arrived later than what was answered now.
+                # Requests that are still unanswered arrived later than those that were answered now.
                 connection.asked_at = now if connection.queue else None
             out.clear()
             connection.out_bytes = 0

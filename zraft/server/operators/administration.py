@@ -61,8 +61,9 @@ from zraft_core.znodes.txn import MEMBERS, SETTINGS, Command
 Reply = Callable[[OperatorReply], None]
 
 _PASSING: Final = (Code.RECONFIG_IN_PROGRESS, Code.UNIMPLEMENTED, Code.BAD_VERSION)
-"""What a young cluster answers for its first seconds, or one whose members were changed at the same moment: worth asking
-again until the caller's time is up."""
+"""The answers of a young cluster in its first seconds, or of one whose members were changed at the same
+moment: they are worth asking again until the caller's time is up.
+"""
 
 PART_BYTES_MAX: Final = 256 * 1024
 WAITING_MAX: Final = 64
@@ -101,7 +102,9 @@ class Administration:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._taking: list[tuple[int, Reply]] = []
-        """Who wants a snapshot, and of which entry at least: what was acknowledged before has to be in it."""
+        """Those who want a snapshot, and of which entry at least: what was acknowledged before has to be in
+        it.
+        """
         self._transfers: list[_Transferring] = []
         self._raising: list[_Raising] = []
 
@@ -141,7 +144,7 @@ class Administration:
             case FeatureRaise(level):
                 self._raise(raft, level, reply)
             case TopicList() | TopicDescribe():
-                # The leader's: who has just created a topic wants to see it.
+                # The leader answers this: somebody who has just created a topic wants to see it.
                 reply(self._elsewhere(raft) or answer(driver.machine.registry, request))
             case TopicCreate() | TopicAlter() | TopicRetain() | TopicDelete():
                 change(driver.machine.feature_level, request, driver.submit, reply)

@@ -433,7 +433,7 @@ class Report:
         if driver.problem is not None:
             reasons.append(driver.problem)
         elif driver.serving:
-            pass  # also for the moment without a leader that an election takes: nobody's request fails of it
+            pass  # true also for the moment without a leader that an election takes: nobody's request fails by it
         elif driver.raft is None:
             reasons.append(
                 driver.waiting or "the cluster is not founded yet: more of its servers must be reachable"

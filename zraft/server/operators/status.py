@@ -32,7 +32,9 @@ class MemberStatus:
     needs_snapshot: bool | None = None
     """The log no longer holds what it needs next."""
     snapshot_sent_bytes: int | None = None
-    """Of the snapshot that is being sent to it, None if none is; out of `snapshot_bytes`."""
+    """The bytes of the snapshot that were sent to it so far, None if none is being sent; out of
+    `snapshot_bytes`.
+    """
     snapshot_bytes: int | None = None
     silent_ms: int | None = None
     """Since it last said anything, or since the leadership began."""
@@ -176,9 +178,9 @@ class Status:
     snapshot_received: tuple[int, int] | None = None
     """(bytes here, bytes of all) of a snapshot that the leader is sending."""
     log_bytes: int = 0
-    """Of the write-ahead log on disk."""
+    """The bytes of the write-ahead log on disk."""
     snapshots_bytes: int = 0
-    """Of all snapshots on disk."""
+    """The bytes of all snapshots on disk."""
     data_free_bytes: int = 0
     """Room that is left for the server's user on the file system of the data directory, out of `data_size_bytes`."""
     data_size_bytes: int = 0

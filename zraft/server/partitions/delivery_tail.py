@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from zraft.storage.delivery.values import Delivery
 
 OVERHEAD_BYTES = 128
-"""What a delivery takes in memory beside its payload, roughly."""
+"""The bytes that a delivery takes in memory beside its payload, roughly."""
 
 
 class DeliveryTail:

@@ -32,7 +32,7 @@ from zraft_core.topics.messages import GroupMessage, Reply, Report, StartRequest
 from zraft_core.topics.stamps import MessageId
 
 COMMAND_BYTES: Final = 128
-"""What a command takes in an entry beside its payload, roughly."""
+"""The bytes that a command takes in an entry beside its payload, roughly."""
 CLAIMS_PER_ENTRY_MAX: Final = 1024
 _LISTS_OF_VIEWS: Final = (
     *("producers", "groups", "opened", "closed", "retired", "created", "deleting", "removed"),

@@ -37,9 +37,9 @@ from zraft_core.topics.codec import Packed, decode_bundle, decode_edge, encode_b
 from zraft_core.topics.messages import GroupMessage, Need, Reply, Report, StartRequest
 
 BIRTH_AGAIN_MS: Final = 100
-"""How long a leader that does not know what its group begins with waits before it looks again."""
+"""The time that a leader which does not know what its group begins with waits before it looks again."""
 STAND_ASIDE_AGAIN_MS: Final = 1_000
-"""How long a leader that cannot go on waits before it asks the next server to lead."""
+"""The time that a leader which cannot go on waits before it asks the next server to lead."""
 CONTEXT_BITS: Final = 32
 """Numbers of reads: those of a start of this server begin above those of all earlier ones."""
 KEEP_ALL: Final = Retention()
@@ -146,7 +146,8 @@ class Partitions:
             return
         if isinstance(result, StorageError):
             if isinstance(task, delivery_tasks.Open | delivery_tasks.Append):
-                # What is on this disk contradicts the state (D-26), or is damaged: nothing may be added to either.
+                # The files on this disk contradict the state (D-26), or are damaged: nothing may be added to
+                # either.
                 hosted.failure = hosted.machine.error = str(result)
                 self._stir(task.group)
                 self.topics.wake(task.group)

@@ -17,7 +17,9 @@ from attrs import define
 from zraft_core.ids import GroupId, ServerId
 
 TRUSTED_MS: Final = 2_000
-"""How long a leader that was heard is taken for one. Then its group is asked where it should be, and elsewhere in turn."""
+"""The time for which a leader that was heard is taken for one. Then its group is asked where it should be,
+and elsewhere in turn.
+"""
 KNOWN_MAX: Final = 65_536
 
 

@@ -85,7 +85,7 @@ class TopicRequests:
             self._answers.refuse((client, id), "too_large", group, detail)
             return
         if to > 1 and to > self._destinations_max() and not leadership.knows(message.mid):
-            # What has begun under a higher limit comes to its end: only what is new is refused.
+            # Messages that began under a higher limit come to their end: only new ones are refused.
             detail = (
                 f"a message to {to} partitions; at most {self._destinations_max()} are allowed "
                 "(setting topics_destinations_max)"
@@ -158,7 +158,8 @@ class TopicRequests:
         """Ask a group to pass a time, so that a merged consumer can go on."""
         hosted = self._hosted.get(group)
         if hosted is not None and hosted.frontier().time >= time:
-            # What is waited for has come already: who waits for it in a fetch is to see it.
+            # The time that is waited for has come already: a consumer that waits for it in a fetch is to see
+            # it.
             self._woken[group] = None
         else:
             self._need(group, time)
@@ -255,7 +256,8 @@ class TopicRequests:
             hosted = self._hosted.get(group)
             if hosted is not None and hosted.waiters:
                 waiters, end = hosted.waiters, hosted.end
-                # Who has read more elsewhere than there is here waits until this replica has come as far.
+                # A consumer that has read more elsewhere than there is here waits until this replica has come
+                # as far.
                 hosted.waiters = [waiter for waiter in waiters if waiter.offset > end]
                 for waiter in waiters:
                     if waiter.offset <= end:

@@ -122,7 +122,7 @@ class PeerAddresses:
     async def keep_fresh(self) -> None:
         """Look addresses up again and again until cancelled."""
         while True:
-            # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes with the event.
+            # `wait_for` would swallow a cancellation that comes with the event, before Python 3.12.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S if self._searching else REFRESH_S):
                     await self._changed.wait()

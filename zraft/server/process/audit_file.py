@@ -21,10 +21,10 @@ GATHER_S: Final = 0.05
 """Lines stand in the file this long after the write at the latest, if the disk is well; a killed process loses these."""
 
 RETRY_S: Final = 1.0
-"""After an error of the disk."""
+"""The time before another try after an error of the disk."""
 
 MODE: Final = 0o640
-"""Who wrote what is not for everybody to read."""
+"""The file's mode: who wrote what is not for everybody to read."""
 
 
 class AuditFile:

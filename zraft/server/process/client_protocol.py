@@ -38,7 +38,9 @@ KEEP_ALIVE: Final = (
 receive_buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
 
 narrow_buffer: Final = receive_buffer[:UNCOUNTED_BYTES]
-"""Where clients send more than is taken: what is read at once of each is then so little that the sum stays bounded."""
+"""The buffer where clients send more than is taken: what is read at once of each is then so little that the
+sum stays bounded.
+"""
 
 
 class ClientHost(Protocol):
@@ -85,12 +87,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._connection: ClientConnection | None = None
         self._is_told = False
-        """Whether it is known which of the two protocols the client speaks."""
+        """True once it is known which of the two protocols the client speaks."""
         self._tls: TlsStream | None = None
         self._held = b""
         """A first byte that may begin a frame or TLS."""
         self._take: Callable[[bytes], None] = self._take_first
-        """What is done with bytes that arrived: the connection's own method, once it is known to be plain."""
+        """The handler of bytes that arrived: the connection's own method, once it is known to be plain."""
         self._clients = node.driver.clients
         self._writable = True
         self._reading = True
@@ -109,7 +111,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             return
         self._connection = connection
         connection.handle = self
-        # What cannot be sent at once is counted from its first byte on.
+        # Bytes that cannot be sent at once are counted from the first one on.
         transport.set_write_buffer_limits(high=0)  # type: ignore[attr-defined]
         self._node.on_waiting(self)
 
@@ -175,7 +177,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 if close:
                     data += tls.close()
             except TlsError:
-                # Only after the client broke the stream, which closes the connection by itself.
+                # This is reached only after the client broke the stream, which closes the connection by
+                # itself.
                 transport.abort()
                 return
         if data:
@@ -288,7 +291,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
         It proves itself by the cluster key, so TLS has no say.
         """
-        transport, self._transport = self._transport, None  # from here on none of ours
+        transport, self._transport = self._transport, None  # the connection is none of ours from here on
         connection, self._connection = self._connection, None
         self._node.on_protocol_lost(self)
         if connection is not None:
@@ -342,7 +345,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 connection = self._told(connection, plain)
             connection.data_received(plain)
         if tls.ended and self._transport is not None:
-            # As when a plain connection ends: nothing is left to be said to who has gone.
+            # A plain connection ends in the same way: nothing is left to be said to somebody who has gone.
             self._node.driver.clients.close(connection)
 
     # -- the transport

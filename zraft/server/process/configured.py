@@ -26,7 +26,7 @@ from zraft.tree.settings import Settings
 S = TypeVar("S", bound=AttrsInstance)
 
 DATAGRAM_OVERHEAD_BYTES: Final = 60
-"""Of a datagram, about, for its seal and the header of a fragment."""
+"""The bytes of a datagram, about, for its seal and the header of a fragment."""
 
 KNOBS_OF_SETTINGS: Final[Mapping[str, str]] = {
     **{name: name for name in ("tick_time_ms", "session_timeout_ms_min", "session_timeout_ms_max")},
@@ -92,7 +92,8 @@ def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | 
     configured = {name for name, knob in KNOBS_OF_SETTINGS.items() if knob in config.named}
     data_bytes_max = Settings().data_bytes_max
     if config.client.jute_maxbuffer > data_bytes_max:
-        # Who takes larger requests wants larger znodes; who takes smaller ones says nothing of those that are there.
+        # An operator who allows larger requests wants larger znodes; one who allows smaller ones says nothing
+        # of existing znodes.
         data_bytes_max = config.client.jute_maxbuffer
         configured.add("data_bytes_max")
     return DriverSettings(

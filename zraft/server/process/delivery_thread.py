@@ -19,7 +19,9 @@ from zraft_core.ids import GroupId
 
 RETRY_FULL_DISK_S: Final = 0.5
 SYNC_INTERVAL_S: Final = 2.0
-"""How long deliveries wait for a sync that nobody asked for; the write-ahead log is kept that much longer."""
+"""The time that deliveries wait for a sync that nobody asked for; the write-ahead log is kept that much
+longer.
+"""
 WAITING_BYTES_MAX: Final = 32 << 20
 WAITING_TASKS_MAX: Final = 4096
 
@@ -105,7 +107,7 @@ class DeliveryThread:
             try:
                 disk.close_all()
             except DiskFullError:
-                pass  # what is not durable is in the write-ahead log
+                pass  # deliveries that are not durable are in the write-ahead log
         except BaseException as error:
             # Carried to the loop, which ends the process with it.
             self._on_failed(error)
@@ -169,7 +171,7 @@ class DeliveryThread:
         try:
             self._on_synced(self._performer.disk.sync_all())
         except DiskFullError as error:
-            # What was synced is durable; only the manifest is as before.
+            # Synced deliveries are durable; only the manifest is as before.
             self._on_full(error)
             self._on_full(None)
 

@@ -82,7 +82,7 @@ from zraft_core.errors import ConfigError, ZraftError
 from zraft_core.ids import COORDINATION_GROUP
 
 SOON_MS: Final = 10
-"""How soon a server looks again that has chores left: it folds digests, or leaves."""
+"""The time after which a server looks again that has chores left: it folds digests, or leaves."""
 
 NEVER: Final = 1 << 62
 """Milliseconds: no alarm is set."""
@@ -99,7 +99,7 @@ LEAVE_MARGIN_S: Final = 0.1
 """Beyond the time that Raft takes to hand over, for what is on its way."""
 
 PROGRESS_INTERVAL_S: Final = 2.0
-"""How often a long restore says how far it is."""
+"""The interval at which a long restore says how far it is."""
 
 log = structlog.get_logger()
 
@@ -208,7 +208,7 @@ class Node:
         self._leave_by: float | None = None
         self._servers: list[asyncio.Server] = []
         self._failure: BaseException | None = None
-        # What was restored is out of sight from here on, too.
+        # The restored state is out of the collector's sight from here on, too.
         self._collector = Collector()
         self._memory = MemoryReturn(malloc_trim())
         self._wake_at = self._alarm_at = NEVER
@@ -345,7 +345,8 @@ class Node:
         if reloadings:
             keepers.append(loop.create_task(keep_fresh(reloadings, hangup, self._remind)))
         if reloadings or self._audit is not None:
-            # As tools that replace certificates or rotate logs expect; by default a hang-up would end the process.
+            # Tools that replace certificates or rotate logs expect this; by default a hang-up would end the
+            # process.
             loop.add_signal_handler(signal.SIGHUP, self._on_hangup, hangup)
         log.info(
             "listening",
@@ -368,7 +369,7 @@ class Node:
             await admin.stop()
         diverged = isinstance(self._failure, DivergedError)
         if diverged:
-            # Not another word that is computed from this state (D-26).
+            # Nothing more may be said that is computed from this state (D-26).
             for connection in self.driver.clients.connections:
                 if connection.handle is not None:
                     connection.handle.abort()
@@ -769,7 +770,8 @@ def run_server(config: ServerConfig) -> NoReturn:
             code = runner.run(serve())
             if code != BEGIN_ANEW:
                 _end_process(code)
-        # What was collected of the server before is not to outlive it for long: a million znodes are gigabytes.
+        # The collected objects of the server before must not outlive it for long: a million znodes are
+        # gigabytes.
         gc.unfreeze()
         gc.collect()
 

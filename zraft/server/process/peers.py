@@ -229,7 +229,8 @@ class Peers:
         `PeerAddresses`.
         """
         mine = self._config.id
-        # Also those that went: the leader goes on telling them that they were removed, and they may ask.
+        # Servers that went stay, too: the leader goes on telling them that they were removed, and they may
+        # ask.
         peers = self._met
         for server, member in membership.members.items():
             if server != mine and member.address:

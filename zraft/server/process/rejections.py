@@ -11,7 +11,7 @@ from zraft.program.limited_log import LimitedLog
 from zraft.transport.sealing import Rejection
 
 USUAL: Final = frozenset((Rejection.STALE, Rejection.REPLAYED))
-"""What restarts and networks cause by themselves; the counters have them."""
+"""The reasons that restarts and networks cause by themselves; the counters have them."""
 
 
 class Rejections:

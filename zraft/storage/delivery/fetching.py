@@ -47,7 +47,7 @@ class Fetch:
         # The log may get further meanwhile; what it does not need then is removed in the end.
         self._wanted = wanted(log.manifest(), shipped)
         self._here: dict[bytes, str] = {}  # names of the files that are whole, by segment
-        self._length = 0  # of the file that arrives now
+        self._length = 0  # the length of the file that arrives now
         self._file: int | None = None
         self._verifier: SegmentVerifier | None = None
 

@@ -25,7 +25,7 @@ from zraft_core.ids import INSTANCE_BYTES, Instance, ServerId
 FORMAT: Final = 1
 SEGMENT_ID_BYTES: Final = 8
 FRAME_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + FRAME_BYTES_LARGEST
-"""Of records, before compression and after: what a reader has to hold."""
+"""The most bytes of a frame's records, before compression and after: what a reader has to hold."""
 
 _HEADER = struct.Struct(f">9s7sQ5s{SEGMENT_ID_BYTES}s14sQ8s{DIGEST_BYTES}s8sB11s{INSTANCE_BYTES}s5s")
 _CRC = struct.Struct(">I")
@@ -236,7 +236,7 @@ def records_of(head: DeliveryFrameHead, data: bytes, path: str, position: int) -
             raise CorruptionError(path, position, f"{len(data)} bytes of records, the head says {head.size}")
         return data
     try:
-        # Asked first: what the frame claims to hold would be allocated, whatever we expect.
+        # This is asked first: what the frame claims to hold would be allocated, whatever we expect.
         claimed = zstandard.get_frame_parameters(data).content_size
         if claimed != head.size:
             raise CorruptionError(path, position, f"zstd of {claimed} bytes, the head says {head.size}")

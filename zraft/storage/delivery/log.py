@@ -44,7 +44,7 @@ from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId
 
 RECORD_OVERHEAD_BYTES = 96
-"""What a record takes beside its payload at most: ten heads, nine numbers, rounded up."""
+"""The bytes that a record takes beside its payload at most: ten heads, nine numbers, rounded up."""
 
 
 @frozen

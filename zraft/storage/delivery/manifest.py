@@ -26,8 +26,9 @@ NAME: Final = "manifest"
 TEMPORARY: Final = "manifest.tmp"
 MANIFEST_BYTES_MAX: Final = 64 << 20
 SEGMENTS_MAX: Final = 1 << 16
-"""With as many, the last one grows beyond `segment_bytes_max` instead; a row has 120 bytes or so.
-Fetched segments may make a list longer, so that four times as many are read."""
+"""The most segments of a list; with as many, the last one grows beyond `segment_bytes_max` instead. A row has
+120 bytes or so. Fetched segments may make a list longer, so that four times as many are read.
+"""
 
 _CRC_KEY: Final = b"\xa3crc\xce"
 _CRC = struct.Struct(">I")
@@ -216,7 +217,7 @@ def joined(own: Manifest, shipped: Manifest, at: Mark | None) -> Manifest:
     """
     if shipped.end.offset <= own.end.offset:
         return own
-    # Of a list whose deliveries all went by retention only the place where it goes on is left.
+    # A list whose deliveries all went by retention keeps only the place where it goes on.
     needed = wanted(own, shipped)
     if at is None:
         return Manifest(own.group, shipped.start_of(len(shipped.segments) - len(needed)), needed)

@@ -158,7 +158,7 @@ class IndexCache:
         self._points: OrderedDict[str, Points] = OrderedDict()
         self._mutex = threading.Lock()
         self.rebuilt = 0
-        """How many index files were missing or damaged."""
+        """The number of index files that were missing or damaged."""
 
     def points(self, directory: str, group: int, segment: Segment) -> Points:
         """Return the segment's points: from memory, from their file, or made anew, which reads all of its heads.
@@ -206,5 +206,5 @@ class IndexCache:
                 finally:
                     self._fs.close(file)
         except StorageError:
-            return None  # what it says can be had from the segment itself
+            return None  # its contents can be had from the segment itself
         return Points.decode(data, segment)

@@ -35,7 +35,7 @@ from zraft_core.errors import StorageError
 
 READ_BYTES_DEFAULT: Final = 1 << 20
 DELIVERY_OVERHEAD_BYTES: Final = 64
-"""What a delivery counts for beside its payload, so that reads of empty ones are bounded, too."""
+"""The bytes that a delivery counts for beside its payload, so that reads of empty ones are bounded, too."""
 _HINTS_MAX: Final = 64
 """Consumers of a group that read on where they were, without a look at an index."""
 _ATTEMPTS_MAX: Final = 8
@@ -195,7 +195,7 @@ class DeliveryReader:
                 records = records_of(frame.head, frame.data, path, frame.position)
                 for one, chain in decode_deliveries(records, frame.head.chain):
                     if one.offset == offset - 1:
-                        # Of its entry there may be more to come.
+                        # There may be more to come of its entry.
                         return Mark(offset, one.stamp, chain, one.index - 1)
             except DeliveryFormatError as error:
                 raise CorruptionError(path, frame.position, str(error)) from error

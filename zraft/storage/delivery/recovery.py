@@ -168,8 +168,9 @@ def _close_last(fs: FileSystem, path: str, manifest: Manifest) -> tuple[Manifest
         with writing(file_path):
             if fs.size(file) != scan.segment.size:
                 fs.ftruncate(file, scan.segment.size)
-            # What was written last may be in the page cache only: its writer was killed before the fsync, or its
-            # fsync failed and the kernel now calls the pages clean. Writing the same bytes again makes them dirty.
+            # The bytes that were written last may be in the page cache only: their writer was killed before
+            # the fsync, or its fsync failed and the kernel now calls the pages clean. Writing the same bytes
+            # again makes them dirty.
             at = scan.unsure
             while at < scan.segment.size:
                 data = fs.pread(file, min(READ_BYTES, scan.segment.size - at), at)

@@ -29,7 +29,7 @@ from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 
 READ_BYTES: Final = 256 << 10
-"""How much of a segment is read at once; a larger frame is read whole."""
+"""The bytes of a segment that are read at once; a larger frame is read whole."""
 
 
 @frozen
@@ -158,7 +158,7 @@ def follow(mark: Mark, frame: DeliveryFrame, path: str) -> tuple[Mark, list[tupl
     if problem is None:
         said = (head.count, head.stamp, head.time)
         is_so = (len(found), found[0][0].stamp, max(one.time for one, _ in found)) if found else (0, None, 0)
-        # Of an entry that a frame cuts in two, it may hold the beginning.
+        # The frame may hold the beginning of an entry that it cuts in two.
         if said != is_so or index > head.index + 1:
             problem = "the head does not tell of these records"
     if problem is not None:
@@ -264,7 +264,7 @@ class SegmentVerifier:
         self._damage: str | None = None
         self._crc = 0
         self.position = 0
-        """Up to where it was checked."""
+        """The place up to which it was checked."""
 
     def advance(self, limit: int) -> None:
         """Check the frames that lie wholly before `limit`; the bytes up to there are written."""

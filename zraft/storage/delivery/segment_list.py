@@ -54,7 +54,7 @@ class SegmentList:
         self._mutex = threading.Lock()
         ends = tuple(segment.end.offset for segment in recovered.segments)
         self.view = View(0, recovered.base, recovered.segments, None, None, ends)
-        """What readers go by."""
+        """The view that readers go by."""
 
     @property
     def all(self) -> tuple[Segment, ...]:
@@ -100,7 +100,8 @@ class SegmentList:
         """
         assert self.tail is None, "one segment is written at a time"
         try:
-            # Before the first frame: a start does not look at files that the manifest does not list.
+            # This comes before the first frame: a start does not look at files that the manifest does not
+            # list.
             self._store(Manifest(self.group, self.view.base, (*self.closed, tail.segment), True))
         except DiskFullError:
             self._unlink([tail.segment])
@@ -134,7 +135,8 @@ class SegmentList:
         gone, newest = self.closed[:count], self.closed[count - 1]
         marker = f"{self.path}/{gone_name(newest)}"
         with writing(marker):
-            # From here on it is decided, whatever a crash leaves of the files; and it took no space to say so.
+            # It is decided from here on, whatever a crash leaves of the files; and it took no space to say
+            # so.
             self._fs.rename(f"{self.path}/{newest.name}", marker)
         sync_directory(self._fs, self.path)
         self._publish(newest.end, self.closed[count:], self.tail)
@@ -163,7 +165,7 @@ class SegmentList:
             present = set(self._fs.listdir(self.path))
         for segment in fetched:
             part, path = parts[segment.id], f"{self.path}/{segment.name}"
-            if part in present:  # else it was renamed when this was tried before, on a full disk
+            if part in present:  # otherwise it was renamed when this was tried before, on a full disk
                 with writing(path):
                     self._fs.rename(f"{self.path}/{part}", path)
             # It may have replaced a shorter copy of the same segment, whose beginning is equal.

@@ -72,7 +72,7 @@ class Tail:
         self.segment = Segment(header.id, header.first_offset, start, len(data), crc32c(data), 0)
         """All of it that was written."""
         self.durable = self.segment
-        """What of it a power failure cannot take."""
+        """The part of it that a power failure cannot take."""
         self.points = Points(stride_bytes)
         self._path = path = f"{directory}/{self.segment.name}"
         with writing(path):

@@ -21,9 +21,13 @@ from zraft_core.frozen import statically_frozen
 
 DIGEST_BYTES: Final = 16
 PAYLOAD_BYTES_MAX: Final = 32 << 20
-"""Of one delivery. A batch of writes is bounded far below this; it bounds what a reader has to hold."""
+"""The most bytes of one delivery. A batch of writes is bounded far below this; it bounds what a reader has to
+hold.
+"""
 NUMBER_MAX: Final = 2**64 - 1
-"""Of every number in a delivery: each has a fixed width of eight bytes where it stands in a head or a header."""
+"""The bound of every number in a delivery: each has a fixed width of eight bytes where it stands in a head or
+a header.
+"""
 
 _LINK: Final = Struct(f">{DIGEST_BYTES}sQQQQQ{DIGEST_BYTES}s")
 

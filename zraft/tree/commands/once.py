@@ -21,7 +21,7 @@ from zraft_core.znodes.outcome import Outcome
 from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, Command
 
 KEPT_BYTES_MAX: Final = 2**20
-"""Of one session; beyond it nothing new is executed until the client's floor rises."""
+"""The bytes that are kept of one session; beyond, nothing new is executed until the client's floor rises."""
 
 _INT64_MAX: Final = 2**63 - 1
 _REFUSED: Final = frozenset({CLOSE_SESSION, MEMBERS, ONCE})

@@ -88,7 +88,7 @@ def drain(tree: Tree) -> None:
     drained = _Drain(tree, REMOVED_PER_ENTRY_MAX)
     for directory in sorted(tree.hidden):
         names = tree.hidden.get(directory)
-        if names is not None:  # else it was inside of one that went before it
+        if names is not None:  # otherwise it was inside of one that went before it
             drained.empty(directory, names)
         if not drained.left:
             break

@@ -87,7 +87,7 @@ class ImageState:
     shares: int
     """The folded shares of all znodes and sessions."""
     digest: int
-    """Of the whole state, as the image says; the shares agree with it."""
+    """The digest of the whole state, as the image says; the shares agree with it."""
 
 
 class ImageReader:
@@ -169,7 +169,8 @@ class ImageReader:
         except ProtocolError:
             raise
         except (ValueError, TypeError, LookupError) as error:
-            # Of the decoder: broken bytes, a map with a map as key, nesting without end, an item of absurd length.
+            # These come from the decoder: broken bytes, a map with a map as key, nesting without end, an item
+            # of absurd length.
             raise ProtocolError(f"image: after {self.items} items: not MessagePack: {error!r}") from error
         finally:
             self._total = total % MODULUS

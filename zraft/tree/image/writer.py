@@ -91,7 +91,7 @@ class ImageWriter:
         self._sessions: dict[int, Session] = dict(machine.sessions)
         self._shard = -1
         self._znodes: dict[str, Znode] = {}
-        """What is left of the shard being swept, exactly as it was at the beginning."""
+        """The rest of the shard being swept, exactly as it was at the beginning."""
         self._gone: list[set[str] | None] = [None] * SHARD_COUNT
         """Paths of shards still to come that were changed, made or removed, hence packed if they were there."""
         self._out(
@@ -222,7 +222,8 @@ class ImageWriter:
         else:
             return
         if node is not None:
-            # Not `marks.dirty_nodes`: in a multi, marks of earlier commands stand in the set that it put aside.
+            # This is not `marks.dirty_nodes`: in a multi, marks of earlier commands stand in the set that it
+            # put aside.
             stale = path in self._dirty_nodes
             self._pack_znode(path, node, node_hash(path, node) if stale else node.folded)
 

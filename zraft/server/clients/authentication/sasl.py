@@ -116,7 +116,7 @@ class DigestMd5:
         password = self._users.get(user)
         known = password is not None
         if password is None:
-            # As much work as for a user who exists: the time must not tell the two apart.
+            # This does as much work as for a user who exists: the time must not tell the two apart.
             password = base64.b64encode(self._entropy(NONCE_BYTES)).decode()
         found: bytes | None = None
         for spelt_user, spelt_password in _spellings(given["username"], user, password):
@@ -216,7 +216,8 @@ def _value(token: bytes, at: int) -> tuple[bytes, int]:
     """Return the value that begins here, and where it ends."""
     if token[at : at + 1] != b'"':
         end = at
-        # Not strictly a token of the RFC: clients send digest-uri, base64 and the like without quotes.
+        # This is not strictly a token of the RFC: clients send digest-uri, base64 and the like without
+        # quotes.
         while end < len(token) and token[end] not in b'," \t\r\n':
             end += 1
         return token[at:end], end

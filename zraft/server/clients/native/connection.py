@@ -37,7 +37,9 @@ from zraft_core.znodes.acl import Ids
 from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
 
 HELD_TWICE: Final = 2
-"""What has come is kept as it came, and once more for the walk over it, or by what reads it."""
+"""The factor for what has come: it is kept as it came, and once more for the walk over it, or by what reads
+it.
+"""
 
 MESSAGE_SHIFT: Final = 6
 """A message costs at most about as much per 64 bytes as another request, whatever stands in it."""
@@ -48,7 +50,7 @@ OUTSTANDING_MAX: Final = 4_096
 """Requests of one connection that are not answered; beyond it nothing more is read."""
 
 BEFORE: Final = (requests.Hello, requests.Ping, requests.Close, requests.Authenticate)
-"""What anybody may ask where auth.required_schemes is set."""
+"""The requests that anybody may make where auth.required_schemes is set."""
 
 Waiting = tuple[int | None, str, Command]
 """(id, type, command) of a write on its way; no id: Zatt's form."""
@@ -101,13 +103,14 @@ class NativeConnection(NativeSpeaker):
     @property
     def answered(self) -> bool:
         """True if everything that was read from the client is answered, so that it can be closed."""
-        # What comes next can be asked of another server.
+        # The next request can go to another server.
         return self.outstanding == self._subscriptions.polls and self._decoder is None
 
     @property
     def holds_promises(self) -> bool:
         """True if the client has been told, or awaits, what cannot be kept without contact with a quorum."""
-        # Without a session and with nothing asked, there is nothing to lose: whoever asks now is told to go elsewhere.
+        # Without a session and with nothing asked, there is nothing to lose: a client that asks now is told
+        # to go elsewhere.
         if self.closing:
             return False
         return self.phase in (Phase.ATTACHING, Phase.ATTACHED) or (
@@ -422,7 +425,7 @@ class NativeConnection(NativeSpeaker):
         if kind == "config":
             further["server"] = command[3][0][0]
         elif kind == "append" and code == Code.NO_NODE:
-            success = True  # what was to be deleted is not there
+            success = True  # the key that was to be deleted does not exist
         if not success:
             further |= {"code": Code(code).name, "error": answers.failure_text(Code(code), command)}
         self._write(answers.encode_zatt_result(success, further))

@@ -141,7 +141,9 @@ class DictionarySubscription(Subscription):
         self._initial: list[str] | None = names
         self._place = 0
         self._changed: dict[str, bytes | bool] = {}
-        """By name: the packed key of what the client knows and is gone; True: new to the client; False: changed."""
+        """Changes by name: the packed key of what the client knows and is gone; True: new to the client;
+        False: changed.
+        """
 
     def note(self, event_type: int, name: str, gone: bytes | None) -> None:
         """Note that the znode `name` was created, deleted (then `gone` is its packed key) or changed."""
@@ -266,7 +268,8 @@ class LogSubscription(Subscription):
             self.connection.ids,
         )
         if isinstance(page, Code):
-            # Not there, or not to be read by this client; whatever changes that makes an event of its own.
+            # It does not exist, or this client may not read it; whatever changes that makes an event of its
+            # own.
             self._moved = False
             return b""
         self._next = page.next
@@ -486,7 +489,7 @@ class Feeds:
             if not subscription.connection.wants_flush:
                 pushed += self._push(subscription)
                 if subscription in self.pending:
-                    # Behind those that were not reached.
+                    # It goes behind those that were not reached.
                     del self.pending[subscription]
                     self.pending[subscription] = None
 

@@ -31,7 +31,7 @@ class Subscriptions:
         self._connection = connection
         self._watches: dict[int, PathSubscription] = {}
         self._topics: ConnectionTopics | None = None
-        """Made when it first asks for something of topics."""
+        """The part for topics, made when the client first asks for something of them."""
 
     def __bool__(self) -> bool:
         connection = self._connection
@@ -79,7 +79,7 @@ class Subscriptions:
                 code = clients.feeds.subscribe_log(connection, request.id, path, prefix, first, credit)
         if code is Code.OK:
             clients.on_follower()
-            # Not behind its own first part: what was subscribed to is pushed after this answer.
+            # The answer must not come behind the subscription's own first part, which is pushed after it.
             connection.write_pushed(answers.encode_result(request.id, connection.machine.last_zxid))
         else:
             connection.refuse(request.id, code, answers.text_of(code, path))

@@ -66,7 +66,7 @@ class _Fetching:
     def __init__(self, number: int) -> None:
         self.number = number
         self.bytes = 0
-        """Of the deliveries in `parts`."""
+        """The bytes of the deliveries in `parts`."""
         self.polls: list[_Poll] = []
         self.parts: list[tuple[Any, ...]] = []
         self.refused: list[Refused] = []
@@ -91,9 +91,11 @@ class ConnectionTopics:
         self._connection = connection
         self._last = 0
         self._asked: dict[int, _Stream | _Poll | int] = {}
-        """By the numbers that partitions are given: a stream, a read, or the id of a request that has one answer."""
+        """Requests by the numbers that partitions are given: a stream, a read, or the id of a request that
+        has one answer.
+        """
         self._streams: dict[int, _Stream] = {}
-        """By the client's ids."""
+        """Streams by the client's ids."""
         self._polls: dict[tuple[GroupId, int], _Poll] = {}
         self._ripe: dict[_Fetching, None] = {}
         self._told: dict[_Stream, None] = {}

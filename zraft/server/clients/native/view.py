@@ -13,7 +13,7 @@ from zraft.tree.machine import Machine
 from zraft_core.ids import ServerId
 
 SECONDS_KEPT: Final = 10
-"""Of the counts per second, as Zatt kept them."""
+"""The number of seconds whose counts are kept, as Zatt kept them."""
 
 STATUS: Final = {
     Role.FOLLOWER: "Follower",

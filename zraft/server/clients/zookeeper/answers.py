@@ -32,16 +32,16 @@ ANSWERED: Final = frozenset({GET_DATA, EXISTS, GET_CHILDREN, GET_CHILDREN2, *QUE
 """Requests that are answered from applied state, each by itself."""
 
 ENOUGH: Final = -1
-"""Of `answer`: it is answered, and that took about as long as a turn should."""
+"""Result of `answer`: it is answered, and that took about as long as a turn should."""
 
 LATER: Final = -2
-"""Of `answer`: it takes about as long as a turn should, and this turn has done enough."""
+"""Result of `answer`: it takes about as long as a turn should, and this turn has done enough."""
 
 LISTING_SHIFT: Final = 8
 """A list of children costs about as much per 256 bytes as another request."""
 
 QUERY_SHIFT: Final = 6
-"""So does a request that names many znodes, per 64 bytes."""
+"""A request that names many znodes counts as a query per 64 bytes."""
 
 
 def answer(connection: ZooKeeperSpeaker, opcode: int, xid: int, frame: bytes, *, now: bool = False) -> int:

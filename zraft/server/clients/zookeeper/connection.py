@@ -72,7 +72,7 @@ REQUEST_OVERHEAD_BYTES: Final = 128
 """Counted per kept request for its objects, so that a flood of tiny ones cannot cheat."""
 
 REQUESTS_AT_ONCE_MAX: Final = 4_096
-"""Of one read of the socket, which can hold more tiny ones than a turn should take."""
+"""The most requests of one read of the socket, which can hold more tiny ones than a turn should take."""
 
 READS_BEHIND_WRITES_BYTES: Final = 64 * (REQUEST_OVERHEAD_BYTES + 64)
 """Reads that stand behind a write, about 64 of them: all that stand between two writes are answered in one turn."""
@@ -89,13 +89,13 @@ SASL: Final = int(Opcode.SASL)
 CLOSE_SESSION: Final = int(Opcode.CLOSE_SESSION)
 
 NEEDS_QUORUM: Final = frozenset({SYNC, RECONFIG})
-"""Beside the writes: what a server without a quorum refuses."""
+"""The operations beside the writes that a server without a quorum refuses."""
 
 SESSION_BOUND: Final = frozenset({AUTH, SASL})
 """Requests that change what the connection may do: they act when they come, and are answered in their turn."""
 
 SPECIAL: Final = frozenset({PING, RECONFIG, SYNC, COUNT, *SESSION_BOUND})
-"""What is neither a common write nor answered in its turn from applied state."""
+"""The operations that are neither a common write nor answered in their turn from applied state."""
 
 
 class Connection(ZooKeeperSpeaker):
@@ -241,7 +241,7 @@ class Connection(ZooKeeperSpeaker):
     def take_backlog(self) -> None:
         """Handle what was kept, since there is room again, unless it stands behind a request that takes longer."""
         if self.held or self._queued_bytes > READS_BEHIND_WRITES_BYTES:
-            return  # what stands before it brings it back
+            return  # the request in front of it brings it back
         assert not self.wants_flush, "more is to be answered before the answers so far are written"
         frames, self._backlog, self._backlog_bytes = self._backlog, [], 0
         room = self.clients.turn.room
@@ -496,7 +496,7 @@ class Connection(ZooKeeperSpeaker):
 
     def send_elsewhere(self) -> None:
         """Send the client to another server, since this one cannot serve it now."""
-        # Without a word, which every client takes as "try the next one".
+        # It closes without a word, which every client takes as "try the next one".
         self.clients.close(self)
 
     def on_stalled(self) -> None:

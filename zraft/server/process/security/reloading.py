@@ -17,8 +17,9 @@ import structlog
 from zraft_core.errors import ConfigError
 
 POLL_S: Final = 2.0
-"""How often files are looked at. A change is taken once it was the same twice, so that a certificate and its key can be
-replaced one after the other."""
+"""The interval at which files are looked at. A change is taken once it was the same twice, so that a
+certificate and its key can be replaced one after the other.
+"""
 
 T = TypeVar("T")
 Signature = tuple[tuple[int, int, int] | None, ...]
@@ -87,7 +88,7 @@ async def keep_fresh(
     while True:
         after_each()
         try:
-            # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes with the event.
+            # `wait_for` would swallow a cancellation that comes with the event, before Python 3.12.
             async with asyncio.timeout(POLL_S):
                 await hangup.wait()
         except TimeoutError:

@@ -117,7 +117,7 @@ def _options(tokens: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
 
 def _expect(found: str, expected: str, where: str) -> None:
     if found != expected:
-        # What was found may be part of a password.
+        # The text that was found may be part of a password.
         raise ConfigError(
             f"{KNOB}: {where}: this is not a JAAS file, there is no {expected!r} where it belongs"
         )

@@ -39,7 +39,7 @@ class TlsStream:
         self._handshake_bytes = 0
         self._fed = b""
         self._at = 0
-        """Up to where OpenSSL was handed what was fed."""
+        """The place up to which OpenSSL was handed what was fed."""
         self.established = False
         self.ended = False
         """The client said that it sends nothing more."""
