@@ -1,4 +1,4 @@
-"""How a program proves its identity to the service that holds the log, and who may use the znodes that it creates.
+"""Identity of a program towards the service that holds the log, and access to the znodes that it creates.
 
 Without a proof the znodes of a tenancy are open to every client of the service, as they are in ZooKeeper.
 Whoever can append to the log can then make peers import and call the functions that a job names. With a proof
@@ -42,14 +42,17 @@ class TlsFiles:
 
 @frozen
 class Access:
-    """How to authenticate. `auth` has (scheme, credentials) as addAuth takes them; `tls` None means plain text."""
+    """Credentials of a program.
+
+    `auth` has (scheme, credentials) as addAuth takes them; `tls` None is plain text.
+    """
 
     auth: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     tls: TlsFiles | None = None
 
     @property
     def acl(self) -> Acl | None:
-        """Return the ACL for znodes that are created; None for the service's default, which is open to all."""
+        """The ACL for znodes that are created; None for the service's default, which is open to all."""
         return CREATOR_ONLY if self.auth else None
 
     def context(self) -> ssl.SSLContext | None:

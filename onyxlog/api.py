@@ -1,4 +1,4 @@
-"""What programs call: submit jobs and follow them, collect the log's garbage, read the log, run peers.
+"""Client of a tenancy: submit jobs and follow them, collect the log's garbage, read the log, run peers.
 
 async with await connect(native_ports("127.0.0.1:2181", "default")) as client:
     await client.submit_job(job)
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class JobIdTakenError(OnyxlogError):
-    """Another job was submitted under this id before. Ids cannot be used again; choose another one."""
+    """Error of a job whose id another job had before. Ids cannot be used again; choose another one."""
 
 
 class UnknownJobError(OnyxlogError, KeyError):
@@ -104,20 +104,24 @@ class Client:
 
     @property
     def port(self) -> LogPort:
+        """The log's port, for reads that this class does not have."""
         return self._port
 
     @property
     def replica(self) -> Replica:
-        """Return the replica as far as the log was read; `caught_up` waits for the rest."""
+        """The replica as far as the log was read; `caught_up` waits for the rest."""
         return self._follower.replica
 
     @property
     def chain(self) -> bytes:
-        """Return the digest chain's value at `replica.version`."""
+        """The digest chain's value at `replica.version`."""
         return self._follower.chain
 
     def on_played(self, told: Callable[[Played], None]) -> None:
-        """Have `then` called after each entry that is played from now on. It must neither block nor raise."""
+        """Add a function that is called after each entry that is played from now on.
+
+        It must neither block nor raise.
+        """
         self._follower.listeners.append(told)
 
     async def changed(self) -> None:
@@ -197,6 +201,7 @@ class Client:
         return job in self.replica.killed
 
     async def job_state(self, job: JobId) -> JobStatus:
+        """Return the state of a job, after all entries that the log has now."""
         await self.caught_up()
         return job_status(self.replica, job)
 

@@ -1,4 +1,4 @@
-"""What the commands of `onyxlog` share: where the log is and who asks, where jobs' modules are, and the event loop."""
+"""Options that the commands of `onyxlog` share: the log, the identity, jobs' modules, the event loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Command = Callable[..., Any]
 
 @frozen
 class LogService:
-    """Where the log is, and the identity with which this program connects to it."""
+    """Address of the log, and the identity with which this program connects to it."""
 
     hosts: str
     """Addresses as HOST:PORT, separated by commas."""
@@ -35,7 +35,7 @@ class LogService:
     service: Service
     access: Access
     patient: bool = False
-    """Whether to wait for servers that nobody has started yet."""
+    """True to wait for servers that nobody has started yet."""
 
     def opener(self, *, session_timeout_s: float = SESSION_TIMEOUT_S) -> OpenPort:
         """Return what opens ports there. Unless `patient`, this blocks while it checks that somebody listens.

@@ -1,4 +1,4 @@
-"""What goes wrong in a fleet of peers, and what to do about it."""
+"""Errors of a fleet of peers, each with what to do about it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OvertakenError(OnyxlogError):
 
 
 class ParametersError(ConfigError):
-    """This peer was started with other cluster parameters than the log was begun with."""
+    """Error of a peer that was started with other cluster parameters than the log was begun with."""
 
 
 class WorkflowError(ConfigError):

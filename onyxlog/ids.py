@@ -11,7 +11,9 @@ PeerId = str
 JobId = str
 TaskName = str
 Site = str
-"""Where a group receives segments, "HOST:PORT". Colocation compares it too (see docs/ONYXLOG.md)."""
+"""The address at which a group receives segments, "HOST:PORT". Colocation compares it too (see
+docs/ONYXLOG.md).
+"""
 Position = int
 """An entry's position in the log: the number in the name of its znode."""
 

@@ -13,7 +13,7 @@ from onyxlog.scheduling.waiting import reasons_to_wait
 
 
 class JobState(StrEnum):
-    """What has become of a job."""
+    """States of a job."""
 
     UNKNOWN = "unknown"
     """The job was never submitted, or it is over and was collected."""

@@ -1,4 +1,4 @@
-"""Observes a fleet from outside, again and again: plays the log and reads what groups publish."""
+"""Observation of a fleet from outside, again and again: the log, and what groups publish."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onyxlog.peer.follower import Played
 from onyxlog.status import FleetStatus, picture
 
 CHAINS_KEPT: Final = 100_000
-"""How many positions' digests are kept, to compare them with what groups publish."""
+"""The number of positions whose digests are kept, to compare them with what groups publish."""
 PERIOD_S: Final = 0.5
 PERIOD_QUIET_S: Final = 2.0
 

@@ -19,7 +19,7 @@ from onyxlog.scheduling.waiting import reasons_to_wait
 
 
 class Agreement(StrEnum):
-    """Whether what a group published agrees with what this program played itself."""
+    """Comparisons of what a group published with what this program played itself."""
 
     SAME = "same"
     DIFFERENT = "different"
@@ -54,7 +54,7 @@ class GroupRow:
 
     @property
     def silent(self) -> bool:
-        """Whether the group may be dead although its session goes on."""
+        """True if the group may be dead although its session continues."""
         silence = self.silence
         return (
             silence is not None
@@ -106,7 +106,7 @@ class FleetStatus:
 
     @property
     def agreed(self) -> bool:
-        """Whether no group is known to differ."""
+        """True if no group is known to differ."""
         return all(row.agreement is not Agreement.DIFFERENT for row in self.groups)
 
 

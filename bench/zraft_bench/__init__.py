@@ -1,1 +1,1 @@
-"""Measures a zraft cluster under load, on one machine or on many."""
+"""Benchmark of a zraft cluster under load, on one machine or on many."""

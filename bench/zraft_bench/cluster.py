@@ -1,4 +1,4 @@
-"""Starts a cluster of real zraft servers on this machine for a benchmark, and reads their status."""
+"""Clusters of real zraft servers on this machine for a benchmark, and their status."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ class Servers(Protocol):
 
     @property
     def hosts(self) -> str:
-        """Return HOST:PORT,… for clients."""
+        """The addresses for clients, as HOST:PORT,…."""
 
     @property
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """The number of servers."""
 
     def start(self) -> None:
         """Start, and wait until the system serves.
@@ -69,6 +70,7 @@ def wait_until(condition: Callable[[], T | None], what: str, timeout_s: float = 
 
 
 def zraft_command(*arguments: str) -> list[str]:
+    """Return the command line of a `zraft` command in this Python."""
     return [sys.executable, "-m", "zraft", *arguments]
 
 
@@ -107,6 +109,7 @@ class LocalCluster:
 
     @property
     def hosts(self) -> str:
+        """The servers' addresses, separated by commas."""
         return ",".join(str(address) for address in self.addresses.values())
 
     def directories(self) -> list[Path]:
@@ -115,6 +118,7 @@ class LocalCluster:
 
     @property
     def count(self) -> int:
+        """The number of servers."""
         return self._count
 
     def start(self) -> None:
@@ -177,9 +181,11 @@ class LocalCluster:
         self.wait_serving()
 
     def cpu_s(self) -> float | None:
+        """Return the CPU time of all servers so far, in seconds."""
         return total_cpu_s(self.processes.values())
 
     def stop(self) -> None:
+        """End all servers."""
         end_all(list(self.processes.values()))
 
 
@@ -203,14 +209,16 @@ class GivenServers:
 
     @property
     def hosts(self) -> str:
+        """The servers' addresses, separated by commas."""
         return self._hosts
 
     @property
     def count(self) -> int:
+        """The number of servers."""
         return len(self._hosts.split(","))
 
     def start(self) -> None:
-        """Do nothing: the servers run. Whether they serve shows when the load connects."""
+        """Do nothing, since the servers run; connecting the load shows whether they serve."""
 
     def restart(self) -> None:
         """Refuse, as the servers were not started here.
@@ -221,7 +229,8 @@ class GivenServers:
         raise ServerError(f"{self._hosts}: servers that were not started here are not restarted")
 
     def cpu_s(self) -> float | None:
+        """Return None, since the CPU time of servers on other machines is not known."""
         return None
 
     def stop(self) -> None:
-        """Do nothing, as the servers were not started here."""
+        """Do nothing, since the servers were not started here."""

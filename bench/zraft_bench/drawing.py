@@ -1,4 +1,4 @@
-"""Draws one plot as PNG, by matplotlib (the extra `bench`), which is imported when one is drawn."""
+"""Drawing of one plot as PNG, by matplotlib (the extra `bench`), which is imported when one is drawn."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class Plot:
 
 
 def available() -> bool:
-    """Whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def draw(name: str, title: str, fill: Callable[[Any], None]) -> Plot:
+    """Draw a plot that `fill` adds lines and bars to, and return it as PNG."""
     # The figure is made by itself: pyplot would keep global state, and look for a screen.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -175,5 +175,6 @@ def spread_options(command: F) -> F:
 
 
 def spread_of(processes: int | None, connections: int | None) -> Spread:
+    """Return the spread of workers, with defaults for what is not given."""
     found = default_spread()
     return evolve(found, connections=connections, processes=processes or found.processes)

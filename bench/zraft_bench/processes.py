@@ -60,11 +60,13 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
+        """The id of the process that was started last."""
         assert self._process is not None, "never started"
         return self._process.pid
 
     @property
     def running(self) -> bool:
+        """True while the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
@@ -122,6 +124,7 @@ class ServerProcess:
             )
 
     def log_tail(self) -> str:
+        """Return the end of the process's log, empty if there is none."""
         try:
             return self.log.read_text(errors="replace")[-LOG_TAIL_BYTES:]
         except OSError:
@@ -140,6 +143,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def total_cpu_s(processes: Iterable[ServerProcess]) -> float:
+    """Return the CPU time of these processes, in seconds."""
     return sum(process.cpu_s() for process in processes)
 
 

@@ -26,7 +26,7 @@ _KNOWN: Final[dict[Any, dict[str, Any]]] = {}
 
 
 class RecordError(ZraftError):
-    """What was read is not what was expected; the message says where."""
+    """Error of a record with unexpected contents; the message says where."""
 
 
 def to_plain(value: Any) -> Any:

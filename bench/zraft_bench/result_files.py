@@ -21,6 +21,7 @@ FILE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 def this_machine() -> Machine:
+    """Return what this machine is, for a results file."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Machine(
         name=platform.node(),

@@ -1,4 +1,6 @@
-"""What was measured, as values, and how the parts of processes and machines become one result. Pure.
+"""Results of measurements, and how parts of processes and machines become one result.
+
+Pure.
 
 A test that failed is a result, too: it keeps what it measured until then; `state` and `reason` tell the
 failure.
@@ -29,7 +31,9 @@ FAILURES_KEPT: Final = 10
 
 @frozen(kw_only=True)
 class Part:
-    """What one process of a load generator saw. Times are seconds on the clock of its machine's monotonic time.
+    """Measurements of one process of a load generator.
+
+    Times are seconds on its machine's monotonic clock.
 
     Attributes:
         acknowledged: requests the cluster answered with success, as the clients saw it.
@@ -62,7 +66,7 @@ class Part:
 
 @frozen(kw_only=True)
 class Sharing:
-    """How workers share the load generator's processes and connections, over all client machines."""
+    """Use of the load generator's processes and connections by workers, over all client machines."""
 
     machines: int
     processes: int
@@ -71,6 +75,7 @@ class Sharing:
     idle_workers: int = 0
 
     def text(self) -> str:
+        """Return this as a sentence's part for people."""
         idle = f", {self.idle_workers} of them without an entry to ask for" if self.idle_workers else ""
         return (
             f"{self.workers} workers{idle} in {self.processes} processes on {self.machines} machines, over "
@@ -80,7 +85,7 @@ class Sharing:
 
 @frozen(kw_only=True)
 class Skew:
-    """How far apart the client machines began: `spread_ms` on the head's clock, within `uncertainty_ms`."""
+    """Difference of client machines' beginnings: `spread_ms` on the head's clock."""
 
     spread_ms: float
     uncertainty_ms: float
@@ -137,12 +142,13 @@ class TestResult:
 
     @property
     def ok(self) -> bool:
+        """True if the test succeeded."""
         return self.state == OK
 
 
 @frozen(kw_only=True)
 class Machine:
-    """Where something ran."""
+    """Description of a machine."""
 
     name: str
     cores: int
@@ -176,7 +182,7 @@ class ElectionTrial:
 
     @property
     def from_candidacy_ms(self) -> float | None:
-        """Return the time from the first server that stood for election to the leader."""
+        """The time from the first server that stood for election to the leader."""
         if self.led_ms is None or self.stood_ms is None:
             return None
         return self.led_ms - self.stood_ms

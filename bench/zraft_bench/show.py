@@ -1,4 +1,4 @@
-"""What a benchmark shows on the terminal: progress while it runs, and tables of its results."""
+"""Display of a benchmark on the terminal: progress while it runs, and tables of its results."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Display:
         self._progress.stop()
 
     def advance(self) -> None:
+        """Move the bar of the run by one test."""
         self._progress.advance(self._all)
 
     @contextlib.asynccontextmanager

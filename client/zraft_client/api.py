@@ -32,7 +32,7 @@ class AsyncCalls(ABC):
 
     @abstractmethod
     async def ask(self, request: Request[T]) -> T:
-        """The answer to any request of `zraft_client.requests`."""
+        """Return the answer to any request of `zraft_client.requests`."""
 
     @property
     @abstractmethod
@@ -50,11 +50,15 @@ class AsyncCalls(ABC):
     async def get(
         self, key: Any, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE
     ) -> Versioned[Any] | None:
-        """The entry of a key, None if there is none."""
+        """Return the entry of a key, None if there is none."""
         return await self.ask(requests.get(dictionary, key, consistency, self.last_zxid))
 
     async def delete(self, key: Any, *, dictionary: str = DEFAULT, version: int | None = None) -> Receipt:
-        """Remove a key. Raises NoNodeError, which is a KeyError, if there is none."""
+        """Remove a key.
+
+        Raises:
+            NoNodeError: there is no such key; it is also a KeyError.
+        """
         return await self.ask(requests.delete(dictionary, key, version))
 
     async def increment(self, key: Any, amount: int = 1, *, dictionary: str = DEFAULT) -> Counted:
@@ -64,7 +68,10 @@ class AsyncCalls(ABC):
     async def snapshot(
         self, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE
     ) -> dict[Any, Any]:
-        """The whole dictionary at one moment; refused beyond the servers' client.reply_bytes_max: use `items`."""
+        """Return the whole dictionary at one moment.
+
+        It is refused beyond the servers' client.reply_bytes_max: use `items` then.
+        """
         return await self.ask(requests.state(dictionary, consistency, self.last_zxid))
 
     async def items(
@@ -75,11 +82,14 @@ class AsyncCalls(ABC):
         limit: int | None = None,
         consistency: Consistency = LINEARIZABLE,
     ) -> ItemsPage:
-        """A page of entries; the next one begins `after` its `next`. Pages are of different moments."""
+        """Return a page of entries; the next one begins `after` its `next`.
+
+        Pages are of different moments.
+        """
         return await self.ask(requests.items(dictionary, after, limit, consistency, self.last_zxid))
 
     async def size(self, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE) -> int:
-        """How many keys there are."""
+        """Return the number of keys."""
         return await self.ask(requests.size(dictionary, consistency, self.last_zxid))
 
     # -- znodes
@@ -95,7 +105,12 @@ class AsyncCalls(ABC):
         ttl_ms: int | None = None,
         acl: Acl | None = None,
     ) -> Created:
-        """Make a znode below one that exists. Raises NodeExistsError, NoNodeError."""
+        """Create a znode below one that exists.
+
+        Raises:
+            NodeExistsError: the znode exists.
+            NoNodeError: its parent does not exist.
+        """
         return await self.ask(
             requests.create(
                 path,
@@ -109,26 +124,52 @@ class AsyncCalls(ABC):
         )
 
     async def set(self, path: str, data: bytes, *, version: int | None = None) -> Receipt:
-        """Replace a znode's data. Raises NoNodeError, BadVersionError."""
+        """Replace a znode's data.
+
+        Raises:
+            NoNodeError: the znode does not exist.
+            BadVersionError: the znode does not have `version`.
+        """
         return await self.ask(requests.set_data(path, data, version))
 
     async def remove(self, path: str, *, version: int | None = None) -> Receipt:
-        """Delete a znode. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a znode.
+
+        Raises:
+            NoNodeError: the znode does not exist.
+            BadVersionError: the znode does not have `version`.
+            NotEmptyError: the znode has children.
+        """
         return await self.ask(requests.remove(path, version))
 
     async def read(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Znode:
-        """A znode's data and stat. Raises NoNodeError."""
+        """Return a znode's data and stat.
+
+        Raises:
+            NoNodeError: the znode does not exist.
+        """
         return await self.ask(requests.read(path, consistency, self.last_zxid))
 
     async def exists(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Stat | None:
+        """Return the znode's stat, or None if there is no such znode."""
         return await self.ask(requests.exists(path, consistency, self.last_zxid))
 
     async def children(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Children:
-        """Raises NoNodeError."""
+        """Return the names of a znode's children.
+
+        Raises:
+            NoNodeError: the znode does not exist.
+        """
         return await self.ask(requests.children(path, consistency, self.last_zxid))
 
     async def multi(self, parts: Sequence[MultiPart]) -> tuple[MultiResult, ...]:
-        """All of these writes, or none: of `zraft_client.requests`, and `Check`s. Raises what the first refused says."""
+        """Do all of these writes in one step, or none of them.
+
+        They are requests of `zraft_client.requests`, and `Check`s.
+
+        Raises:
+            FailedError: a write was refused; this is the error of the first one.
+        """
         return await self.ask(requests.multi(parts))
 
     # -- logs
@@ -143,7 +184,10 @@ class AsyncCalls(ABC):
         bytes_max: int | None = None,
         consistency: Consistency = LINEARIZABLE,
     ) -> LogPage:
-        """Sequential znodes `directory/prefix0000000000` and on, numbered from `first`; may be none, with a later `next`."""
+        """Return a page of the sequential znodes `directory/prefix0000000000` and on, numbered from `first`.
+
+        It may have no znodes, and a later `next`.
+        """
         return await self.ask(
             requests.log(
                 directory,
@@ -165,19 +209,19 @@ class AsyncCalls(ABC):
     # -- the session and the cluster
 
     async def will(self, parent: str | None, prefix: str = "", data: bytes = b"") -> None:
-        """Have a sequential znode made when this session ends, however it ends; None takes it back."""
+        """Create a sequential znode when this session ends, however it ends; None as parent cancels this."""
         await self.ask(requests.will(parent, prefix, data))
 
     async def sync(self) -> int:
-        """A zxid that covers all that was acknowledged before; local reads see at least it from now on."""
+        """Return a zxid that covers all that was acknowledged before; local reads see at least it from now on."""
         return await self.ask(requests.sync())
 
     async def diagnostic(self) -> dict[str, Any]:
-        """What the connected server says of itself: Zatt's fields."""
+        """Return the connected server's view of itself, with Zatt's field names."""
         return await self.ask(requests.diagnostic())
 
     async def members(self) -> tuple[Member, ...]:
-        """The cluster's servers, as the connected one knows them."""
+        """Return the cluster's servers, as the connected one knows them."""
         return await self.ask(requests.members())
 
     async def config(self, action: str, address: str, port: int, *, server: int | None = None) -> Answer:

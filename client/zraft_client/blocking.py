@@ -128,7 +128,7 @@ class _Worker:
         return converted(request, answer)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Any coroutine, in the thread, to its end."""
+        """Run any coroutine in the thread, to its end."""
         try:
             self.check()
             future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
@@ -142,7 +142,7 @@ class _Worker:
             raise
 
     def call(self, function: Callable[[], T]) -> T:
-        """A plain function, in the thread."""
+        """Call a plain function in the thread."""
 
         async def called() -> T:
             return function()
@@ -178,7 +178,10 @@ class _Worker:
             self.thread.join(JOIN_TIMEOUT_S)
 
     def left_behind(self) -> None:
-        """In the child of a fork: the connection is the parent's. Drop this process' share of it, touch nothing else."""
+        """Drop the share of the connection in the child of a fork: it is the parent's.
+
+        Touch nothing else.
+        """
         self.forked = True
         descriptor = self.client.descriptor
         if descriptor >= 0:
@@ -189,7 +192,7 @@ class _Worker:
 
 
 async def _cancel_the_rest() -> None:
-    """What was begun in the loop and not closed before the client: it ends with it, as with `asyncio.run`."""
+    """Cancel what was begun in the loop and not closed before the client: it ends with it, as with `asyncio.run`."""
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:
         task.cancel()
@@ -237,7 +240,11 @@ class BlockingClient(BlockingCalls):
         self.close()
 
     def connect(self, timeout_s: float | None = None) -> None:
-        """Until a server took the session. Raises NotSentError: none did in time; it says why."""
+        """Connect and wait until a server has accepted the session.
+
+        Raises:
+            NotSentError: no server accepted it in time; the message says why.
+        """
         self._worker.run(self._worker.client.connect(timeout_s))
 
     def close(self) -> None:
@@ -247,10 +254,15 @@ class BlockingClient(BlockingCalls):
     # -- calls
 
     def ask(self, request: Request[T]) -> T:
+        """Return the answer to any request of `zraft_client.requests`."""
         return self._worker.ask(request, self._timeout_s)
 
     def ask_all(self, wanted: Iterable[Request[T]]) -> list[T]:
-        """All of these, thousands at a time; not atomic. Raises the first error, after all were answered."""
+        """Send thousands of requests at a time, and return their answers; they are not one step.
+
+        Raises:
+            ClientError: the first error, after all were answered.
+        """
         first: ClientError | None = None
         found: list[T] = []
         begun: deque[tuple[Request[T], _Waiter]] = deque()
@@ -270,7 +282,7 @@ class BlockingClient(BlockingCalls):
         return found
 
     def within(self, timeout_s: float) -> BlockingCalls:
-        """The same client for calls that may take so long: `client.within(2).put("key", 1)`."""
+        """Return the same client for calls that may take so long: `client.within(2).put("key", 1)`."""
         return _Within(self._worker, timeout_s)
 
     def run(self, use: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
@@ -285,26 +297,36 @@ class BlockingClient(BlockingCalls):
     # -- state
 
     def check(self) -> None:
-        """Raises ForkedError or ClosedError if it cannot be used any more."""
+        """Check that the client can be used in this process.
+
+        Raises:
+            ForkedError: the client belongs to the process that this one was forked from.
+            ClosedError: the client was closed.
+        """
         self._worker.check()
 
     @property
     def state(self) -> ConnectionState:
+        """The state of the session, as the client knows it now."""
         return self._worker.client.state
 
     @property
     def session(self) -> Session | None:
+        """The session's id and password, or None before the first one."""
         return self._worker.client.session
 
     @property
     def last_zxid(self) -> int:
+        """The newest moment that any answer showed to this client."""
         return self._worker.client.last_zxid
 
     @property
     def timeout_s(self) -> float:
+        """The time that a call may take, in seconds, unless it says otherwise."""
         return self._timeout_s
 
     def statistics(self) -> ClientStatistics:
+        """Return counts of connections, sessions, answers and repeats."""
         return self.run_soon(lambda client: client.statistics())
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
@@ -313,7 +335,11 @@ class BlockingClient(BlockingCalls):
         return lambda: self.run_soon(lambda _: remove())
 
     def wait_state(self, *states: ConnectionState, timeout_s: float | None = None) -> ConnectionState:
-        """Until one of these is entered, or is now. Raises TimeoutError."""
+        """Wait until the client enters one of these states, and return it; at once if it is in one.
+
+        Raises:
+            TimeoutError: no such state was entered in time.
+        """
 
         async def wait() -> ConnectionState:
             async with asyncio.timeout(timeout_s):
@@ -322,7 +348,7 @@ class BlockingClient(BlockingCalls):
         return self._worker.run(wait())
 
     def renew(self) -> None:
-        """After EXPIRED, with `renew_session=False`: begin a new session."""
+        """Begin a new session after EXPIRED, if the client was made with `renew_session=False`."""
         self._worker.run(self._worker.client.renew())
 
 

@@ -16,7 +16,7 @@ Answer = Mapping[str, Any]
 
 
 class Kind(Enum):
-    """How a request may be repeated."""
+    """Ways in which a request may be repeated."""
 
     READ = "read"
     """A read may always be repeated, as it changes nothing."""
@@ -41,15 +41,20 @@ class Request(Generic[T]):
 
 
 class Waiter(Protocol):
-    """Waits for a call, such as an asyncio.Future."""
+    """Interface of what waits for a call, such as an asyncio.Future."""
 
-    def done(self) -> bool: ...
-    def set_result(self, result: Any, /) -> None: ...
-    def set_exception(self, exception: Any, /) -> None: ...
+    def done(self) -> bool:
+        """Return whether the call has its outcome."""
+
+    def set_result(self, result: Any, /) -> None:
+        """Finish the call with its result."""
+
+    def set_exception(self, exception: Any, /) -> None:
+        """Finish the call with an exception."""
 
 
 class Place(Enum):
-    """Where a call is: with nobody, with a server, waiting to be asked again, or over."""
+    """Places where a call can be: not sent, with a server, waiting to be repeated, or finished."""
 
     PENDING = 0
     FLYING = 1
@@ -69,22 +74,23 @@ class Call:
     deadline: float
     waiter: Any
     prompt: bool = False
-    """Whether the call belongs to this connection alone: it is never repeated on another."""
+    """True if the call belongs to this connection alone: it is never repeated on another."""
     id: int = 0
     seq: int = 0
     """The sequence number; 0: none yet."""
     attempts: int = 0
     doubt: bool = False
-    """Whether a copy may have been carried out, or may yet be, of which no answer will come."""
+    """True if a copy may have been carried out, or may yet be, of which no answer will come."""
     place: Place = Place.PENDING
 
     @property
     def settled(self) -> bool:
+        """True when the call has its outcome."""
         return self.place is Place.SETTLED
 
 
 class Sink(Protocol):
-    """Takes what a subscription pushes, in order, at once."""
+    """Receiver of what a subscription pushes, in order, at once."""
 
     def pushed(self, message: Answer, size: int) -> None:
         """Take one message; `size` is its length in bytes."""

@@ -48,7 +48,7 @@ TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 5.0
 CLOSE_TIMEOUT_S: Final = 2.0
 PROVEN_S: Final = 1.0
-"""After a connection that lasted so long, the next one is made without a pause."""
+"""The duration of a connection after which the next one is made without a pause."""
 SUBSCRIBE_AGAIN_S: Final = 0.2
 """Mean pause before a subscription is repeated that a server without a quorum refused."""
 DEADLINE_GRAIN_S: Final = 0.01
@@ -247,43 +247,46 @@ class Client(SubscribingCalls):
 
     @property
     def state(self) -> ConnectionState:
+        """The state of the session, as the client knows it now."""
         return self._state
 
     @property
     def timeout_s(self) -> float:
-        """Return how long a call may take."""
+        """The time that a call may take, in seconds."""
         return self._timeout_s
 
     @property
     def rng(self) -> random.Random:
-        """Return the source of jitter."""
+        """The source of jitter."""
         return self._calls.rng
 
     @property
     def session(self) -> Session | None:
-        """Return the session, None without one."""
+        """The session, None without one."""
         return self._session
 
     @property
     def server(self) -> Address | None:
-        """Return the connected server, None if there is none."""
+        """The connected server, None if there is none."""
         return self._server
 
     @property
     def descriptor(self) -> int:
-        """Return the file descriptor of the connection, -1 if there is none."""
+        """The file descriptor of the connection, -1 if there is none."""
         return -1 if self._connection is None else self._connection.descriptor
 
     @property
     def hosts(self) -> tuple[Address, ...]:
-        """Return the servers that are tried: those given, then those that a server named."""
+        """The servers that are tried: those given, then those that a server named."""
         return self._ring.addresses
 
     @property
     def last_zxid(self) -> int:
+        """The newest moment that any answer showed to this client."""
         return self._calls.last_zxid
 
     def statistics(self) -> ClientStatistics:
+        """Return counts of connections, sessions, answers and repeats."""
         calls = self._calls
         return ClientStatistics(
             self._connections, self._sessions, calls.answers, calls.repeats, calls.unsettled
@@ -343,6 +346,7 @@ class Client(SubscribingCalls):
     # -- calls
 
     async def ask(self, request: Request[T]) -> T:
+        """Return the answer to any request of `zraft_client.requests`."""
         return await self.ask_within(request, self._timeout_s)
 
     async def ask_within(self, request: Request[T], timeout_s: float) -> T:
@@ -487,6 +491,11 @@ class Client(SubscribingCalls):
     # -- subscriptions
 
     def subscribe(self, subscription: S) -> S:
+        """Send a subscription to the servers, now and on each new connection, and return it.
+
+        Raises:
+            ClosedError: the client was closed.
+        """
         if self._state is ConnectionState.CLOSED:
             raise ClosedError("the client was closed")
         self._subscriptions[subscription] = None
@@ -507,10 +516,12 @@ class Client(SubscribingCalls):
         self._flush_soon()
 
     def grant(self, subscription: int, count: int) -> None:
+        """Allow a server to push this many more messages of a subscription."""
         self._calls.post(requests.credit(subscription, count))
         self._flush_soon()
 
     def forget(self, subscription: Subscription[Any]) -> None:
+        """End a subscription: nothing of it is delivered any more, and the server is told."""
         self._subscriptions.pop(subscription, None)
         number, subscription.id = subscription.id, 0
         if number and self._calls.unsubscribe(number):
@@ -539,6 +550,7 @@ class Client(SubscribingCalls):
     # -- the connection, as its owner
 
     def received(self, data: memoryview) -> None:
+        """Take bytes that arrived; called by the connection."""
         assert self._loop is not None
         now = self._heard = self._loop.time()
         self._conclude(self._calls.receive(data, now))
@@ -551,13 +563,16 @@ class Client(SubscribingCalls):
         self._give_up_connection(str(failure))
 
     def pause(self) -> None:
+        """Stop writing until `resume`: the socket's buffer is full."""
         self._calls.pause()
 
     def resume(self) -> None:
+        """Write again: the socket's buffer has room."""
         self._calls.resume()
         self._flush_soon()
 
     def lost(self, connection: Connection, why: Exception | None) -> None:
+        """Take note that a connection ended, so that another server is tried."""
         if connection is not self._connection:
             return
         if why is not None:

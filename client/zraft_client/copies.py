@@ -44,7 +44,10 @@ def held(pairs: Iterable[tuple[Any, T]], dictionary: str) -> dict[Any, T]:
 
 
 class DictionaryCopy(DictionarySubscription):
-    """Applies pushes at once. While a new connection sends the state again, reads use the old copy."""
+    """Subscription that applies pushes at once.
+
+    While a new connection sends the state again, reads use the old copy.
+    """
 
     def __init__(self, client: Subscriber, dictionary: str, credit: int = CREDIT_BYTES) -> None:
         super().__init__(client, dictionary, credit)
@@ -59,6 +62,7 @@ class DictionaryCopy(DictionarySubscription):
         self._waiters: list[asyncio.Future[None]] = []
 
     def take(self, message: Changes, size: int) -> None:
+        """Apply a pushed change to the copy, and wake those that wait for one."""
         with self._mutex:
             self._apply(message)
         self.pushes += 1
@@ -69,6 +73,7 @@ class DictionaryCopy(DictionarySubscription):
                 waiter.set_result(None)
 
     def refused(self, error: ClientError) -> None:
+        """End the copy with the server's error, also for those that wait for a change."""
         super().refused(error)
         for waiter in self._woken():
             waiter.set_exception(error)

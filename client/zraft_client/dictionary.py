@@ -25,38 +25,56 @@ class AsyncDictionary:
         self.name = name
 
     async def get(self, key: Any, default: Any = None, *, consistency: Consistency = LINEARIZABLE) -> Any:
+        """Return the key's value, or `default` if there is none."""
         found = await self.client.get(key, dictionary=self.name, consistency=consistency)
         return default if found is None else found.value
 
     async def get_versioned(
         self, key: Any, *, consistency: Consistency = LINEARIZABLE
     ) -> Versioned[Any] | None:
-        """The entry with its version, for `replace`; None if there is none."""
+        """Return the entry with its version, for `replace`; None if there is none."""
         return await self.client.get(key, dictionary=self.name, consistency=consistency)
 
     async def contains(self, key: Any) -> bool:
+        """Return whether the key has a value."""
         return await self.client.get(key, dictionary=self.name) is not None
 
     async def put(self, key: Any, value: Any) -> Receipt:
+        """Set the key's value, whatever it was."""
         return await self.client.put(key, value, dictionary=self.name)
 
     async def put_if_absent(self, key: Any, value: Any) -> Receipt:
-        """Raises NodeExistsError."""
+        """Set the key's value, but only if the key has none.
+
+        Raises:
+            NodeExistsError: the key has a value.
+        """
         return await self.client.put(key, value, dictionary=self.name, version=-1)
 
     async def replace(self, key: Any, value: Any, version: int) -> Receipt:
-        """Only if the entry still is of this version. Raises BadVersionError, NoNodeError."""
+        """Set the key's value, but only if its version is still `version`.
+
+        Raises:
+            BadVersionError: the entry was changed meanwhile.
+            NoNodeError: the key has no value.
+        """
         return await self.client.put(key, value, dictionary=self.name, version=version)
 
     async def delete(self, key: Any, *, version: int | None = None) -> Receipt:
-        """Raises NoNodeError, which is a KeyError, and BadVersionError."""
+        """Remove the key.
+
+        Raises:
+            NoNodeError: there is no such key; it is also a KeyError.
+            BadVersionError: `version` is given, and the entry has another one.
+        """
         return await self.client.delete(key, dictionary=self.name, version=version)
 
     async def increment(self, key: Any, amount: int = 1) -> Counted:
+        """Add `amount` to the key's number in one step; a missing key counts as 0."""
         return await self.client.increment(key, amount, dictionary=self.name)
 
     async def setdefault(self, key: Any, default: Any = None) -> Any:
-        """The value there is, or `default`, which is there then."""
+        """Return the value there is, or `default`, which is there then."""
         async for _ in self._attempts(f"setdefault of {key!r}"):
             found = await self.get_versioned(key)
             if found is not None:
@@ -69,7 +87,11 @@ class AsyncDictionary:
         raise AssertionError("attempts end by an error")
 
     async def pop(self, key: Any) -> Any:
-        """Remove an entry and return its value. Raises NoNodeError."""
+        """Remove an entry and return its value.
+
+        Raises:
+            NoNodeError: there is no such key.
+        """
         async for _ in self._attempts(f"pop of {key!r}"):
             found = await self.get_versioned(key)
             if found is None:
@@ -94,7 +116,7 @@ class AsyncDictionary:
         raise AssertionError("attempts end by an error")
 
     async def _attempts(self, what: str) -> AsyncIterator[None]:
-        """Again and again until the deadline of a call has passed: others change the entry all the time."""
+        """Yield again and again until the deadline of a call has passed: others change the entry all the time."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.client.timeout_s
         yield
@@ -105,14 +127,15 @@ class AsyncDictionary:
         )
 
     async def size(self) -> int:
+        """Return the number of keys."""
         return await self.client.size(dictionary=self.name)
 
     async def snapshot(self) -> dict[Any, Any]:
-        """All of it, of one moment; refused if larger than the servers' client.reply_bytes_max."""
+        """Return all of it, of one moment; refused if larger than the servers' client.reply_bytes_max."""
         return await self.client.snapshot(dictionary=self.name)
 
     async def items(self, *, limit: int = ITEMS_PER_PAGE) -> AsyncIterator[tuple[Any, Versioned[Any]]]:
-        """All entries, `limit` per request; each page is of a later moment."""
+        """Yield all entries, `limit` per request; each page is of a later moment."""
         after: Any = None
         while True:
             page = await self.client.items(dictionary=self.name, after=after, limit=limit)
@@ -123,11 +146,11 @@ class AsyncDictionary:
             after = page.next
 
     def subscribe(self, *, credit: int = CREDIT_BYTES) -> DictionarySubscription:
-        """The whole state, then every change, as an async iterator."""
+        """Return the whole state, then every change, as an async iterator."""
         return self.client.subscribe_dictionary(self.name, credit=credit)
 
     async def watch(self, *, credit: int = CREDIT_BYTES) -> DictionaryCopy:
-        """A copy that the server keeps up to date; whole when it is returned. Close it after use."""
+        """Return a copy that the server keeps up to date; whole when it is returned. Close it after use."""
         copy = self.client.subscribe(DictionaryCopy(self.client, self.name, credit))
         try:
             await copy.wait_complete()

@@ -52,7 +52,7 @@ class AbstractClient:
         self._client = client
 
     def _request(self, message: Mapping[str, Any]) -> Answer:
-        """The answer to a message in Zatt's form; whichever server is asked, it is carried out by the leader.
+        """Return the answer to a message in Zatt's form; whichever server is asked, the leader carries it out.
 
         Raises:
             FailedError: refused.
@@ -61,11 +61,14 @@ class AbstractClient:
         return self._client.ask(requests.zatt(message))
 
     def _get_state(self) -> dict[Any, Any]:
-        """The whole dictionary `default`."""
+        """Return the whole dictionary `default`."""
         return self._client.snapshot()
 
     def _append_log(self, payload: Mapping[str, Any]) -> Answer:
-        """`{"action": "change", "key": …, "value": …}` or `{"action": "delete", "key": …}`; `success` is in the answer."""
+        """Append `{"action": "change", "key": …, "value": …}` or `{"action": "delete", "key": …}`.
+
+        `success` is in the answer.
+        """
         try:
             return self._request({"type": "append", "data": payload})
         except FailedError as error:
@@ -75,7 +78,7 @@ class AbstractClient:
         return self._client.diagnostic()
 
     def _config_cluster(self, action: str, address: str, port: int) -> Answer:
-        """`success`, and why not. Zatt's actions are "add" and "delete"."""
+        """Change the members; return `success`, and why not. Zatt's actions are "add" and "delete"."""
         if action not in ("add", "delete"):
             raise ConfigError(f"config_cluster: action: found {action!r}, expected 'add' or 'delete'")
         try:
@@ -137,7 +140,10 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         refresh_policy: RefreshPolicy = ALWAYS,
         **options: Any,
     ) -> DistributedDict:
-        """A dictionary of the cluster at `hosts`, such as "a:2181,b:2181". `options` are those of `BlockingClient`."""
+        """Return a dictionary of the cluster at `hosts`, such as "a:2181,b:2181".
+
+        `options` are those of `BlockingClient`.
+        """
         client = BlockingClient(hosts, **options)
         try:
             made = cls.over(
@@ -158,7 +164,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         append_retry_attempts: int = 3,
         refresh_policy: RefreshPolicy = ALWAYS,
     ) -> DistributedDict:
-        """A dictionary over a client that others use, too, and that stays open when this is closed."""
+        """Return a dictionary over a client that others use, too, and that stays open when this is closed."""
         return cls("", 0, append_retry_attempts, refresh_policy, client=client, name=name)
 
     def __enter__(self) -> DistributedDict:
@@ -179,7 +185,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
 
     @property
     def client(self) -> BlockingClient:
-        """For everything that is no dictionary."""
+        """The client under this dictionary, for calls that dictionaries do not have."""
         return self._client
 
     # -- Zatt's calls
@@ -201,7 +207,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
             self.refresh_policy.refreshed()
 
     def diagnostic(self) -> dict[str, Any]:
-        """What the connected server says of itself: status, term, vote, log, its measures."""
+        """Return the connected server's view of itself: status, term, vote, log and its measures."""
         return self._diagnostic()
 
     def config_cluster(self, action: str, address: str, port: int) -> Answer:
@@ -242,17 +248,19 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return iter(self.copy())
 
     def keys(self) -> KeysView[Any]:
-        """Of one moment, as `copy`; so are `values` and `items`."""
+        """Return a view of the keys of one moment; it does not follow later changes."""
         return self.copy().keys()
 
     def values(self) -> ValuesView[Any]:
+        """Return a view of the values of one moment; it does not follow later changes."""
         return self.copy().values()
 
     def items(self) -> ItemsView[Any, Any]:
+        """Return a view of the items of one moment; it does not follow later changes."""
         return self.copy().items()
 
     def copy(self) -> dict[Any, Any]:
-        """A plain dictionary: of one moment, unless it is too large for one answer of a server."""
+        """Return a plain dictionary: of one moment, unless it is too large for one answer of a server."""
         if self._copy is not None:
             return {key: entry.value for key, entry in self._fresh_copy().entries().items()}
         if self._asks:
@@ -271,7 +279,10 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return self
 
     def get_versioned(self, key: Any) -> Versioned[Any] | None:
-        """The entry with its version, for `replace`; always linearizable, whatever the policy. None if there is none."""
+        """Return the entry with its version, for `replace`; always linearizable, whatever the policy.
+
+        None if there is none.
+        """
         return self._client.get(key, dictionary=self.name)
 
     # -- writes
@@ -283,19 +294,36 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         self.delete(key)
 
     def put(self, key: Any, value: Any) -> Receipt:
-        """As `[key] = value`, and gives what it came to; its `position` is a fencing token."""
+        """Set a key's value like `[key] = value`, and return its receipt.
+
+        The receipt's `position` is a fencing token.
+        """
         return self._put(key, value, None)
 
     def put_if_absent(self, key: Any, value: Any) -> Receipt:
-        """Raises NodeExistsError."""
+        """Set a key's value, but only if the key has none.
+
+        Raises:
+            NodeExistsError: the key has a value.
+        """
         return self._put(key, value, -1)
 
     def replace(self, key: Any, value: Any, version: int) -> Receipt:
-        """Compare and set: only if the entry still is of this version. Raises BadVersionError, or NoNodeError."""
+        """Compare and set: set the key's value only if its version is still `version`.
+
+        Raises:
+            BadVersionError: the entry was changed meanwhile.
+            NoNodeError: there is no such key.
+        """
         return self._put(key, value, version)
 
     def delete(self, key: Any, *, version: int | None = None) -> Receipt:
-        """As `del [key]`. Raises KeyError, and BadVersionError if it is of another version."""
+        """Remove a key like `del [key]`, and return its receipt.
+
+        Raises:
+            KeyError: there is no such key.
+            BadVersionError: `version` is given, and the entry has another one.
+        """
         hash(key)
         try:
             receipt = self._attempt(requests.delete(self.name, key, version))
@@ -316,7 +344,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return counted
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        """The value there is, or `default`, which is there then: one of the two, whoever else asks."""
+        """Return the value there is, or `default`, which is there then: one of the two, whoever else asks."""
         end = monotonic() + self._client.timeout_s
         while True:
             found = self.get_versioned(key)
@@ -330,7 +358,12 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
                 return default
 
     def pop(self, key: Any, default: Any = _MISSING) -> Any:
-        """Remove an entry and return its value: nobody else is given the same one."""
+        """Remove an entry and return its value: nobody else is given the same one.
+
+        Raises:
+            KeyError: there is no such key and no default.
+            DeadlineError: others changed the entry each time, until the client's timeout.
+        """
         end = monotonic() + self._client.timeout_s
         while True:
             found = self.get_versioned(key)
@@ -352,7 +385,11 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
             )
 
     def popitem(self) -> tuple[Any, Any]:
-        """Raises KeyError if it is empty."""
+        """Remove some entry, and return its key and value.
+
+        Raises:
+            KeyError: the dictionary is empty.
+        """
         for key in self._fetch():
             value = self.pop(key, _MISSING)
             if value is not _MISSING:
@@ -403,7 +440,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         return self._fetch()
 
     def _fetch(self) -> dict[Any, Any]:
-        """All entries: in one answer, of one moment, or, if they are too many for it, page by page."""
+        """Return all entries: in one answer, of one moment, or, if they are too many for it, page by page."""
         try:
             return self._client.snapshot(dictionary=self.name)
         except FailedError as error:
@@ -435,7 +472,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
             self._suspended_at = monotonic()
 
     def _fresh_copy(self) -> DictionaryCopy:
-        """The pushed copy, if the policy still believes it."""
+        """Return the pushed copy, if the policy still believes it."""
         copy = self._copy
         assert copy is not None
         self._client.check()

@@ -29,7 +29,7 @@ class FailedError(ClientError):
 
 
 class NoNodeError(FailedError, KeyError):
-    """There is no such znode, or no such key."""
+    """Error of a znode or a key that does not exist."""
 
     __str__ = FailedError.__str__
 

@@ -1,4 +1,4 @@
-"""Which server is tried next and how long to wait before. Pure, with the generator handed in."""
+"""Choice of the next server, and of the wait before it is tried. Pure, with the generator handed in."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ class HostRing:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
+        """The servers' addresses: those that the program gave, then those that the cluster told."""
         return (*self._given, *self._learned)
 
     def learn(self, addresses: Iterable[Address]) -> None:

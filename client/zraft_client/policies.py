@@ -12,7 +12,7 @@ from zraft_core.errors import ConfigError
 
 
 class RefreshPolicy(ABC):
-    """When a dictionary is fetched.
+    """Decision when a dictionary is fetched.
 
     Use one object per dictionary, since most have state. A policy of your own defines `can_update`.
     """
@@ -29,16 +29,18 @@ class RefreshPolicyAlways(RefreshPolicy):
     """Every read asks, key by key, and is linearizable: it sees all that was acknowledged to anybody before it."""
 
     def can_update(self) -> bool:
+        """Return True: every read fetches the dictionary."""
         return True
 
 
 class RefreshPolicyLock(RefreshPolicy):
-    """While `status` is true, every read fetches the dictionary; flip it at any time."""
+    """Policy that fetches at each read while `status` is true; set it at any time."""
 
     def __init__(self, status: bool = True) -> None:
         self.status = status
 
     def can_update(self) -> bool:
+        """Return `status`."""
         return self.status
 
 
@@ -52,10 +54,12 @@ class RefreshPolicyCount(RefreshPolicy):
         self.counter = 0
 
     def can_update(self) -> bool:
+        """Return whether so many reads have come since the last fetch."""
         self.counter += 1
         return self.counter >= self.maximum
 
     def refreshed(self) -> None:
+        """Count the reads from 0 again."""
         self.counter = 0
 
 
@@ -77,9 +81,11 @@ class RefreshPolicyTime(RefreshPolicy):
         self._last = -float("inf")
 
     def can_update(self) -> bool:
+        """Return whether so much time has passed since the last fetch."""
         return self._clock() - self._last >= self.delta.total_seconds()
 
     def refreshed(self) -> None:
+        """Note the time of the fetch."""
         self._last = self._clock()
 
 
@@ -96,6 +102,7 @@ class RefreshPolicyWatch(RefreshPolicy):
         self.max_stale = max_stale
 
     def can_update(self) -> bool:
+        """Return False: the server pushes every change to the copy."""
         return False
 
 

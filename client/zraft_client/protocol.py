@@ -39,14 +39,14 @@ from zraft_core.errors import Code
 from zraft_core.messagepack import Decoder, RefusedValueError, shown
 
 WINDOW: Final = 1024
-"""How many sequence numbers above the floor servers keep outcomes for."""
+"""The number of sequence numbers above the floor for which servers keep outcomes."""
 FLYING_MAX: Final = 4000
 """Unanswered requests on one connection; servers accept 4,096, and subscriptions, pings and credit need some."""
 PENDING_MAX: Final = 100_000
 REQUEST_BYTES_MAX: Final = 1_048_575
 """The servers' default `client.jute_maxbuffer`."""
 GIVEN_UP_KEPT_MAX: Final = 10_000
-"""How many calls that were given up may still stand in the queue."""
+"""The number of calls that were given up and may still stand in the queue."""
 ID_MAX: Final = 2**32 - 1
 ERROR_CHARACTERS_MAX: Final = 1000
 FIELDS_MAX: Final = 12
@@ -75,7 +75,7 @@ class Calls:
     request_bytes_max: int = REQUEST_BYTES_MAX
     pending_max: int = PENDING_MAX
     ready: bool = field(default=False, init=False)
-    """Whether the connection takes requests."""
+    """True while the connection takes requests."""
     failure: WireError | None = field(default=None, init=False)
     """Why nothing on this connection can be believed any more."""
     last_zxid: int = field(default=0, init=False)
@@ -95,7 +95,7 @@ class Calls:
     _packer: Any = field(init=False)
     _decoder: Decoder = field(init=False)
     _end: int = field(default=0, init=False)
-    """Where the answer begins that has not come whole."""
+    """The place at which the answer begins that has not come whole."""
     _given_up_pending: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -174,6 +174,7 @@ class Calls:
         self._writable = False
 
     def resume(self) -> None:
+        """Send what waited while the socket's buffer was full."""
         self._writable = True
         self.pump()
 
@@ -379,7 +380,7 @@ class Calls:
 
     @property
     def next_due(self) -> float | None:
-        """Return when `due` has something to send, None if nothing waits for a moment."""
+        """The time at which `due` has something to send, None if nothing waits for a moment."""
         return self._delayed[0][0] if self._delayed else None
 
     def due(self, now: float) -> None:
@@ -504,11 +505,12 @@ class Calls:
 
     @property
     def idle(self) -> bool:
-        """Whether no answer is expected."""
+        """True if no answer is expected."""
         return not self._flying
 
     @property
     def unsettled(self) -> int:
+        """The number of calls that have no outcome yet."""
         return len(self._unsettled())
 
 

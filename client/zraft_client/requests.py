@@ -1,4 +1,7 @@
-"""Each request of the native protocol as the map that is sent, and its answer as a value. Pure; docs/PROTOCOL-NATIVE.md."""
+"""Requests of the native protocol as the maps that are sent, and their answers as values.
+
+Pure; docs/PROTOCOL-NATIVE.md.
+"""
 
 from __future__ import annotations
 
@@ -135,6 +138,7 @@ def put(dictionary: str, key: Any, value: Any, version: int | None = None) -> Re
 
 
 def delete(dictionary: str, key: Any, version: int | None = None) -> Request[Receipt]:
+    """Make a request that deletes a key, if its version is `version`."""
     fields = _of("delete", dictionary)
     fields["key"] = key
     if version is not None:
@@ -143,6 +147,7 @@ def delete(dictionary: str, key: Any, version: int | None = None) -> Request[Rec
 
 
 def increment(dictionary: str, key: Any, amount: int) -> Request[Counted]:
+    """Make a request that adds to a key's number."""
     fields = _of("increment", dictionary)
     fields["key"] = key
     fields["amount"] = amount
@@ -171,6 +176,7 @@ def state(dictionary: str, consistency: Consistency, floor: int) -> Request[dict
 def items(
     dictionary: str, after: Any, limit: int | None, consistency: Consistency, floor: int
 ) -> Request[ItemsPage]:
+    """Make a request for a page of a dictionary's items, behind the key `after`."""
     fields = _of("items", dictionary)
     if after is not None:
         fields["after"] = after
@@ -180,6 +186,7 @@ def items(
 
 
 def size(dictionary: str, consistency: Consistency, floor: int) -> Request[int]:
+    """Make a request for a dictionary's number of keys."""
     return Request(_reading(_of("size", dictionary), consistency, floor), Kind.READ, _size)
 
 
@@ -241,6 +248,7 @@ def create_flags(*, ephemeral: bool, sequential: bool, container: bool, ttl: boo
 
 
 def set_data(path: str, data: bytes, version: int | None = None) -> Request[Receipt]:
+    """Make a request that sets a znode's data, if its version is `version`."""
     fields: dict[str, Any] = {"type": "set", "path": path, "data": data}
     if version is not None:
         fields["version"] = version
@@ -248,6 +256,7 @@ def set_data(path: str, data: bytes, version: int | None = None) -> Request[Rece
 
 
 def remove(path: str, version: int | None = None) -> Request[Receipt]:
+    """Make a request that deletes a znode, if its version is `version`."""
     fields: dict[str, Any] = {"type": "remove", "path": path}
     if version is not None:
         fields["version"] = version
@@ -255,14 +264,17 @@ def remove(path: str, version: int | None = None) -> Request[Receipt]:
 
 
 def read(path: str, consistency: Consistency, floor: int) -> Request[Znode]:
+    """Make a request for a znode's data and stat."""
     return Request(_reading({"type": "read", "path": path}, consistency, floor), Kind.READ, _znode)
 
 
 def exists(path: str, consistency: Consistency, floor: int) -> Request[Stat | None]:
+    """Make a request for a znode's stat, or None if it does not exist."""
     return Request(_reading({"type": "exists", "path": path}, consistency, floor), Kind.READ, _stat_or_none)
 
 
 def children(path: str, consistency: Consistency, floor: int) -> Request[Children]:
+    """Make a request for a znode's children."""
     return Request(_reading({"type": "children", "path": path}, consistency, floor), Kind.READ, _children)
 
 
@@ -307,6 +319,10 @@ def _part(part: MultiPart, result: Answer) -> MultiResult:
 def truncate(
     directory: str, first: int, origin_path: str | None = None, origin_data: bytes | None = None
 ) -> Request[Receipt]:
+    """Make a request that deletes the entries of a log before position `first`.
+
+    The same step sets `origin_path` to `origin_data`, if given.
+    """
     fields: dict[str, Any] = {"type": "truncate", "directory": directory, "first": first}
     if origin_path is not None:
         fields["origin_path"] = origin_path
@@ -324,6 +340,7 @@ def log(
     consistency: Consistency,
     floor: int,
 ) -> Request[LogPage]:
+    """Make a request for a page of a log's entries, from position `first` on."""
     fields: dict[str, Any] = {"type": "log", "directory": directory, "prefix": prefix, "first": first}
     if limit is not None:
         fields["limit"] = limit
@@ -336,6 +353,7 @@ def log(
 
 
 def hello(timeout_ms: int, session: int | None, password: bytes | None, last_zxid: int) -> Request[Answer]:
+    """Make the request that begins a connection: a new session, or `session` continued."""
     fields: dict[str, Any] = {"type": "hello", "timeout_ms": timeout_ms, "last_zxid": last_zxid}
     if session is not None:
         fields["session"] = session
@@ -344,30 +362,37 @@ def hello(timeout_ms: int, session: int | None, password: bytes | None, last_zxi
 
 
 def ping() -> Request[None]:
+    """Make a request that shows that the session is alive."""
     return Request({"type": "ping"}, Kind.READ, _nothing)
 
 
 def close() -> Request[None]:
+    """Make the request that ends the session."""
     return Request({"type": "close"}, Kind.READ, _nothing)
 
 
 def auth(scheme: str, credentials: bytes) -> Request[None]:
+    """Make a request that proves who the client is."""
     return Request({"type": "auth", "scheme": scheme, "credentials": credentials}, Kind.READ, _nothing)
 
 
 def will(parent: str | None, prefix: str, data: bytes) -> Request[Receipt]:
+    """Make a request for a znode that is created when the session ends."""
     return Request({"type": "will", "parent": parent, "prefix": prefix, "data": data}, Kind.WRITE, _receipt)
 
 
 def sync() -> Request[int]:
+    """Make a request that is answered when the server has caught up with the leader."""
     return Request({"type": "sync"}, Kind.READ, lambda answer: int(answer["zxid"]))
 
 
 def diagnostic() -> Request[dict[str, Any]]:
+    """Make a request for the server's view of itself."""
     return Request({"type": "diagnostic"}, Kind.READ, _bare)
 
 
 def members() -> Request[tuple[Member, ...]]:
+    """Make a request for the cluster's members."""
     return Request({"type": "members"}, Kind.READ, members_of)
 
 
@@ -420,19 +445,23 @@ def zatt(message: Mapping[str, Any]) -> Request[Answer]:
 
 
 def subscribe_dictionary(dictionary: str, credit: int) -> Request[None]:
+    """Make a request for pushes of a dictionary's changes."""
     return Request({"type": "subscribe", "dictionary": dictionary, "credit": credit}, Kind.READ, _nothing)
 
 
 def subscribe_log(directory: str, prefix: str, first: int, credit: int) -> Request[None]:
+    """Make a request for pushes of a log's entries."""
     fields = {"type": "subscribe", "log": directory, "prefix": prefix, "first": first, "credit": credit}
     return Request(fields, Kind.READ, _nothing)
 
 
 def subscribe_path(path: str, recursive: bool) -> Request[None]:
+    """Make a request for events of a znode, or also of all below it."""
     return Request({"type": "subscribe", "path": path, "recursive": recursive}, Kind.READ, _nothing)
 
 
 def unsubscribe(subscription: int) -> Request[None]:
+    """Make a request that ends a subscription."""
     return Request({"type": "unsubscribe", "subscription": subscription}, Kind.READ, _nothing)
 
 

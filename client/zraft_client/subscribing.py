@@ -25,7 +25,7 @@ class SubscribingCalls(AsyncCalls, Subscriber):
     @property
     @abstractmethod
     def timeout_s(self) -> float:
-        """Return how many seconds a call may take."""
+        """The time that a call may take, in seconds."""
 
     @abstractmethod
     def subscribe(self, subscription: S) -> S:

@@ -59,7 +59,7 @@ class Entries:
 
 @frozen
 class PathEvent:
-    """Something happened to a znode: `kind` is created, deleted, changed or children.
+    """Event of a znode: `kind` is created, deleted, changed or children.
 
     Kind RESUBSCRIBED: the connection is another one, and something may have happened; read again.
     """
@@ -73,11 +73,16 @@ RESUBSCRIBED: Final = "resubscribed"
 
 
 class Subscriber(Protocol):
-    """What a subscription needs of its client."""
+    """Interface of a client to its subscriptions."""
 
-    def grant(self, subscription: int, count: int) -> None: ...
-    def forget(self, subscription: Subscription[Any]) -> None: ...
-    def again(self, subscription: Subscription[Any]) -> None: ...
+    def grant(self, subscription: int, count: int) -> None:
+        """Allow the server to push this many more messages."""
+
+    def forget(self, subscription: Subscription[Any]) -> None:
+        """Remove a subscription, and tell the server."""
+
+    def again(self, subscription: Subscription[Any]) -> None:
+        """Send a subscription once more, on the connection that there is."""
 
 
 class Subscription(ABC, Generic[M]):
@@ -110,10 +115,16 @@ class Subscription(ABC, Generic[M]):
     # -- called by the client
 
     def acknowledged(self) -> None:
+        """Take note that the server accepted the subscription."""
         if not self._started.done():
             self._started.set_result(None)
 
     def pushed(self, message: Answer, size: int) -> None:
+        """Decode a pushed message and keep it for the program.
+
+        Raises:
+            WireError: the message does not have the expected fields.
+        """
         try:
             decoded = self.message(message)
         except (KeyError, TypeError, ValueError) as error:
@@ -126,6 +137,7 @@ class Subscription(ABC, Generic[M]):
         self._arrival.set()
 
     def refused(self, error: ClientError) -> None:
+        """End the subscription with the server's error."""
         if self._error is None:
             self._error = error
         if not self._started.done():
@@ -141,7 +153,7 @@ class Subscription(ABC, Generic[M]):
 
     @property
     def error(self) -> ClientError | None:
-        """Return what it ended with, None while it continues."""
+        """The error that the subscription ended with, None while it continues."""
         return self._error
 
     async def started(self) -> None:
@@ -198,7 +210,7 @@ def _retrieved(future: asyncio.Future[None]) -> None:
 
 
 class DictionarySubscription(Subscription[Changes]):
-    """Pushes all of a dictionary, then every change."""
+    """Subscription to all of a dictionary, then every change."""
 
     def __init__(self, client: Subscriber, dictionary: str, credit: int = CREDIT_BYTES) -> None:
         super().__init__(client, credit)
@@ -206,13 +218,16 @@ class DictionarySubscription(Subscription[Changes]):
         self._fresh = True
 
     def request(self) -> Request[None]:
+        """Return the request for all of the dictionary."""
         return requests.subscribe_dictionary(self.dictionary, self._credit)
 
     def resubscribed(self) -> None:
+        """Prepare for the whole state, which comes again over the new connection."""
         super().resubscribed()
         self._fresh = True
 
     def message(self, answer: Answer) -> Changes:
+        """Return the changes that a push holds."""
         changes = tuple(
             Change(row[0], None if len(row) == 1 else Versioned(listed(row[1]), row[2], row[3]))
             for row in answer["changes"]
@@ -228,7 +243,7 @@ class DictionarySubscription(Subscription[Changes]):
 
 
 class LogSubscription(Subscription[Entries]):
-    """Pushes entries of a log from `first` on, each once, also across reconnects."""
+    """Subscription to the entries of a log from `first` on, each once, also across reconnects."""
 
     def __init__(
         self, client: Subscriber, directory: str, prefix: str, first: int, credit: int = CREDIT_BYTES
@@ -240,16 +255,18 @@ class LogSubscription(Subscription[Entries]):
         """The number from which the next connection continues."""
 
     def request(self) -> Request[None]:
+        """Return the request for the entries from the next one on."""
         return requests.subscribe_log(self.directory, self.prefix, self.next, self._credit)
 
     def message(self, answer: Answer) -> Entries:
+        """Return the entries that a push holds."""
         found = Entries(entries_of(answer["entries"]), answer["next"], answer["first"])
         self.next = found.next
         return found
 
 
 class PathSubscription(Subscription[PathEvent]):
-    """Pushes events of a znode, or also of all below it: a lasting watch."""
+    """Subscription to the events of a znode, or also of all below it: a lasting watch."""
 
     def __init__(self, client: Subscriber, path: str, recursive: bool = False) -> None:
         super().__init__(client, CREDIT_BYTES)
@@ -258,19 +275,23 @@ class PathSubscription(Subscription[PathEvent]):
         self._connections = 0
 
     def request(self) -> Request[None]:
+        """Return the request for the znode's events."""
         return requests.subscribe_path(self.path, self.recursive)
 
     def resubscribed(self) -> None:
+        """Count the connection, so that the program learns that events may be missing."""
         super().resubscribed()
         self._connections += 1
 
     def acknowledged(self) -> None:
+        """Take note of the server's answer; after a reconnect, tell the program that events may be missing."""
         super().acknowledged()
         if self._connections > 1:
             self.take(PathEvent(RESUBSCRIBED, self.path, 0), 0)
 
     def consumed(self, size: int) -> None:
-        """Do nothing: events are small and have no credit."""
+        """Do nothing, since events are small and have no credit."""
 
     def message(self, answer: Answer) -> PathEvent:
+        """Return the event that a push holds."""
         return PathEvent(str(answer["kind"]), answer["path"], answer["zxid"])

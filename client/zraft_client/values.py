@@ -1,4 +1,4 @@
-"""What calls return: frozen values, made of the maps in servers' answers."""
+"""Results of calls: frozen values, made of the maps in servers' answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ConnectionState(Enum):
-    """What the client knows of its session. docs/CLIENT.md says what a program can do in each state."""
+    """States of a session as its client knows it. docs/CLIENT.md says what a program can do in each."""
 
     SUSPENDED = "suspended"
     """No server is connected, or none yet; the session may be alive or not."""
@@ -25,7 +25,7 @@ class ConnectionState(Enum):
 
 
 class Consistency(StrEnum):
-    """What a read sees."""
+    """Choices of how recent the state is that a read sees."""
 
     LINEARIZABLE = "linearizable"
     """The read sees all that was acknowledged, to anybody, before it was sent."""
@@ -204,4 +204,5 @@ def listed(value: Any) -> Any:
 
 
 def entries_of(rows: Sequence[Sequence[Any]]) -> tuple[LogEntry, ...]:
+    """Return a log's entries from their rows on the wire."""
     return tuple(LogEntry(position, data or b"", zxid) for position, data, zxid in rows)

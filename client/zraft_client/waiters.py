@@ -15,32 +15,38 @@ T = TypeVar("T")
 
 
 class Nobody:
-    """Waits for an answer that matters to nobody."""
+    """Waiter for an answer that matters to nobody."""
 
     def done(self) -> bool:
+        """Return True: nobody waits."""
         return True
 
     def set_result(self, result: Any) -> None:
+        """Fail, since a call that nobody waits for has no result to set."""
         raise AssertionError("nobody waits")
 
     def set_exception(self, exception: Any) -> None:
+        """Fail, since a call that nobody waits for has no exception to set."""
         raise AssertionError("nobody waits")
 
 
 class SubscriptionWaiter:
-    """Waits for a server's answer to a subscription."""
+    """Waiter for a server's answer to a subscription."""
 
     def __init__(self, client: Subscriber, subscription: Subscription[Any]) -> None:
         self._client = client
         self._subscription = subscription
 
     def done(self) -> bool:
+        """Return False: the subscription takes the answer itself."""
         return False
 
     def set_result(self, _: Any) -> None:
+        """Take note that the server accepted the subscription."""
         self._subscription.acknowledged()
 
     def set_exception(self, error: ClientError) -> None:
+        """End the subscription, unless the error is one after which it can be repeated."""
         if isinstance(error, NotSentError):
             return  # the connection was lost: it is repeated on the next one
         ended = isinstance(error, SessionExpiredError)  # another session may ask, this subscription may not
@@ -57,15 +63,17 @@ class SubscriptionWaiter:
 
 
 class MembersWaiter:
-    """Takes the cluster's members as further hosts."""
+    """Waiter that adds the cluster's members as further hosts."""
 
     def __init__(self, ring: HostRing) -> None:
         self._ring = ring
 
     def done(self) -> bool:
+        """Return False: the answer is taken whenever it comes."""
         return False
 
     def set_result(self, answer: Answer) -> None:
+        """Add the members' addresses to the hosts to try."""
         self._ring.learn(requests.addresses_of(answer))
 
     def set_exception(self, _: ClientError) -> None:

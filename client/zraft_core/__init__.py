@@ -1,3 +1,3 @@
-"""This package is what clients and servers of zraft share. It depends on neither."""
+"""Values and wire forms that clients and servers of zraft share. This package depends on neither."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Where a server is reached: a host and a port, as text and back. Resolves nothing and opens nothing."""
+"""Address of a server: a host and a port, to text and back. Resolves nothing and opens nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from zraft_core.errors import ConfigError
 
 @frozen(order=True)
 class Address:
-    """Where a server listens, for clients' TCP and peers' UDP alike. `host` has no brackets."""
+    """Host and port where a server listens, for clients' TCP and servers' UDP alike.
+
+    `host` has no brackets.
+    """
 
     host: str
     port: int
@@ -23,17 +26,17 @@ class Address:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it means every interface of the machine, so that it can be listened on but not sent to."""
+        """True if the host means every interface of the machine: one can listen on it, but not send to it."""
         return self.host in ("0.0.0.0", "::")
 
     @property
     def listening_hosts(self) -> tuple[str, ...]:
-        """Where to listen for TCP: for every IPv6 address is for every IPv4 address as well, as in Java."""
+        """The hosts to listen on for TCP: every IPv6 address includes every IPv4 address, as in Java."""
         return ("::", "0.0.0.0") if self.host == "::" else (self.host,)
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it is known, without asking a resolver, never to leave the machine."""
+        """True if the host is known, without asking a resolver, never to leave the machine."""
         return self.host in ("localhost", "::1") or bool(_LOOPBACK_V4.fullmatch(self.host))
 
 
@@ -46,7 +49,9 @@ _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 def parse_address(text: str, knob: str) -> Address:
-    """`host:port`, where host is a name, an IPv4 address, or an IPv6 address in brackets.
+    """Return the address in `host:port`.
+
+    The host is a name, an IPv4 address, or an IPv6 address in brackets.
 
     Raises:
         ConfigError: it is none of these; names `knob`.

@@ -16,7 +16,7 @@ from zraft_core.layout import Form, Record, listed, member, optional, row
 
 
 class Annotated:
-    """Makes forms and records of types; makes each once.
+    """Maker of forms and records from types; it makes each once.
 
     Args:
         atoms: the forms of types that are not made of others.
@@ -43,7 +43,7 @@ class Annotated:
         self._made: Final = made
 
     def form(self, of: Any) -> Form:
-        """The form of a type.
+        """Return the form of a type.
 
         Raises:
             TypeError: it has none, which is a mistake in the class that uses it.
@@ -54,7 +54,7 @@ class Annotated:
         return form
 
     def record(self, of: type[Any], unsaid: int = 0) -> Record[Any]:
-        """The record of a frozen class, of whose fields the last `unsaid` are not said.
+        """Return the record of a frozen class, of whose fields the last `unsaid` are not said.
 
         Raises:
             TypeError: one of its fields has no form.

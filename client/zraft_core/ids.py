@@ -14,7 +14,8 @@ GroupId = NewType("GroupId", int)
 """A Raft group. Group 0 is the coordination group; topic partitions get zxids of group 0 as ids."""
 
 ProducerId = NewType("ProducerId", int)
-"""Who multicasts: the zxid of group 0 that registered it, so never reused; 0 is group 0 itself."""
+"""A program that multicasts, by the zxid of group 0 that registered it, so never reused; 0 is group 0 itself.
+"""
 
 COORDINATION_GROUP: Final = GroupId(0)
 SERVER_ID_MIN: Final = 1
@@ -23,7 +24,9 @@ INSTANCE_BYTES: Final = 16
 
 
 def zxid_after(last_zxid: int, term: int) -> int:
-    """The zxid of the next command (D-15): one more than the last, or the first of the term if that is greater.
+    """Return the zxid of the next command (D-15).
+
+    It is one more than the last, or the first of the term if that is greater.
 
     The high 32 bits follow the Raft term as ZooKeeper's follow its epoch, so that tools which print
     `epoch:counter` keep making sense; a counter that overflows simply carries into the next epoch.
@@ -33,13 +36,13 @@ def zxid_after(last_zxid: int, term: int) -> int:
 
 
 EPOCHS_SKIPPED: Final = 1 << 20
-"""How far a cluster that is made of another one's data begins above it."""
+"""The number of epochs by which a cluster that is made of another one's data begins above it."""
 
 _ZXID_MAX: Final = 2**63 - 1
 
 
 def zxid_anew(last_zxid: int) -> int | None:
-    """The last zxid of a cluster that begins with the data of one whose last known zxid this is (D-15).
+    """Return the last zxid of a cluster that begins with the data of one whose last known zxid this is (D-15).
 
     So far above that nobody has seen a higher one of the old cluster, however much of it was lost; None once 2^63 is
     reached, after two thousand times.

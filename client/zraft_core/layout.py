@@ -78,7 +78,7 @@ def wrong(name: str, expected: str, value: object) -> FieldError:
 
 @frozen
 class Form:
-    """How a value stands in MessagePack.
+    """Form of a value in MessagePack.
 
     Attributes:
         unpack: see `Unpack`; raises `ProtocolError`.
@@ -168,7 +168,7 @@ def choice(*texts: str) -> Form:
 
 
 def text(bytes_max: int) -> Form:
-    """A text that travels as bytes in UTF-8, for records that have no MessagePack strings."""
+    """Return the form of a text that travels as bytes in UTF-8, for records that have no MessagePack strings."""
     inner = binary(0, bytes_max).unpack
 
     def unpack(value: Any, name: str) -> str:
@@ -182,7 +182,7 @@ def text(bytes_max: int) -> Form:
 
 
 def big_integer(length: int) -> Form:
-    """A large integer without a sign that travels as this many bytes."""
+    """Return the form of a large integer without a sign that travels as this many bytes."""
     inner = binary(length, length).unpack
     return Form(
         lambda value, name: int.from_bytes(inner(value, name)),
@@ -197,7 +197,7 @@ from_one: Final = integer(1, NUMBER_MAX)
 
 
 def member(of: type[Enum]) -> Form:
-    """A member of an enumeration, which travels as its value."""
+    """Return the form of a member of an enumeration, which travels as its value."""
     members = {(type(each.value), each.value): each for each in of}
     expected = f"one of {', '.join(str(each.value) for each in of)}"
 
@@ -214,7 +214,7 @@ def member(of: type[Enum]) -> Form:
 
 
 def ruled(form: Form, holds: Callable[[Any], bool], expected: str) -> Form:
-    """A value of this form for which a rule holds; `expected` says the rule."""
+    """Return the form of a value for which a rule holds; `expected` says the rule."""
     inner = form.unpack
 
     def unpack(value: Any, name: str) -> Any:
@@ -227,7 +227,7 @@ def ruled(form: Form, holds: Callable[[Any], bool], expected: str) -> Form:
 
 
 def optional(form: Form) -> Form:
-    """A value of this form, or nil."""
+    """Return the form of a value of another form, or nil."""
     inner, pack = form.unpack, form.pack
     expected = f"{form.expected} or nil"
 
@@ -264,7 +264,7 @@ def _optional_integer(low: int, high: int, expected: str) -> Unpack:
 
 
 def array(value: Any, name: str, length: int | None = None) -> tuple[Any, ...]:
-    """An array, of this length if one is given.
+    """Return an array, of this length if one is given.
 
     Raises:
         ProtocolError: it is none.
@@ -275,7 +275,7 @@ def array(value: Any, name: str, length: int | None = None) -> tuple[Any, ...]:
 
 
 def listed(item: Form, most: int, least: int = 0) -> Form:
-    """An array of values of one form."""
+    """Return the form of an array of values of one form."""
     check, pack, same = item.unpack, item.pack, item.same
     size = "" if most >= NUMBER_MAX else f" of {least} to {most}"
     expected = f"an array{size}, of which each is {item.expected}"
@@ -318,7 +318,10 @@ def _check_at(place: str, check: Unpack, value: Any) -> None:
 
 
 def ascending(item: Form, most: int, least: int = 0) -> Form:
-    """Each value once, in order: so a set has one form only, which digests rely on."""
+    """Return the form of an array in which each value comes once, in order.
+
+    So a set has one form only, which digests rely on.
+    """
     inner = listed(item, most, least)
 
     def unpack(value: Any, name: str) -> tuple[Any, ...]:
@@ -377,18 +380,18 @@ class Record(Generic[T]):
         )
 
     def pack(self, value: T) -> list[Any]:
-        """The fields of a value, as they are packed."""
+        """Return the fields of a value, as they are packed."""
         packed = list(self.values(value))
         for at, pack in self.packs:
             packed[at] = pack(packed[at])
         return packed
 
     def says_all(self, value: T) -> bool:
-        """Whether the fields that are not said have the values that a reader gives them."""
+        """Return whether the fields that the layout omits have the values that a reader gives them."""
         return all(getattr(value, name) == held for name, held in self._unsaid.items())
 
     def pack_map(self, value: T) -> dict[str, Any]:
-        """The fields of a value by their names, as they are packed."""
+        """Return the fields of a value by their names, as they are packed."""
         return dict(zip(self.names, self.pack(value), strict=True))
 
     @cached_property
@@ -400,7 +403,9 @@ class Record(Generic[T]):
         return Fields(self.called, self.made, fields, ignores=True)
 
     def unpack_map(self, value: Any, name: str) -> T:
-        """The value whose fields a map has by their names. Of absent ones the defaults hold; others are ignored.
+        """Return the value whose fields a map has by their names.
+
+        Of absent ones the defaults hold; others are ignored.
 
         Raises:
             ProtocolError: it is no map, a field without a default is missing, or a field is wrong.
@@ -414,7 +419,7 @@ class Record(Generic[T]):
 
 
 def row(*numbered: Form, **named: Form) -> Form:
-    """A tuple, whose places have names for errors, or their numbers."""
+    """Return the form of a tuple, whose places have names for errors, or their numbers."""
     forms = {**{f"{at}": form for at, form in enumerate(numbered)}, **named}
     names, checks = tuple(forms), tuple(form.unpack for form in forms.values())
     packs = tuple((at, form.pack) for at, form in enumerate(forms.values()) if form.pack is not None)
@@ -455,7 +460,10 @@ Bounds = tuple[int, int]
 
 
 def _pairs(one: Bounds, two: Bounds, unpack: Unpack) -> Unpack:
-    """Reads rows of two integers, of which some messages have many; `unpack` says what is wrong with one."""
+    """Return a reader of rows of two integers, of which some messages have many.
+
+    `unpack` says what is wrong with a row.
+    """
     (low, high), (low_2, high_2) = one, two
 
     def unpack_pair(value: Any, name: str) -> Any:
@@ -667,7 +675,7 @@ class Kinds(Generic[T]):
         }
 
     def of(self, value: T) -> tuple[Any, Record[Any]]:
-        """The kind and the record that a value is packed as."""
+        """Return the kind and the record that a value is packed as."""
         *older, newest = self._of[type(value)]
         for each in older:
             if each[1].says_all(value):
@@ -675,7 +683,7 @@ class Kinds(Generic[T]):
         return newest
 
     def record(self, kind: Any) -> Record[Any]:
-        """The record of a kind.
+        """Return the record of a kind.
 
         Raises:
             ProtocolError: this release knows none.
@@ -690,7 +698,7 @@ class Kinds(Generic[T]):
         return wrong(self.what, f"one of the kinds [{known}]; a newer release may know it", kind)
 
     def pack(self, value: T) -> list[Any]:
-        """The array `[kind, field, ...]`."""
+        """Return the array `[kind, field, ...]`."""
         kind, record = self._only.get(type(value)) or self.of(value)
         packed = [kind, *record.values(value)]
         for at, pack in record.packs:
@@ -698,7 +706,7 @@ class Kinds(Generic[T]):
         return packed
 
     def unpack(self, value: Any) -> T:
-        """The value of an array `[kind, field, ...]`.
+        """Return the value of an array `[kind, field, ...]`.
 
         Raises:
             ProtocolError: the kind is unknown, or a field is missing, of another type or out of range.
@@ -724,7 +732,7 @@ class Kinds(Generic[T]):
         return made
 
     def unpack_all(self, values: Iterable[Any]) -> list[T]:
-        """The values of unpacked arrays: as `unpack` of each, with less around those that are read quickly.
+        """Return the values of unpacked arrays: as `unpack` of each, with less around those that are read quickly.
 
         Raises:
             ProtocolError: see there.
@@ -744,7 +752,7 @@ class Kinds(Generic[T]):
 
 
 def to_bytes(value: Any) -> bytes:
-    """The bytes of a packed value."""
+    """Return the bytes of a packed value."""
     return _Packer().pack(value)  # type: ignore[no-any-return]
 
 
@@ -752,7 +760,7 @@ _Packer: Final = msgpack.Packer
 
 
 def from_bytes(buffer: bytes | memoryview) -> Any:
-    """The MessagePack value of exactly these bytes, with arrays as tuples.
+    """Return the MessagePack value of exactly these bytes, with arrays as tuples.
 
     Raises:
         ProtocolError: not one MessagePack value, or one with text, maps or extensions, which records between servers and
@@ -768,7 +776,7 @@ def from_bytes(buffer: bytes | memoryview) -> Any:
 
 
 def formatted(value: Any, what: str, version: int, length: int) -> tuple[Any, ...]:
-    """An array whose first item is the version of its format, which is checked before anything else.
+    """Return an array whose first item is the version of its format, which is checked before anything else.
 
     Raises:
         ProtocolError: it is none, or of another version.

@@ -1,4 +1,4 @@
-"""Reads MessagePack that somebody else wrote: what it costs follows from its length, whatever stands in it.
+"""Reader of MessagePack that somebody else wrote: its cost follows from the length, whatever it contains.
 
 MessagePack's own reader does what the bytes say, and three things that they can say cost more than they are long:
 
@@ -30,10 +30,12 @@ COUNTED_KEYS_MAX: Final = 256
 """Keys of one request that are arrays, timestamps or extensions; the keys of one map that anybody reads unchecked."""
 
 MAP_BYTES: Final = 16
-"""Of a request per map, on average, where some of its maps have keys that are no text and no bytes: calls make those."""
+"""The bytes of a request per map, on average, where maps have keys that are no text and no bytes: calls make
+those.
+"""
 
 MAPS_MIN: Final = 4_096
-"""So many maps any request may have."""
+"""The number of maps that any request may have."""
 
 PROBES_MAX: Final = 32
 """Places of a dict that each key may look at before it finds its own, on average. Random ones look at one, and regular ones
@@ -46,15 +48,15 @@ LEVELS_MAX: Final = 256
 """Arrays and maps in one another that `unpack` reads: functions that call themselves have room for three calls a level."""
 
 SHORT_BYTES: Final = 256
-"""What is shorter can promise or nest little, and is not walked."""
+"""The size below which a value can promise or nest little, and is not walked."""
 
 SHOWN_CHARACTERS_MAX: Final = 100
-"""Of a value in an error: whoever wrote it knows it."""
+"""The most characters of a value in an error: whoever wrote the value knows it."""
 
 WHY_CHARACTERS_MAX: Final = 250
 
 READER_LEVELS_MAX: Final = 1_024
-"""What MessagePack's readers in Python can read."""
+"""The depth that MessagePack's readers in Python can read."""
 
 _TABLE_SIZE_MIN: Final = 8
 
@@ -76,12 +78,13 @@ class UnhashedMap(dict[Any, Any]):
     __slots__ = ("pairs",)
 
     pairs: list[tuple[Any, Any]]
-    """As they came; of two with one key, whoever hashes them takes the last."""
+    """The pairs as they came; of two with one key, whoever hashes them takes the last."""
 
     def __len__(self) -> int:
         return len(self.pairs)
 
     def items(self) -> Any:
+        """Return the pairs."""
         return self.pairs
 
 
@@ -89,7 +92,7 @@ class UnhashedMap(dict[Any, Any]):
 
 
 def unpack(data: bytes, *, lists: bool = False, any_keys: bool = False, levels: int = LEVELS_MAX) -> Any:
-    """The one value that the bytes are.
+    """Return the one value that the bytes are.
 
     Args:
         data: all bytes of the value, and no others.
@@ -140,7 +143,7 @@ def _why(error: Exception) -> str:
 
 
 def _extension(code: int, data: bytes) -> Any:
-    # Not by calling the class, which checks what a reader knows, and takes three times as long.
+    # The class is not called, since it checks what a reader knows, and takes three times as long.
     return tuple.__new__(msgpack.ExtType, (code, data))
 
 
@@ -148,7 +151,7 @@ def _extension(code: int, data: bytes) -> Any:
 
 
 class Decoder:
-    """Reads values one after the other, however they come in pieces; arrays become tuples.
+    """Decoder of values one after the other, in whatever pieces they come; arrays become tuples.
 
     Call `next` on `values`; it raises `StopIteration` when nothing whole is left. A `RefusedValueError` is about one value,
     which is over: go on. After another `ValueError` or `TypeError`, `look_closer` tells whether the value can be read in
@@ -175,7 +178,7 @@ class Decoder:
 
     @property
     def is_slow(self) -> bool:
-        """Whether values are read one by one, and their maps as pairs."""
+        """True if values are read one by one, and their maps as pairs."""
         return type(self.values) is _PairsReader
 
     @property
@@ -199,7 +202,7 @@ class Decoder:
             self._held = bytearray(self._held + data)
 
     def forget(self, end: int) -> int:
-        """The values in front of `end` were read; where the next one begins in what `values` is then."""
+        """Forget the values before `end`, which were read; return where the next one begins in the new `values`."""
         if end == self._fed:
             self._held = b""
             self._start = end
@@ -214,7 +217,7 @@ class Decoder:
         return end
 
     def look_closer(self, start: int) -> bool:
-        """The value at `start` cannot be read as nearly all can; False if this was said before.
+        """Prepare to read the value at `start` in another way; return False if that was done before.
 
         `values` is another iterator then, at the beginning of this value.
         """
@@ -241,7 +244,8 @@ class _PairsReader:
     __slots__ = ("_decoder", "_end", "_hashes", "_walker", "feed")
 
     def __init__(self, decoder: Decoder, *, hashes: bool, bytes_max: int) -> None:
-        # Not a circle: what MessagePack's readers hold, some 50 kB each, would stay until the next collection.
+        # This must not be a circle: what MessagePack's readers hold, some 50 kB each, would stay until the
+        # next collection.
         self._decoder = proxy(decoder)
         self._hashes = hashes
         self._walker = msgpack.Unpacker(read_size=256, max_buffer_size=bytes_max)
@@ -249,7 +253,7 @@ class _PairsReader:
         self.feed = self._walker.feed
 
     def tell(self) -> int:
-        """Where the next value begins."""
+        """Return where the next value begins."""
         return self._end
 
     def __iter__(self) -> Iterator[Any]:
@@ -277,7 +281,7 @@ class _PairsReader:
 
 
 def _known_of(data: bytes) -> dict[str, Any]:
-    """The fields `id` and `type` of a map; nothing else of it is built."""
+    """Return the fields `id` and `type` of a map; nothing else of it is built."""
     known: dict[str, Any] = {}
     reader = msgpack.Unpacker(read_size=256, max_buffer_size=0, object_pairs_hook=len)
     reader.feed(data)
@@ -294,7 +298,11 @@ def _known_of(data: bytes) -> dict[str, Any]:
 
 
 def _read_pairs(data: bytes, *, lists: bool, hashes: bool) -> Any:
-    """One whole value. Raises ValueError or TypeError: it cannot be held, or may not."""
+    """Return one whole value.
+
+    Raises:
+        ValueError, TypeError: the value cannot be held, or may not.
+    """
     return msgpack.unpackb(
         data,
         use_list=lists,
@@ -305,14 +313,14 @@ def _read_pairs(data: bytes, *, lists: bool, hashes: bool) -> Any:
 
 
 class _Maps:
-    """Makes the maps of one value of their pairs, innermost first."""
+    """Maker of the maps of one value from their pairs, innermost first."""
 
     __slots__ = ("_counted", "_hashes", "_left")
 
     def __init__(self, size: int, *, hashes: bool) -> None:
         self._hashes = hashes
         self._left = size if hashes else max(MAPS_MIN, size // MAP_BYTES)
-        """How many more there may be; what is stored is read however many there are."""
+        """The number of maps that there may still be; what is stored is read however many there are."""
         self._counted = 0
         """Keys so far that are arrays, timestamps or extensions."""
 
@@ -358,7 +366,7 @@ _new_dict: Final = dict.__new__
 
 
 def _is_key(key: Any) -> bool:
-    """Whether it can be hashed, which is not tried: that takes long for a key that is large."""
+    """Return whether a key can be hashed, without trying it: that takes long for a key that is large."""
     left = [key]
     while left:
         one = left.pop()
@@ -373,7 +381,7 @@ def _is_key(key: Any) -> bool:
 
 
 def dict_of(pairs: Iterable[tuple[Any, T]]) -> dict[Any, T]:
-    """A dict of keys that others chose.
+    """Return a dict of keys that others chose.
 
     Raises:
         ProtocolError: they are made to hash alike, or one of them is, or holds, a map or a list.
@@ -389,7 +397,7 @@ def dict_of(pairs: Iterable[tuple[Any, T]]) -> dict[Any, T]:
 
 
 def is_crowded(keys: Sequence[Any], few: int = COUNTED_KEYS_MAX) -> bool:
-    """Whether a dict would take long to hold these keys: each looks at more than `PROBES_MAX` places, on average.
+    """Return whether a dict would take long to hold these keys: more than `PROBES_MAX` places for each.
 
     Walks through the places as CPython does (Objects/dictobject.c, "lookdict"): a table is twice as large as the one
     before it and takes keys for two thirds of its places; a key goes on from place to place by all bits of its hash,
@@ -432,7 +440,7 @@ def _is_slow(hashes: list[int], size: int) -> bool:
 
 
 def shown(value: Any) -> str:
-    """What was found, for an error: short, and quickly made, whatever it is."""
+    """Return a short text of a value for an error message, in little time whatever the value is."""
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
     if isinstance(value, (tuple, list, dict)):

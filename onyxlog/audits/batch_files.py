@@ -1,4 +1,4 @@
-"""What the batches of an audit that follows leave on disk, for later batches and for a restart after a crash.
+"""Files that an audit's batches leave for later batches, and for a restart after a crash.
 
 A batch leaves a directory by its number, which is replaced as a whole: if it is done again, with the same
 rows, it leaves the same.
@@ -22,9 +22,11 @@ ROWS: Final = "rows.parquet"
 MORE: Final = "more.parquet"
 """A file with rows that come after those of the batches before it."""
 BATCHES_KEPT: Final = 3
-"""How many batches of open rows are kept: the batch under way needs what was open after the one before."""
+"""The number of batches whose open rows are kept: the batch under way needs what was open after the one
+before.
+"""
 MORE_MAX: Final = 256
-"""How many batches in a row note only what they add."""
+"""The number of batches in a row that note only what they add."""
 
 
 class BatchFiles:
@@ -38,10 +40,11 @@ class BatchFiles:
         return sorted(int(path.name.removeprefix("batch=")) for path in self._top.glob("batch=*"))
 
     def has_all(self, batch: int) -> bool:
-        """Whether a batch left all rows that count, and not only what it added."""
+        """Return whether a batch left all open rows, and not only the rows that it added."""
         return (self._path(batch) / ROWS).exists()
 
     def read(self, batch: int) -> list[dict[str, Any]]:
+        """Return the rows that a batch left."""
         return read_rows(self._path(batch))
 
     def write(self, batch: int, rows: pa.Table, name: str = ROWS) -> None:
@@ -57,6 +60,7 @@ class BatchFiles:
         made.rename(target)
 
     def remove(self, batch: int) -> None:
+        """Remove a batch's rows, if there are any."""
         shutil.rmtree(self._path(batch), ignore_errors=True)
 
     def _path(self, batch: int) -> Path:
@@ -75,7 +79,7 @@ def read_rows(directory: Path) -> list[dict[str, Any]]:
 
 
 class OpenFiles:
-    """What is open after each batch.
+    """Rows that are open after each batch.
 
     A batch notes the rows that it brings, and all rows that are open once those notes have become more: so
     noting costs what a batch brings, too.
@@ -91,7 +95,7 @@ class OpenFiles:
         self._tellers = tellers
         self._rows_max = rows_max
         self._noted: list[int] = []
-        """How many rows each batch noted since the last that noted all."""
+        """The number of rows that each batch noted since the last that noted all."""
 
     def before(self, batch: int) -> OpenRows:
         """Return what was open when `batch` came. Spark may leave out numbers, as it gives no empty batches."""

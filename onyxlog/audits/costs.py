@@ -1,4 +1,6 @@
-"""What a part of an audit costs on this machine: CPU time and memory of this process and its descendants. Linux only.
+"""Meter of an audit's CPU time and memory: this process and its descendants.
+
+Linux only.
 
 Spark's JVM is our child and its Python workers are the JVM's, so the tree below this process is all of a
 local audit; of a cluster it is the driver alone.
@@ -32,7 +34,7 @@ class Cost:
 
 
 class Meter(Protocol):
-    """Measures what a part of an audit costs."""
+    """Interface of a meter of what a part of an audit costs."""
 
     def measured(self) -> Callable[[], Cost]:
         """Begin to measure; calling the result ends it and returns the cost."""
@@ -72,12 +74,13 @@ def tree(root: int, proc: Path = _PROC) -> list[_Process]:
 
 
 class ProcessMeter:
-    """Measures this process and its descendants."""
+    """Meter of this process and its descendants."""
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc
 
     def measured(self) -> Callable[[], Cost]:
+        """Begin to measure, and return a function that ends it and returns the cost."""
         root = os.getpid()
         begun = sum(one.cpu_ticks for one in tree(root, self._proc))
         peak = 0

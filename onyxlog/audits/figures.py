@@ -1,4 +1,4 @@
-"""What an audit shows beside its verdicts: small series, computed by Spark from tables of any size.
+"""Figures beside an audit's verdicts: small series, computed by Spark from tables of any size.
 
 Every series is bounded: times are cut into BINS, quantiles are approximate where Spark's are.
 """
@@ -38,7 +38,7 @@ class Reign:
 
 @frozen
 class Share:
-    """How often one peer group received events, and the share of superfluous receptions (0 to 1)."""
+    """Receptions of one peer group, and the share of superfluous ones among them (0 to 1)."""
 
     peer: str
     receptions: int

@@ -1,4 +1,4 @@
-"""Which tables an audit follows, and what one batch of them yields: violations, and rows that stay open.
+"""Tables that an audit follows, and the results of one batch: violations, and rows that stay open.
 
 It judges what can be said at once: that servers and peers agree where they have to. The judges are the rules'
 own. Rows of a key stay open until all servers have told about it; so what is kept is what the slowest one
@@ -18,7 +18,8 @@ from onyxlog.audits.rules.check import Check, judged
 from onyxlog.audits.rules.violation import Violation
 
 OPEN_ROWS_MAX: Final = 200_000
-"""How many rows of a table stay open; beyond, keys that were told about longest ago are given up.
+"""The number of rows of a table that stay open; beyond, keys that were told about longest ago are given up.
+An entry's row takes some 900 bytes.
 
 An entry's row takes some 900 bytes.
 """
@@ -148,7 +149,7 @@ class OpenRows:
         self._tellers = tellers
         self._rows_max = rows_max
         self._by_key: dict[tuple[Any, ...], dict[Any, Any]] = {}
-        """Of each open key a row by teller; those that were told about longest ago come first."""
+        """The rows of each open key, by teller; those that were told about longest ago come first."""
         self._rows = 0
 
     def __len__(self) -> int:

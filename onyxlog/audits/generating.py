@@ -1,4 +1,4 @@
-"""Makes the data directories of a small cluster, quickly, by the product's consensus, log and state.
+"""Quick generation of a small cluster's data directories, by the product's consensus, log and state.
 
 There is neither network nor clock. Audits are measured and tested on these directories. Every server is a
 `Raft`, a `Wal` in a directory of its own and, if wanted, a `Machine` that applies and writes snapshots;
@@ -54,15 +54,15 @@ class UnsyncedFileSystem(RealFileSystem):
     """The operating system's files, without waiting for the disk."""
 
     def fdatasync(self, file: int) -> None:
-        pass
+        """Do nothing."""
 
     def fsync_directory(self, path: str) -> None:
-        pass
+        """Do nothing."""
 
 
 @frozen
 class Scenario:
-    """What is made.
+    """Description of the logs to make.
 
     Attributes:
         commands: of clients, in all.
@@ -165,6 +165,7 @@ class Generator:
         self._settle()
 
     def close(self) -> None:
+        """Close the servers' files."""
         for server in self._servers.values():
             server.wal.close()
             server.store.close()

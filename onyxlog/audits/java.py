@@ -1,4 +1,4 @@
-"""Finds a Java that Spark can run on, or says how to get one."""
+"""Search for a Java that Spark can run on, and the advice how to get one."""
 
 from __future__ import annotations
 

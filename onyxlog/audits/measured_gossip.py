@@ -65,7 +65,11 @@ MEASURED_COPIES: Final = Table(
 
 
 def pools_of(file: str, run: str, plain: Mapping[str, Any]) -> Iterator[MeasuredPools]:
-    """Raises KeyError, TypeError, ValueError: it is not what the program writes."""
+    """Yield the pools of a result.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not what the program writes.
+    """
     for one in (plain.get("gossip") or {}).get("pools", ()):
         drawn = ((len(pool) // 3, *map(int, pool)) for pool in one["drawn"])
         yield MeasuredPools(
@@ -85,7 +89,11 @@ def pools_of(file: str, run: str, plain: Mapping[str, Any]) -> Iterator[Measured
 
 
 def copies_of(file: str, run: str, plain: Mapping[str, Any]) -> Iterator[MeasuredCopies]:
-    """Raises as `pools_of`."""
+    """Yield the copies of a result.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not what the program writes.
+    """
     for one in (plain.get("gossip") or {}).get("copies", ()):
         counted = ((len(event) // 2 - 1, *map(int, event)) for event in one["counted"])
         yield MeasuredCopies(

@@ -71,7 +71,11 @@ MEASURED_SENDS: Final = Table(
 
 
 def cells_of(file: str, run: str, plain: Mapping[str, Any]) -> Iterator[MeasuredCell]:
-    """Raises KeyError, TypeError, ValueError: it is not what the program writes."""
+    """Yield the cells of a result.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not what the program writes.
+    """
     for one in (plain.get("multicast") or {}).get("cells", ()):
         cell, places = one["cell"], one.get("places", ())
         yield MeasuredCell(
@@ -96,7 +100,11 @@ def cells_of(file: str, run: str, plain: Mapping[str, Any]) -> Iterator[Measured
 
 
 def sends_of(file: str, run: str, plain: Mapping[str, Any]) -> Iterator[MeasuredSends]:
-    """Raises as `cells_of`."""
+    """Yield the numbers of sent messages of a result.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not what the program writes.
+    """
     for one in (plain.get("multicast") or {}).get("cells", ()):
         for destinations, histogram in one.get("histograms", {}).items():
             counted = sorted((int(bucket), int(count)) for bucket, count in histogram["counts"].items())

@@ -1,4 +1,4 @@
-"""Where results go, checked before hours of work go into them."""
+"""Check of the places for results, before hours of work go into them."""
 
 from __future__ import annotations
 

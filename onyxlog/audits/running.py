@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class Asked:
-    """What is to be audited.
+    """Request for an audit.
 
     Attributes:
         paths: data directories, recordings of peers and histories of clients, or directories that hold
@@ -84,7 +84,8 @@ def run(
         directory = asked.tables or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="onyxlog-audit-"))
         )
-        # Without a choice of rules everything is decoded: tables stay for queries, and figures are of all.
+        # Without a choice of rules everything is decoded: tables stay for queries, and figures are computed
+        # from all.
         chosen = asked.tables is None and len(asked.rules) < len(RULES)
         wanted = {name for rule in asked.rules for check in rule.checks for name in check.tables}
         meter = ProcessMeter() if asked.costs else None

@@ -35,7 +35,7 @@ SHIPPED: Final = ("onyxlog", "zraft", "zraft_client")
 LOCAL: Final = "127.0.0.1"
 PROGRESS_INTERVAL_S: Final = 0.25
 _SCRATCH: Final = "spark.zraft.scratch"
-"""Where a session notes its own directory, so that it can be removed at the end."""
+"""The setting in which a session notes its own directory, so that it can be removed at the end."""
 STOP_TIMEOUT_S: Final = 10.0
 
 _LOGGING: Final = """\
@@ -229,7 +229,7 @@ class Progress:
 
 
 class ProgressReporter:
-    """Reports how far Spark's running stages are, from a thread, until it is closed."""
+    """Reporter, from a thread, of how far Spark's running stages are, until it is closed."""
 
     def __init__(self, spark: SparkSession, told: Callable[[Progress], Any]) -> None:
         self._tracker = spark.sparkContext.statusTracker()

@@ -39,7 +39,7 @@ _TOO_SLOW: Final = "failed to connect back"
 
 @frozen(kw_only=True)
 class Live:
-    """What is followed, and where its state is.
+    """Settings of an audit that follows: the paths, and where its state is.
 
     Attributes:
         checkpoint: directory of Spark's checkpoints, what is left open and the violations; to continue
@@ -133,7 +133,7 @@ def _begin_checkpoint(live: Live) -> None:
 
 
 def _query(spark: SparkSession, live: Live, followed: Followed, tellers: int) -> StreamingQuery:
-    # What is damaged is a violation of its own, which the table `files` reports; all that is whole is still judged.
+    # Damage is a violation of its own, which the table `files` reports; all that is whole is still judged.
     options = {"table": followed.table, "paths": json.dumps(list(live.paths)), "entries": "written"}
     options["damage"] = "stop"
     if live.bytes_per_batch is not None:
@@ -180,7 +180,7 @@ class _Batches:
             self._told = {
                 identity(one) for number in earlier for one in _as_violations(self._violations.read(number))
             }
-        # What this batch does not finish is not known any more: it would be read again.
+        # Rows that this batch does not finish are not known any more: they would be read again.
         open_rows, self._open_rows = self._open_rows, None
         rows = TABLES[followed.table].rows(new.where(followed.where).toArrow().to_pylist())
         taken = open_rows.take(rows)

@@ -17,7 +17,7 @@ from onyxlog.theses.gossip import GRAPHS, SPREADS, GraphRow
 
 @frozen
 class ExpectedPools:
-    """What the thesis' draw makes probable of n peers and s streams.
+    """Expectations of the thesis' draw for n peers and s streams.
 
     Attributes:
         degree: another peer listens where one publishes in one of s cases.
@@ -31,6 +31,7 @@ class ExpectedPools:
 
 
 def expected_pools(row: GraphRow) -> ExpectedPools:
+    """Return the expectations for a row of the thesis."""
     share = 1 / row.streams
     return ExpectedPools(
         (row.peers - 1) / (row.streams * row.peers), share * (1 - share) / row.peers, 2 - share
@@ -46,12 +47,13 @@ class PoolRow:
 
     @property
     def expected(self) -> ExpectedPools:
+        """The expectations for the thesis' row."""
         return expected_pools(self.published)
 
 
 @frozen
 class CopyRow:
-    """By one reading of the thesis; `published`: (coverage, redundancy)."""
+    """One row of copies, by one reading of the thesis; `published`: (coverage, redundancy)."""
 
     table: str
     reading: str
@@ -61,7 +63,7 @@ class CopyRow:
 
 
 def pool_rows(measured: Iterable[MeasuredPools]) -> list[PoolRow]:
-    """Of several results the last one counts."""
+    """Return the rows of pools; of several results the last one counts."""
     by_table = {one.table: one for one in measured if one.drawn}
     return [
         PoolRow(row, pool_means(by_table[row.table]) if row.table in by_table else None) for row in GRAPHS
@@ -69,6 +71,7 @@ def pool_rows(measured: Iterable[MeasuredPools]) -> list[PoolRow]:
 
 
 def copy_rows(measured: Iterable[MeasuredCopies]) -> list[CopyRow]:
+    """Return the rows of copies; of several results the last one counts."""
     by_table = {row.table: row.by_ttl for row in SPREADS}
     found: dict[tuple[str, str, int], CopyRow] = {}
     for one in measured:

@@ -33,6 +33,7 @@ class Mix:
 
     @property
     def per_second(self) -> float:
+        """The number of messages per second."""
         return self.messages / self.elapsed_s if self.elapsed_s else 0.0
 
     @property
@@ -42,7 +43,7 @@ class Mix:
 
 
 def mixes(cells: Iterable[MeasuredCell], sends: Iterable[MeasuredSends]) -> list[Mix]:
-    """Cells of five topics whose messages go to one or to all of them: what tables 5.1 to 5.6 are about."""
+    """Return the cells of five topics whose messages go to one or to all: tables 5.1 to 5.6 are about these."""
     by_cell: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     for one in sends:
         by_cell.setdefault((one.file, one.run, one.name), []).append((one.destinations, sum(one.counts)))

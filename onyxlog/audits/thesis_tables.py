@@ -36,11 +36,12 @@ class Cell:
 
     @property
     def times(self) -> float | None:
+        """The factor between our figure and the thesis' best one; None without a published figure."""
         return self.per_second / self.published_best if self.published_best else None
 
 
 def cells(tests: Iterable[MeasuredTest]) -> list[Cell]:
-    """Closed-loop writes, by cell; of several tests of one the time is summed, as are the requests."""
+    """Return the closed-loop writes by cell; time and requests of several tests of one cell are summed."""
     found: dict[tuple[str, int, int, int, int], list[MeasuredTest]] = {}
     for test in tests:
         if test.operation == "write" and test.rate is None:
@@ -70,9 +71,11 @@ def _cell(key: tuple[str, int, int, int, int], tests: Sequence[MeasuredTest]) ->
 
 @frozen
 class ThesisTables:
+    """Tables of the theses beside our measurements."""
+
     cells: tuple[Cell, ...]
     elections: Elections | None
-    """Of runs that measured elections; None if no run did."""
+    """The elections of runs that measured some; None if no run did."""
     published_mixes: tuple[Scenario, ...] = ()
     mixes: tuple[Mix, ...] = ()
     pools: tuple[PoolRow, ...] = ()
@@ -80,7 +83,7 @@ class ThesisTables:
 
 
 def thesis_tables(measured: Measurements) -> ThesisTables:
-    """All that can be recomputed: of raw results, and of the theses' own figures."""
+    """Return all that can be recomputed: of raw results, and of the theses' own figures."""
     of_elections = [trial for trial in measured.trials if trial.kind == "election"]
     limits = tuple(limit for limit, _ in zatt.ELECTION_SHARES)
     return ThesisTables(

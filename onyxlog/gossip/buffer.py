@@ -18,7 +18,7 @@ from onyxlog.ids import GroupId, Position
 
 
 class Offered(Enum):
-    """What became of an event that arrived."""
+    """Results of offering an event to the buffer."""
 
     NEW = "new"
     KNOWN = "known"
@@ -28,7 +28,7 @@ class Offered(Enum):
 
 
 class Source(Enum):
-    """Where the bytes of an entry came from."""
+    """Sources of an entry's bytes."""
 
     OWN = "own"
     """The log accepted the entry from this group."""
@@ -162,7 +162,7 @@ class OrderingBuffer:
         return first, end
 
     def must_come_from_log(self) -> bool:
-        """Whether the next entry was offered with a chain that is not ours."""
+        """Return whether the next entry was offered with a chain that is not ours."""
         return self._distrusted == self.applied + 1
 
     def chain_at(self, position: Position) -> bytes | None:

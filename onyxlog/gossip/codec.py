@@ -55,18 +55,19 @@ class DatagramError(EntryError):
 
 
 def tenancy_tag(tenancy: str) -> bytes:
-    """What tells datagrams of one tenancy from those of another that uses the same ports and key."""
+    """Return the tag that tells a tenancy's datagrams from those of others on the same ports and key."""
     return blake2b(tenancy.encode(), digest_size=8).digest()
 
 
 def encode(message: m.Message, tag: bytes) -> bytes:
+    """Return a message as one datagram."""
     kind, record = _KINDS.of(message)
     body = _HEADER.pack(FORMAT, kind, tag) + to_bytes(record.pack(message))
     return body + _CRC.pack(crc32c(body))
 
 
 def decode(datagram: bytes, tag: bytes) -> m.Message:
-    """The message in a datagram.
+    """Return the message in a datagram.
 
     Raises:
         DatagramError: whatever else it is; no other error whatever the bytes are.

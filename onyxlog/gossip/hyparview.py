@@ -51,10 +51,12 @@ class HyParView:
 
     @property
     def active(self) -> tuple[GroupId, ...]:
+        """The groups of the active view: the links along which events travel."""
         return tuple(self._heard)
 
     @property
     def passive(self) -> tuple[GroupId, ...]:
+        """The groups of the passive view, which replace lost links."""
         return tuple(self._passive)
 
     def membership(self, groups: Iterable[GroupId], now: int) -> Iterator[Send]:
@@ -68,6 +70,7 @@ class HyParView:
         yield from self._completed(now)
 
     def receive(self, sender: GroupId, message: Spread, now: int) -> Iterator[Send]:
+        """Take a message of the overlay, and return what to send."""
         if sender in self._heard:
             self._heard[sender] = now
         match message:
@@ -106,6 +109,7 @@ class HyParView:
                 pass
 
     def tick(self, now: int) -> Iterator[Send]:
+        """Do what is due, and return what to send."""
         if self._asked is not None and self._asked[1] <= now:
             silent, self._asked = self._asked[0], None
             self._passive = [group for group in self._passive if group != silent]
@@ -126,6 +130,7 @@ class HyParView:
                 yield Send((target,), Shuffle(self._me, self._some(), self._settings.active_walk))
 
     def deadline(self) -> int:
+        """Return the time at which `tick` must be called next."""
         asked = self._alive_at if self._asked is None else self._asked[1]
         return min(self._alive_at, self._shuffle_at, asked)
 

@@ -1,4 +1,4 @@
-"""What gossip achieves in a simulated fleet: coverage, redundancy, sends, hops, latency, and the reads that it saves."""
+"""Measures of gossip in a simulated fleet: coverage, redundancy, sends, hops, latency, and saved reads."""
 
 from __future__ import annotations
 

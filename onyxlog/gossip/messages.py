@@ -1,4 +1,4 @@
-"""What groups send each other: events, and messages that mend their loss.
+"""Messages between groups: events, and messages that mend their loss.
 
 All are frozen; `codec` makes bytes of them.
 """
@@ -48,7 +48,7 @@ class PoolEvent:
 
 @frozen
 class Seen:
-    """Tells standbys that events have arrived on a stream, so that they need not pass them on there."""
+    """Message to standbys that events have arrived on a stream, so that they need not pass them on there."""
 
     stream: Stream
     positions: tuple[Position, ...]
@@ -125,7 +125,7 @@ class Neighbour:
 
 @frozen
 class NeighbourReply:
-    """Answers whether the sender took the asker into its active view."""
+    """Message that tells whether the sender took the asker into its active view."""
 
     accepted: bool
 
@@ -137,7 +137,10 @@ class Disconnect:
 
 @frozen
 class Alive:
-    """Says that a link of the active view is still wanted. Unlike TCP, UDP does not tell that the other end is gone."""
+    """Message that keeps a link of the active view.
+
+    Unlike TCP, UDP does not tell that the other end is gone.
+    """
 
 
 @frozen
@@ -151,14 +154,14 @@ class Shuffle:
 
 @frozen
 class ShuffleReply:
-    """Answers a shuffle with some of the groups that the sender knows."""
+    """Answer to a shuffle with some of the groups that the sender knows."""
 
     groups: tuple[GroupId, ...]
 
 
 @frozen
 class Heartbeat:
-    """How far a group is: it has applied up to `applied`, where its chain is `chain`.
+    """Message that tells how far a group is: it has applied up to `applied`, where its chain is `chain`.
 
     Positions that it only knows to exist are not told, so whoever hears of a position can get it from the
     sender. `age_ms`: how long ago the sender, or its informant, knew from the log itself that there is
@@ -173,7 +176,10 @@ class Heartbeat:
 
 @frozen
 class Want:
-    """Asks for events at positions first <= position < end, as many as the receiver has and a few datagrams hold."""
+    """Request for events at positions first <= position < end.
+
+    The answer has as many as the receiver has and a few datagrams hold.
+    """
 
     first: Position
     end: Position
@@ -181,7 +187,7 @@ class Want:
 
 @frozen
 class Found:
-    """Answers with the events that exist; `end`: up to where the sender was asked to look."""
+    """Answer with the events that exist; `end`: up to where the sender was asked to look."""
 
     events: tuple[Event, ...]
     end: Position

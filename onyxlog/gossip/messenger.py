@@ -89,10 +89,12 @@ class Messenger:
 
     @property
     def position(self) -> Position:
+        """The position of the entry that was applied last."""
         return self._buffer.applied
 
     @property
     def chain(self) -> bytes:
+        """The digest chain after the entry that was applied last."""
         return self._buffer.chain
 
     # -- what arrives
@@ -110,6 +112,7 @@ class Messenger:
         self._after_news(now)
 
     def receive(self, sender: GroupId, message: Message, now: int) -> None:
+        """Take a message of another group."""
         match message:
             case PoolEvent(event) | RumourEvent(event) | TreeEvent(event):
                 first = self._arrived(event, now)
@@ -154,8 +157,8 @@ class Messenger:
     def end_found(self, end: Position, now: int) -> None:
         """Note that the log's next entry gets the position `end`. If there is nothing new, all groups are told."""
         asked = self._watch.answered()
-        # What exists and is not here is on its way from the log. Otherwise others find it, as nobody tells
-        # them not to look.
+        # An entry that exists and is not here is on its way from the log. Otherwise others find it, as nobody
+        # tells them not to look.
         if asked is not None and end - 1 == self._buffer.newest == self._buffer.applied:
             self._idle.looked(asked, found=False)
             self.greet(now)
@@ -235,7 +238,7 @@ class Messenger:
     # -- time
 
     def tick(self, now: int) -> None:
-        """Do what is due."""
+        """Do what is due at this time."""
         self._send(self._spreading.tick(now))
         self._publish_due(now)
         if self._pulse.due(now):

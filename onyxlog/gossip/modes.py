@@ -16,6 +16,7 @@ from onyxlog.ids import GroupId
 def spreading_for(
     me: GroupId, settings: GossipSettings, view: View, random: Random, now: int = 0
 ) -> Spreading:
+    """Return the way of spreading that the settings name."""
     match settings.mode:
         case Mode.POOL:
             return PoolSpreading(me, settings.spreading, view)

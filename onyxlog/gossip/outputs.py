@@ -1,4 +1,4 @@
-"""What a messenger asks of its surroundings, and what it counts."""
+"""Outputs of a messenger: its requests to its surroundings, and its counts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from onyxlog.ids import Position
 
 
 class Reason(StrEnum):
-    """Why the log is read."""
+    """Reasons to read the log."""
 
     GAP = "gap"
     """An entry is known to exist, and no peer gave it."""
     POLL = "poll"
     """Nobody has looked at the log for a while."""
     MISMATCH = "mismatch"
-    """What gossip brought does not fit the chain."""
+    """The entries that gossip brought do not fit the chain."""
     BEHIND = "behind"
     """More is missing than peers are asked for."""
 
@@ -47,7 +47,7 @@ class LookAtEnd:
 
 @frozen
 class Tail:
-    """Have the log push its entries from the one after the applied one on (True), or no longer (False)."""
+    """Request that the log pushes its entries from the next one on (True), or no longer (False)."""
 
     on: bool
 

@@ -1,4 +1,4 @@
-"""When a group mends a gap, looks at the log, and says how far it is.
+"""Times at which a group mends a gap, looks at the log, and tells how far it is.
 
 All waits are randomised by half of them either way: groups that miss the same entry must not ask for it at
 the same moment.
@@ -13,6 +13,7 @@ from onyxlog.ids import Position
 
 
 def about(ms: int, generator: Random) -> int:
+    """Return a random time from half of `ms` to one and a half of it."""
     return max(1, round(ms * generator.uniform(0.5, 1.5)))
 
 
@@ -33,9 +34,11 @@ class Gap:
             self.at = now + about(self._settings.gap_ms, self._random)
 
     def due(self, now: int) -> bool:
+        """Return whether a peer, or the log, is to be asked for the entry now."""
         return self.at is not None and self.at <= now
 
     def asked(self, now: int) -> None:
+        """Note that a peer was asked, and set the time of the next request."""
         self.attempts += 1
         self.at = now + about(self._settings.repair_ms, self._random)
 
@@ -45,11 +48,12 @@ class Gap:
             self.at = now
 
     def forget(self) -> None:
+        """Forget the gap, which is closed."""
         self._first, self.at, self.attempts = None, None, 0
 
 
 class Idle:
-    """When this group or, as far as it knows, any other last looked at the log itself."""
+    """Time since this group or, as far as it knows, any other last looked at the log itself."""
 
     def __init__(self, settings: GossipSettings, random: Random, now: int) -> None:
         self._settings = settings
@@ -75,17 +79,20 @@ class Idle:
         self.at = now + about(self._period, self._random)
 
     def due(self, now: int) -> bool:
+        """Return whether the log is to be looked at now."""
         return self.at <= now
 
     def back_off(self, now: int) -> None:
+        """Wait for a random time again, without having seen the log."""
         self.at = now + about(self._period, self._random)
 
     def age(self, now: int) -> int:
+        """Return the time in ms since somebody looked at the log."""
         return max(0, now - self._looked)
 
 
 class Pulse:
-    """When heartbeats are sent: soon after something happened, then less and less often."""
+    """Times of heartbeats: soon after something happened, then less and less often."""
 
     def __init__(self, settings: GossipSettings, random: Random, now: int) -> None:
         self._settings = settings
@@ -103,6 +110,7 @@ class Pulse:
                 self.at = min(self.at, now + about(self._period, self._random))
 
     def due(self, now: int) -> bool:
+        """Return whether a heartbeat is to be sent now."""
         return self.at <= now
 
     def beaten(self, now: int) -> None:
@@ -112,7 +120,7 @@ class Pulse:
 
 
 class Watch:
-    """When a sentinel looks at the log's end, to tell everybody that there is nothing new.
+    """Times at which a sentinel looks at the log's end, to tell everybody that there is nothing new.
 
     The times are not randomised, as sentinels are few.
     """
@@ -124,18 +132,21 @@ class Watch:
         self.at = now + settings.sentinel_quiet_ms
 
     def at_position(self, newest: Position, now: int) -> None:
+        """Note the newest known position; a new one delays the next look."""
         if newest != self._newest:
             self._newest = newest
             self.at = now + self._settings.sentinel_quiet_ms
 
     def due(self, now: int) -> bool:
+        """Return whether a look is due."""
         return self.at <= now
 
     def beaten(self, now: int) -> None:
+        """Note that the others were told, and set the time of the next look."""
         self.at = now + self._settings.sentinel_beat_ms
 
     def asks(self, now: int) -> bool:
-        """Whether to ask the log now; not while the answer to the last look is still to come."""
+        """Return whether to ask the log now; false while an earlier answer is awaited."""
         if self._asked is not None:
             return False
         self._asked = now

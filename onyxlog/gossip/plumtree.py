@@ -21,9 +21,9 @@ from onyxlog.gossip.streams import View
 from onyxlog.ids import GroupId, Position
 
 KEPT: Final = 1024
-"""How many recently announced events are kept for groups that graft."""
+"""The number of recently announced events that are kept for groups that graft."""
 ANNOUNCE_MS: Final = 20
-"""How long announcements wait, so that several go together."""
+"""The time that announcements wait, so that several go together."""
 MISSING_MAX: Final = 1024
 
 
@@ -49,20 +49,28 @@ class Plumtree:
 
     @property
     def eager(self) -> tuple[GroupId, ...]:
+        """The active links along which events are sent."""
         return tuple(group for group in self.overlay.active if group not in self._lazy)
 
     @property
     def lazy(self) -> tuple[GroupId, ...]:
+        """The active links along which events are announced."""
         return tuple(group for group in self.overlay.active if group in self._lazy)
 
     def membership(self, view: View, now: int) -> Iterator[Send]:
+        """Take a new deal of the pool, and return what to send."""
         yield from self.overlay.membership(view.current.groups(), now)
         self._lazy.intersection_update(self.overlay.active)
 
     def publish(self, event: Event, now: int) -> Iterator[Send]:
+        """Send this group's own event along the tree, and return what to send."""
         yield from self._pushed(event, 0, None, now)
 
     def receive(self, sender: GroupId, message: Spread, first: bool, now: int) -> Iterator[Send]:
+        """Take a message of the tree or of its overlay, and return what to send.
+
+        `first`: the event was not known here.
+        """
         match message:
             case TreeEvent(event, round_number):
                 self._missing.pop(event.position, None)
@@ -87,13 +95,15 @@ class Plumtree:
                 self._lazy.intersection_update(self.overlay.active)
 
     def learn(self, event: Event, now: int) -> Iterable[Send]:
+        """Note an event that came otherwise, so that nobody is asked for it."""
         self._missing.pop(event.position, None)
         return ()
 
     def knows(self, sender: GroupId, newest: Position, now: int) -> None:
-        pass
+        """Do nothing: the tree does not use others' positions."""
 
     def tick(self, now: int) -> Iterator[Send]:
+        """Do what is due, and return what to send."""
         yield from self.overlay.tick(now)
         self._lazy.intersection_update(self.overlay.active)
         if self._announce_at is not None and self._announce_at <= now:
@@ -112,6 +122,7 @@ class Plumtree:
             yield Send((group,), Graft(position, round_number))
 
     def deadline(self) -> int:
+        """Return the time at which `tick` must be called next."""
         dues = [self.overlay.deadline(), *(missing.due for missing in self._missing.values())]
         if self._announce_at is not None:
             dues.append(self._announce_at)

@@ -19,10 +19,11 @@ from onyxlog.gossip.streams import Arc, Streams, View, ranked
 from onyxlog.ids import GroupId, Position
 
 STANDING_BY_MAX: Final = 4096
-"""For how many events a group stands by at a time. Further events are left to repair."""
+"""The number of events for which a group stands by at a time. Further events are left to repair."""
 
 TELLERS: Final = 2
-"""How many groups tell the standbys.
+"""The number of groups that tell the standbys. If there were one and its datagram were lost, a whole stream
+would get the event twice.
 
 If there were one and its datagram were lost, a whole stream would get the event twice.
 """
@@ -46,10 +47,12 @@ class PoolSpreading:
         self._seen_due: int | None = None
 
     def membership(self, view: View, now: int) -> Iterable[Send]:
+        """Take a new deal of the pool."""
         self._view = view
         return ()
 
     def publish(self, event: Event, now: int) -> Iterator[Send]:
+        """Publish this group's own event on its stream, and return what to send."""
         streams = self._view.current
         arc = streams.arc(self._me)
         if arc is None:  # a group that has not joined yet; whoever reads the log will find the event
@@ -57,6 +60,10 @@ class PoolSpreading:
         yield from self._published(PoolEvent(event, streams.count, arc.publishes, arc.publishes), streams)
 
     def receive(self, sender: GroupId, message: Spread, first: bool, now: int) -> Iterator[Send]:
+        """Take an event or a receipt, and return what to send.
+
+        `first`: the event was not known here.
+        """
         match message:
             case PoolEvent():
                 self._tell_standbys(sender, message, now)
@@ -68,16 +75,19 @@ class PoolSpreading:
                 pass  # another mode's message; groups of one tenancy must have the same mode
 
     def learn(self, event: Event, now: int) -> Iterator[Send]:
+        """Send nothing: a group that had to ask for an event missed its turn to pass it on."""
         # A group that had to be asked for it missed its turn: the next has begun to pass it on, or is about to.
         return
         yield
 
     def knows(self, sender: GroupId, newest: Position, now: int) -> None:
+        """Stop standing by for events that the sender's listeners have."""
         arc = self._view.current.arc(sender)
         if arc is not None and self._standing_by:
             self._stand_down(arc.listens, [p for p in self._standing_by if p <= newest])
 
     def tick(self, now: int) -> Iterator[Send]:
+        """Do what is due: send receipts, and pass on events of groups that did not. Return what to send."""
         if self._seen_due is not None and self._seen_due <= now:
             self._seen_due = None
             pending, self._seen = self._seen, {}
@@ -88,6 +98,7 @@ class PoolSpreading:
             yield from self._published(copy, self._view.of_deal(copy.deal))
 
     def deadline(self) -> int | None:
+        """Return the time at which `tick` must be called next, or None."""
         dues = [standing.due for standing in self._standing_by.values()]
         if self._seen_due is not None:
             dues.append(self._seen_due)

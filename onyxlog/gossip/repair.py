@@ -1,4 +1,4 @@
-"""What a group gives to a peer that misses entries: as many as a few datagrams hold."""
+"""Entries that a group gives to a peer that misses them: as many as a few datagrams hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ EVENT_BYTES: Final = 64
 
 
 def fits_datagram(event: Event, settings: GossipSettings) -> bool:
-    """Whether an entry fits a datagram. One that does not is read from the log by everybody."""
+    """Return whether an entry fits a datagram.
+
+    One that does not is read from the log by everybody.
+    """
     return len(event.payload) <= settings.payload_bytes_max
 
 

@@ -21,7 +21,7 @@ QUEUED_MAX: Final = 1024
 
 
 class BlindCounter:
-    """Publishes every reception on the group's own stream, known or not, until its hops are used up.
+    """Spreading by publishing every reception on the group's own stream, known or not, until its hops are used up.
 
     With `history`, an event carries the streams it was on, and is not published on them again.
     """
@@ -33,13 +33,19 @@ class BlindCounter:
         self._streams = view.current.drawn()
 
     def membership(self, view: View, now: int) -> Iterable[Send]:
+        """Take this group's streams from a new deal of the pool."""
         self._streams = view.current.drawn()
         return ()
 
     def publish(self, event: Event, now: int) -> Iterator[Send]:
+        """Publish this group's own event, and return what to send."""
         yield from self._published(RumourEvent(event, 0, self._settings.ttl))
 
     def receive(self, sender: GroupId, message: Spread, first: bool, now: int) -> Iterator[Send]:
+        """Publish a received event again while it has hops left, whether it was known or not.
+
+        Return what to send.
+        """
         # The thesis asks for hops that are left, but not whether the event is new: copies multiply with every hop.
         if isinstance(message, RumourEvent) and message.ttl > 1:
             yield from self._published(
@@ -47,15 +53,18 @@ class BlindCounter:
             )
 
     def learn(self, event: Event, now: int) -> Iterable[Send]:
+        """Send nothing: events that came otherwise are not published."""
         return ()
 
     def knows(self, sender: GroupId, newest: Position, now: int) -> None:
-        pass
+        """Do nothing: others' positions are not used."""
 
     def tick(self, now: int) -> Iterable[Send]:
+        """Send nothing: there are no timers."""
         return ()
 
     def deadline(self) -> int | None:
+        """Return None: there are no timers."""
         return None
 
     def _published(self, copy: RumourEvent) -> Iterator[Send]:
@@ -70,7 +79,7 @@ class BlindCounter:
 
 
 class Feedback:
-    """Sends the earliest event in the queue to a random group, each round.
+    """Spreading by sending the earliest event in the queue to a random group, each round.
 
     A group that knew it says so, and enough of them end it.
     """
@@ -86,14 +95,17 @@ class Feedback:
         self.membership(view, 0)
 
     def membership(self, view: View, now: int) -> Iterable[Send]:
+        """Take the other groups from a new deal of the pool."""
         self._others = tuple(group for group in view.current.groups() if group != self._me)
         return ()
 
     def publish(self, event: Event, now: int) -> Iterable[Send]:
+        """Put this group's own event into the queue."""
         self._enqueue(event, 0, now)
         return ()
 
     def receive(self, sender: GroupId, message: Spread, first: bool, now: int) -> Iterator[Send]:
+        """Queue a new event, or count one that the sender need not have sent; return the answer."""
         match message:
             case RumourEvent(event, hops=hops):
                 if first:
@@ -110,12 +122,14 @@ class Feedback:
                 pass
 
     def learn(self, event: Event, now: int) -> Iterable[Send]:
+        """Send nothing: events that came otherwise are not queued."""
         return ()
 
     def knows(self, sender: GroupId, newest: Position, now: int) -> None:
-        pass
+        """Do nothing: others' positions are not used."""
 
     def tick(self, now: int) -> Iterator[Send]:
+        """Send the earliest event of the queue, if a round is due. Return what to send."""
         if self._round_at is None or self._round_at > now:
             return
         self._round_at = None
@@ -127,6 +141,7 @@ class Feedback:
             self._round_at = now + about(self._settings.round_ms, self._random)
 
     def deadline(self) -> int | None:
+        """Return the time of the next round, or None if the queue is empty."""
         return self._round_at
 
     def _enqueue(self, event: Event, hops: int, now: int) -> None:

@@ -34,7 +34,10 @@ COLLECT: Final = "collect"
 
 @frozen
 class Conditions:
-    """What the network and the log do. Times are in ms; `loss` and `doubled` are probabilities for each datagram."""
+    """Conditions of the simulated network and log.
+
+    Times are in ms; `loss` and `doubled` are probabilities for each datagram.
+    """
 
     loss: float = 0.0
     doubled: float = 0.0
@@ -43,7 +46,7 @@ class Conditions:
     expiry_ms: int = 2_000
     """The time from a death to the log's entry of it."""
     patience_ms: int = 10_000
-    """How long a group that the log has lost waits for an answer."""
+    """The time that a group which the log has lost waits for an answer."""
 
 
 @frozen
@@ -70,12 +73,15 @@ class Node:
     """The log has pushed its entries up to here."""
     wake: int = 0
     held: list[tuple[GroupId, Message]] = field(factory=list)
-    """What arrived while the group was paused, as a socket's buffer keeps it."""
+    """The messages that arrived while the group was paused, as a socket's buffer keeps them."""
 
 
 @define
 class Track:
-    """What became of one entry. `spread`: first receptions by gossip alone, with hops; `receptions`: all of them."""
+    """History of one entry.
+
+    `spread`: first receptions by gossip alone, with hops; `receptions`: all of them.
+    """
 
     position: Position
     at: int
@@ -144,7 +150,7 @@ class Simulation:
         return position
 
     def join(self) -> GroupId:
-        """Have a group join that begins at the log's end."""
+        """Let a group join that begins at the log's end."""
         name = self._name()
         self._add(name, len(self.log) - 1)
         self.append(JOIN, name, name)
@@ -166,6 +172,7 @@ class Simulation:
         self.nodes[name].lost = True
 
     def pause(self, name: GroupId) -> None:
+        """Stop a group until it is resumed; it hears nothing meanwhile."""
         self.nodes[name].paused = True
 
     def resume(self, name: GroupId, buffer: int = 256) -> None:
@@ -189,6 +196,7 @@ class Simulation:
         self.now = until
 
     def living(self) -> list[Node]:
+        """Return the groups that have not died."""
         return [node for node in self.nodes.values() if node.alive]
 
     def behind(self) -> list[GroupId]:
@@ -398,4 +406,5 @@ class Simulation:
 
 
 def digest(chain: bytes, payload: bytes) -> bytes:
+    """Return the next value of a digest chain."""
     return blake2b(chain + payload, digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""What every way of spreading events offers to the messenger, and the settings of all of them."""
+"""Interface of all ways of spreading events to the messenger, and the settings of all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onyxlog.ids import GroupId, Position
 
 
 class Mode(StrEnum):
-    """How events spread; the same for the whole tenancy."""
+    """Ways of spreading events; the whole tenancy has the same one."""
 
     POOL = "pool"
     """Streams that the log deals; one group passes an event on over each arc. The default."""
@@ -99,7 +99,8 @@ class Spreading(Protocol):
         """Note that a group has everything up to a position."""
         ...
 
-    def tick(self, now: int) -> Iterable[Send]: ...
+    def tick(self, now: int) -> Iterable[Send]:
+        """Do what is due, and return what to send."""
 
     def deadline(self) -> int | None:
         """Return when `tick` has something to do next."""

@@ -76,6 +76,7 @@ class Streams:
         self._drawn: Streams | None = None
 
     def arc(self, group: GroupId) -> Arc | None:
+        """Return the group's arc, or None if it has none."""
         return self._arcs.get(group)
 
     def on(self, arc: Arc) -> tuple[GroupId, ...]:
@@ -83,9 +84,11 @@ class Streams:
         return self._groups.get(arc, ())
 
     def listeners(self, stream: Stream) -> tuple[GroupId, ...]:
+        """Return the groups that listen on a stream."""
         return self._listeners.get(stream, ())
 
     def groups(self) -> tuple[GroupId, ...]:
+        """Return all groups that have an arc."""
         return tuple(self._arcs)
 
     def drawn(self) -> Streams:
@@ -97,7 +100,10 @@ class Streams:
         return self._drawn
 
     def passes_on(self, root: Stream, arc: Arc) -> bool:
-        """Whether what was published first on `root` goes over this arc. Such arcs form a tree with all streams."""
+        """Return whether what was published first on `root` goes over this arc.
+
+        Such arcs form a tree with all streams.
+        """
         tree = self._trees.get(root)
         if tree is None:
             tree = self._trees[root] = self._tree(root)
@@ -140,7 +146,7 @@ class View:
         return self.current
 
 
-def view_of(streams: int, arcs: Mapping[GroupId, pool.Arc], before: View | None) -> View:
+def view_of(streams: int, arcs: Mapping[GroupId, pool.GroupArc], before: View | None) -> View:
     """Return what a replica's pool is to gossip; `before`: the view that this group had before the entry."""
     current = Streams(streams, {group: Arc(*arc.ends) for group, arc in arcs.items()})
     if before is None:

@@ -1,4 +1,6 @@
-"""At-least-once delivery: finds by XOR which segments of an input are completely processed (as in Storm and Onyx 0.9).
+"""At-least-once delivery: finds by XOR which segments of an input are completely processed.
+
+Storm and Onyx 0.9 do the same.
 
 A root is a segment of an input. Each segment that is made from it carries the root and a random number, its
 ack. A worker that has processed a segment XORs its ack and those of all segments that it made of it, and
@@ -27,7 +29,7 @@ OWNERS_MAX: Final = 2**OWNER_BITS
 
 
 class Lineage(NamedTuple):
-    """What a segment carries: its root and its ack."""
+    """Origin of a segment: its root and its ack."""
 
     root: int
     """64 bits. The upper 16 are the number, in the job, of the input's worker that owns the root."""
@@ -36,11 +38,12 @@ class Lineage(NamedTuple):
 
 
 def owner_of(root: int) -> int:
+    """Return the number of the worker that owns a root."""
     return root >> ROOT_BITS
 
 
 class AckBatch:
-    """What a worker has to tell the owners of roots after a batch: one number for each root that it touched."""
+    """Batch of acks for the owners of roots: one number for each root that the worker touched."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -102,6 +105,7 @@ class Roots(Generic[T]):
 
     @property
     def is_full(self) -> bool:
+        """True if as many segments are under way as may be."""
         return len(self._trees) >= self._pending_max
 
     def begin(self, token: T, now: int, attempt: int = 1) -> Lineage:
@@ -153,7 +157,9 @@ class Roots(Generic[T]):
 
 
 class Frontier:
-    """How far an input whose segments have growing positions is done: all below `position` are, which may be stored.
+    """Progress of an input whose segments have growing positions.
+
+    All below `position` are done, which may be stored.
 
     It remembers only what is under way, however far behind that is.
     """

@@ -26,11 +26,14 @@ class Aggregate(Protocol):
     before.
     """
 
-    def initial(self) -> Any: ...
+    def initial(self) -> Any:
+        """Return the state of an empty extent."""
 
-    def add(self, state: Any, segment: Segment) -> Any: ...
+    def add(self, state: Any, segment: Segment) -> Any:
+        """Return the state with one more segment."""
 
-    def merge(self, state: Any, other: Any) -> Any: ...
+    def merge(self, state: Any, other: Any) -> Any:
+        """Return the state of two merged extents."""
 
     def result(self, state: Any) -> Any:
         """Return what triggers emit. It must not share anything with the state that `add` changes."""
@@ -39,7 +42,7 @@ class Aggregate(Protocol):
 
 @frozen
 class Aggregation:
-    """Which aggregate to use: its name, or "package.module:Class".
+    """Choice of an aggregate: its name, or "package.module:Class".
 
     `key`: of the segment, for sum, min, max, average, conj (absent: whole segments) and by-key. `of`: the
     aggregate that by-key applies to the segments of each value; count by default.
@@ -53,18 +56,22 @@ class Aggregation:
 
 
 class Count:
-    """Counts segments."""
+    """Number of segments."""
 
     def initial(self) -> int:
+        """Return 0."""
         return 0
 
     def add(self, state: int, segment: Segment) -> int:
+        """Count one more."""
         return state + 1
 
     def merge(self, state: int, other: int) -> int:
+        """Return the sum of both counts."""
         return state + other
 
     def result(self, state: int) -> int:
+        """Return the count."""
         return state
 
 
@@ -75,105 +82,127 @@ class Sum:
     key: str
 
     def initial(self) -> int | float:
+        """Return 0."""
         return 0
 
     def add(self, state: Any, segment: Segment) -> Any:
+        """Add the segment's value."""
         return state + segment[self.key]
 
     def merge(self, state: Any, other: Any) -> Any:
+        """Return the sum of both."""
         return state + other
 
     def result(self, state: Any) -> Any:
+        """Return the sum."""
         return state
 
 
 @frozen
 class Extreme:
-    """Keeps the smallest or the largest value at a key; None as long as there is none."""
+    """Smallest or largest value at a key; None as long as there is none."""
 
     key: str
     better: Callable[[Any, Any], Any]
 
     def initial(self) -> None:
-        return None
+        """Return None: there is no value yet."""
 
     def add(self, state: Any, segment: Segment) -> Any:
+        """Return the better one of the state and the segment's value."""
         value = segment[self.key]
         return value if state is None else self.better(state, value)
 
     def merge(self, state: Any, other: Any) -> Any:
+        """Return the better one of both."""
         if state is None or other is None:
             return other if state is None else state
         return self.better(state, other)
 
     def result(self, state: Any) -> Any:
+        """Return the value."""
         return state
 
 
 @frozen
 class Average:
-    """Computes the mean of the values at a key; the state is [count, sum]."""
+    """Mean of the values at a key; the state is [count, sum]."""
 
     key: str
 
     def initial(self) -> list[Any]:
+        """Return a count and a sum of 0."""
         return [0, 0]
 
     def add(self, state: list[Any], segment: Segment) -> list[Any]:
+        """Add the segment's value, and count it."""
         state[0] += 1
         state[1] += segment[self.key]
         return state
 
     def merge(self, state: list[Any], other: list[Any]) -> list[Any]:
+        """Return the sums of both counts and of both sums."""
         return [state[0] + other[0], state[1] + other[1]]
 
     def result(self, state: list[Any]) -> Any:
+        """Return the mean, or None if there was no segment."""
         count, total = state
         return total / count if count else None
 
 
 @frozen
 class Conj:
-    """Collects all segments, or their values at a key, in the order in which they came; merged parts follow each other."""
+    """List of all segments, or of their values at a key, in the order in which they came.
+
+    Merged parts follow each other.
+    """
 
     key: str | None = None
 
     def initial(self) -> list[Any]:
+        """Return an empty list."""
         return []
 
     def add(self, state: list[Any], segment: Segment) -> list[Any]:
+        """Append the segment, or its value."""
         state.append(segment if self.key is None else segment[self.key])
         return state
 
     def merge(self, state: list[Any], other: list[Any]) -> list[Any]:
+        """Return both lists, one after the other."""
         return state + other
 
     def result(self, state: list[Any]) -> list[Any]:
+        """Return a copy of the list."""
         return list(state)
 
 
 @frozen
 class ByKey:
-    """Applies another aggregate for each value that segments have at a key, which is a string, integer, boolean or None."""
+    """Another aggregate for each value that segments have at a key: a string, integer, boolean or None."""
 
     key: str
     inner: Aggregate
 
     def initial(self) -> dict[Any, Any]:
+        """Return no parts."""
         return {}
 
     def add(self, state: dict[Any, Any], segment: Segment) -> dict[Any, Any]:
+        """Add the segment to the part of its value."""
         value = segment.get(self.key)
         part = state[value] if value in state else self.inner.initial()
         state[value] = self.inner.add(part, segment)
         return state
 
     def merge(self, state: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
+        """Merge the parts of equal values."""
         for value, part in other.items():
             state[value] = self.inner.merge(state[value], part) if value in state else part
         return state
 
     def result(self, state: dict[Any, Any]) -> dict[Any, Any]:
+        """Return each value's result."""
         return {value: self.inner.result(part) for value, part in state.items()}
 
 

@@ -40,7 +40,10 @@ class WorkerKey(NamedTuple):
 
 
 class Alignment(Generic[C]):
-    """Aligns the barriers on the channels into one worker. An input's only channel is the coordinator."""
+    """Alignment of the barriers on the channels into one worker.
+
+    An input's only channel is the coordinator.
+    """
 
     def __init__(self, version: Position, channels: Iterable[C], after: int = 0) -> None:
         """Begin after the checkpoint with the number `after`."""
@@ -54,7 +57,7 @@ class Alignment(Generic[C]):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will come any more, from any channel."""
+        """True if nothing will come any more, from any channel."""
         return not self._open
 
     @property
@@ -71,7 +74,7 @@ class Alignment(Generic[C]):
         return self._number
 
     def is_blocked(self, channel: C) -> bool:
-        """Whether nothing may be read from this channel now: it has to wait."""
+        """Return whether nothing may be read from this channel until the barriers are aligned."""
         return channel in self._blocked
 
     def on_barrier(self, channel: C, barrier: Barrier) -> Barrier | None:

@@ -72,6 +72,7 @@ def version_path(job: JobId, version: Position) -> str:
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """Return a checkpoint as bytes."""
     parts = [
         [worker.task, worker.slot, barrier.version, barrier.number]
         for worker, barrier in sorted(checkpoint.parts.items())
@@ -110,7 +111,7 @@ def _of(kind: type, value: Any) -> Any:
 
 
 class CheckpointCoordinator:
-    """Takes the checkpoints of a job, at its coordinator, for one allocation version.
+    """Coordinator of a job's checkpoints, for one allocation version.
 
     One checkpoint is under way at a time. One that is not complete in time is given up, and its barriers do
     no harm: the next has a higher number.
@@ -145,10 +146,11 @@ class CheckpointCoordinator:
         self._begun = 0
         self._next: int | None = None
         self.given_up = 0
-        """How many checkpoints were not complete in time."""
+        """The number of checkpoints that were not complete in time."""
 
     @property
     def under_way(self) -> Barrier | None:
+        """The barrier of the checkpoint that is being taken, or None."""
         return self._under_way
 
     def tick(self, now: int) -> Barrier | None:

@@ -23,7 +23,7 @@ NONE: Final = ":none"
 
 
 class Action(StrEnum):
-    """What else happens to a segment for which a condition holds."""
+    """Actions on a segment for which a condition holds."""
 
     SEND = "send"
     RETRY = "retry"
@@ -56,13 +56,14 @@ class FlowCondition:
 
 @frozen
 class Route:
-    """Where a segment goes, and without which keys. With `retry` it goes nowhere."""
+    """Destination of a segment, and the keys that are removed. With `retry` it goes nowhere."""
 
     to: tuple[TaskName, ...] = ()
     exclude_keys: tuple[str, ...] = ()
     retry: bool = False
 
     def stripped(self, segment: Segment) -> Segment:
+        """Return the segment without the excluded keys."""
         if not self.exclude_keys:
             return segment
         return {name: value for name, value in segment.items() if name not in self.exclude_keys}
@@ -82,7 +83,10 @@ class _Compiled:
 
 @frozen
 class Router:
-    """Applies the conditions of one task. `everywhere`: the route of all segments, if the task has no condition."""
+    """Router by the conditions of one task.
+
+    `everywhere`: the route of all segments, if the task has no condition.
+    """
 
     everywhere: Route | None
     _normal: tuple[_Compiled, ...] = ()
@@ -90,6 +94,7 @@ class Router:
     _unions: dict[tuple[int, ...], Route] = field(factory=dict, eq=False, init=False)
 
     def route(self, old: Segment, new: Segment, all_new: Sequence[Segment]) -> Route:
+        """Return the route of one new segment, by the conditions that hold."""
         if self.everywhere is not None:
             return self.everywhere
         holding = []
@@ -114,7 +119,7 @@ class Router:
 
 
 def _union(routes: Sequence[Route]) -> Route:
-    """Combine routes: to all of their tasks, each once, in the order of the conditions."""
+    """Return the combined route: to all of their tasks, each once, in the order of the conditions."""
     if any(route.retry for route in routes):
         return RETRY
     return Route(

@@ -19,7 +19,7 @@ from onyxlog.jobs.segments import Segment, canonical
 BUCKETS: Final = 4096
 """The most workers that a grouped task can have. It is part of what is stored and can never change."""
 REMEMBERED: Final = 100_000
-"""How many keys' buckets a `Grouping` remembers."""
+"""The number of keys whose buckets a `Grouping` remembers."""
 
 
 @frozen
@@ -52,7 +52,7 @@ def table_of(slots: Collection[int]) -> tuple[int, ...]:
 
 
 def adopts(slot: int, slots: Collection[int], other: int) -> bool:
-    """Whether the worker at `slot` now owns what the worker at `other` left behind that is bound to no key.
+    """Return whether the worker at `slot` now owns what the worker at `other` left that is bound to no key.
 
     It owns what its own slot left, and a share of what slots left that are not in `slots` any more.
     """
@@ -87,7 +87,7 @@ def _number_free(key: Any) -> Any:
 
 
 class Grouping:
-    """Applies a `GroupBy`: computes keys of segments, and their buckets."""
+    """Grouping by a `GroupBy`: keys of segments, and their buckets."""
 
     def __init__(self, key: Callable[[Segment], Any]) -> None:
         self.key = key
@@ -95,6 +95,7 @@ class Grouping:
         self._buckets: dict[str | int, int] = {}
 
     def bucket(self, segment: Segment) -> int:
+        """Return the bucket of the segment's key."""
         key = self.key(segment)
         # Other keys are seldom asked for often, and lists cannot be keys of a dictionary. That 1 and True are
         # one key of it does no harm: they are in one bucket.

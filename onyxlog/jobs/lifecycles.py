@@ -46,7 +46,7 @@ class Hook(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What happens after an exception."""
+    """Actions after an exception."""
 
     RESTART = "restart"
     """The task starts again, from the last checkpoint or the segments that nobody acknowledged."""
@@ -72,7 +72,7 @@ class Lifecycle:
 
 @frozen
 class TaskContext:
-    """What hooks are told about the task.
+    """Context of a task for hooks.
 
     `resources` (connections and the like) are the task's own, from start to stop.
     """
@@ -86,7 +86,7 @@ class TaskContext:
 
 
 class Hooks:
-    """Calls the lifecycles of one task."""
+    """Caller of one task's lifecycles."""
 
     def __init__(
         self, calls: Sequence[tuple[Mapping[Hook, Callable[..., Any]], Mapping[str, Any]]] = ()
@@ -97,26 +97,32 @@ class Hooks:
         }
 
     def has(self, hook: Hook) -> bool:
-        """Whether any lifecycle has this hook: the hot path asks once."""
+        """Return whether any lifecycle has this hook: the hot path asks once."""
         return bool(self._calls[hook])
 
     def may_start(self, context: TaskContext) -> bool:
+        """Return whether all lifecycles let the task start."""
         return all(function(context, **params) for function, params in self._calls[Hook.START_TASK])
 
     def before_task_start(self, context: TaskContext) -> None:
+        """Call `before_task_start`, and keep the resources that it returns."""
         for function, params in self._calls[Hook.BEFORE_TASK_START]:
             context.resources.update(function(context, **params) or {})
 
     def before_batch(self, context: TaskContext) -> None:
+        """Call `before_batch`."""
         self._call(Hook.BEFORE_BATCH, context)
 
     def after_read_batch(self, context: TaskContext, segments: Sequence[Segment]) -> None:
+        """Call `after_read_batch` with the segments that were read."""
         self._call(Hook.AFTER_READ_BATCH, context, segments)
 
     def after_apply(self, context: TaskContext, segments: Sequence[Segment], results: Sequence[Any]) -> None:
+        """Call `after_apply` with the segments and the function's results."""
         self._call(Hook.AFTER_APPLY, context, segments, results)
 
     def after_batch(self, context: TaskContext) -> None:
+        """Call `after_batch`."""
         self._call(Hook.AFTER_BATCH, context)
 
     def after_task_stop(self, context: TaskContext, why: str) -> None:
@@ -138,9 +144,11 @@ class Hooks:
             raise first
 
     def after_ack(self, context: TaskContext, segments: Sequence[Segment]) -> None:
+        """Call `after_ack` with the segments that are completely processed."""
         self._call(Hook.AFTER_ACK, context, segments)
 
     def after_retry(self, context: TaskContext, segments: Sequence[Segment]) -> None:
+        """Call `after_retry` with the segments that are sent again."""
         self._call(Hook.AFTER_RETRY, context, segments)
 
     def verdict(self, context: TaskContext, at: str, exception: BaseException) -> Verdict:

@@ -1,4 +1,4 @@
-"""Converts frozen classes to plain values and back, by their annotations: one form for MessagePack, JSON and TOML.
+"""Conversion of frozen classes to plain values and back: one form for MessagePack, JSON and TOML.
 
 A class is a map of its fields without those that have their defaults, so that a field which a later version
 adds does not change hashes. A class with `TYPE` is told apart from others by "type"; one without further

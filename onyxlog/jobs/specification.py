@@ -28,7 +28,7 @@ FORMAT: Final = 1
 
 
 class TaskKind(StrEnum):
-    """What a task does with segments."""
+    """Kinds of tasks."""
 
     INPUT = "input"
     """The task reads segments from outside, by its plugin; its function, if any, is applied to them."""
@@ -42,7 +42,7 @@ class TaskKind(StrEnum):
 
 
 class Delivery(StrEnum):
-    """What a job promises when workers fail."""
+    """Guarantees of a job for when workers fail."""
 
     AT_LEAST_ONCE = "at-least-once"
     """Each segment of an input is acknowledged by all tasks or sent again; state of windows is lost with its worker.
@@ -58,7 +58,7 @@ class Delivery(StrEnum):
 
 @frozen
 class Plugin:
-    """What an input reads or an output writes: a name that peers know, or "package.module:Class", and its options."""
+    """Choice of an input's or output's plugin, by a known name or "package.module:Class", and its options."""
 
     name: str
     options: Mapping[str, Any] = field(factory=dict, hash=False)
@@ -141,12 +141,15 @@ class Job:
         return tuple(dict.fromkeys(to for source, to in self.workflow if source == name))
 
     def upstream(self, name: TaskName) -> tuple[TaskName, ...]:
+        """Return the tasks that send segments to this one, each once."""
         return tuple(dict.fromkeys(source for source, to in self.workflow if to == name))
 
     def windows_of(self, name: TaskName) -> tuple[Window, ...]:
+        """Return the windows of a task."""
         return tuple(window for window in self.windows if window.task == name)
 
     def triggers_of(self, window: str) -> tuple[Trigger, ...]:
+        """Return the triggers of a window."""
         return tuple(trigger for trigger in self.triggers if trigger.window == window)
 
     def requirements(self) -> JobRequirements:

@@ -1,4 +1,4 @@
-"""What one window of a task holds on one worker: one accumulated value for each extent of each group.
+"""State of one window of a task on one worker: one accumulated value for each extent of each group.
 
 Segments, times and the end of the input go in, firings of triggers come out; a snapshot is bytes. How
 segments are cut into batches makes no difference. There is no clock: timers are told the time.
@@ -51,7 +51,7 @@ class _Group:
 
 
 class _Moment:
-    """What fires at one moment, in order, and the extents that are gone once all triggers have seen it."""
+    """Moment in which triggers fire, in order, and the extents that are gone once all have seen it."""
 
     __slots__ = ("firings", "gone")
 

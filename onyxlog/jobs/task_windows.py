@@ -46,7 +46,7 @@ class TaskWindows:
         self._syncs = {trigger.id: _function(trigger, "sync", here) for trigger in triggers if trigger.sync}
 
     def __bool__(self) -> bool:
-        """Whether the task has any window."""
+        """Return whether the task has any window."""
         return bool(self._states)
 
     def __len__(self) -> int:
@@ -58,9 +58,11 @@ class TaskWindows:
         return [firing for state in self._states for firing in state.apply(segments)]
 
     def tick(self, now_ms: int) -> list[Firing]:
+        """Fire the timers that are due, and return what they tell."""
         return [firing for state in self._states for firing in state.tick(now_ms)]
 
     def complete(self) -> list[Firing]:
+        """Fire the triggers for the end of the input, and return what they tell."""
         return [firing for state in self._states for firing in state.complete()]
 
     def emitted(self, firings: Iterable[Firing]) -> list[Segment]:

@@ -29,7 +29,7 @@ class Failed:
 
 
 Answer = list[Segment] | Failed
-"""What became of one segment."""
+"""The outcome of one segment."""
 Transform = Callable[[Sequence[Segment]], list[Answer]]
 """Returns an answer for each segment of a batch, in order. It never raises what users' functions raise."""
 

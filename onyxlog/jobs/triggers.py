@@ -17,7 +17,7 @@ RESULT: Final = "result"
 
 @frozen
 class Segments:
-    """Fires as soon as an extent has `count` new segments since this trigger fired for it."""
+    """Trigger that fires as soon as an extent has `count` new segments since it fired for it."""
 
     TYPE: ClassVar = "segments"
     count: int
@@ -25,7 +25,7 @@ class Segments:
 
 @frozen
 class Timer:
-    """Fires every `period_ms`, for all extents that changed since."""
+    """Trigger that fires every `period_ms`, for all extents that changed since."""
 
     TYPE: ClassVar = "timer"
     period_ms: int
@@ -33,7 +33,10 @@ class Timer:
 
 @frozen
 class Punctuation:
-    """Fires when a segment comes for which the predicate holds; the segment is in the window already."""
+    """Trigger that fires when a segment comes for which the predicate holds.
+
+    The segment is in the window already.
+    """
 
     TYPE: ClassVar = "punctuation"
     predicate: Predicate
@@ -41,7 +44,7 @@ class Punctuation:
 
 @frozen
 class Watermark:
-    """Fires once time has passed the end of an extent, and again for every segment that comes later than that.
+    """Trigger that fires once time has passed an extent's end, and for every segment that comes later.
 
     The time is the latest time of any segment that came to this worker. `delay_ms`: how much later it fires,
     for segments that are out of order. `percent` below 100: it fires once time has passed that much of the
@@ -59,7 +62,7 @@ class Watermark:
 
 @frozen
 class Complete:
-    """Fires once all inputs are exhausted and all their segments have come, for all extents."""
+    """Trigger that fires once all inputs are exhausted and all their segments have come, for all extents."""
 
     TYPE: ClassVar = "complete"
 
@@ -68,7 +71,7 @@ TriggerType = Segments | Timer | Punctuation | Watermark | Complete
 
 
 class Evict(StrEnum):
-    """What an extent holds after it fired."""
+    """Choices of what an extent holds after it fired."""
 
     NONE = "none"
     """The extent keeps all that it held: the next firing tells the total."""
@@ -77,7 +80,7 @@ class Evict(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a trigger fired."""
+    """Reasons for which a trigger fired."""
 
     SEGMENTS = "segments"
     TIMER = "timer"
@@ -88,7 +91,7 @@ class Cause(StrEnum):
 
 @frozen
 class Trigger:
-    """When a window fires and what then happens.
+    """Rule of when a window fires, and what then happens.
 
     `emit`: a function from a `Firing` to a segment, several, or None, which flow on to the next tasks;
     "result" stands for {"group", "start", "end", "result"}. `sync`: a function that does something in the
@@ -112,7 +115,7 @@ class Trigger:
 
 
 class Firing(NamedTuple):
-    """What a trigger tells of one extent of one group. `group` is None where the task is not grouped."""
+    """Message of a trigger about one extent of one group. `group` is None where the task is not grouped."""
 
     window: str
     trigger: str

@@ -1,4 +1,4 @@
-"""Whether a job can run: finds all that is wrong with it at once, each with its place and what was expected there."""
+"""Validation of jobs: finds all that is wrong with one at once, each with its place and what was expected."""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ class Fixed:
     offset: int = 0
 
     def extents(self, time: int) -> tuple[Extent, ...]:
+        """Return the extent that holds this time."""
         start = time - (time - self.offset) % self.range
         return (Extent(start, start + self.range),)
 
@@ -62,6 +63,7 @@ class Global:
     TYPE: ClassVar = "global"
 
     def extents(self, time: int) -> tuple[Extent, ...]:
+        """Return the one extent."""
         return (EVERYTHING,)
 
 
@@ -101,7 +103,7 @@ def joined(extents: Sequence[Extent], new: Extent) -> Joined:
 
 @frozen
 class Window:
-    """What a task accumulates over its segments.
+    """Accumulation of a task's segments.
 
     `time_key`: where a segment has its time; needed for all but global windows. `extents_max`: the most
     extents of all groups together on one worker; the task fails beyond it, so that memory is bounded.

@@ -1,1 +1,1 @@
-"""What runs peers: the log they play, their groups, their tasks, and the messages between them."""
+"""Runtime of peers: the log that they play, their groups, their tasks, and the messages between them."""

@@ -1,4 +1,4 @@
-"""How long to wait before something is tried again. Pure; the randomness is handed in."""
+"""Waits before something is tried again. Pure; the randomness is handed in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ JOIN_MEAN_MS: Final = 200.0
 """The mean wait of the first tries to join again: the time of a round through the log when many groups join."""
 JOIN_MEAN_MS_MAX: Final = 3_200.0
 JOIN_PATIENCE: Final = 4
-"""How many tries have the first mean; then it doubles."""
+"""The number of tries that have the first mean; then it doubles."""
 RESTART_MEAN_MS: Final = 250.0
 RESTART_MEAN_MS_MAX: Final = 15_000.0
 PROVEN_S: Final = 30.0

@@ -62,7 +62,7 @@ class GroupCore:
         self.replica: Replica = origin.replica
         self.chain = origin.chain
         self.over = False
-        """Whether a restart was decided: nothing is played, said or done any more."""
+        """True once a restart was decided: nothing is played, said or done any more."""
         self._group = group
         self._site: Site = ""
         self._tags: dict[PeerId, tuple[str, ...]] = {}
@@ -77,23 +77,27 @@ class GroupCore:
 
     @property
     def group(self) -> GroupId:
+        """The group's id."""
         return self._group
 
     @property
     def version(self) -> Position:
+        """The position of the entry that was applied last."""
         return self.replica.version
 
     @property
     def viewer(self) -> Viewer:
+        """The group and its virtual peers, as effects are computed for them."""
         return self._viewer
 
     @property
     def joined(self) -> bool:
+        """True while the log says that the group has joined."""
         return self._group in self.replica.groups
 
     @property
     def unseen(self) -> tuple[Sent, ...]:
-        """Return the records of this incarnation that it has not read in the log yet, oldest first."""
+        """The records of this incarnation that it has not read in the log yet, oldest first."""
         return tuple(self._unseen.values())
 
     # -- acts of its own
@@ -224,7 +228,10 @@ class GroupCore:
         return tuple(appends)
 
     def _said(self, command: Command) -> bool:
-        """Whether this death was reported: a watch, a look and a detector notice it; one entry is enough."""
+        """Return whether this death was reported.
+
+        A watch, a look and a detector notice it; one entry is enough.
+        """
         return isinstance(command, GroupLeave) and any(
             sent.record.command == command for sent in self._unseen.values()
         )

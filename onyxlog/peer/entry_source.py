@@ -1,4 +1,4 @@
-"""Where a group's entries come from: the log's tail, or something that brings most of them beside the log (gossip)."""
+"""Sources of a group's entries: the log's tail, or gossip, which brings most of them beside the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from onyxlog.replica.replica import Replica
 
 
 class EntrySource(Protocol):
-    """Brings entries to one incarnation of a group. The log alone defines the order, whoever brings the entries."""
+    """Interface of what brings entries to one incarnation of a group.
+
+    The log alone defines the order, whoever brings the entries.
+    """
 
     def entries(self, first: Position, chain: bytes) -> AsyncIterator[tuple[Entry, ...]]:
         """Yield entries from `first` on, each once, in the log's order, in batches, for ever.
@@ -36,33 +39,36 @@ class EntrySource(Protocol):
 
     @property
     def counters(self) -> Counters | None:
-        """Return what gossip did; None where there is none."""
+        """The counts of gossip; None where there is none."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Stop bringing entries."""
 
 
 class LogSource:
-    """Brings entries from the log itself, by a tail subscription."""
+    """Source that brings entries from the log itself, by a tail subscription."""
 
     def __init__(self, port: LogPort) -> None:
         self._port = port
 
     def entries(self, first: Position, chain: bytes) -> AsyncIterator[tuple[Entry, ...]]:
+        """Return the log's entries from `first` on, as it pushes them."""
         return self._port.tail(first)
 
     def appended(self, entry: Entry) -> None:
-        pass
+        """Do nothing: the log brings the entry itself."""
 
     def applied(self, replica: Replica, chain: bytes) -> None:
-        pass
+        """Do nothing: nobody else needs to know."""
 
     @property
     def counters(self) -> None:
+        """None: nothing is counted."""
         return None
 
     async def close(self) -> None:
-        pass
+        """Do nothing: the subscription ends with its iterator."""
 
 
 MakeSource = Callable[[LogPort, GroupId], Awaitable[EntrySource]]

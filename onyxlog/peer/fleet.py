@@ -85,10 +85,10 @@ class Fleet:
         await self.until(lambda incarnation: incarnation.core.joined)
 
     async def stop(self) -> None:
-        """Have all groups leave, and end their sessions.
+        """Let all groups leave, and end their sessions.
 
         Raises:
-            Exception: what the first group that failed ended with.
+            Exception: the error that the first failed group ended with.
         """
         stopped = await asyncio.gather(*(group.stop() for group in self.groups), return_exceptions=True)
         self.groups.clear()

@@ -1,4 +1,7 @@
-"""Plays the log for a program that is no peer: it submits, waits and looks, and carries out what its own entries ask for."""
+"""Follower of the log for a program that is no peer.
+
+It submits, waits and looks, and carries out what its own entries ask for.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from onyxlog.replica.playing import effects, play
 from onyxlog.replica.replica import Replica
 
 YIELD_ENTRIES: Final = 50
-"""How many entries are played before others on the loop have a turn."""
+"""The number of entries that are played before others on the loop have a turn."""
 OVERTAKEN_PAUSE_S: Final = 0.2
 REASONS_MAX: Final = 1_000
 
@@ -33,7 +36,7 @@ class Played:
 
 
 class Follower:
-    """Follows the log. `start` it once; then `replica` follows until `close`."""
+    """Follower of the log. `start` it once; then `replica` follows until `close`."""
 
     def __init__(self, port: LogPort, client: str, now_ms: Callable[[], int]) -> None:
         self._port = port
@@ -61,6 +64,7 @@ class Follower:
         self._task = asyncio.get_running_loop().create_task(self._follow(), name="onyxlog follower")
 
     async def close(self) -> None:
+        """Stop following."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

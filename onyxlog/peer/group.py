@@ -69,11 +69,12 @@ class PeerGroup:
 
     @property
     def incarnation(self) -> Incarnation | None:
-        """Return the present incarnation; None between two."""
+        """The present incarnation; None between two."""
         return self._incarnation
 
     @property
     def id(self) -> GroupId | None:
+        """The id of the present incarnation, or None between two."""
         return None if self._incarnation is None else self._incarnation.group
 
     def start(self) -> asyncio.Task[None]:

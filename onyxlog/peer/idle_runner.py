@@ -10,7 +10,10 @@ from onyxlog.replica.replica import Replica
 
 
 class IdleRunner:
-    """Runs nothing. `running` is what was started and not stopped; `told` is all that it was told."""
+    """Runner that runs nothing.
+
+    `running` is what was started and not stopped; `told` is all that it was told.
+    """
 
     def __init__(self, host: TaskHost, site: Site = "") -> None:
         self.host = host
@@ -22,27 +25,34 @@ class IdleRunner:
 
     @property
     def site(self) -> Site:
+        """The address that workers of other groups would connect to."""
         return self._site
 
     async def start(self, task: StartTask) -> None:
+        """Record the start, and signal that the task is ready."""
         self.told.append(task)
         self.running[task.peer] = task
         self.host.append(SignalReady(task.peer, task.version))
 
     async def stop(self, task: StopTask) -> None:
+        """Record the stop."""
         self.told.append(task)
         self.running.pop(task.peer, None)
 
     def replica_changed(self, replica: Replica) -> None:
+        """Keep the replica for tests."""
         self.replica = replica
 
     def statistics(self) -> dict[PeerId, WorkerStatistics]:
+        """Return empty statistics for each task."""
         return {peer: WorkerStatistics() for peer in self.running}
 
     def plane_statistics(self) -> PlaneStatistics:
+        """Return empty statistics."""
         return PlaneStatistics()
 
     async def close(self) -> None:
+        """Forget all tasks."""
         self.closed = True
         self.running.clear()
 

@@ -55,14 +55,16 @@ from onyxlog.replica.replica import JoinMode, Replica
 from zraft_client.errors import ClientError
 
 SLICE_S: Final = 0.01
-"""How long entries are played before others on the loop have a turn, above all the session's heartbeats."""
+"""The time for which entries are played before others on the loop have a turn, above all the session's
+heartbeats.
+"""
 OVERTAKEN_PAUSE_S: Final = 0.2
 
 log = structlog.get_logger()
 
 
 class Ending(StrEnum):
-    """How an incarnation ended."""
+    """Ends of an incarnation."""
 
     LEFT = "left"
     """It left as it was asked to."""
@@ -116,21 +118,26 @@ class Incarnation:
 
     @property
     def group(self) -> GroupId:
+        """The group's id."""
         return self._group
 
     @property
     def port(self) -> LogPort:
+        """The log's port, with the group's session."""
         return self._port
 
     @property
     def replica(self) -> Replica:
+        """The replica after the entry that was applied last."""
         return self.core.replica
 
     def append(self, command: Command) -> None:
+        """Append a command to the log; do nothing if the incarnation has ended."""
         if not self._end.done():
             self._carry_out(self.core.say(command, _now_ms()))
 
     def failed(self, peer: PeerId, error: BaseException) -> None:
+        """Report that a virtual peer's task failed, so that the peer leaves."""
         log.warning("virtual peer failed", peer=peer, error=repr(error))
         if not self._end.done():
             self._carry_out(self.core.peer_failed(peer, _now_ms()))
@@ -139,27 +146,31 @@ class Incarnation:
 
     @property
     def core(self) -> GroupCore:
+        """The group's core. Valid once the incarnation has begun."""
         assert self._core is not None, "the incarnation has not begun"
         return self._core
 
     @property
     def begun(self) -> bool:
+        """True once the log's origin was read."""
         return self._core is not None
 
     @property
     def running(self) -> dict[PeerId, StartTask]:
-        """Return the tasks that run here."""
+        """The tasks that run here."""
         return {} if self._workers is None else self._workers.running
 
     @property
     def watched(self) -> GroupId | None:
-        """Return the group whose pulse this one watches for the ring."""
+        """The group whose pulse this one watches for the ring."""
         return self._watching.watched
 
     def worker_statistics(self) -> Mapping[PeerId, WorkerStatistics]:
+        """Return the statistics of the tasks that run now."""
         return {} if self._runner is None else self._runner.statistics()
 
     def plane_statistics(self) -> PlaneStatistics:
+        """Return the statistics of the group's channels."""
         return PlaneStatistics() if self._runner is None else self._runner.plane_statistics()
 
     def gossip_counters(self) -> Counters | None:
@@ -199,7 +210,8 @@ class Incarnation:
         """Make the pulse or the will, which tells others when this group is gone, before anybody hears that it exists."""
         if core.replica.parameters.join is JoinMode.DIRECT:
             await self._port.set_will(Record(GroupLeave(self._group), self._group, None, _now_ms()))
-        # With the ring, the session's end is the group's. In any case others see by it when the group was heard of.
+        # With the ring, the session's end is the group's. In any case it shows others when the group was last
+        # heard.
         await self._port.show_pulse(self._group)
 
     async def leave(self) -> None:
@@ -216,7 +228,7 @@ class Incarnation:
                 if self.begun:
                     self._carry_out(self.core.leave(_now_ms()))
                     drained = self._spawn(self._outbox.drained())
-                    # What ends the incarnation meanwhile ends the outbox too.
+                    # An end of the incarnation meanwhile ends the outbox, too.
                     await asyncio.wait((drained, self._end), return_when=asyncio.FIRST_COMPLETED)
         self._finish(Ending.LEFT)
 
@@ -265,7 +277,7 @@ class Incarnation:
                 async for batch in source.entries(core.version + 1, core.chain):
                     await self._play(batch)
                     if core.over:
-                        # Nothing is applied any more, so a source that goes by what was applied would yield
+                        # Nothing is applied any more, so a source that waits for what was applied would yield
                         # this for ever.
                         return
             except OvertakenError:

@@ -46,12 +46,13 @@ GOSSIP_BY: Final = {
 
 
 class LiveMetrics(Collector):
-    """Collects the metrics of all incarnations that `incarnations` returns when it is called."""
+    """Collector of the metrics of all incarnations that `incarnations` returns when it is called."""
 
     def __init__(self, incarnations: Callable[[], Iterable[Incarnation]]) -> None:
         self._incarnations = incarnations
 
     def collect(self) -> Iterator[Metric]:
+        """Return the metrics of the incarnations that have begun."""
         present = [one for one in self._incarnations() if one.begun]
         yield from _tasks(present)
         yield from _channels(present)

@@ -1,4 +1,7 @@
-"""What a peer process counts, as Prometheus metrics. Where Onyx has a monitoring event, our metric has its name."""
+"""Counts of a peer process, as Prometheus metrics.
+
+Where Onyx has a monitoring event, our metric has its name.
+"""
 
 from __future__ import annotations
 

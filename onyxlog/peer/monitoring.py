@@ -44,6 +44,7 @@ class Monitoring:
         log.info("monitoring listens", url=f"http://{self._address}/metrics")
 
     async def stop(self) -> None:
+        """Stop answering."""
         await self._service.stop()
 
     async def _metrics(self, request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Brings one group's records into the log, in order; those that wait together go together."""
+"""Outbox of one group's records for the log, in order; those that wait together go together."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Outbox:
         self._waiting: asyncio.Queue[Append] = asyncio.Queue()
 
     def put(self, append: Append) -> None:
+        """Add a record behind those that wait."""
         self._waiting.put_nowait(append)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Publishes a group's digest chain, so that audits and `onyxlog status` can compare what groups made of the same log."""
+"""Publication of a group's digest chain, so that audits and `onyxlog status` can compare groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 @frozen
 class Published:
-    """What a group has published: the digest chain after the entry at `position`."""
+    """Publication of a group: the digest chain after the entry at `position`."""
 
     group: GroupId
     position: Position
@@ -35,6 +35,7 @@ def path_of(group: GroupId) -> str:
 
 
 def encode(published: Published) -> bytes:
+    """Return a publication as bytes."""
     packed: bytes = msgpack.packb([FORMAT, published.group, published.position, published.chain])
     return packed
 
@@ -59,7 +60,7 @@ def decode(data: bytes, path: str) -> Published:
 
 
 class DigestPublisher:
-    """Writes at every `every`-th position, the same ones for all groups, and the newest after `quiet_s` without entries.
+    """Publisher at every `every`-th position, the same for all groups, and after `quiet_s` without entries.
 
     One write is under way at a time. Of what is due meanwhile only the newest is written, after it.
     """
@@ -77,7 +78,7 @@ class DigestPublisher:
 
     @property
     def written(self) -> Published | None:
-        """What was written last, or could not be."""
+        """The publication that was written last, or that could not be written."""
         return self._written
 
     def applied(self, position: Position, chain: bytes) -> None:

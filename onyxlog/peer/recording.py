@@ -1,4 +1,4 @@
-"""What a peer group writes down for audits if it is asked to: what it applied, what gossip brought, what the log gave.
+"""Recording of a peer group for audits: what it applied, what gossip brought, what the log gave.
 
 One file per incarnation, `TENANCY-GROUP.onyx`: MessagePack, a map and then an array per record, each ending in its CRC-32.
 Docs: docs/DATA-SOURCE.md, "Recordings of peers". Nothing hangs on it: what cannot be written ends the recording, not
@@ -60,7 +60,7 @@ class Kind(IntEnum):
 
 @frozen
 class Heading:
-    """Whose recording it is."""
+    """Heading of a recording."""
 
     tenancy: str
     group: GroupId
@@ -76,10 +76,14 @@ class PlacedRecord:
 
 
 class Recorder:
-    """Of one incarnation. Records stand in a buffer until `flush`."""
+    """Recorder of one incarnation. Records stand in a buffer until `flush`."""
 
     def __init__(self, path: Path, heading: Heading, *, now_ms: Callable[[], int]) -> None:
-        """Raises OSError: the file cannot be made."""
+        """Begin a file.
+
+        Raises:
+            OSError: the file cannot be made.
+        """
         self._path = path
         self._now_ms = now_ms
         self._seq = 0
@@ -89,33 +93,34 @@ class Recorder:
         self.flush()
 
     def origin(self, replica: Replica, chain: bytes) -> None:
-        """The group goes on from this replica."""
+        """Record that the group continues from this replica."""
         self._add(Kind.ORIGIN, replica.version, chain, digest(replica), encode_origin(replica, chain))
 
     def brought(self, position: Position, source: str) -> None:
-        """Who brought the entry that will be applied there; if nobody says so, it is the log."""
+        """Note who brought the entry that will be applied at a position; without a note it is the log."""
         if len(self._brought) < SOURCES_KEPT_MAX:
             self._brought[position] = source
 
     def applied(self, entry: Entry, replica: Replica, chain: bytes) -> None:
-        """The entry led to this replica, and the chain's value is this."""
+        """Record that the entry led to this replica, and to this value of the chain."""
         source = self._brought.pop(entry.position, "log")
         self._add(Kind.ENTRY, entry.position, chain, digest(replica), source, encode_record(entry.record))
 
     def received(self, sender: GroupId, message: Carrier, first: bool) -> None:
-        """An event arrived by spreading; `first`: nobody had brought it before."""
+        """Record that an event arrived by spreading; `first`: nobody had brought it before."""
         event = message.event
         self._add(Kind.RECEIVED, event.position, sender, event.publisher, first, *_way(message))
 
     def sent(self, message: Carrier, copies: int) -> None:
-        """An event was published, or passed on, to so many groups."""
+        """Record that an event was published, or passed on, to so many groups."""
         self._add(Kind.SENT, message.event.position, message.event.publisher, copies, *_way(message))
 
     def log_read(self, reason: str, first: Position, count: int) -> None:
-        """Recourse was had to the log, which gave so many entries from `first` on."""
+        """Record that the log was read, and gave so many entries from `first` on."""
         self._add(Kind.LOG_READ, reason, first, count)
 
     def flush(self) -> None:
+        """Write the buffered records; an error ends the recording."""
         if self._file is not None:
             try:
                 self._file.flush()
@@ -123,6 +128,7 @@ class Recorder:
                 self._end(error)
 
     def close(self) -> None:
+        """Write the buffered records and close the file."""
         self.flush()
         if self._file is not None:
             self._file.close()
@@ -148,7 +154,7 @@ class Recorder:
 
 
 class Recordings:
-    """Where the groups of a process record, and their recorders while they live."""
+    """Recorders of the groups of a process, in one directory."""
 
     def __init__(
         self,
@@ -157,7 +163,11 @@ class Recordings:
         *,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """Raises OSError: the directory cannot be made."""
+        """Make the directory.
+
+        Raises:
+            OSError: the directory cannot be made.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._tenancy = tenancy
@@ -165,7 +175,7 @@ class Recordings:
         self._open: dict[GroupId, Recorder] = {}
 
     def of(self, group: GroupId) -> Recorder:
-        """The one of this incarnation."""
+        """Return the recorder of the group's present incarnation."""
         recorder = self._open.get(group)
         if recorder is None:
             path = self._directory / f"{self._tenancy}-{group}{SUFFIX}"
@@ -173,13 +183,14 @@ class Recordings:
         return recorder
 
     def close(self, group: GroupId) -> None:
+        """End the recording of a group, if it has one."""
         recorder = self._open.pop(group, None)
         if recorder is not None:
             recorder.close()
 
 
 def read_recording(data: Buffer, path: str, start: int = 0) -> tuple[Heading, Iterator[PlacedRecord]]:
-    """What a file (or a map of it) holds, up to a record that is being written or was torn by a crash.
+    """Return a recording's heading and its records, up to one that is being written or was torn by a crash.
 
     `start`: where a record ended; 0 is the beginning. Memory is bounded by the largest record.
 
@@ -231,7 +242,7 @@ def _unpacker() -> Any:
 
 
 def _sealed(values: dict[str, Any] | tuple[Any, ...]) -> bytes:
-    """The map or array with one more item, the CRC-32 of all bytes before it."""
+    """Return the map or array with one more item, the CRC-32 of all bytes before it."""
     packer = msgpack.Packer(autoreset=False)
     if isinstance(values, dict):
         packer.pack_map_header(len(values) + 1)
@@ -248,7 +259,7 @@ def _sealed(values: dict[str, Any] | tuple[Any, ...]) -> bytes:
 
 
 def _way(message: Carrier) -> tuple[int | None, int | None, int]:
-    """stream, root and hops, as far as this way of spreading has them."""
+    """Return stream, root and hops, as far as this way of spreading has them."""
     match message:
         case PoolEvent():
             return message.stream, message.root, message.hops

@@ -1,4 +1,4 @@
-"""What a peer group asks of a runner of tasks, and what the runner may use of its group: the interface between both.
+"""Interface between a peer group and a runner of tasks.
 
 A group makes one runner per incarnation. It is told of starts and stops of each virtual peer one at a time,
 in order, the newest only: what was superseded while an earlier one was carried out is never told.
@@ -44,16 +44,17 @@ class TaskHost(Protocol):
     """A peer group, as the tasks of its virtual peers see it. It belongs to the group's event loop."""
 
     @property
-    def group(self) -> GroupId: ...
+    def group(self) -> GroupId:
+        """The group's id."""
 
     @property
     def port(self) -> LogPort:
-        """Return the group's own port; its session ends with this incarnation of the group."""
+        """The group's own port; its session ends with this incarnation of the group."""
         ...
 
     @property
     def replica(self) -> Replica:
-        """Return the replica as of the last entry that was applied here."""
+        """The replica as of the last entry that was applied here."""
         ...
 
     def append(self, command: Command) -> None:
@@ -72,11 +73,11 @@ class TaskHost(Protocol):
 
 
 class TaskRunner(Protocol):
-    """Runs the tasks of all virtual peers of one group."""
+    """Interface of a runner of all virtual peers' tasks in one group."""
 
     @property
     def site(self) -> Site:
-        """Return where this group's virtual peers receive segments."""
+        """The address at which this group's virtual peers receive segments."""
         ...
 
     async def start(self, task: StartTask) -> None:
@@ -105,7 +106,8 @@ class TaskRunner(Protocol):
         """Return the statistics of the virtual peers that run a task."""
         ...
 
-    def plane_statistics(self) -> PlaneStatistics: ...
+    def plane_statistics(self) -> PlaneStatistics:
+        """Return the statistics of the group's channels."""
 
     async def close(self) -> None:
         """End everything of this incarnation; no starts and stops follow. May be called again."""

@@ -1,4 +1,4 @@
-"""What a group's core decides, as values: what to append to the log, and what to do in the world."""
+"""Decisions of a group's core, as values: appends to the log, and acts in the world."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Truncate:
 
 @frozen
 class Act:
-    """Something to do because of the entry at `position`."""
+    """Act to do because of the entry at `position`."""
 
     position: Position
     what: Effect | Truncate
@@ -36,7 +36,10 @@ class Act:
 
 @frozen
 class Turn:
-    """What to do, in order. Acts come before appends: what an append promises to others is already under way."""
+    """Things to do, in order.
+
+    Acts come before appends: what an append promises to others is already under way.
+    """
 
     appends: tuple[Append, ...] = ()
     acts: tuple[Act, ...] = ()

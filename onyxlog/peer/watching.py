@@ -1,4 +1,4 @@
-"""Looks after other groups' pulses: the one that the ring assigns, the helper of a join, and suspects at once."""
+"""Watch over other groups' pulses: the one that the ring assigns, the helper of a join, and suspects at once."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ class Watching:
 
     @property
     def watched(self) -> GroupId | None:
-        """Return the group whose pulse is watched for the ring."""
+        """The group whose pulse is watched for the ring."""
         return self._neighbour.wanted
 
     @property
     def joiner(self) -> GroupId | None:
-        """Return the group whose pulse is watched while it is helped to join."""
+        """The group whose pulse is watched while it is helped to join."""
         return self._joiner.wanted
 
     @property
     def detected(self) -> GroupId | None:
-        """Return the group whose pulse is looked at once a period, while it is to help with a join."""
+        """The group whose pulse is looked at once a period, while it is to help with a join."""
         return self._detected
 
     def watch(self, subject: GroupId | None) -> None:
@@ -85,10 +85,11 @@ class Watching:
         self._neighbour.on(subject)
 
     def watch_joiner(self, joiner: GroupId | None) -> None:
-        """Also watch the pulse of the group that is helped to join; nobody's if None."""
+        """Watch also the pulse of the group that is helped to join; nobody's if None."""
         self._joiner.on(joiner)
 
     def look_once(self, subject: GroupId) -> None:
+        """Look for the pulse of a suspect once, and report it if it is gone."""
         self._spawn(self._look(subject))
 
     async def _look(self, subject: GroupId) -> None:
@@ -108,6 +109,7 @@ class Watching:
         self._gone(subject)
 
     def stop_detecting(self) -> None:
+        """Stop watching for silent sessions."""
         if self._detector is not None:
             self._detector.cancel()
         self._detector, self._detected = None, None

@@ -1,4 +1,4 @@
-"""Brings each virtual peer's task to what the log says: one start or stop at a time per peer, the newest only."""
+"""Starts and stops of virtual peers' tasks as the log says: one at a time per peer, the newest only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Workers:
 
     @property
     def running(self) -> dict[PeerId, StartTask]:
-        """Return what was started and not stopped since."""
+        """The tasks that were started and not stopped since."""
         return {peer: done for peer, done in self._done.items() if isinstance(done, StartTask)}
 
     @property

@@ -1,1 +1,4 @@
-"""Where segments come from and go to, one module for each medium. `onyxlog.plugins.plugin` says what a plugin is."""
+"""Plugins by which segments come and go, one module for each medium.
+
+`onyxlog.plugins.plugin` says what a plugin is.
+"""

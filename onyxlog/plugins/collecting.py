@@ -16,11 +16,12 @@ def collected(name: str) -> list[Any]:
 
 
 def forget(name: str) -> None:
+    """Forget what was collected under a name."""
     _collected.pop(name, None)
 
 
 class CollectingOutput:
-    """Writes into the list `collected(name)`.
+    """Output into the list `collected(name)`.
 
     It is not idempotent: what is written again after a failure is there twice.
     """
@@ -29,32 +30,33 @@ class CollectingOutput:
         self._list = collected(name)
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
-        pass
+        """Do nothing."""
 
     async def write(self, segments: Sequence[Any]) -> None:
+        """Append the segments to the list."""
         self._list.extend(segments)
 
     async def flush(self) -> None:
-        return None
+        """Do nothing, as there is nothing to store."""
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
 class NullOutput:
-    """Drops everything."""
+    """Output that drops everything."""
 
     def __init__(self, context: PluginContext) -> None:
         pass
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
-        pass
+        """Do nothing."""
 
     async def write(self, segments: Sequence[Any]) -> None:
-        pass
+        """Drop the segments."""
 
     async def flush(self) -> None:
-        return None
+        """Do nothing, as there is nothing to store."""
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""

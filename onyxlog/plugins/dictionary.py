@@ -14,7 +14,7 @@ WRITES_AT_A_TIME: Final = 512
 
 
 class DictionaryOutput:
-    """Writes into a dictionary.
+    """Output into a dictionary.
 
     `dictionary`: its name. `key`, `value`: where a segment has them; without `value`, the whole segment is
     the value.
@@ -38,9 +38,11 @@ class DictionaryOutput:
         self._service = Service(context, hosts)
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
+        """Connect to the service."""
         await self._service.open()
 
     async def write(self, segments: Sequence[Any]) -> None:
+        """Put each segment under its key; of several with one key, the last."""
         dictionary = AsyncDictionary(self._service.client, self._name)
         # If a key comes several times, only its last value is written: so all writes may be under way at once.
         items = {self._key_of(segment): segment for segment in segments}
@@ -52,9 +54,10 @@ class DictionaryOutput:
             await asyncio.gather(*(dictionary.put(*put) for put in puts[begin : begin + WRITES_AT_A_TIME]))
 
     async def flush(self) -> None:
-        return None  # `write` returns once a majority has it
+        """Do nothing: `write` has returned once a majority has the entries."""
 
     async def close(self) -> None:
+        """End the connection."""
         await self._service.close()
 
     def _key_of(self, segment: Any) -> Any:

@@ -29,7 +29,7 @@ def _checked_format(context: PluginContext, form: str) -> bool:
 
 
 class LinesReader:
-    """Reads the lines that begin at `first` <= offset < `end`."""
+    """Reader of the lines that begin at `first` <= offset < `end`."""
 
     def __init__(
         self, context: PluginContext, file: BinaryIO, position: int, end: int, as_json: bool
@@ -41,6 +41,7 @@ class LinesReader:
         self._json = as_json
 
     async def read(self, count: int) -> Chunk:
+        """Read up to `count` lines, in a thread."""
         return await self._context.in_thread(lambda: self._read(count))
 
     def _read(self, count: int) -> Chunk:
@@ -73,14 +74,16 @@ class LinesReader:
 
     @property
     def exhausted(self) -> bool:
+        """True when all lines of the partition were read."""
         return self._position >= self._end
 
     async def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
 
 class LinesInput:
-    """Reads a file.
+    """Input from a file.
 
     `path`: a file that does not change. `format`: for text, a segment is {"line": …}; for json, it is the
     line's value.
@@ -97,9 +100,11 @@ class LinesInput:
             )
 
     async def partitions(self) -> int:
+        """Return the number of partitions from the options."""
         return self._partitions
 
     async def reader(self, partition: int, position: int) -> LinesReader:
+        """Return a reader that begins at the first line from `position` on."""
         return await self._context.in_thread(lambda: self._open(partition, position))
 
     def _open(self, partition: int, position: int) -> LinesReader:
@@ -120,11 +125,13 @@ class LinesInput:
         return LinesReader(self._context, file, position, end, self._json)
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
 class LinesOutput:
-    """Writes files. `path`: a directory; made if absent. Files are `<job>-<task>-<slot>.txt` or `.jsonl`.
+    """Output into files.
+
+    `path`: a directory; made if absent. Files are `<job>-<task>-<slot>.txt` or `.jsonl`.
 
     `key`: of the text in a segment, for format text.
     """
@@ -140,15 +147,19 @@ class LinesOutput:
         self._length = 0
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
+        """Open a new file, or the one that a checkpoint names, cut to the length at the checkpoint."""
         await self._context.in_thread(lambda: self._open(states))
 
     async def write(self, segments: Sequence[Any]) -> None:
+        """Append a line for each segment."""
         await self._context.in_thread(lambda: self._write("".join(map(self._line_of, segments)).encode()))
 
     async def flush(self) -> int:
+        """Make everything written durable, and return the file's length for the checkpoint."""
         return await self._context.in_thread(self._flush)
 
     async def close(self) -> None:
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,4 +1,4 @@
-"""What inputs and outputs have to offer, what they are given, and the names of those that come with onyxlog.
+"""Interfaces of inputs and outputs, their context, and the names of those that come with onyxlog.
 
 A plugin is a class; each worker of a task makes one instance with the job's options as keyword arguments and
 a `PluginContext` first. Its methods run in the event loop of the group: what blocks goes through
@@ -22,9 +22,11 @@ T = TypeVar("T")
 
 
 class InThread(Protocol):
-    """Runs something that blocks in the worker's thread; one at a time."""
+    """Interface to run something that blocks in the worker's thread; one at a time."""
 
-    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
+        """Run a function in the thread; the awaitable gives its result."""
+        ...
 
 
 @frozen
@@ -58,7 +60,7 @@ class Chunk:
 
 
 class Reader(Protocol):
-    """Reads one partition from a position on."""
+    """Interface of a reader of one partition, from a position on."""
 
     async def read(self, count: int) -> Chunk:
         """Return at once up to that many segments; none if there are none now.
@@ -72,10 +74,11 @@ class Reader(Protocol):
 
     @property
     def exhausted(self) -> bool:
-        """Whether there will never be more. A source that may grow is never exhausted."""
+        """True if there will never be more. A source that may grow is never exhausted."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Free what the reader holds."""
 
 
 class Input(Protocol):
@@ -95,7 +98,8 @@ class Input(Protocol):
         """Return a reader from this position on; 0 is the first."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Free what the input holds."""
 
 
 class Output(Protocol):
@@ -110,13 +114,15 @@ class Output(Protocol):
         """
         ...
 
-    async def write(self, segments: Sequence[Any]) -> None: ...
+    async def write(self, segments: Sequence[Any]) -> None:
+        """Write segments; they need not be durable before `flush`."""
 
     async def flush(self) -> Any:
         """Make everything that was written durable; return the plain value that `open` needs to come back here."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Free what the output holds."""
 
 
 def unwritable(context: PluginContext, expected: str, segment: Any) -> WorkflowError:

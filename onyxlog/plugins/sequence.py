@@ -11,7 +11,10 @@ from onyxlog.plugins.plugin import Chunk, PluginContext
 
 
 class StrideReader:
-    """Reads every `stride`th of the numbers below `count`, beginning with `first`; positions count those."""
+    """Reader of every `stride`th of the numbers below `count`, beginning with `first`.
+
+    Positions count those.
+    """
 
     def __init__(
         self, get: Callable[[range], Awaitable[list[Any]]], first: int, stride: int, count: int, position: int
@@ -23,6 +26,7 @@ class StrideReader:
         self._position = position
 
     async def read(self, count: int) -> Chunk:
+        """Return up to `count` segments and their positions."""
         begin = self._position
         end = self._position = max(begin, min(self._length, begin + count))
         first, stride = self._first, self._stride
@@ -31,14 +35,15 @@ class StrideReader:
 
     @property
     def exhausted(self) -> bool:
+        """True when all segments were read."""
         return self._position >= self._length
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
 class SequenceInput:
-    """Reads `segments`, which are dealt to `partitions` in turn.
+    """Input of `segments`, which are dealt to `partitions` in turn.
 
     All of them are in the job itself, so there should be few.
     """
@@ -48,9 +53,11 @@ class SequenceInput:
         self._partitions = _checked(context, partitions)
 
     async def partitions(self) -> int:
+        """Return the number of partitions from the options."""
         return self._partitions
 
     async def reader(self, partition: int, position: int) -> StrideReader:
+        """Return a reader of every nth of the given segments."""
         segments = self._segments
 
         async def get(numbers: range) -> list[Any]:
@@ -59,11 +66,11 @@ class SequenceInput:
         return StrideReader(get, partition, self._partitions, len(segments), position)
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
 class GeneratedInput:
-    """Makes segments 0 to `count` - 1 by `function`, "package.module:function" of the number and `params`."""
+    """Input of segments 0 to `count` - 1 by `function`, "package.module:function" of the number and `params`."""
 
     def __init__(
         self,
@@ -81,16 +88,19 @@ class GeneratedInput:
         self._partitions = _checked(context, partitions)
 
     async def partitions(self) -> int:
+        """Return the number of partitions from the options."""
         return self._partitions
 
     async def reader(self, partition: int, position: int) -> StrideReader:
+        """Return a reader that computes segments, in a thread."""
+
         async def get(numbers: range) -> list[Any]:
             return await self._context.in_thread(lambda: [self._generate(number) for number in numbers])
 
         return StrideReader(get, partition, self._partitions, self._count, position)
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""
 
     def _generate(self, number: int) -> Any:
         try:

@@ -22,6 +22,7 @@ class Service:
 
     @property
     def client(self) -> Client:
+        """The connected client. Valid between `open` and `close`."""
         assert self._client is not None, "it is open"
         return self._client
 

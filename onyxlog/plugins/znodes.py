@@ -44,7 +44,9 @@ def _checked_format(context: PluginContext, form: str) -> str:
 
 
 class ZnodesInput:
-    """Reads a directory. `path`: the directory. `prefix`: what the names begin with.
+    """Input from a directory.
+
+    `path`: the directory. `prefix`: the beginning of the names.
 
     `until_end`: exhausted once everything was read that existed when the task began; otherwise never.
     `skip_truncated`: entries that were removed before they were read are skipped; otherwise they fail the
@@ -70,19 +72,25 @@ class ZnodesInput:
         self._service = Service(context, hosts)
 
     async def partitions(self) -> int:
+        """Return 1: the directory is read in order."""
         return 1
 
     async def reader(self, partition: int, position: int) -> ZnodesReader:
+        """Return a reader from `position` on.
+
+        With `until_end` it is exhausted where the directory ends now.
+        """
         client = await self._service.open()
         page = await client.log(self.path, self.prefix, position, limit=1)
         return ZnodesReader(self, client, position, page.end if self.until_end else None)
 
     async def close(self) -> None:
+        """End the connection."""
         await self._service.close()
 
 
 class ZnodesReader:
-    """Reads from a position on. `end`: the position at which it is exhausted; None: never."""
+    """Reader from a position on. `end`: the position at which it is exhausted; None: never."""
 
     def __init__(self, source: ZnodesInput, client: Client, position: int, end: int | None) -> None:
         self._source = source
@@ -91,6 +99,11 @@ class ZnodesReader:
         self._end = end
 
     async def read(self, count: int) -> Chunk:
+        """Return up to `count` znodes as segments.
+
+        Raises:
+            WorkflowError: znodes that were not read are gone, and `skip_truncated` is not set.
+        """
         source = self._source
         page = await self._client.log(source.path, source.prefix, self._position, limit=count)
         if page.first > self._position and not source.skip_truncated and not self._is_new(page.first):
@@ -105,13 +118,14 @@ class ZnodesReader:
 
     @property
     def exhausted(self) -> bool:
+        """True when the directory's end, as it was at the beginning, is reached."""
         return self._end is not None and self._position >= self._end
 
     async def close(self) -> None:
-        pass
+        """Do nothing."""
 
     def _is_new(self, first: int) -> bool:
-        """Whether the reader has just begun: then it takes the log as it is."""
+        """Return whether the reader has just begun: then it takes the log as it is."""
         return self._position == 0 and first > 0
 
     def _segment(self, position: int, data: bytes) -> Any:
@@ -125,7 +139,7 @@ class ZnodesReader:
 
 
 class ZnodesOutput:
-    """Writes a directory.
+    """Output into a directory.
 
     `path`: the directory, which must exist. Each segment becomes one znode; those of a batch are in order.
     """
@@ -145,9 +159,11 @@ class ZnodesOutput:
         self._service = Service(context, hosts)
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
+        """Connect to the service."""
         await self._service.open()
 
     async def write(self, segments: Sequence[Any]) -> None:
+        """Create a sequential znode for each segment."""
         client = self._service.client
         name = f"{self._path}/{self._prefix}"
         for begin in range(0, len(segments), WRITES_AT_A_TIME):
@@ -155,9 +171,10 @@ class ZnodesOutput:
             await asyncio.gather(*(client.create(name, data, sequential=True) for data in some))
 
     async def flush(self) -> None:
-        return None  # `write` returns once a majority has it
+        """Do nothing: `write` has returned once a majority has the znodes."""
 
     async def close(self) -> None:
+        """End the connection."""
         await self._service.close()
 
     def _data_of(self, segment: Any) -> bytes:

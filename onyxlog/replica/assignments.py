@@ -1,4 +1,4 @@
-"""Which task each virtual peer runs, read from the allocations, and what a peer has to do when that changes."""
+"""Tasks of virtual peers as the allocations have them, and what a peer has to do when they change."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _form(kind: Any) -> Callable[[Any], Any]:
         if len(names) == 1:
             only = attrgetter(names[0])
             return lambda value: [plain(only(value))]
-        several = attrgetter(*names) if names else lambda value: ()
+        several = attrgetter(*names) if names else lambda _: ()
         return lambda value: [plain(item) for item in several(value)]
     raise TypeError(
         f"{kind.__name__} has no canonical form: use text, bytes, integers, tuples, frozen classes"
@@ -57,7 +57,7 @@ def _form(kind: Any) -> Callable[[Any], Any]:
 
 
 def plain(value: Any) -> Any:
-    """`value` as what MessagePack knows.
+    """Return `value` as what MessagePack knows.
 
     Raises:
         TypeError: it, or something in it, has no canonical form.
@@ -67,6 +67,10 @@ def plain(value: Any) -> Any:
 
 
 def pack(value: Any) -> bytes:
-    """The canonical bytes: MessagePack of the plain form. Raises OverflowError for an integer beyond 64 bits."""
+    """Return the canonical bytes: MessagePack of the plain form.
+
+    Raises:
+        OverflowError: an integer is beyond 64 bits.
+    """
     packed: bytes = _pack(plain(value))
     return packed

@@ -21,7 +21,9 @@ from onyxlog.replica.replica import VERSION, Replica
 from zraft_core.messagepack import shown, unpack
 
 FORMAT: Final = 2
-"""Of entries and origins. A peer refuses what has another: it would compute another replica than those who wrote it."""
+"""The format of entries and origins. A peer refuses another one: it would compute another replica than those
+who wrote it.
+"""
 
 NAMES: Final[Mapping[str, type[Any]]] = {
     "prepare-join": commands.PrepareJoin,
@@ -42,7 +44,7 @@ NAMES: Final[Mapping[str, type[Any]]] = {
     "backpressure-off": commands.BackpressureOff,
     "gc": commands.Gc,
 }
-"""What kinds of entries are called in the log, for ever."""
+"""The names of kinds of entries in the log, for ever."""
 _name_of: Final = {kind: name for name, kind in NAMES.items()}
 
 
@@ -56,17 +58,22 @@ class _Envelope:
 
 
 def name_of(command: Command) -> str:
-    """As `NAMES` has it; also what metrics and people call it."""
+    """Return the name of a command's kind, as `NAMES`, metrics and people have it."""
     return _name_of[type(command)]
 
 
 def encode_record(record: Record) -> bytes:
+    """Return a record as bytes."""
     command = record.command
     return pack((FORMAT, name_of(command), command, record.author, record.cause, record.at_ms))
 
 
 def decode_record(data: bytes, where: str) -> Record:
-    """`where`: the znode, for the message. Raises EntryError."""
+    """Return the record in a znode; `where` names it for the message.
+
+    Raises:
+        EntryError: the bytes are no record.
+    """
     found = _unpack(data, where)
     if type(found) is not tuple or len(found) != 6:
         raise wrong(where, "an entry: [format, kind, fields, author, cause, at_ms]", found)
@@ -83,12 +90,15 @@ def decode_record(data: bytes, where: str) -> Record:
 
 
 def encode_origin(replica: Replica, chain: bytes) -> bytes:
-    """The replica as of its version, and the digest chain's value there. About 250 bytes per virtual peer with a task."""
+    """Return the replica as of its version, and the digest chain's value there.
+
+    About 250 bytes per virtual peer with a task.
+    """
     return pack((FORMAT, replica, chain, digest(replica)))
 
 
 def decode_origin(data: bytes, where: str) -> tuple[Replica, bytes]:
-    """The replica and the chain's value.
+    """Return the replica and the chain's value.
 
     Raises:
         EntryError: not an origin, or one of a log whose entries mean something else, or whose replica is not what its

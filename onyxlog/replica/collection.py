@@ -1,4 +1,4 @@
-"""What garbage collection forgets, and when it may.
+"""Garbage collection: what it forgets, and when it may.
 
 Jobs that are over are forgotten at once, with what is left of them in znodes. Groups that left: a group-leave
 is its group's last entry, or is written because its session is over, so nothing of that group can follow it.
@@ -21,7 +21,7 @@ from onyxlog.replica.table import Table
 
 @frozen
 class Collected:
-    """What a collection forgot."""
+    """Jobs and groups that a collection forgot."""
 
     jobs: tuple[JobId, ...]
     groups: tuple[GroupId, ...]
@@ -41,6 +41,7 @@ def unwatched(replica: Replica) -> tuple[GroupId, ...]:
 
 
 def collected(replica: Replica, command: Gc, position: Position) -> Replica:
+    """Return the replica without jobs that are over and groups that left or are given as gone."""
     for group in sorted(set(command.gone).intersection(unwatched(replica))):
         replica = departed(replica, group, position)
     return evolve(
@@ -54,6 +55,7 @@ def collected(replica: Replica, command: Gc, position: Position) -> Replica:
 
 
 def difference(old: Replica, new: Replica) -> Collected:
+    """Return what a collection forgot, from the replicas before and after it."""
     return Collected(
         tuple(sorted((*old.killed, *old.completed))),
         tuple(group for group in old.left if group not in new.left),

@@ -149,7 +149,9 @@ class BackpressureOff:
 
 @frozen
 class Gc:
-    """What is over is forgotten by everybody; the caller stores the replica as origin and truncates the log.
+    """Command that lets everybody forget what is over.
+
+    The caller stores the replica as origin and truncates the log.
 
     `caller` is the writer of the entry: a group or a client, by an id that it made for this call. `gone`:
     those of `onyxlog.replica.collection.unwatched` whose pulse the caller did not find; as a pulse stands
@@ -183,7 +185,7 @@ Command = (
 
 @frozen
 class Record:
-    """What a writer puts into the log: a command, and where it comes from.
+    """Record that a writer puts into the log: a command, and where it comes from.
 
     `author` is the group or client that wrote it; `cause` is the position it reacted to, None for an act of
     its own; `at_ms` is the writer's clock, for people and metrics only: nothing is decided by it.
@@ -204,4 +206,5 @@ class Entry:
 
     @property
     def command(self) -> Command:
+        """The record's command."""
         return self.record.command

@@ -1,4 +1,4 @@
-"""What a peer has to do in the world because of an entry, as values that the runtime carries out.
+"""Effects of an entry on the world, as values that the runtime carries out.
 
 Each is idempotent: carrying it out again, or after a restart of the runtime, does no harm. The runtime knows
 from which position it came.
@@ -87,7 +87,7 @@ class RestartPeer:
 
 @frozen
 class StartTask:
-    """Have this virtual peer run a task from now on, instead of what it ran before.
+    """Effect: let this virtual peer run a task from now on, instead of what it ran before.
 
     `version`: the position at which the job's allocations last changed: all workers of the job begin again
     from there.

@@ -1,4 +1,4 @@
-"""How jobs end: what is forgotten of them at once, and what garbage collection forgets later."""
+"""Ends of jobs: what is forgotten of them at once, and what garbage collection forgets later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def completed(replica: Replica, job: JobId, position: Position) -> Replica:
 
 
 def is_new(replica: Replica, job: JobId) -> bool:
-    """Whether nobody submitted the job since the last garbage collection at which it was over."""
+    """Return whether the job's id is free: nobody submitted it since the last garbage collection."""
     return job not in replica.jobs and job not in replica.killed and job not in replica.completed
 
 

@@ -22,12 +22,12 @@ T = TypeVar("T")
 
 
 def wrong(where: str, expected: str, found: Any) -> EntryError:
-    """The error for a place in the log that holds something else than it should."""
+    """Return the error for a place in the log that holds something else than it should."""
     return EntryError(str(wrong_field(where, expected, found)))
 
 
 def read(kind: type[T], found: Any, where: str) -> T:
-    """The value of type `kind` whose plain form this is.
+    """Return the value of type `kind` whose plain form this is.
 
     Raises:
         EntryError: it is none; says where, what was expected and what was found.

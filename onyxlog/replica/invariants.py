@@ -17,6 +17,7 @@ Invariant = Callable[[Replica], Iterator[str]]
 
 
 def workers_exist_and_have_one_task(replica: Replica) -> Iterator[str]:
+    """Check that each worker exists, has one task, and that tasks' workers are sorted."""
     tasks = Counter(worker for workers in replica.allocations.values() for worker in workers)
     yield from (f"worker {worker} has {count} tasks" for worker, count in tasks.items() if count > 1)
     yield from (f"worker {worker} is no peer" for worker in tasks if worker not in replica.peers)
@@ -26,6 +27,7 @@ def workers_exist_and_have_one_task(replica: Replica) -> Iterator[str]:
 
 
 def only_active_jobs_show(replica: Replica) -> Iterator[str]:
+    """Check that tables about running jobs have only active jobs."""
     shown = {
         "allocations": {job for job, _ in replica.allocations},
         "slots": {job for job, _, _ in replica.slots},
@@ -42,6 +44,7 @@ def only_active_jobs_show(replica: Replica) -> Iterator[str]:
 
 
 def a_job_has_all_it_needs_or_nobody(replica: Replica) -> Iterator[str]:
+    """Check that each job has at least its minimum of workers for each task, or none at all."""
     for id, job in replica.jobs.items():
         tasks = job.requirements.tasks
         counts = {task.name: len(replica.allocations.get((id, task.name), ())) for task in tasks}
@@ -56,6 +59,7 @@ def a_job_has_all_it_needs_or_nobody(replica: Replica) -> Iterator[str]:
 
 
 def workers_have_the_tags_of_their_task(replica: Replica) -> Iterator[str]:
+    """Check that workers have the tags that their tasks require."""
     for (id, name), workers in replica.allocations.items():
         tasks = replica.jobs[id].requirements.tasks if id in replica.jobs else ()
         required = next((set(task.required_tags) for task in tasks if task.name == name), None)
@@ -69,6 +73,7 @@ def workers_have_the_tags_of_their_task(replica: Replica) -> Iterator[str]:
 
 
 def slots_are_those_of_the_workers(replica: Replica) -> Iterator[str]:
+    """Check that each worker has a slot, and each slot one worker."""
     expected = {(*key, worker) for key, workers in replica.allocations.items() for worker in workers}
     if set(replica.slots) != expected:
         yield f"slots differ from allocations by {sorted(set(replica.slots) ^ expected)}"
@@ -77,6 +82,7 @@ def slots_are_those_of_the_workers(replica: Replica) -> Iterator[str]:
 
 
 def who_has_workers_has_a_coordinator(replica: Replica) -> Iterator[str]:
+    """Check that exactly the jobs with workers have a coordinator, which is one of these."""
     workers: dict[str, set[str]] = {}
     for (job, _), each in replica.allocations.items():
         workers.setdefault(job, set()).update(each)
@@ -89,6 +95,7 @@ def who_has_workers_has_a_coordinator(replica: Replica) -> Iterator[str]:
 
 
 def states_are_those_of_the_peers(replica: Replica) -> Iterator[str]:
+    """Check that each peer has a state, which is idle if it has no task."""
     if set(replica.peer_states) != set(replica.peers):
         yield f"states differ from peers by {sorted(set(replica.peer_states) ^ set(replica.peers))}"
     busy = {worker for workers in replica.allocations.values() for worker in workers}
@@ -98,6 +105,7 @@ def states_are_those_of_the_peers(replica: Replica) -> Iterator[str]:
 
 
 def peers_are_of_groups_that_joined(replica: Replica) -> Iterator[str]:
+    """Check that peers belong to groups that have joined, and are no orphans."""
     for peer, each in replica.peers.items():
         if each.group not in replica.groups:
             yield f"peer {peer} is of {each.group}, which has not joined"
@@ -109,6 +117,7 @@ def peers_are_of_groups_that_joined(replica: Replica) -> Iterator[str]:
 
 
 def a_group_is_in_one_place(replica: Replica) -> Iterator[str]:
+    """Check that each group joins, helps or is a member at one place only."""
     joining = Counter((*replica.prepared.values(), *replica.accepted.values()))
     helping = Counter((*replica.prepared, *replica.accepted))
     yield from (f"{joiner} joins {count} times at once" for joiner, count in joining.items() if count > 1)
@@ -121,6 +130,7 @@ def a_group_is_in_one_place(replica: Replica) -> Iterator[str]:
 
 
 def the_ring_is_one_cycle_over_all(replica: Replica) -> Iterator[str]:
+    """Check that the ring is one cycle over all groups, if groups join by the ring."""
     if replica.parameters.join is JoinMode.DIRECT:
         if replica.pairs or replica.prepared or replica.accepted:
             yield "there is a ring, although groups join directly"
@@ -141,6 +151,7 @@ def the_ring_is_one_cycle_over_all(replica: Replica) -> Iterator[str]:
 
 
 def every_group_has_an_arc_of_a_connected_pool(replica: Replica) -> Iterator[str]:
+    """Check that each group has an arc of a pool that is connected."""
     if set(replica.arcs) != set(replica.groups):
         yield f"arcs differ from groups by {sorted(set(replica.arcs) ^ set(replica.groups))}"
     order = pool.ends_in_order(replica.streams)
@@ -154,6 +165,7 @@ def every_group_has_an_arc_of_a_connected_pool(replica: Replica) -> Iterator[str
 
 
 def no_position_is_ahead(replica: Replica) -> Iterator[str]:
+    """Check that no recorded position is above the replica's."""
     names = ("groups", "aborted", "left", "killed", "completed", "allocation_versions", "exhausted", "sealed")
     for name in names:
         for key, position in getattr(replica, name).items():

@@ -1,4 +1,4 @@
-"""What a kind of entry consists of, and whose reactions and effects are computed."""
+"""Parts of a kind of entry, and the viewer for whom reactions and effects are computed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ D = TypeVar("D")
 
 @frozen
 class Viewer:
-    """Whose reactions and effects are computed: a group in the process that plays the log, with its virtual peers.
+    """Viewer for whom reactions and effects are computed.
+
+    It is a group in the process that plays the log, with its virtual peers.
 
     `group` and `peers` are ids in use now, whether or not the log knows them yet. `client` is set instead by
     a program that only submits and reads (its gc entry is its own to carry out). `join_once`: an aborted join

@@ -1,4 +1,4 @@
-"""How groups and their workers enter the replica and leave it, in whichever way the groups join."""
+"""Entry of groups and their workers into the replica, and their leave, in whichever way the groups join."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def admitted(replica: Replica, group: GroupId, position: Position) -> Replica:
 
 
 def is_known(replica: Replica, group: GroupId) -> bool:
-    """Whether the group wrote something that still shows. A group that left is not known."""
+    """Return whether the group wrote something that still shows. A group that left is not known."""
     return (
         group in replica.groups
         or group in replica.aborted

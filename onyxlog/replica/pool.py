@@ -31,7 +31,7 @@ Otherwise groups that come and go at a threshold would move everybody each time.
 
 
 @frozen
-class Arc:
+class GroupArc:
     """A group's streams by number. `former`: those that are listened to beside `subscribe`, sorted."""
 
     subscribe: int
@@ -40,6 +40,7 @@ class Arc:
 
     @property
     def ends(self) -> tuple[int, int]:
+        """The streams that the group subscribes to and publishes on."""
         return self.subscribe, self.publish
 
 
@@ -48,7 +49,7 @@ class Pool:
     """The streams and the arc of each group."""
 
     streams: int
-    arcs: Mapping[GroupId, Arc]
+    arcs: Mapping[GroupId, GroupArc]
 
 
 @cache
@@ -78,7 +79,7 @@ def joined(pool: Pool, group: GroupId) -> Pool:
         return _dealt_anew(pool, streams, (*pool.arcs, group))
     counts = _counts(pool)
     ends = min(ends_in_order(streams), key=counts.__getitem__)  # the first of the least
-    return Pool(streams, {**pool.arcs, group: Arc(*ends)})
+    return Pool(streams, {**pool.arcs, group: GroupArc(*ends)})
 
 
 def departed(pool: Pool, group: GroupId) -> Pool:
@@ -105,7 +106,7 @@ def departed(pool: Pool, group: GroupId) -> Pool:
     return Pool(streams, {**arcs, mover: _moved(arcs[mover], ends)})
 
 
-def settled(arcs: Mapping[GroupId, Arc]) -> dict[GroupId, Arc]:
+def settled(arcs: Mapping[GroupId, GroupArc]) -> dict[GroupId, GroupArc]:
     """Return those arcs that lose their former streams, without them."""
     return {group: evolve(arc, former=()) for group, arc in arcs.items() if arc.former}
 
@@ -117,15 +118,15 @@ def _counts(pool: Pool) -> dict[tuple[int, int], int]:
     return counts
 
 
-def _moved(arc: Arc, ends: tuple[int, int]) -> Arc:
-    return Arc(*ends, former=tuple(sorted({*arc.former, arc.subscribe} - {ends[0]})))
+def _moved(arc: GroupArc, ends: tuple[int, int]) -> GroupArc:
+    return GroupArc(*ends, former=tuple(sorted({*arc.former, arc.subscribe} - {ends[0]})))
 
 
 def _dealt_anew(pool: Pool, streams: int, groups: Iterable[GroupId]) -> Pool:
     order = ends_in_order(streams)
-    dealt: dict[GroupId, Arc] = {}
+    dealt: dict[GroupId, GroupArc] = {}
     for rank, group in enumerate(sorted(groups)):
         ends = order[rank % len(order)]
         before = pool.arcs.get(group)
-        dealt[group] = Arc(*ends) if before is None else _moved(before, ends)
+        dealt[group] = GroupArc(*ends) if before is None else _moved(before, ends)
     return Pool(streams, dealt)

@@ -1,4 +1,4 @@
-"""What the replica tells about a running job: which of its tasks are done."""
+"""Progress of a running job in the replica: which of its tasks are done."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from onyxlog.replica.replica import Replica
 
 
 def is_meant(replica: Replica, job: JobId, submitted: Position) -> bool:
-    """Whether this very job is not over.
+    """Return whether this very job is not over.
 
     A job of its id that was submitted after it was over and collected is another one.
     """
@@ -28,12 +28,15 @@ def outputs(replica: Replica, job: JobId) -> tuple[TaskName, ...]:
 
 
 def all_exhausted(replica: Replica, job: JobId) -> bool:
-    """Whether every input task of a job has read all there was; False for a job without inputs."""
+    """Return whether every input task of a job has read all there was; False for a job without inputs."""
     tasks = inputs(replica, job)
     return bool(tasks) and all((job, task) in replica.exhausted for task in tasks)
 
 
 def all_sealed(replica: Replica, job: JobId) -> bool:
-    """Whether every output task of a job has written its last segment; False for a job without outputs."""
+    """Return whether every output task of a job has written its last segment.
+
+    False for a job without outputs.
+    """
     tasks = outputs(replica, job)
     return bool(tasks) and all((job, task) in replica.sealed for task in tasks)

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import field, frozen
 
 from onyxlog.ids import BEFORE_ALL, GroupId, JobId, PeerId, Position, Site, TaskName
-from onyxlog.replica.pool import STREAMS_MIN, Arc
+from onyxlog.replica.pool import STREAMS_MIN, GroupArc
 from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import JobRequirements, JobScheduler
 
@@ -21,7 +21,7 @@ VERSION: Final = 1
 
 
 class JoinMode(StrEnum):
-    """How groups join and leave; one for the whole cluster."""
+    """Ways in which groups join and leave; the whole cluster has the same one."""
 
     RING = "ring"
     """Onyx' three entries: each group watches the pulse of another, in a ring."""
@@ -31,7 +31,10 @@ class JoinMode(StrEnum):
 
 @frozen
 class Parameters:
-    """What all peers must agree on: written once, when the log is begun, and part of every origin."""
+    """Parameters that all peers must agree on.
+
+    They are written once, when the log is begun, and are part of every origin.
+    """
 
     job_scheduler: JobScheduler = JobScheduler.BALANCED
     join: JoinMode = JoinMode.DIRECT
@@ -59,7 +62,7 @@ class PeerState(StrEnum):
 
 
 @frozen
-class Job:
+class SubmittedJob:
     """A job that is not over."""
 
     requirements: JobRequirements
@@ -68,7 +71,7 @@ class Job:
 
 @frozen
 class Replica:
-    """What all peers know. All tables are immutable; their order is that of their keys."""
+    """Replica: what all peers know. All tables are immutable; their order is that of their keys."""
 
     parameters: Parameters = Parameters()
     version: Position = BEFORE_ALL
@@ -91,9 +94,9 @@ class Replica:
     """The position of the newest garbage collection."""
 
     streams: int = STREAMS_MIN
-    """How many streams the gossip pool has."""
-    arcs: Table[GroupId, Arc] = field(factory=Table)
-    """What each group subscribes to and publishes on; see `onyxlog.replica.pool`."""
+    """The number of streams of the gossip pool."""
+    arcs: Table[GroupId, GroupArc] = field(factory=Table)
+    """The streams that each group subscribes to and publishes on; see `onyxlog.replica.pool`."""
 
     peers: Table[PeerId, VirtualPeer] = field(factory=Table)
     """Virtual peers of groups that have joined."""
@@ -102,7 +105,7 @@ class Replica:
     peer_states: Table[PeerId, PeerState] = field(factory=Table)
     """The state of each of `peers`."""
 
-    jobs: Table[JobId, Job] = field(factory=Table)
+    jobs: Table[JobId, SubmittedJob] = field(factory=Table)
     killed: Table[JobId, Position] = field(factory=Table)
     completed: Table[JobId, Position] = field(factory=Table)
     allocations: Table[tuple[JobId, TaskName], tuple[PeerId, ...]] = field(factory=Table)

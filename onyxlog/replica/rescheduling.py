@@ -1,4 +1,4 @@
-"""What follows in the replica when workers or jobs changed: the work is divided anew."""
+"""New division of the work in the replica, after workers or jobs changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 from attrs import evolve
 
 from onyxlog.ids import JobId, PeerId, Position
-from onyxlog.replica.replica import Job, PeerState, Replica, VirtualPeer
+from onyxlog.replica.replica import PeerState, Replica, SubmittedJob, VirtualPeer
 from onyxlog.replica.table import Table
 from onyxlog.scheduling.reconfigure import Plan, reconfigure
 from onyxlog.scheduling.requirements import JobRequirements, Problem, Worker
@@ -18,7 +18,7 @@ def jobs_in_order(replica: Replica) -> tuple[JobRequirements, ...]:
     return replica.jobs.view(_requirements)
 
 
-def _requirements(jobs: Table[JobId, Job]) -> tuple[JobRequirements, ...]:
+def _requirements(jobs: Table[JobId, SubmittedJob]) -> tuple[JobRequirements, ...]:
     return tuple(job.requirements for job in sorted(jobs.values(), key=lambda job: job.submitted))
 
 
@@ -33,6 +33,7 @@ def _workers(peers: Table[PeerId, VirtualPeer]) -> tuple[Worker, ...]:
 
 
 def problem(replica: Replica) -> Problem:
+    """Return what the schedulers decide from."""
     return Problem(
         replica.parameters.job_scheduler,
         replica.peers.view(_workers),

@@ -15,7 +15,7 @@ from onyxlog.replica.table import Table
 
 
 def candidates(replica: Replica) -> tuple[GroupId, ...]:
-    """Members that can help another joiner, sorted.
+    """Return the members that can help another joiner, sorted.
 
     Not those that help one already; nor, while one is only asked to help, who watches it: its subject is about to
     get another neighbour.
@@ -31,6 +31,7 @@ def helper(helping: Table[GroupId, GroupId], joiner: GroupId) -> GroupId | None:
 
 
 def is_joining(replica: Replica, group: GroupId) -> bool:
+    """Return whether the group's join is under way."""
     return helper(replica.prepared, group) is not None or helper(replica.accepted, group) is not None
 
 

@@ -22,8 +22,8 @@ D = TypeVar("D")
 T = TypeVar("T")
 MODULUS: Final = 2**128
 MOVES_MAX: Final = 8
-"""How many keys are put into, or taken out of, the sorted ones one by one; beyond, they are sorted again when
-next wanted.
+"""The number of keys that are put into, or taken out of, the sorted ones one by one; beyond, they are sorted
+again when next wanted.
 """
 
 
@@ -77,9 +77,11 @@ class Table(Mapping[K, V], Ordered):
         return iter(self._keys)
 
     def items(self) -> ItemsView[K, V]:
+        """Return a view of the items in the order of the keys."""
         return _Items(self)
 
     def values(self) -> ValuesView[V]:
+        """Return a view of the values in the order of the keys."""
         return _Values(self)
 
     @overload
@@ -89,6 +91,7 @@ class Table(Mapping[K, V], Ordered):
     def get(self, key: K, /, default: V | D) -> V | D: ...
 
     def get(self, key: K, /, default: V | D | None = None) -> V | D | None:
+        """Return a key's value, or `default`."""
         return self._items.get(key, default)
 
     def __len__(self) -> int:

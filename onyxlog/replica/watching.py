@@ -1,4 +1,4 @@
-"""Whose pulses a group watches, read from the replica, and what it has to do when that changes."""
+"""Pulses that a group watches, read from the replica, and what it has to do when they change."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Decides which virtual peers run which tasks. Pure, with integers only, and the same on every peer."""
+"""Decision which virtual peers run which tasks. Pure, with integers only, and the same on every peer."""

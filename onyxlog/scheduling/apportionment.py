@@ -1,4 +1,4 @@
-"""Apportions whole numbers in proportion to weights."""
+"""Apportionment of whole numbers in proportion to weights."""
 
 from __future__ import annotations
 

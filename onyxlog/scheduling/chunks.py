@@ -1,4 +1,4 @@
-"""Decides on which sites the chunks of colocated jobs are, and who is in them.
+"""Placement of the chunks of colocated jobs on sites, and of workers in them.
 
 A chunk is one worker for each task of a job, all on one site. Jobs have their minimum first, by order; then
 one chunk after the other goes to the job that ranks first, always on the site where the fewest workers have
@@ -24,7 +24,7 @@ from onyxlog.scheduling.seating import Seating
 
 @frozen
 class Wish:
-    """What a job wants.
+    """Demand of a job for chunks.
 
     `count`: how many chunks it is to have; `first`: how many of them before jobs after it have any.
 
@@ -95,7 +95,7 @@ class _Picking:
         self._seating: Final[dict[Site, Seating]] = {}
         busy = {peer for key, peers in ground.present.items() if key[0] in ground.running for peer in peers}
         self._idle: Final[dict[Site, int]] = {}
-        """Of each site, workers whom nobody would miss."""
+        """The number of workers on each site whom nobody would miss."""
         for site, workers in self._by_site.items():
             supply = [0] * ground.classes
             for number in workers.values():
@@ -107,16 +107,16 @@ class _Picking:
         heapify(self._emptiest)
         self._own: Final = [self._own_of(wish) for wish in wishes]
         self.chosen: Final[list[dict[Site, int]]] = [{} for _ in wishes]
-        """Of each wish: chunks by site."""
+        """The chunks of each wish, by site."""
         self.granted: Final = [0] * len(wishes)
-        """Of each wish: chunks."""
+        """The number of chunks of each wish."""
         self._kinds: Final = [Counter(task.kind for task in wish.demand.tasks) for wish in wishes]
         self._full: Final[set[tuple[tuple[int, int], ...]]] = set()
         """Chunks, by kinds, for which no site has room any more."""
         self._staying: Final = [
             [(self._cost(index, site), site) for site in own] for index, own in enumerate(self._own)
         ]
-        """Of each wish: what its next chunk would cost on each site where the job has workers; heaps."""
+        """The cost of each wish's next chunk on each site where the job has workers; heaps."""
         for heap in self._staying:
             heapify(heap)
 
@@ -255,13 +255,15 @@ class _Picking:
         self.granted[index] += 1
 
     def _others(self, index: int, site: Site) -> int:
-        """How many workers that are not the job's own its next chunk on the site needs."""
+        """Return how many workers that are not the job's own its next chunk on the site needs."""
         step = self._wishes[index].demand.step
         own = sum(self._own[index].get(site, ())) - step * self.chosen[index].get(site, 0)
         return step - min(max(own, 0), step)
 
     def _cost(self, index: int, site: Site) -> int:
-        """Of the next chunk on the site: workers of other jobs that it displaces, less own ones who stay by it.
+        """Return the cost of the next chunk on the site.
+
+        It is the number of displaced workers of other jobs, less own ones that stay by it.
 
         It never falls from one chunk to the next, so that taking the cheapest each time is best for the job.
         """
@@ -278,7 +280,11 @@ class _Picking:
         self.granted[index] = 0
 
     def placed(self) -> dict[Key, list[PeerId]]:
-        """Site by site, all jobs together: what tags allow together is not always possible one after the other."""
+        """Return the workers in their places.
+
+        They are placed site by site, all jobs together: what tags allow together is not always
+        possible one after the other.
+        """
         ground = self._ground
         found: dict[Key, list[PeerId]] = {}
         seats: dict[Site, list[Seats]] = {}
@@ -296,7 +302,7 @@ class _Picking:
             if key[0] in ground.running and key[0] not in colocated
             for peer in peers
         }
-        # Of each site its own part only, or all workers would be gone over once for each site.
+        # Each site gets only its own part, or all workers would be gone over once for each site.
         present = self._present_by_site()
         for site, wanted in sorted(seats.items()):
             pool = Pool(self._by_site[site], ground.able, ground.classes)
@@ -307,7 +313,7 @@ class _Picking:
         return found
 
     def _present_by_site(self) -> dict[Site, dict[Key, list[PeerId]]]:
-        """Workers of each task now, those that are pinned aside."""
+        """Return the workers of each task now, those that are pinned aside."""
         found: dict[Site, dict[Key, list[PeerId]]] = {}
         for wish in self._wishes:
             for task in wish.demand.tasks:

@@ -1,4 +1,4 @@
-"""Which worker of a job coordinates it: emits its barriers, and writes that it is complete."""
+"""Coordinators of jobs: the worker that emits a job's barriers, and writes that it is complete."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from onyxlog.scheduling.requirements import Allocations, Coordinators
 
 
 def coordinators(present: Coordinators, allocations: Allocations) -> dict[JobId, PeerId]:
-    """Of each job that has workers: the present one as long as it works on the job, else the one with the smallest id."""
+    """Return the coordinator of each job that has workers.
+
+    The present one stays as long as it works on the job; otherwise the worker with the smallest id
+    follows.
+    """
     smallest: dict[JobId, PeerId] = {}
     kept: set[JobId] = set()
     for (job, _task), peers in allocations.items():

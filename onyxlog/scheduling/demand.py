@@ -1,4 +1,4 @@
-"""What jobs can do with workers: bounds for each task and each job, with those workers that must not move."""
+"""Bounds of the workers that each task and each job can use, with those workers that must not move."""
 
 from __future__ import annotations
 
@@ -56,18 +56,25 @@ class JobDemand:
 
 
 def is_colocated(job: JobRequirements) -> bool:
+    """Return whether the job's tasks are placed together."""
     return job.task_scheduler is TaskScheduler.COLOCATED
 
 
 def is_frozen(task: TaskRequirements) -> bool:
-    """Whether the task keeps its workers, and their number, once it has some (but for recovery up to its minimum)."""
+    """Return whether the task keeps its workers, and their number, once it has some.
+
+    Recovery up to its minimum is possible.
+    """
     return task.grouped and task.flux_policy in FREEZING
 
 
 def pins_of(
     jobs: Iterable[JobRequirements], present: Allocations, alive: Collection[PeerId]
 ) -> dict[Key, list[PeerId]]:
-    """Workers that must not move. Of a colocated job with a frozen task, all: its tasks have equally many, site by site."""
+    """Return the workers that must not move.
+
+    Of a colocated job with a frozen task these are all: its tasks have equally many, site by site.
+    """
     pins: dict[Key, list[PeerId]] = {}
     for job in jobs:
         frozen_tasks = [task for task in job.tasks if is_frozen(task)]
@@ -90,7 +97,9 @@ def pins_of(
 
 @frozen
 class Circumstances:
-    """What bounds hang on, apart from the jobs: who is there, who is pinned to what, and what was found not to go.
+    """Circumstances that bounds depend on, apart from the jobs.
+
+    They are the workers, the pinned ones among them, and known limits.
 
     `limits`: upper bounds of jobs that turned out to be too high.
     """
@@ -104,11 +113,11 @@ class Circumstances:
 
 
 def demands(jobs: Sequence[JobRequirements], given: Circumstances) -> list[JobDemand]:
-    """In the order of `jobs`."""
+    """Return the demand of each job, in the order of `jobs`."""
     supply = given.workforce.supply(given.pool)
     by_kind = [sum(supply[number] for number in classes) for classes in given.workforce.able]
     site_sizes: Counter[int] = Counter()
-    """How many sites there are of each number of workers."""
+    """The number of sites of each number of workers."""
     if any(map(is_colocated, jobs)):
         site_sizes.update(Counter(given.sites[peer] for peer in given.pool).values())
     pinned = {job for job, _task in given.pins}
@@ -123,14 +132,14 @@ def demands(jobs: Sequence[JobRequirements], given: Circumstances) -> list[JobDe
 
 
 def _unbound(job: JobRequirements, workers: int, limits: Mapping[JobId, int]) -> JobDemand:
-    """The same as `_free` where all workers are alike and none is pinned: most jobs, nearly always."""
+    """Return what `_free` returns where all workers are alike and none is pinned: most jobs, nearly always."""
     tasks, lower, most = _unbound_tasks(job)
     return JobDemand(job, tasks, lower, min(most, workers, limits.get(job.id, workers)))
 
 
 @lru_cache(maxsize=4096)
 def _unbound_tasks(job: JobRequirements) -> tuple[tuple[TaskDemand, ...], int, int]:
-    """With the sums of both bounds. Jobs do not change, and are many."""
+    """Return the tasks with the sums of both bounds. Jobs do not change, and are many."""
     tasks = tuple(_task(job.id, task, 0, (UNBOUNDED,), 0) for task in job.tasks)
     return tasks, sum(task.least for task in tasks), sum(task.most for task in tasks)
 
@@ -162,7 +171,7 @@ def _task(job: JobId, task: TaskRequirements, kind: int, by_kind: Sequence[int],
     least = max(task.min_peers, 1)
     able = held + by_kind[kind]
     if held:
-        # As many as it has; with recovery at least its minimum.
+        # It keeps as many as it has; with recovery it has at least its minimum.
         least = most = held if task.flux_policy is FluxPolicy.KILL else max(held, least)
     else:
         most = able if task.max_peers is None else task.max_peers
@@ -170,7 +179,11 @@ def _task(job: JobId, task: TaskRequirements, kind: int, by_kind: Sequence[int],
 
 
 def _colocated(job: JobRequirements, given: Circumstances, site_sizes: Mapping[int, int]) -> JobDemand:
-    """All tasks have as many workers as there are chunks: sets of one worker for each task, on one site."""
+    """Return the demand of a colocated job.
+
+    All tasks have as many workers as there are chunks: sets of one worker for each task, on one
+    site.
+    """
     size = len(job.tasks)
     least = max((max(task.min_peers, 1) for task in job.tasks), default=1)
     if pinned := pinned_chunks(job, given.pins, given.sites):
@@ -192,7 +205,7 @@ def _colocated(job: JobRequirements, given: Circumstances, site_sizes: Mapping[i
 def pinned_chunks(
     job: JobRequirements, pins: Mapping[Key, Sequence[PeerId]], sites: Mapping[PeerId, Site]
 ) -> dict[Site, int]:
-    """How many chunks each site has to keep, because workers of frozen tasks, and those beside them, are there."""
+    """Return how many chunks each site must keep because workers of frozen tasks are there."""
     chunks: dict[Site, int] = {}
     for task in job.tasks:
         for site, count in Counter(sites[peer] for peer in pins.get((job.id, task.name), ())).items():

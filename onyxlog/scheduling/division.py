@@ -1,4 +1,4 @@
-"""Decides how many workers each job has, as far as numbers tell: offers, claims, and what is spare after them."""
+"""Number of workers for each job, as far as numbers tell: offers, claims, and what is spare after them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank
 
 @frozen
 class Division:
-    """Of each job, in their order: how many workers it has, and how many its scheduler offered it."""
+    """Numbers of workers for each job, in their order, and how many its scheduler offered it."""
 
     counts: tuple[int, ...]
     offers: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""From how many workers jobs should have to how many each task has, when some workers can do only some tasks.
+"""Numbers of workers for each task, from those for each job, when some workers can do only some tasks.
 
 Without tags, or when tags exclude nobody, that is what job and task schedulers want. Otherwise jobs get their
 minimum first, by order; then what was wanted for them; then what is still free goes to whichever job can use
@@ -19,7 +19,7 @@ from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank
 from onyxlog.scheduling.seating import Seating
 
 Counts = list[list[int]]
-"""Of each job, how many workers each of its tasks has."""
+"""The number of workers of each job's tasks."""
 
 
 def split(jobs: Sequence[JobDemand], division: Division) -> Counts:
@@ -44,7 +44,10 @@ def uncovered(seating: Seating, jobs: Sequence[JobDemand], counts: Counts) -> li
 
 
 def outbid(seating: Seating, jobs: Sequence[JobDemand], counts: Counts) -> list[int]:
-    """Do the same where a job has all that it can use before others have their minimum; return who is left without it."""
+    """Let jobs below their minimum take workers from jobs with all they can use; return those still below.
+
+    They are given by their numbers.
+    """
     running = [index for index in range(len(jobs)) if any(counts[index])]
     failed = uncovered(
         seating, jobs, [count if job.pinned else [] for job, count in zip(jobs, counts, strict=True)]
@@ -113,7 +116,10 @@ def _cover(seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], counts: C
 
 
 class _Growth:
-    """Gives one worker at a time to the job, and in it to the task, that rank first. It is the state of one decision."""
+    """Growth by one worker at a time for the job, and in it for the task, that rank first.
+
+    It is the state of one decision.
+    """
 
     def __init__(
         self, seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], division: Division, counts: Counts

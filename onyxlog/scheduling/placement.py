@@ -1,4 +1,4 @@
-"""Decides which worker sits where, once the number of each task's workers is decided: as few as possible move.
+"""Placement of workers, once the number of each task's workers is decided: as few as possible move.
 
 Numbers come first, by class: a flow from classes of workers to tasks in which a worker that stays costs one
 less. It starts with everybody staying who can, which no flow of its size beats, and grows along cheapest
@@ -36,6 +36,7 @@ class Pool:
     classes: int
 
     def by_class(self, peers: Iterable[PeerId]) -> dict[int, list[PeerId]]:
+        """Return those of the peers that may be placed, by class."""
         if self.classes == 1:
             return {0: [peer for peer in peers if peer in self.class_of]}
         found: dict[int, list[PeerId]] = {}
@@ -85,7 +86,7 @@ def place(
 
 
 class _Counts:
-    """How many workers of each class each task has. It is the state of one decision."""
+    """Counts of workers of each class for each task. It is the state of one decision."""
 
     def __init__(
         self, seats: Sequence[Seats], pool: Pool, mine: Sequence[Mapping[int, Sequence[PeerId]]]

@@ -1,4 +1,4 @@
-"""What every peer computes after each entry that changed workers or jobs: allocations, and what depends on them."""
+"""Reconfiguration that every peer computes after an entry that changed workers or jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What schedulers decide from: the existing workers, and what jobs ask for."""
+"""Values that schedulers decide from: the existing workers, and what jobs ask for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onyxlog.ids import JobId, PeerId, Site, TaskName
 
 
 class JobScheduler(StrEnum):
-    """How workers are divided between jobs; one for the whole cluster, a parameter of the log."""
+    """Ways to divide workers between jobs; the whole cluster has the same one, a parameter of the log."""
 
     GREEDY = "greedy"
     BALANCED = "balanced"
@@ -19,7 +19,7 @@ class JobScheduler(StrEnum):
 
 
 class TaskScheduler(StrEnum):
-    """How a job's workers are divided between its tasks; each job names its own."""
+    """Ways to divide a job's workers between its tasks; each job names its own."""
 
     BALANCED = "balanced"
     PERCENTAGE = "percentage"
@@ -27,7 +27,7 @@ class TaskScheduler(StrEnum):
 
 
 class FluxPolicy(StrEnum):
-    """What happens to a grouped task, whose state depends on how many workers it has, when one of them leaves."""
+    """Policies for a grouped task that loses a worker, because its state depends on the number of workers."""
 
     KILL = "kill"
     """The job is killed."""

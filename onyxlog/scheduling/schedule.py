@@ -1,4 +1,4 @@
-"""Decides who works where: the whole decision, from the existing workers and jobs and what is allocated now."""
+"""Schedule of who works where: the whole decision, from workers, jobs and present allocations."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Decision:
         self._limits: Final[dict[JobId, int]] = {}
         """Upper bounds of jobs that turned out to be too high."""
         self._giving = 1
-        """How many colocated jobs do with less the next time that chunks are in the way."""
+        """The number of colocated jobs that do with less the next time that chunks are in the way."""
 
     def attempt(self) -> Placed | None:
         """Try to decide; return None if it was impossible and the problem was narrowed."""

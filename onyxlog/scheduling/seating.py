@@ -1,4 +1,4 @@
-"""Decides how many workers each kind of task can have together, when some workers can do only some kinds.
+"""Number of workers that each kind of task can have together, when some workers can do only some kinds.
 
 It is a maximum flow from classes of workers to kinds of tasks, kept up to date one demand at a time by
 augmenting paths. What can be seated together is a matroid: a kind that cannot have one more now cannot have
@@ -14,17 +14,17 @@ from typing import Final
 
 
 class Seating:
-    """Who is seated so far. It is the state of one decision."""
+    """Seats that are taken so far. It is the state of one decision."""
 
     def __init__(self, supply: Sequence[int], able: Sequence[Sequence[int]]) -> None:
         self._free: Final = list(supply)
         self._able: Final = able
         self._seated: Final = [dict.fromkeys(classes, 0) for classes in able]
-        """Of each kind: how many of each class."""
+        """The number of workers of each class, for each kind."""
 
     @property
     def free(self) -> int:
-        """Return the workers that are not taken."""
+        """The workers that are not taken."""
         return sum(self._free)
 
     def take(self, kind: int, amount: int) -> int:
@@ -55,6 +55,7 @@ class Seating:
         return True
 
     def give_back(self, kind: int, amount: int) -> None:
+        """Free this many seats of a kind."""
         seated = self._seated[kind]
         for number in reversed(self._able[kind]):
             back = min(seated[number], amount)

@@ -1,4 +1,4 @@
-"""Why a job waits, in words for people: what it needs, and what exists of it. Pure, and nothing is decided by it."""
+"""Reason why a job waits, in words for people. Pure, and nothing is decided by it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _lack(problem: Problem, job: JobRequirements) -> str:
 
 
 def _room(problem: Problem, job: JobRequirements) -> str:
-    """Whether sites have room for all tasks of a colocated job beside each other, whatever the tags."""
+    """Return whether sites have room for all tasks of a colocated job beside each other, whatever the tags."""
     size, times = len(job.tasks), max(map(_least, job.tasks))
     sites = Counter(worker.site for worker in problem.workers)
     room = sum(count // size for count in sites.values())

@@ -33,6 +33,7 @@ class Workforce:
 
     @classmethod
     def of(cls, workers: Iterable[Worker], jobs: Iterable[JobRequirements]) -> Workforce:
+        """Return the workers in classes, for the tags that these jobs require."""
         required = {task.required_tags for job in jobs for task in job.tasks}
         # Sorted: numbers must not depend on the order of a set, which differs between processes.
         wanted = sorted({frozenset(tags) for tags in required} | {ANYONE}, key=sorted)
@@ -56,10 +57,11 @@ class Workforce:
 
     @property
     def alike(self) -> bool:
-        """Whether everybody can do everything."""
+        """True if all workers can do all tasks."""
         return len(self.kinds) == 1
 
     def kind_of(self, task: TaskRequirements) -> int:
+        """Return the number of the task's kind."""
         return self.kinds[frozenset(task.required_tags)] if task.required_tags else self.kinds[ANYONE]
 
     def supply(self, peers: Iterable[PeerId]) -> list[int]:

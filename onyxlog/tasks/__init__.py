@@ -1,1 +1,1 @@
-"""What runs the tasks of a group's virtual peers: channels between workers, executors, checkpoints, coordination."""
+"""Runtime of the tasks of a group's virtual peers: channels, executors, checkpoints, coordination."""

@@ -13,7 +13,7 @@ from typing import Final
 from onyxlog.tasks.items import ChannelError, Item, Purpose, Worker
 
 WINDOW: Final = 32
-"""How many items a sender may be ahead of its receiver."""
+"""The number of items that a sender may be ahead of its receiver."""
 
 Frame = bytes | Item
 """An item as it travels: encoded to another group, unchanged within one."""
@@ -41,16 +41,20 @@ class Outlet:
 
     @property
     def next_sequence(self) -> int:
+        """The sequence number of the next item."""
         return self._first + len(self._frames)
 
     @property
     def has_credit(self) -> bool:
-        """Whether what is put now may be sent now. A sender that waits for this stays within the window."""
+        """True if what is put now may be sent now.
+
+        A sender that waits for this stays within the window.
+        """
         return self.refused or self.next_sequence < self._limit
 
     @property
     def has_ready(self) -> bool:
-        """Whether `take_ready` would return anything."""
+        """True if `take_ready` would return anything."""
         return self._sent < min(self._limit, self.next_sequence)
 
     def put(self, frame: Frame) -> None:
@@ -84,11 +88,12 @@ class Outlet:
         self._limit = max(self._limit, limit)
 
     def on_disconnected(self) -> None:
-        """Have what the receiver has not confirmed sent again, once it has said what it expects."""
+        """Prepare to send again what the receiver has not confirmed, once it has said what it expects."""
         self._sent = self._first
         self._limit = 0
 
     def refuse(self) -> None:
+        """Drop everything, now and later: the receiver does not exist any more."""
         self.refused = True
         self._first = self._sent = self.next_sequence
         self._frames.clear()
@@ -125,12 +130,12 @@ class Inlet:
 
     @property
     def first(self) -> Item | None:
-        """Return what `take` would return."""
+        """The item that `take` would return."""
         return self._queue[0] if self._queue else None
 
     @property
     def is_full(self) -> bool:
-        """Whether the sender has to wait, or nearly."""
+        """True if the sender has to wait, or nearly."""
         return len(self._queue) >= self._window * 3 // 4
 
     def attach(self, grant: Callable[[int, int], None]) -> None:
@@ -139,6 +144,7 @@ class Inlet:
         self._send_grant()
 
     def detach(self) -> None:
+        """Stop granting credit, because the connection ended."""
         self.grant = None
 
     def on_item(self, sequence: int, item: Item) -> bool:

@@ -35,7 +35,7 @@ from zraft_core.messagepack import unpack
 LEVEL: Final = 1
 PART_BYTES_MAX: Final = 1 << 30
 NONE: Final = b""
-"""What is written where a version began from nothing."""
+"""The contents of a checkpoint where a version began from nothing."""
 
 
 class CheckpointStore:

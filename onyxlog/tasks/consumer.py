@@ -16,7 +16,10 @@ from onyxlog.tasks.worker import Part, Surroundings, TaskWorker, rooted
 
 
 class Consumer(TaskWorker):
-    """Takes batches from its inlets in turn, but from none that brought a barrier which others have yet to bring."""
+    """Worker that takes batches from its inlets in turn.
+
+    It takes none from an inlet that brought a barrier which others have yet to bring.
+    """
 
     def __init__(
         self, job: Job, layout: Layout, seat: Seat, around: Surroundings, thread: TaskThread
@@ -26,11 +29,13 @@ class Consumer(TaskWorker):
         self._output: Output | None = None
 
     def on_open(self, inlet: Inlet) -> None:
+        """Keep a channel that brings data, to take batches from it."""
         if inlet.purpose is Purpose.DATA:
             self._inlets.append(inlet)
 
     @property
     def is_full(self) -> bool:
+        """True if a channel with data is nearly full."""
         return self.ready and any(inlet.is_full for inlet in self._inlets)
 
     async def _open(self, part: Part) -> None:
@@ -94,7 +99,7 @@ class Consumer(TaskWorker):
             await self._output.write(outcome.written)
         if outcome.acks:
             if self._output is not None:
-                # What is acknowledged is durable, whatever becomes of this process.
+                # Acknowledged segments are durable, whatever becomes of this process.
                 await self._output.flush()
             self._ack(rooted(outcome.acks))
         if outcome.retries:

@@ -1,4 +1,4 @@
-"""What the worker that coordinates a job does beside its task: where all begin, checkpoints, and the job's completion.
+"""Coordination of a job by one of its workers: the common start, checkpoints, and the job's completion.
 
 There is one per attempt; docs/ONYXLOG.md, "Exactly once".
 """
@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 
 class Coordination:
-    """Coordinates one attempt of a job.
+    """Coordination of one attempt of a job.
 
     Args:
         direct: send an item to a worker.

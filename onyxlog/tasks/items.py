@@ -1,4 +1,7 @@
-"""What travels on channels between workers, as values and as MessagePack. Pure; docs/ONYXLOG.md, "Items"."""
+"""Items that travel on channels between workers, as values and as MessagePack.
+
+Pure; docs/ONYXLOG.md, "Items".
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from zraft_core.messagepack import shown
 
 
 class ChannelError(OnyxlogError):
-    """Something on a connection between groups is not what this version sends there; it ends the connection."""
+    """Error of a connection between groups: what came is not what this version sends; it ends the connection."""
 
 
 @define
@@ -33,7 +36,7 @@ class Batch:
 
 @frozen
 class BarrierItem:
-    """Everything before a barrier on this channel belongs to checkpoint `epoch`."""
+    """Barrier on a channel: everything before it belongs to checkpoint `epoch`."""
 
     epoch: int
 
@@ -52,14 +55,14 @@ class Acks:
 
 @frozen
 class Retry:
-    """Tells the worker that read these roots to send them again at once."""
+    """Message to the worker that read these roots: send them again at once."""
 
     roots: Sequence[int]
 
 
 @frozen
 class Ask:
-    """Tells the coordinator that this worker waits to be told where to begin."""
+    """Message to the coordinator: this worker waits to be told where to begin."""
 
 
 @frozen
@@ -78,14 +81,14 @@ class Inject:
 
 @frozen
 class Stored:
-    """Tells the coordinator that this worker's part of checkpoint `epoch` is stored."""
+    """Message to the coordinator: this worker's part of checkpoint `epoch` is stored."""
 
     epoch: int
 
 
 @frozen
 class Finished:
-    """Tells the coordinator that this worker has done all its work.
+    """Message to the coordinator: this worker has done all its work.
 
     What it wrote is durable, and its last part is stored under `epoch`.
     """
@@ -168,14 +171,14 @@ def from_wire(fields: list[Any]) -> Item:
 
 
 class Purpose(StrEnum):
-    """What a channel is for; the values are on the wire."""
+    """Purposes of a channel; the values are on the wire."""
 
     DATA = "data"
     ACKS = "acks"
     COORDINATION = "coordination"
-    """To the worker that coordinates the job."""
+    """The channel leads to the worker that coordinates the job."""
     DIRECTION = "direction"
-    """From the worker that coordinates the job."""
+    """The channel comes from the worker that coordinates the job."""
 
 
 PURPOSES: Final = tuple(Purpose)
@@ -210,7 +213,7 @@ class Hello:
 
 @frozen
 class Open:
-    """Opens a channel."""
+    """Message that opens a channel."""
 
     channel: int
     purpose: Purpose
@@ -220,7 +223,7 @@ class Open:
 
 @frozen
 class Grant:
-    """Gives a sender credit."""
+    """Message that gives a sender credit."""
 
     channel: int
     expected: int
@@ -229,7 +232,7 @@ class Grant:
 
 @frozen
 class Sent:
-    """Carries an item of a channel."""
+    """Message that carries an item of a channel."""
 
     channel: int
     sequence: int
@@ -238,7 +241,7 @@ class Sent:
 
 @frozen
 class Refuse:
-    """Refuses a channel, as the receiver has left this attempt."""
+    """Message that refuses a channel, as the receiver has left this attempt."""
 
     channel: int
     version: int
@@ -246,7 +249,7 @@ class Refuse:
 
 @frozen
 class Close:
-    """Closes a channel."""
+    """Message that closes a channel."""
 
     channel: int
 
@@ -271,6 +274,7 @@ def pack(fields: list[Any]) -> bytes:
 
 
 def encode(message: Message) -> bytes:
+    """Return a message of a connection as bytes."""
     match message:
         case Hello(tenancy):
             return pack([HELLO, FORMAT, tenancy])
@@ -287,6 +291,7 @@ def encode(message: Message) -> bytes:
 
 
 def encode_sent(channel: int, sequence: int, item: Item) -> bytes:
+    """Return an item of a channel as bytes, with its sequence number."""
     return pack([ITEM, channel, sequence, *to_wire(item)])
 
 

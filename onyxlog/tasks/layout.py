@@ -1,4 +1,4 @@
-"""Who works for a job in one attempt: computed from the replica, the same by all. Pure."""
+"""Workers of a job in one attempt, computed from the replica, the same by all. Pure."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ class Layout:
         return self._by_task.get(task, ())
 
     def seat_of(self, peer: PeerId) -> Seat | None:
+        """Return the seat of a peer, or None if it does not work for the job."""
         return next((seat for seat in self.seats if seat.peer == peer), None)
 
     def index_of(self, seat: Seat) -> int:
@@ -56,6 +57,7 @@ class Layout:
         return self.seats.index(seat)
 
     def worker(self, seat: Seat) -> Worker:
+        """Return the address of a seat's worker."""
         return Worker(self.job, self.version, seat.peer)
 
 

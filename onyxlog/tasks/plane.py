@@ -47,27 +47,29 @@ BATCH_BYTES_MAX: Final = 256 * 1024
 RETRY_S: Final = 0.05
 RETRY_MAX_S: Final = 2.0
 EARLY_MAX: Final = 8192
-"""How many opens are kept for attempts that this group has not come to: of 90 workers from each of 90 others."""
+"""The number of opens that are kept for attempts that this group has not come to: of 90 workers from each of
+90 others.
+"""
 
 
 class Endpoint(Protocol):
     """A worker, as its channels see it. Its methods are called within the event loop and must not block."""
 
     def on_open(self, inlet: Inlet) -> None:
-        """A channel ends here now; never twice the same."""
+        """Take a new channel that ends here; each comes once."""
         ...
 
     def on_arrival(self, inlet: Inlet) -> None:
-        """There is one more item to take."""
+        """Take note that there is one more item to take."""
         ...
 
     def on_credit(self) -> None:
-        """A channel that begins here may carry more."""
+        """Take note that a channel that begins here may carry more."""
         ...
 
 
 class _Source(Protocol):
-    """Where an open came from, and where grants for it go."""
+    """Source of an open, to which grants for it go."""
 
     def grant(self, channel: int, expected: int, limit: int) -> None: ...
 
@@ -77,11 +79,13 @@ class _Source(Protocol):
 
 
 class Link(Protocol):
-    """Carries the items of an outlet."""
+    """Interface of what carries the items of an outlet."""
 
-    def transmit(self, outlet: Outlet) -> None: ...
+    def transmit(self, outlet: Outlet) -> None:
+        """Send what the outlet has ready."""
 
-    def remove(self, outlet: Outlet) -> None: ...
+    def remove(self, outlet: Outlet) -> None:
+        """Close an outlet's channel."""
 
 
 class Channel:
@@ -97,6 +101,7 @@ class Channel:
 
     @property
     def has_credit(self) -> bool:
+        """True if an item that is sent now need not wait."""
         return self.outlet.has_credit
 
     def send(self, item: Item) -> None:
@@ -109,6 +114,7 @@ class Channel:
         self._link.transmit(self.outlet)
 
     def close(self) -> None:
+        """Close the channel; what was not sent is dropped."""
         self._link.remove(self.outlet)
 
     def _put(self, item: Item) -> None:
@@ -186,6 +192,7 @@ class DataPlane:
 
     @property
     def site(self) -> Site:
+        """The address that workers of other groups connect to. Valid once the plane listens."""
         assert self._site is not None, "it does not listen yet"
         return self._site
 
@@ -223,7 +230,7 @@ class DataPlane:
         self._site = str(Address(told.host, told.port or port))
 
     def register(self, worker: Worker, endpoint: Endpoint) -> None:
-        """Have channels to this worker end here from now on, those that were opened early at once."""
+        """Let channels to this worker end here from now on, those that were opened early at once."""
         assert worker not in self._endpoints
         self._endpoints[worker] = endpoint
         self._newest[worker.peer] = max(worker.version, self._newest.get(worker.peer, -1))
@@ -254,6 +261,7 @@ class DataPlane:
         return Channel(outlet, link, self, encoded=True)
 
     def statistics(self) -> PlaneStatistics:
+        """Return the counts of items, bytes and reconnects."""
         return PlaneStatistics(
             items_sent=self.items_sent,
             items_received=self.items_received,
@@ -268,6 +276,7 @@ class DataPlane:
             accepted.connection.abort()
 
     async def close(self) -> None:
+        """Close all connections, and stop listening."""
         self._closed = True
         if self._listener is not None:
             self._listener.close()
@@ -281,11 +290,13 @@ class DataPlane:
     # -- called by links
 
     def on_credit(self, outlet: Outlet) -> None:
+        """Tell the sending worker that its channel has credit again."""
         endpoint = self._endpoints.get(outlet.sender)
         if endpoint is not None:
             endpoint.on_credit()
 
     def on_open(self, opened: Open, source: _Source) -> None:
+        """Connect a channel that another group opens to its worker, or keep it until the worker starts."""
         endpoint = self._endpoints.get(opened.receiver)
         if endpoint is None:
             self._on_open_without_endpoint(opened, source)
@@ -301,6 +312,7 @@ class DataPlane:
         inlet.attach(lambda expected, limit: source.grant(opened.channel, expected, limit))
 
     def on_item(self, inlet: Inlet, sequence: int, item: Item) -> None:
+        """Give an item to its worker, unless it came twice."""
         endpoint = self._endpoints.get(inlet.receiver)
         if endpoint is not None and inlet.on_item(sequence, item):
             self.items_received += 1
@@ -317,9 +329,11 @@ class DataPlane:
                 del self._early[worker]
 
     def forget_link(self, site: Site) -> None:
+        """Forget the connection to a site, so that the next channel dials again."""
         self._dialed.pop(site, None)
 
     def lose_accepted(self, accepted: _Accepted) -> None:
+        """Forget an accepted connection, and detach its channels."""
         self._accepted.discard(accepted)
         self.lose_source(accepted)
 

@@ -1,4 +1,6 @@
-"""When a worker reports full buffers in the log. Pure: the clock is handed in.
+"""Reports of full buffers in the log, and when a worker makes them.
+
+Pure: the clock is handed in.
 
 Every worker that is slower than its input has full buffers: credit handles that, and inputs that paused for
 it would only let it run dry. A worker that stands still with full buffers is another matter: its function or

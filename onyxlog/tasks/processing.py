@@ -1,4 +1,4 @@
-"""What a worker does with a batch: the task's function, its windows, and where the results go.
+"""Processing of a batch by a worker: the task's function, its windows, and where the results go.
 
 No I/O and no clock. It runs in the worker's thread, as all functions here are users'. The loops over segments
 are the hot path of a job: no object is made per segment unless trees of roots are tracked.

@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 class Producer(TaskWorker):
-    """Reads as long as every next worker may get more, and no worker of the job has reported full buffers."""
+    """Worker that reads as long as every next worker may get more, and none reported full buffers."""
 
     def __init__(
         self, job: Job, layout: Layout, seat: Seat, around: Surroundings, thread: TaskThread

@@ -1,4 +1,4 @@
-"""How an input's worker reads its partitions, and what it remembers of segments until they are processed everywhere.
+"""Reading of an input's partitions by a worker, and its memory of segments that are under way.
 
 There are three ways, by the job's delivery: positions only, which go into checkpoints (exactly-once-state);
 segments under way, by their roots, and the positions below which all is done (at-least-once); positions as
@@ -31,6 +31,7 @@ class Partitions:
 
     @classmethod
     async def open(cls, source: Input, mine: Iterable[int], positions: Mapping[int, int]) -> Partitions:
+        """Open a reader for each partition, at its position or at the beginning."""
         readers = {
             partition: await source.reader(partition, positions.get(partition, 0)) for partition in mine
         }
@@ -38,6 +39,7 @@ class Partitions:
 
     @property
     def exhausted(self) -> bool:
+        """True when all partitions were read to their end."""
         return not self._turns
 
     async def read(self, count: int) -> tuple[int, Chunk] | None:
@@ -56,6 +58,7 @@ class Partitions:
         return None
 
     async def close(self) -> None:
+        """Close all readers."""
         for reader in self._readers.values():
             await reader.close()
 
@@ -77,10 +80,12 @@ class Pending:
 
     @property
     def is_full(self) -> bool:
+        """True if as many segments are under way as may be."""
         return self._roots.is_full
 
     @property
     def has_late(self) -> bool:
+        """True if segments wait to be sent again."""
         return bool(self._late)
 
     def begin(self, partition: int, chunk: Chunk, now_ms: int) -> Batch:
@@ -108,7 +113,7 @@ class Pending:
         return batch
 
     def find_late(self, now_ms: int) -> None:
-        """Have those whose time is over wait to be sent again."""
+        """Queue the segments whose time is over, to be sent again."""
         for overdue in self._roots.overdue(now_ms):
             self._late.append((overdue.token, overdue.attempt))
 

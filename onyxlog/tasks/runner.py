@@ -68,7 +68,7 @@ class RunnerSettings:
 
 @frozen
 class _Running:
-    """What a virtual peer runs."""
+    """Task that a virtual peer runs."""
 
     worker: TaskWorker
     task: asyncio.Task[None]
@@ -93,6 +93,7 @@ class JobRunner:
 
     @property
     def site(self) -> Site:
+        """The address at which this group's workers are reached."""
         return self._plane.site
 
     async def start(self, task: StartTask) -> None:
@@ -130,11 +131,13 @@ class JobRunner:
         )
 
     async def stop(self, task: StopTask) -> None:
+        """Stop a virtual peer's worker."""
         await self._end(task.peer, task.why)
         if task.why == "left":
             self._plane.forget_peer(task.peer)
 
     def replica_changed(self, replica: Replica) -> None:
+        """Tell workers when backpressure of their jobs begins or ends."""
         if replica.peer_states is self._states:
             return
         self._states = replica.peer_states
@@ -145,7 +148,10 @@ class JobRunner:
             )
 
     async def close(self) -> None:
-        """This may be called again if it was cancelled: it then does the rest."""
+        """Stop all workers and close their channels.
+
+        It may be called again if it was cancelled: it then does the rest.
+        """
         self._closed = True
         self._looking.cancel()
         for peer in tuple(self._running):
@@ -155,9 +161,11 @@ class JobRunner:
     # -- what others look at
 
     def statistics(self) -> dict[PeerId, WorkerStatistics]:
+        """Return the statistics of each virtual peer's worker."""
         return {peer: running.worker.statistics() for peer, running in self._running.items()}
 
     def plane_statistics(self) -> PlaneStatistics:
+        """Return the statistics of the group's channels."""
         return self._plane.statistics()
 
     def break_connections(self) -> None:
@@ -166,6 +174,7 @@ class JobRunner:
 
     @property
     def workers(self) -> dict[PeerId, TaskWorker]:
+        """The workers that run now, by virtual peer."""
         return {peer: running.worker for peer, running in self._running.items()}
 
     # -- carrying it out

@@ -24,6 +24,7 @@ class TaskThread:
         self._executor = None if inline else ThreadPoolExecutor(1, thread_name_prefix=name)
 
     async def run(self, function: Callable[[], T]) -> T:
+        """Run a function in the thread, and return its result."""
         if self._executor is None:
             return function()
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)
@@ -37,5 +38,6 @@ class TaskThread:
             log.warning("user code does not end", thread=self._name, waited_s=PATIENCE_S)
 
     def close(self) -> None:
+        """End the thread after what it does now."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)

@@ -57,20 +57,20 @@ log = structlog.get_logger()
 
 @frozen(kw_only=True)
 class Surroundings:
-    """What all workers of a group share."""
+    """Surroundings that all workers of a group share."""
 
     host: TaskHost
     plane: DataPlane
     rng: Random
     hosts: str = ""
-    """Where the log's servers are, for plugins that talk to them."""
+    """The addresses of the log's servers, for plugins that talk to them."""
     access: Access = NOBODY
     """The identity that plugins show there."""
 
 
 @frozen
 class Part:
-    """What workers of a task held at a checkpoint, as far as this worker now owns it."""
+    """Part of a checkpoint: what workers of a task held, as far as this worker now owns it."""
 
     windows: tuple[bytes, ...] = ()
     outputs: dict[int, Any] = field(factory=dict)
@@ -91,7 +91,7 @@ class TaskWorker(ABC):
         self.ready = False
         self.finished = False
         self.paused = False
-        """Whether a worker of the job reported full buffers: inputs wait."""
+        """True if a worker of the job reported full buffers: inputs wait."""
         self._around = around
         self._host = around.host
         self._plane = around.plane
@@ -169,13 +169,14 @@ class TaskWorker(ABC):
             )
 
     def statistics(self) -> WorkerStatistics:
+        """Return the counts of batches and segments."""
         return WorkerStatistics(
             self._batches, self._segments, self._emitted, self._pending(), self._replayed()
         )
 
     @property
     def is_full(self) -> bool:
-        """Whether what comes in waits for this worker."""
+        """True if what comes in has to wait for this worker."""
         return False
 
     async def _run(self) -> None:
@@ -244,6 +245,7 @@ class TaskWorker(ABC):
         )
 
     def adopts(self, slot: int) -> bool:
+        """Return whether this worker owns what the worker at `slot` left behind."""
         return adopts(self.seat.slot, self._slots, slot)
 
     def _my_buckets(self) -> frozenset[int]:
@@ -278,10 +280,11 @@ class TaskWorker(ABC):
     # -- channels
 
     def on_open(self, inlet: Inlet) -> None:
-        """Most channels are read as items come; a consumer keeps those with data."""
+        """Do nothing: most channels are read as items come; a consumer keeps those with data."""
         return
 
     def on_arrival(self, inlet: Inlet) -> None:
+        """Take what arrived on a channel: data wakes the worker, other items are handled at once."""
         if inlet.purpose is Purpose.DATA:
             self._wake.set()
             return
@@ -292,6 +295,7 @@ class TaskWorker(ABC):
                 self._fail(error)
 
     def on_credit(self) -> None:
+        """Wake the worker, which may send again."""
         self._wake.set()
 
     def _on_told(self, inlet: Inlet, item: Item) -> None:
@@ -380,6 +384,7 @@ class TaskWorker(ABC):
 
     @property
     def processing(self) -> Processing:
+        """The task's processing. Valid once the worker has begun."""
         assert self._processing is not None
         return self._processing
 
@@ -484,6 +489,7 @@ class TaskWorker(ABC):
 
 
 def rooted(values: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the pairs that have a root."""
     return [(root, value) for root, value in values if root != UNROOTED]
 
 

@@ -1,1 +1,1 @@
-"""What three theses published, and how ours compares: one file of figures, and one comparator for each thesis. Pure."""
+"""Figures that three theses published, in one file, and one comparator for each thesis. Pure."""

@@ -1,4 +1,6 @@
-"""What the AtomicKafka thesis measured (tables 5.1 to 5.6), and how many records its algorithms write. Pure.
+"""Figures of the AtomicKafka thesis (tables 5.1 to 5.6), and its algorithms' numbers of records.
+
+Pure.
 
 Five topics, five nodes, messages of two clients with 20,000 each and 5 ms of sleep after each; replicated by Kafka on
 twelve machines. The order of destinations is decided by single nodes, whose failure nothing survives.
@@ -14,7 +16,7 @@ from attrs import frozen
 from onyxlog.theses.figures import FIGURES
 
 SINGLE_RECORDS: Final = 3
-"""Of a message to one topic: written by the client, delivered, and the delivery read."""
+"""The records of a message to one topic: written by the client, delivered, and the delivery read."""
 
 HEADLINE: Final[Mapping[str, float]] = FIGURES["atomic_kafka"]["headline"]
 """Deliveries per second as its conclusion names them; they do not follow from its tables."""
@@ -59,7 +61,7 @@ class Scenario:
 
     @property
     def implied_share(self) -> float:
-        """What the records that were counted say that the share was."""
+        """The share that the counted records imply."""
         return self.several / self.messages
 
     @property
@@ -75,7 +77,7 @@ def _scenario(plain: dict[str, Any]) -> Scenario:
 
 
 def multicast_records(destinations: int) -> int:
-    """Of one message by the optimised algorithm, each notification, acknowledgement, decision and delivery written and read.
+    """Return the number of records that one message takes by the optimised algorithm.
 
     3 for one destination, 35 for five.
     """
@@ -84,12 +86,12 @@ def multicast_records(destinations: int) -> int:
 
 
 def total_records(sizes: Iterable[tuple[int, int]]) -> int:
-    """Of a mix of (number of destinations, how many messages): for 40,000 of which x go to all five, 120,000 + 32 x."""
+    """Return the number of records of a mix of (number of destinations, number of messages)."""
     return sum(multicast_records(destinations) * count for destinations, count in sizes)
 
 
 def implied_multicasts(messages: int, records: int, destinations: int) -> float:
-    """How many of the messages went to `destinations` topics, if so many records were counted in all."""
+    """Return how many of the messages went to `destinations` topics, given the number of all records."""
     return (records - SINGLE_RECORDS * messages) / (multicast_records(destinations) - SINGLE_RECORDS)
 
 
@@ -98,7 +100,10 @@ TOPICS: Final = len(SCENARIOS[0].nodes)
 
 
 def published(share: float, *, five_producers: bool) -> Scenario | None:
-    """The table for a cell, None if there is none: 0 % was published with five producers, the others with two."""
+    """Return the table for a cell, None if there is none.
+
+    0 % was published with five producers, the others with two.
+    """
     for scenario in SCENARIOS:
         if abs(scenario.share - share) < 1e-9 and (scenario.producers == TOPICS) == five_producers:
             return scenario

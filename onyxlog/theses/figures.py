@@ -9,4 +9,4 @@ from typing import Any, Final
 FIGURES: Final[dict[str, Any]] = tomllib.loads(
     (files("onyxlog.theses") / "figures.toml").read_text(encoding="utf-8")
 )
-"""By thesis: `zatt`, `atomic_kafka`, `gossip`."""
+"""The figures by thesis: `zatt`, `atomic_kafka`, `gossip`."""

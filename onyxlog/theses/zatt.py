@@ -43,7 +43,7 @@ ROWS: Final = tuple(
 LAPTOP, AWS_4, AWS_2 = (platform["name"] for platform in _ZATT["platforms"])
 
 MEAN_PER_SECOND: Final[int] = _ZATT["mean_per_second"]
-"""Of the rows with a result; what the text calls the peak."""
+"""The mean of the rows with a result, which the text calls the peak."""
 
 ELECTION_SERVERS: Final[int] = _ZATT["elections"]["servers"]
 ELECTION_TRIALS: Final[int] = _ZATT["elections"]["trials"]
@@ -52,13 +52,13 @@ ELECTION_SHARES: Final = tuple((float(ms), float(share)) for ms, share in _ZATT[
 
 
 def rows_of(workers: int, entries: int, value_bytes: int) -> list[ThesisRow]:
-    """What was published for a cell: several rows, one or more per platform, or none."""
+    """Return the published rows for a cell: several, one or more per platform, or none."""
     return [
         row for row in ROWS if (row.workers, row.entries, row.value_bytes) == (workers, entries, value_bytes)
     ]
 
 
 def best_of(workers: int, entries: int, value_bytes: int) -> int | None:
-    """The most requests per second that were published for a cell, on whichever platform; None: no result."""
+    """Return the most requests per second that were published for a cell, on whichever platform; None: no result."""
     rates = [row.per_second for row in rows_of(workers, entries, value_bytes) if row.per_second is not None]
     return max(rates, default=None)

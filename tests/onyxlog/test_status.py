@@ -16,7 +16,7 @@ from onyxlog.main import main
 from onyxlog.peer.log.port import LogBounds, Silence
 from onyxlog.peer.publishing import Published
 from onyxlog.peer_command import _advertised
-from onyxlog.replica.replica import Job, JoinMode, Parameters, Replica, VirtualPeer
+from onyxlog.replica.replica import JoinMode, Parameters, Replica, SubmittedJob, VirtualPeer
 from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import JobRequirements, TaskRequirements
 from onyxlog.status import Agreement, as_json, is_closed, picture, ring_of
@@ -104,7 +104,7 @@ def test_a_group_that_may_be_dead_is_shown_with_when_it_was_heard_of() -> None:
 
 def test_a_job_that_waits_is_shown_with_what_it_waits_for() -> None:
     tasks = (TaskRequirements("in", min_peers=2), TaskRequirements("out", min_peers=2))
-    job = Job(JobRequirements("waits", b"", tasks), 5)
+    job = SubmittedJob(JobRequirements("waits", b"", tasks), 5)
     replica = evolve(a_ring("a", "b", "c"), jobs=Table({"waits": job}))
     assert job_status(replica, "waits").reason == "needs 4 virtual peers, 3 are there"
     shown = picture(replica, LogBounds(0, 8), (), {})

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from zraft.cli.main import main
-from zraft.transport.udp import Address, UdpEndpoint
+from zraft.transport.udp import SocketAddress, UdpEndpoint
 
 LOOKED_AT_EVERY = 100
 """Datagrams between two looks at the switch."""
@@ -39,7 +39,7 @@ def run() -> None:
     loss = Loss(float(sys.argv[1]), Path(sys.argv[2]))
     send = UdpEndpoint.send
 
-    def losing(self: UdpEndpoint, address: Address, datagram: bytes) -> None:
+    def losing(self: UdpEndpoint, address: SocketAddress, datagram: bytes) -> None:
         if not loss():
             send(self, address, datagram)
 

@@ -33,7 +33,7 @@ from zraft.transport.messages import PeerMessage, Sender
 from zraft.tree.settings import Settings
 from zraft_core.ids import COORDINATION_GROUP, GroupId, ProducerId, ServerId
 from zraft_core.topics.codec import decode_message, encode_registry
-from zraft_core.topics.producer import Ended, Ending, Producer
+from zraft_core.topics.producer import Ended, Ending, ProducerCore
 from zraft_core.topics.registry_commands import CreateTopic, RegisterProducer, RegistryCommand
 from zraft_core.topics.stamps import MessageId
 from zraft_core.wire.client import ZkClientCodec
@@ -244,7 +244,7 @@ class HostingSimulation:
         self._until(lambda: results, "group 0 answers")
         return results[0]
 
-    def _prepare(self) -> Producer:
+    def _prepare(self) -> ProducerCore:
         """A topic, and a producer that lives as long as its session, which is for ever."""
         self._until(self._serves, "the cluster has topics")
         leader = self._leader()
@@ -262,7 +262,7 @@ class HostingSimulation:
         (session,) = leader.driver.machine.sessions
         created = self._command(RegisterProducer(session), session).created
         self._until(lambda: all(self._leads(group) for group in self._groups()), "all are led")
-        return Producer(ProducerId(created), registry.table(), window=64)
+        return ProducerCore(ProducerId(created), registry.table(), window=64)
 
     def _serves(self) -> bool:
         leader = self._leader()
@@ -277,7 +277,7 @@ class HostingSimulation:
 
     # -- producing among faults
 
-    def _produce(self, producer: Producer) -> dict[MessageId, Ended]:
+    def _produce(self, producer: ProducerCore) -> dict[MessageId, Ended]:
         rng, groups = self._rng, self._groups()
         self._payloads: dict[MessageId, tuple[tuple[GroupId, ...], bytes]] = {}
         ended: dict[MessageId, Ended] = {}
@@ -300,7 +300,7 @@ class HostingSimulation:
 
     # -- how long the log is
 
-    def _write_topics_alone(self, producer: Producer, ended: dict[MessageId, Ended]) -> None:
+    def _write_topics_alone(self, producer: ProducerCore, ended: dict[MessageId, Ended]) -> None:
         """The coordination group is silent."""
         before = self._applied_index()
         rng, groups = self._rng, self._groups()
@@ -369,14 +369,14 @@ class HostingSimulation:
     def _applied_index(self) -> int:
         return self._leading().applied_index
 
-    def _finish(self, producer: Producer, ended: dict[MessageId, Ended]) -> bool:
+    def _finish(self, producer: ProducerCore, ended: dict[MessageId, Ended]) -> bool:
         self._hear(producer, ended)
         if self.now_ms >= self._again_at:
             self._again_at = self.now_ms + AGAIN_MS
             self._request(producer, producer.undecided())
         return len(ended) == len(self._payloads)
 
-    def _request(self, producer: Producer, seqs: Sequence[int]) -> None:
+    def _request(self, producer: ProducerCore, seqs: Sequence[int]) -> None:
         for seq in seqs:
             for group, request in producer.requests(seq):
                 server = self._leads(group)
@@ -385,7 +385,7 @@ class HostingSimulation:
                 client = self._clients.setdefault((server.server, server.boots), Remembering())
                 server.partitions.topics.produce(client, 1, group, request)
 
-    def _hear(self, producer: Producer, ended: dict[MessageId, Ended]) -> None:
+    def _hear(self, producer: ProducerCore, ended: dict[MessageId, Ended]) -> None:
         for client in self._clients.values():
             replies, client.replies = client.replies, []
             for reply in replies:

@@ -11,12 +11,12 @@ from tests.simulation.multicast.stage import Stage
 from zraft.topics.leader_settings import Exchange, LeaderSettings
 from zraft_core.ids import GroupId
 from zraft_core.topics.message import Message
-from zraft_core.topics.producer import Ending, Producer, Reach
+from zraft_core.topics.producer import Ending, ProducerCore, Reach
 
 SLOW = LeaderSettings(resend_ticks=1000, resend_ticks_max=1000, floor_ticks=1000, report_ticks=1000)
 
 
-def one(stage: Stage, count: int, reach: Reach = Reach.ALL) -> tuple[Producer, Message]:
+def one(stage: Stage, count: int, reach: Reach = Reach.ALL) -> tuple[ProducerCore, Message]:
     producer = stage.producer(reach)
     return producer, producer.multicast(stage.ids[:count], b"x" * 2000)
 

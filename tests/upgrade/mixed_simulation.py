@@ -32,7 +32,7 @@ from zraft.transport import codec, messages
 from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.topics import codec as topics_codec
 from zraft_core.topics.codec import encode_registry
-from zraft_core.topics.producer import Ended, Producer
+from zraft_core.topics.producer import Ended, ProducerCore
 from zraft_core.topics.registry_commands import CreateTopic, RegisterProducer, RegistryCommand
 from zraft_core.wire.client import ZkClientCodec
 from zraft_core.znodes.txn import TOPICS
@@ -261,7 +261,7 @@ class MixedSimulation(HostingSimulation):
         self._until(self._leader, "somebody leads group 0")
         return self._leader()
 
-    def _prepare(self) -> Producer:
+    def _prepare(self) -> ProducerCore:
         self._until(self._serves, "the cluster has topics")
         leader = self._leading_server()
         wire, opened = ZkClientCodec(), list[object]()
@@ -274,9 +274,9 @@ class MixedSimulation(HostingSimulation):
         (session,) = leader.driver.machine.sessions
         created = self._command(RegisterProducer(session), session).created
         self._until(lambda: all(self._leads(group) for group in self._groups()), "all are led")
-        return Producer(ProducerId(created), leader.driver.machine.registry.table(), window=64)
+        return ProducerCore(ProducerId(created), leader.driver.machine.registry.table(), window=64)
 
-    def _request(self, producer: Producer, seqs: Sequence[int]) -> None:
+    def _request(self, producer: ProducerCore, seqs: Sequence[int]) -> None:
         for seq in seqs:
             for group, request in producer.requests(seq):
                 server = self._leads(group)
@@ -287,7 +287,7 @@ class MixedSimulation(HostingSimulation):
                 asked = release.topics.decode_edge(topics_codec.encode_edge(request))
                 server.partitions.topics.produce(client, 1, group, asked)
 
-    def _hear(self, producer: Producer, ended: dict[Any, Ended]) -> None:
+    def _hear(self, producer: ProducerCore, ended: dict[Any, Ended]) -> None:
         for client in self._clients.values():
             replies, client.replies = client.replies, []
             encode = (self._old if type(client) is self._old.remembering else NEW).topics.encode_edge

@@ -360,7 +360,7 @@ _CHANGING: Final = frozenset({"connection_stat_reset", "set_trace_mask", "stat_r
 
 
 def changes_something(name: str) -> bool:
-    """Whether a command does more than answer."""
+    """Return whether a command changes something beside giving an answer."""
     return name in _BY_NAME and _BY_NAME[name][0] in _CHANGING
 
 

@@ -1,4 +1,4 @@
-"""Answers probes before the admin HTTP server is loaded, and keeps other connections until it is.
+"""Answers to probes before the admin HTTP server is loaded; other connections are kept until it is.
 
 Loading it takes a third of a second of CPU, and longer on a busy machine, in which a server that serves would
 not be known to be ready. So `/readyz` and `/livez` in their plain form, as orchestrators ask, are answered
@@ -61,6 +61,7 @@ class EarlyConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport, and hand over at once if the admin server has been loaded."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
         if self._early.successor is not None:
@@ -77,6 +78,7 @@ class EarlyConnection(asyncio.Protocol):
             goes.close()
 
     def data_received(self, data: bytes) -> None:
+        """Answer a probe, and keep what belongs to any other request."""
         self._received += data
         probe = _PROBE.fullmatch(self._received)
         if probe is not None and b"application/json" not in self._received:
@@ -87,6 +89,7 @@ class EarlyConnection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
         self._leave()
 
     def _leave(self) -> None:
@@ -96,6 +99,7 @@ class EarlyConnection(asyncio.Protocol):
             self._timer.cancel()
 
     def close(self) -> None:
+        """Close the connection."""
         self._leave()
         if self._transport is not None:
             self._transport.close()

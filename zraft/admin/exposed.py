@@ -1,4 +1,4 @@
-"""How a metric is declared: its name as scrapers see it, its text, and where its value comes from.
+"""Declaration of a metric: its name as scrapers see it, its text, and the source of its value.
 
 The exposition and the tables of docs/OPERATIONS.md are made from the declarations.
 """
@@ -28,9 +28,9 @@ TOTAL: Final = "_total"
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
 Monitored = Mapping[str, Monitor]
-"""What `mntr` lists, without `zk_`."""
+"""The values that `mntr` lists, without `zk_`."""
 PREFIX: Final = "zraft_"
-"""Of our own names; `mntr` lists the same numbers without it."""
+"""The prefix of our own names; `mntr` lists the same numbers without it."""
 
 
 @frozen
@@ -45,11 +45,11 @@ class Exposed(ABC, Generic[S]):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """What Prometheus calls it."""
+        """The kind of metric, in Prometheus' words."""
 
     @abstractmethod
     def family(self, source: S) -> Metric | None:
-        """Its samples; None if the source has no value."""
+        """Return the metric with its samples; None if the source has no value."""
 
 
 @frozen
@@ -60,9 +60,11 @@ class Number(Exposed[S]):
 
     @property
     def kind(self) -> str:
+        """The kind "counter" for a name that ends in `_total`, else "gauge"."""
         return "counter" if self.name.endswith(TOTAL) else "gauge"
 
     def family(self, source: S) -> Metric | None:
+        """Return the metric with its samples; None if the source has no value."""
         value = self.value(source)
         if value is None:
             return None
@@ -72,7 +74,7 @@ class Number(Exposed[S]):
 
 
 def monitored(name: str, text: str, *, note: str = "") -> Number[Monitored]:
-    """A number that `mntr` lists, too."""
+    """Return the declaration of a number that `mntr` lists, too."""
     key = name.removeprefix(PREFIX)
     return Number(name, text, lambda values: float(values[key]) if key in values else None, note=note)
 
@@ -85,9 +87,11 @@ class Numbers(Exposed[S]):
 
     @property
     def kind(self) -> str:
+        """The kind "counter" for a name that ends in `_total`, else "gauge"."""
         return "counter" if self.name.endswith(TOTAL) else "gauge"
 
     def family(self, source: S) -> Metric:
+        """Return the metric with its samples; None if the source has no value."""
         family: CounterMetricFamily | GaugeMetricFamily
         if self.kind == "counter":
             family = CounterMetricFamily(self.name, self.text, labels=self.labels)
@@ -106,9 +110,11 @@ class Info(Exposed[S]):
 
     @property
     def kind(self) -> str:
+        """The kind "info"."""
         return "info"
 
     def family(self, source: S) -> Metric:
+        """Return the metric with its samples; None if the source has no value."""
         family = InfoMetricFamily(self.name.removesuffix("_info"), self.text)
         family.add_metric([], self.values(source))
         return family
@@ -122,9 +128,11 @@ class Histogram(Exposed[S]):
 
     @property
     def kind(self) -> str:
+        """The kind "histogram"."""
         return "histogram"
 
     def family(self, source: S) -> Metric:
+        """Return the metric with its samples; None if the source has no value."""
         distribution = self.distribution(source)
         buckets: list[tuple[str, float]] = []
         at_most = 0
@@ -142,9 +150,11 @@ class SummaryMs(Exposed[S]):
 
     @property
     def kind(self) -> str:
+        """The kind "summary"."""
         return "summary"
 
     def family(self, source: S) -> Metric:
+        """Return the metric with its samples; None if the source has no value."""
         seconds = self.distribution(source)
         family = SummaryMetricFamily(
             self.name, self.text, count_value=seconds.count, sum_value=round(seconds.total * 1000, 4)
@@ -155,7 +165,7 @@ class SummaryMs(Exposed[S]):
 
 
 def shown(declared: Iterable[Exposed[S]], source: S) -> Iterator[Metric]:
-    """The families of those of which the source has a value."""
+    """Yield the families of those of which the source has a value."""
     for metric in declared:
         if (family := metric.family(source)) is not None:
             yield family

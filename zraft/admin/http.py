@@ -32,7 +32,7 @@ _PAGE: Final = resources.files("zraft.admin").joinpath("page.html").read_text(en
 
 
 class AdminServer:
-    """Answers the connections that it gets, from `prepare` to `stop`."""
+    """Admin server that answers the connections that it gets, from `prepare` to `stop`."""
 
     def __init__(self, reports: AdminReports, hosts: Iterable[str] = ()) -> None:
         """Prepare to answer; `hosts`: names under which browsers may ask for pages, beside addresses and localhost."""

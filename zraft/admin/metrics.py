@@ -269,7 +269,7 @@ RAFT: Final[tuple[Exposed[RaftStatus], ...]] = (
 
 
 def _of_followers(name: str, text: str, value: Callable[[MemberStatus], float | None]) -> Numbers[Members]:
-    """By follower, as far as a leader knows the value."""
+    """Return numbers by follower, as far as a leader knows the value."""
     return Numbers(
         name,
         f"{text} Leader only.",
@@ -539,7 +539,10 @@ OURS: Final[tuple[Exposed[Any], ...]] = (
 
 
 def families(status: Status) -> Iterator[Metric]:
-    """All metrics of one scrape. A server that does not serve has no numbers of `mntr`, as in ZooKeeper."""
+    """Yield all metrics of one scrape.
+
+    A server that does not serve has no numbers of `mntr`, as in ZooKeeper.
+    """
     if status.statistics is not None:
         yield from shown((*ZOOKEEPER, *FURTHER, *GROUPS), monitor_values(status.statistics))
     yield from shown(ZOOKEEPER_TIMES, status.durations)
@@ -555,11 +558,15 @@ def families(status: Status) -> Iterator[Metric]:
 
 
 class StatusCollector:
-    """What prometheus-client's registry collects; `current` is set before each exposition, None shows nothing."""
+    """Collector for prometheus-client's registry.
+
+    `current` is set before each exposition; None shows nothing.
+    """
 
     def __init__(self) -> None:
         self.current: Status | None = None
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of the current status."""
         if self.current is not None:
             yield from families(self.current)

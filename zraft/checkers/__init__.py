@@ -23,7 +23,7 @@ def check_histories(
     pauses: Sequence[tuple[int, int]] = (),
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[Violation]:
-    """Every violation that every checker finds.
+    """Return every violation that every checker finds.
 
     Args:
         start: what keys held before the clients began.

@@ -1,4 +1,4 @@
-"""Whether all servers ended in one state, and everything acknowledged is in it."""
+"""Check of the end of a run: all servers have one state, and everything acknowledged is in it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def check_final(
     servers: Mapping[int, Mapping[str, Found]],
     digests: Mapping[int, str],
 ) -> list[Violation]:
-    """`final`: equal trees and digests; the last acknowledged write of each path is there or was replaced.
+    """Return where servers contradict `final`.
+
+    Trees and digests are equal; the last acknowledged write of each path is there or was replaced.
 
     Args:
         servers: by server, the znodes under the paths that clients wrote, read after all clients had stopped.

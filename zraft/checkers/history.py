@@ -1,4 +1,4 @@
-"""What clients of real servers wrote down: one record per thing that a client saw, as values and as JSON lines.
+"""Histories of clients of real servers: one record per thing that a client saw, as values and as JSON lines.
 
 A client's records stand in the order in which it saw them: an operation at its answer (or when it was given up),
 an event where it arrived among the answers. Times are microseconds of one monotonic clock that all clients of a run
@@ -21,7 +21,7 @@ SCHEMA: Final = 1
 
 
 class Outcome(StrEnum):
-    """What a client knows of an operation afterwards."""
+    """Outcomes of an operation, as its client knows them."""
 
     OK = "ok"
     FAIL = "fail"
@@ -31,7 +31,10 @@ class Outcome(StrEnum):
 
 
 class Kind(StrEnum):
-    """What was asked. A SYNC_GET is a sync and a getData on one connection: its interval begins with the sync."""
+    """Kinds of operations.
+
+    A SYNC_GET is a sync and a getData on one connection: its interval begins with the sync.
+    """
 
     CREATE = "create"
     SET = "set"
@@ -69,22 +72,22 @@ class Operation:
     code: int = 0
     """ZooKeeper's, 0 if ok or unknown."""
     zxid: int = 0
-    """Of the answer's header: of a write its own, of a read the last one its server had applied."""
+    """The zxid of the answer's header: of a write its own, of a read the last one its server had applied."""
     value: str | None = None
-    """What was written, or what was read."""
+    """The value that was written, or that was read."""
     expected: int = -1
     """The version that a write was conditional on, -1 for any."""
     version: int | None = None
-    """Of the data, as the answer shows it."""
+    """The version of the data, as the answer shows it."""
     mzxid: int | None = None
     owner: int = 0
     """ephemeralOwner that a read shows."""
     ephemeral: bool = False
-    """Of a create."""
+    """True for a create of an ephemeral znode."""
     created: str | None = None
     """The path that a create was answered with: with its number, if it is sequential."""
     names: tuple[str, ...] = ()
-    """Of children, sorted."""
+    """The names of children, sorted."""
     further: tuple[str, ...] = ()
     watch: bool = False
     """A read that left a one-shot watch on data (if it was ok), or on existence (if there was no such znode)."""
@@ -152,17 +155,21 @@ _TUPLES: Final = ("names", "further")
 
 
 def heading(client: int, seed: int) -> str:
-    """The first line of a client's file."""
+    """Return the first line of a client's file."""
     return json.dumps({"record": "history", "schema": SCHEMA, "client": client, "seed": seed})
 
 
 def encode(record: Record) -> str:
-    """One line, without its end."""
+    """Return a record as one line, without its end."""
     return json.dumps({"record": _NAMES[type(record)], **asdict(record)}, separators=(",", ":"))
 
 
 def decode(line: str) -> Record:
-    """Raises ProtocolError: the line is no record of this schema; says what it is."""
+    """Return the record of a line.
+
+    Raises:
+        ProtocolError: the line is no record of this schema; the message says what it is.
+    """
     try:
         fields: dict[str, Any] = json.loads(line)
         made = _TYPES[fields.pop("record")]
@@ -179,7 +186,7 @@ def decode(line: str) -> Record:
 
 
 def decode_file(lines: Iterable[str]) -> Iterator[Record]:
-    """The records of one client's file.
+    """Yield the records of one client's file.
 
     Raises:
         ProtocolError: it does not begin with a heading of this schema, or a line is no record.
@@ -207,7 +214,7 @@ class Violation:
 
 
 def operations(histories: Iterable[Iterable[Record]]) -> Iterator[Operation]:
-    """All operations of all clients."""
+    """Yield all operations of all clients."""
     for history in histories:
         for record in history:
             if isinstance(record, Operation):
@@ -215,7 +222,7 @@ def operations(histories: Iterable[Iterable[Record]]) -> Iterator[Operation]:
 
 
 def describe(operation: Operation) -> str:
-    """One operation for a human."""
+    """Return an operation as a text for people."""
     end = "?" if operation.returned_us is None else f"{operation.returned_us / 1e6:.6f}"
     what = f"{operation.kind} {operation.path} value={operation.value!r} expected={operation.expected}"
     return (

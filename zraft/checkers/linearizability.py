@@ -1,4 +1,4 @@
-"""Decides whether operations on one object could have happened one at a time, each between its call and its answer.
+"""Check whether operations on one object could have happened one at a time, each between its call and its answer.
 
 The search is Wing and Gong's in the just-in-time form of Lowe ("Testing for linearizability", 2017): calls and answers
 are walked through in order of time, with all configurations that are still possible. A configuration is the object's
@@ -44,19 +44,20 @@ class Call(Generic[T]):
 class Model(Protocol[Asked, S]):
     """A sequential object. States are hashable values."""
 
-    def initial(self) -> S: ...
+    def initial(self) -> S:
+        """Return the state before any operation."""
 
     def step(self, state: S, operation: Asked) -> S | None:
-        """The state after the operation if what it was answered fits this state, else None.
+        """Return the state after the operation if what it was answered fits this state, else None.
 
         Of an operation without an answer: the state after it, or None if it would change nothing.
         """
 
     def token(self, operation: Asked) -> Hashable:
-        """The class of an operation without an answer."""
+        """Return the class of an operation without an answer."""
 
     def hopeless(self, state: S, goal: Asked) -> bool:
-        """Whether `goal` can certainly not be reached from this state by any operations."""
+        """Return whether `goal` certainly cannot be reached from this state by any operations."""
 
 
 @frozen
@@ -71,7 +72,7 @@ _Configuration = tuple[Any, frozenset[int], frozenset[tuple[Hashable, int]]]
 
 
 def check(calls: Sequence[Call[T]], model: Model[T, Any]) -> Broken[T] | None:
-    """None if the calls are linearizable, else the first answer that nothing explains.
+    """Return None if the calls are linearizable, else the first answer that nothing explains.
 
     Raises:
         UndecidedError: more than CONFIGURATIONS_MAX possibilities.
@@ -112,7 +113,10 @@ def _let_happen(
     model: Model[T, Any],
     reached: set[_Configuration],
 ) -> None:
-    """Every configuration in which call `number` has happened, reached from `start`; `number` is forgotten in it."""
+    """Return every configuration in which call `number` has happened, reached from `start`.
+
+    `number` is forgotten in it.
+    """
     goal = open_calls[number]
     begun = _with_all_that_change_nothing(start, open_calls, model)
     seen = {begun}
@@ -161,7 +165,7 @@ def _with_all_that_change_nothing(
 
 
 def _without_dominated(configurations: set[_Configuration]) -> set[_Configuration]:
-    """Of equal configurations that differ in the unanswered operations they used up, those that used fewest."""
+    """Return, of equal configurations, those that used up the fewest unanswered operations."""
     groups: dict[tuple[Any, frozenset[int]], list[frozenset[tuple[Hashable, int]]]] = {}
     for state, happened, used in configurations:
         groups.setdefault((state, happened), []).append(used)

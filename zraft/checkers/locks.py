@@ -1,4 +1,4 @@
-"""Whether a lock had one holder at a time, in the order of zxids.
+"""Check that a lock had one holder at a time, in the order of zxids.
 
 Two recipes are judged. *Exclusive*: `…/lock` is an ephemeral that its holder creates and deletes. *Fenced*: the
 holder of the lowest sequential ephemeral writes "HOLDER …" to `…/fence` while it believes to hold; writes of one
@@ -28,11 +28,11 @@ from zraft.checkers.history import (
 LOCK: Final = "/lock"
 FENCE: Final = "/fence"
 LIVED: Final = (Kind.CREATE, Kind.SET, Kind.DELETE, Kind.MULTI_SET, Kind.CLOSE)
-"""What only a session can do that has not ended."""
+"""The operations that only a session can do that has not ended."""
 
 
 def check_locks(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`lock`: see the module."""
+    """Return where the histories contradict `lock`; see the module."""
     return [*_exclusive(histories), *_fenced(histories)]
 
 
@@ -90,7 +90,7 @@ def _exclusive(histories: Sequence[Sequence[Record]]) -> list[Violation]:
 
 
 def _silent(histories: Sequence[Sequence[Record]]) -> dict[int, int]:
-    """Sessions that were disconnected and never heard of again: from when on (microseconds) they may have expired.
+    """Return the sessions that were disconnected and never heard of again, with when they may have expired (us).
 
     Of a client that was cut off: whoever goes on learns of the expiry when it connects.
     """

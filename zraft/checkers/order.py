@@ -1,4 +1,4 @@
-"""Whether zxids tell one order that all sessions saw: never back within a session, and along real time for writes.
+"""Check that zxids tell one order that all sessions saw: never back within one, and along real time for writes.
 
 Also whether every plain read was a true snapshot of the moment its own zxid names. Bisection over known writes; no search.
 """
@@ -28,8 +28,11 @@ _SYNCED: Final = frozenset({Kind.SYNC_GET, Kind.SYNC_CHILDREN})
 
 
 def check_zxids(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`zxid order`: per session never back; no two writes share one; a later write has a greater one; a read
-    after a sync has at least that of every write answered before."""
+    """Return where zxids contradict the order of operations (`zxid order`).
+
+    Within a session they never go back; no two writes share one; a later write has a greater one; a
+    read after a sync has at least that of every write answered before.
+    """
     found: list[Violation] = []
     last: dict[int, Operation] = {}
     for history in histories:
@@ -72,7 +75,9 @@ def check_zxids(histories: Sequence[Sequence[Record]]) -> list[Violation]:
 
 
 def check_reads(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`read`: a read with zxid z shows the last write up to z, and a value that was written, under one zxid only.
+    """Return where the histories contradict `read`.
+
+    `read`: a read with zxid z shows the last write up to z, and a value that was written, under one zxid only.
 
     It follows that a session reads its own writes and never an older state than before.
     """
@@ -127,5 +132,5 @@ def check_reads(histories: Sequence[Sequence[Record]]) -> list[Violation]:
 
 
 def _is_first(read: Operation) -> bool:
-    """Whether it shows what the set-up made, before clients began to record: those values say so."""
+    """Return whether it shows what the set-up made, before clients began to record: those values say so."""
     return read.value is not None and read.value.startswith("first")

@@ -1,4 +1,4 @@
-"""Whether each znode that clients wrote and read was one register with versions: linearizability per key.
+"""Check that each znode was one register with versions: linearizability per key.
 
 Plain reads are not in it: a server may answer them from its past (`zraft.checkers.reads` holds them to that).
 """
@@ -36,7 +36,7 @@ _KINDS: Final = frozenset({Kind.CREATE, Kind.SET, Kind.DELETE, Kind.MULTI_SET, K
 
 @frozen
 class Absent:
-    """There is no such znode."""
+    """State of a znode that does not exist."""
 
 
 @frozen
@@ -58,7 +58,8 @@ class Register:
 
     def __init__(self, history: Sequence[Operation], start: State) -> None:
         self._start = start
-        # Without deletes versions only grow, which bounds the search; also one that was not answered may delete.
+        # Without deletes versions only grow, which bounds the search; a delete that was not answered counts,
+        # too.
         self._grows = all(one.kind is not Kind.DELETE for one in history)
         self._shown = {
             one.value: one.version
@@ -67,9 +68,11 @@ class Register:
         }
 
     def initial(self) -> State:
+        """Return the state before any operation."""
         return self._start
 
     def step(self, state: State, operation: Operation) -> State | None:
+        """Return the state after an operation, or None if the operation could not have had its outcome."""
         match operation.outcome:
             case Outcome.OK:
                 after = self._changed(state, operation)
@@ -86,7 +89,7 @@ class Register:
                 return after
 
     def _changed(self, state: State, operation: Operation) -> State | None:
-        """The state after `operation` succeeded, None if it cannot succeed here."""
+        """Return the state after `operation` succeeded, None if it cannot succeed here."""
         value = operation.value if operation.value in self._shown else ANONYMOUS
         if operation.kind is Kind.CREATE:
             return Present(value, 0) if isinstance(state, Absent) else None
@@ -106,15 +109,17 @@ class Register:
                 return operation.kind is Kind.CREATE and isinstance(state, Present)
             case Code.BAD_VERSION:
                 return isinstance(state, Present) and operation.expected not in (-1, state.version)
-        return True  # of other refusals, such as SESSION_EXPIRED, the register knows nothing
+        return True  # the register knows nothing of other refusals, such as SESSION_EXPIRED
 
     def token(self, operation: Operation) -> Hashable:
+        """Return a value that is equal for operations whose order does not matter to the state."""
         if operation.value in self._shown and operation.kind is not Kind.DELETE:
             return operation.value
         kind = Kind.SET if operation.kind is Kind.MULTI_SET else operation.kind
         return (kind, operation.expected)
 
     def hopeless(self, state: State, goal: Operation) -> bool:
+        """Return whether `goal` certainly cannot be reached from this state by any operations."""
         if not self._grows or not isinstance(state, Present) or goal.outcome is not Outcome.OK:
             return False
         if goal.kind is Kind.SYNC_GET:
@@ -176,7 +181,7 @@ def check_registers(
 
 
 def _per_key(operation: Operation) -> Iterator[Operation]:
-    """What one operation did to each znode."""
+    """Yield what one operation did to each znode."""
     if operation.kind not in _KINDS:
         return
     yield operation

@@ -1,4 +1,4 @@
-"""Whether sequential znodes were numbered once each, in order, taken at most once, and listed while they were there."""
+"""Check of sequential znodes: numbered once each, in order, taken at most once, listed while they were there."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _NUMBERED: Final = re.compile(r"-[0-9]{10}\Z")
 
 
 def check_sequences(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`sequence`: one path per acknowledged create, numbers grow with zxids, no payload under two paths.
-    `queue`: no item is taken twice."""
+    """Return where sequential znodes contradict `sequence` or `queue`.
+
+    `sequence`: one path per acknowledged create, numbers grow with zxids, no payload under two paths. `queue`: no item is
+    taken twice.
+    """
     found: list[Violation] = []
     made: dict[str, Operation] = {}
     payloads: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -71,7 +74,9 @@ def check_sequences(histories: Sequence[Sequence[Record]]) -> list[Violation]:
 
 
 def check_lists(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`children`: a list with zxid z has every sequential znode that was made up to z and not deleted, and none that was.
+    """Return where the histories contradict `children`.
+
+    `children`: a list with zxid z has every sequential znode that was made up to z and not deleted, and none that was.
 
     Each number is given once, so a znode that was deleted never comes back. Ephemerals may be missing: sessions end.
     """

@@ -1,4 +1,4 @@
-"""Whether sessions ended only when they may, and their ephemerals lived exactly as long as they did."""
+"""Check that sessions ended only when they may, and that their ephemerals lived exactly as long."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _SYNCED: Final = frozenset({Kind.SYNC_GET, Kind.SYNC_CHILDREN})
 def check_sessions(
     histories: Sequence[Sequence[Record]], pauses: Sequence[tuple[int, int]] = ()
 ) -> list[Violation]:
-    """`expiry`: only after a full timeout of silence (D-11). `ended`: a session that ended answers no more.
+    """Return where sessions contradict `expiry` or `ended`.
+
+    `expiry`: only after a full timeout of silence (D-11). `ended`: a session that ended answers no more.
 
     Args:
         pauses: (from, to) in microseconds when no server ran. Nobody could speak then, so it is no silence.
@@ -65,7 +67,9 @@ def _overlap_us(record: Expired, pauses: Sequence[tuple[int, int]]) -> int:
 
 
 def check_ephemerals(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`ephemeral`: there while its session lives and nobody deletes it; gone for ever once the session ended.
+    """Return where the histories contradict `ephemeral`.
+
+    `ephemeral`: there while its session lives and nobody deletes it; gone for ever once the session ended.
 
     Of a closed session the end is known by zxid; of an expired one by time, so that only synced reads count.
     """
@@ -86,7 +90,7 @@ def check_ephemerals(histories: Sequence[Sequence[Record]]) -> list[Violation]:
                     if record.kind is Kind.CLOSE:
                         closed[record.session] = record.zxid
                     elif record.kind in (Kind.CREATE, Kind.SET, Kind.DELETE, Kind.MULTI_SET):
-                        # Only writes: reads may be answered by a server that has not heard of the end.
+                        # Only writes count: reads may be answered by a server that has not heard of the end.
                         latest[record.session] = max(latest[record.session], record.zxid)
                     if record.kind is Kind.CREATE and record.ephemeral:
                         made[record.created or record.path].append(record)

@@ -1,4 +1,4 @@
-"""Whether watches told everything they promise, in order, and before the client could see it otherwise.
+"""Check that watches told everything they promise, in order, and before the client could see it otherwise.
 
 What must have happened is taken from acknowledged writes; events of writes that were not answered are allowed, if
 somebody tried them.
@@ -56,17 +56,17 @@ class _Writes:
     found: dict[tuple[str, int], Operation]
     tried: set[str]
     trees: dict[str, list[tuple[int, str]]] = field(factory=dict)
-    """By top, all changes at and under it, in order; filled when first asked for."""
+    """The changes at and under each top, in order; filled when first asked for."""
 
     def after(self, path: str, zxid: int, until: int) -> list[Operation]:
-        """Changes of `path` in (zxid, until]."""
+        """Return the changes of `path` in (zxid, until]."""
         zxids = self.zxids.get(path, [])
         return [
             self.found[path, one] for one in zxids[bisect_right(zxids, zxid) : bisect_right(zxids, until)]
         ]
 
     def below(self, top: str, zxid: int, until: int) -> list[tuple[int, str]]:
-        """(zxid, path) of changes at and under `top` in (zxid, until]."""
+        """Return (zxid, path) of changes at and under `top` in (zxid, until]."""
         changes = self.trees.get(top)
         if changes is None:
             changes = self.trees[top] = sorted(
@@ -79,7 +79,9 @@ class _Writes:
 
 
 def check_watches(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`watch`: no event lost, none twice, none invented, in order of zxids, each before an answer that shows more.
+    """Return where the histories contradict `watch`.
+
+    `watch`: no event lost, none twice, none invented, in order of zxids, each before an answer that shows more.
 
     A one-shot watch lasts over reconnects, because clients restore it. A recursive one is judged per connection.
     """

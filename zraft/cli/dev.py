@@ -257,7 +257,7 @@ def _taken(address: Address, kind: socket.SocketKind) -> str | None:
     """Return why nobody can listen there now, None if one can."""
     with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, kind) as probe:
         if kind == socket.SOCK_STREAM:
-            # As the server will do: connections of a cluster stopped a moment ago do not keep the port.
+            # The server will do the same: connections of a cluster stopped a moment ago do not keep the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address.host, address.port))
@@ -267,7 +267,7 @@ def _taken(address: Address, kind: socket.SocketKind) -> str | None:
 
 
 class _Woken:
-    """Says which signals came, and lets a wait end early when one does."""
+    """Record of which signals came, which lets a wait end early when one does."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -1,4 +1,4 @@
-"""Which clusters `zraft dev` runs on this machine, so that commands of the same user find the key that it made.
+"""Notes about clusters that `zraft dev` runs here, so that the same user's commands find the key.
 
 Each running `zraft dev` keeps a note in the user's directory for state: where its servers are, and where the
 key is. It holds a lock on its note, which the system drops when the process ends, however it ends. So a note
@@ -28,7 +28,9 @@ from zraft_core.errors import ConfigError
 
 NOTE_BYTES_MAX: Final = 16_384
 NOTES_MAX: Final = 100
-"""How many notes are read, the newest ones. The next cluster at the same first port replaces a note."""
+"""The number of notes that are read, the newest ones. The next cluster at the same first port replaces a
+note.
+"""
 _SUFFIX: Final = ".json"
 
 
@@ -159,7 +161,7 @@ def _write(directory: int, name: str, cluster: DevCluster) -> int:
         }
     )
     with suppress(FileNotFoundError):
-        os.unlink(temporary, dir_fd=directory)  # of a process of the same number that was killed
+        os.unlink(temporary, dir_fd=directory)  # it is left of a process of the same number that was killed
     descriptor = os.open(
         temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory
     )

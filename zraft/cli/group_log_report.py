@@ -1,4 +1,6 @@
-"""What `zraft log dump` prints of an entry of a partition's group: commands of topics and of claims, as values. Pure.
+"""Entries of a partition's group as `zraft log dump` prints them: commands of topics and of claims.
+
+Pure.
 
 Payloads of messages may be secret: only their length is shown unless the user asks for them.
 """

@@ -14,7 +14,7 @@ _FILE: Final = click.Path(path_type=Path)
 
 @click.group()
 def key() -> None:
-    """The secret that servers of one cluster know each other by.
+    """Make and change the cluster key, the secret by which servers know each other.
 
     \b
     To change it without downtime, do each step on every server before you begin the next:

@@ -38,7 +38,7 @@ _directory = click.argument(
 
 @click.group()
 def log() -> None:
-    """What a server's write-ahead log and its partitions' deliveries say, and whether they are whole.
+    """Show a server's write-ahead log and its partitions' deliveries, and check whether they are whole.
 
     DIR is a server's data directory. The server may be running: dump and verify lock nothing and change nothing.
     """

@@ -1,4 +1,6 @@
-"""What `zraft log dump` prints of a record or a delivery: as a value for JSON, and as lines for people. Pure.
+"""Records and deliveries as `zraft log dump` prints them: as values for JSON, and as lines for people.
+
+Pure.
 
 Payloads of clients may be secret, so only their length is shown unless the user asks for the data. What
 authenticates somebody (session passwords, digests of passwords) is never shown.

@@ -34,7 +34,7 @@ EXIT_FAILED: Final = 1
 )
 @click.version_option(__version__, prog_name="zraft")
 def main() -> None:
-    """A Raft-replicated coordination service that ZooKeeper clients can use.
+    """Run and administer a Raft-replicated coordination service that ZooKeeper clients can use.
 
     \b
     Try it, three real servers on this machine:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def member() -> None:
-    """Who belongs to the cluster, and changing that while it runs.
+    """List the members of a cluster, and change them while it runs.
 
     \b
     A fourth and a fifth server, one after the other (the cluster goes on meanwhile):

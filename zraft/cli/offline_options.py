@@ -1,4 +1,4 @@
-"""What the commands that create a cluster share: its founder, its directory, questions before, and the outcome."""
+"""Options and steps that the commands that create a cluster share: founder, directory, questions, outcome."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 Advance = Callable[[int, int], None]
-"""Told how far the work is: (done, of how many)."""
+"""A function that is told how far the work is: (done, of how many)."""
 
 _PROGRESS_WIDTH: Final = 40
 
 CONFIRMED_CHARACTERS: Final = 8
-"""How many characters of the old cluster's id are typed before writes are given up."""
+"""The number of characters of the old cluster's id that are typed before writes are given up."""
 
 
 def founds_cluster(command: F) -> F:
@@ -101,7 +101,7 @@ class Place:
 
     @property
     def path(self) -> str:
-        """Return the directory as the file system takes it."""
+        """The directory as the file system takes it."""
         return str(self.data).rstrip("/") or "/"
 
 

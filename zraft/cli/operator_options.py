@@ -1,4 +1,4 @@
-"""What all commands for operators share: which servers to ask, with which key, and how errors end a command."""
+"""Options of all commands for operators: the servers and the key, and how errors end a command."""
 
 from __future__ import annotations
 

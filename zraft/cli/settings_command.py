@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def settings() -> None:
-    """Settings that all servers must agree on, and the feature level.
+    """Show and change the settings that all servers must agree on, and the feature level.
 
     They are part of the replicated state: the configuration of the servers that founded the cluster gave them their
     first values, and since then a changed configuration file only causes a warning. Change them here; it takes effect

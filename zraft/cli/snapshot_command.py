@@ -209,7 +209,7 @@ def _opened(file: Path, advice: str) -> Iterator[SnapshotFile]:
             yield opened
     except CorruptionError as error:
         if error.path != str(file):
-            raise  # of another file, that of a server
+            raise  # the damage is in another file, one of a server
         raise _blamed(error, advice) from error
 
 

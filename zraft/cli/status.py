@@ -1,4 +1,4 @@
-"""What a running server says about itself, by ZooKeeper's four-letter words.
+"""Questions to a running server, by ZooKeeper's four-letter words.
 
 `zraft status` uses it, and `zraft dev` to see when its servers serve. It blocks and makes one connection per
 question, because that is the whole protocol: four letters out, text in until the server closes.
@@ -27,7 +27,7 @@ LEADING_MODES: Final = ("leader", "standalone")
 
 
 class UnreachableError(ZraftError):
-    """Nothing answers a four-letter word at that address in time."""
+    """Error of a server that does not answer a four-letter word in time."""
 
     retriable = True
 
@@ -100,7 +100,7 @@ def ask(address: Address, word: str, timeout_s: float, tls: ssl.SSLContext | Non
 
 
 def speaks_tls(address: Address, timeout_s: float) -> bool:
-    """Whether the listener answers the beginning of a TLS handshake, with whatever certificate."""
+    """Return whether the listener answers the beginning of a TLS handshake, with whatever certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -116,7 +116,7 @@ def speaks_tls(address: Address, timeout_s: float) -> bool:
 
 
 _TLS_RECORDS: Final = (b"\x15", b"\x16")
-"""How a server's first words begin: an alert, or its part of the handshake."""
+"""The beginnings of a server's first words: an alert, or its part of the handshake."""
 
 _SRVR_FIELD: Final = re.compile(
     r"^(Zookeeper version|Connections|Zxid|Mode|Node count): *(\S[^\r\n]*)", re.MULTILINE

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NONE: Final = "none"
 _UNBOUNDED: Final = -1
-"""What "none" means on the command line, where an absent option means that nothing changes."""
+"""The meaning of "none" on the command line, where an absent option means that nothing changes."""
 _SIZES: Final = {"": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _TIMES: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 

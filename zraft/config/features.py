@@ -37,7 +37,8 @@ class FeatureLevelError(ZraftError):
 
 
 def check_level(level: int, where: str) -> None:
-    """
+    """Accept a feature level that this release knows.
+
     Raises:
         FeatureLevelError: `level` is none that this release knows.
     """

@@ -1,4 +1,4 @@
-"""How a knob is declared: its default, bounds and help text, from which files, flags and docs are made."""
+"""Declaration of a knob: its default, bounds and help text, from which files, flags and docs are made."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from attrs import Attribute, field, frozen
 Kind = Literal[
     "address", "choice", "choices", "cluster", "count", "hosts", "path", "paths", "switch", "text", "words"
 ]
-"""How a knob is written; `zraft.config.knobs` knows the form of each."""
+"""The form of a knob's value; `zraft.config.knobs` knows how each is written."""
 
 _KNOB: Final = "knob"
 
 
 @frozen(kw_only=True)
 class Declaration:
-    """What a field does not say of its knob.
+    """Declaration of a knob beside what its field says.
 
     Attributes:
         lowest, highest: inclusive bounds of a count.
@@ -40,7 +40,7 @@ def count(default: int, lowest: int, highest: int, help: str) -> Any:
 
 
 def bounds(lowest: int, highest: int, help: str, *, default: str | None = None) -> dict[str, Declaration]:
-    """Metadata of a whole-number knob."""
+    """Return the metadata of a whole-number knob."""
     return {_KNOB: Declaration(kind="count", lowest=lowest, highest=highest, help=help, default=default)}
 
 
@@ -52,11 +52,11 @@ def knob(
     name: str | None = None,
     default: str | None = None,
 ) -> dict[str, Declaration]:
-    """Metadata of a knob of another kind."""
+    """Return the metadata of a knob of another kind."""
     return {_KNOB: Declaration(kind=kind, help=help, choices=choices, name=name, default=default)}
 
 
 def declaration_of(attribute: Attribute[Any]) -> Declaration | None:
-    """What is declared of the knob behind a field; None if there is none."""
+    """Return the declaration of the knob behind a field; None if the field is no knob."""
     found: Declaration | None = attribute.metadata.get(_KNOB)
     return found

@@ -1,4 +1,6 @@
-"""From what an operator wrote to a `ServerConfig`: the table of knobs and the three sources of their values.
+"""Knobs, and the way from what an operator wrote to a `ServerConfig`.
+
+The table of knobs is here, and the three sources of their values.
 
 A value comes from a file (TOML, or ZooKeeper's zoo.cfg), is overridden by the `ZOO_…` environment of ZooKeeper's image,
 that by a `ZRAFT_…` variable, and that by a flag.
@@ -51,7 +53,7 @@ class Knob:
 
     @property
     def variable(self) -> str:
-        """Its environment variable: `wal.segment_bytes_max` is ZRAFT_WAL__SEGMENT_BYTES_MAX."""
+        """The knob's environment variable: `wal.segment_bytes_max` is ZRAFT_WAL__SEGMENT_BYTES_MAX."""
         return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "__")
 
 
@@ -118,7 +120,7 @@ def _parse_path(found: object, label: str) -> Path:
 
 
 def _parse_paths(found: object, label: str) -> tuple[Path, ...]:
-    """Several paths: a TOML array, or text with commas between them."""
+    """Return several paths: a TOML array, or text with commas between them."""
     parts = found.split(",") if isinstance(found, str) else found
     if not isinstance(parts, list | tuple):
         _refuse(label, found, "a file, or two separated by a comma")
@@ -132,7 +134,7 @@ def _parse_address(found: object, label: str) -> Address:
 
 
 def parse_cluster(found: object, label: str) -> Mapping[ServerId, Address]:
-    """`1=HOST:PORT,2=HOST:PORT,3=HOST:PORT:observer`, or in TOML also a table of them.
+    """Return the servers in `1=HOST:PORT,2=HOST:PORT,3=HOST:PORT:observer`, or in a table of TOML.
 
     Raises:
         ConfigError: a part does not have that form, or an id is given twice.
@@ -163,7 +165,7 @@ def parse_cluster(found: object, label: str) -> Mapping[ServerId, Address]:
 
 
 def _parse_choices(choices: tuple[str, ...]) -> Parser:
-    """Several of them: a TOML array, or text with commas between them."""
+    """Return a parser of several choices: a TOML array, or text with commas between them."""
 
     def parse(found: object, label: str) -> tuple[str, ...]:
         parts = found.split(",") if isinstance(found, str) else found
@@ -178,7 +180,10 @@ def _parse_choices(choices: tuple[str, ...]) -> Parser:
 
 
 def _parse_words(found: object, label: str) -> tuple[str, ...]:
-    """Four-letter words or `*`: a TOML array, or text with commas between them; empty text is none of them."""
+    """Return four-letter words or `*`: a TOML array, or text with commas between them.
+
+    Empty text is none of them.
+    """
     expected = 'four-letter words such as "ruok, srvr, mntr", or "*"'
     parts = found.split(",") if isinstance(found, str) else found
     if not isinstance(parts, list | tuple):
@@ -195,7 +200,7 @@ def _parse_words(found: object, label: str) -> tuple[str, ...]:
 
 
 def _parse_hosts(found: object, label: str) -> tuple[str, ...]:
-    """Host names without ports: a TOML array, or text with commas between them."""
+    """Return host names without ports: a TOML array, or text with commas between them."""
     expected = "host names without ports, such as zk1.example.org, separated by commas"
     parts = found.split(",") if isinstance(found, str) else found
     if not isinstance(parts, list | tuple):
@@ -213,7 +218,7 @@ _HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a
 
 
 def _parser_of(declaration: Declaration) -> Parser:
-    """How a knob is written."""
+    """Return the parser of a knob's values."""
     match declaration.kind:
         case "count":
             return _parse_count(declaration.lowest, declaration.highest)
@@ -238,7 +243,7 @@ _PARSERS: Final[Mapping[Kind, Parser]] = {
 
 
 def _default_of(knob: DeclaredKnob) -> str:
-    """How the default is written."""
+    """Return the default as it is written."""
     if knob.declaration.default is not None:
         return knob.declaration.default
     match knob.attribute.default:
@@ -265,9 +270,9 @@ def load_config(
     flags: Mapping[str, object],
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
-    on_note: Callable[[Note], None] = lambda note: None,
+    on_note: Callable[[Note], None] = lambda _: None,
 ) -> ServerConfig:
-    """The configuration of one server: `load_values`, checked.
+    """Return the configuration of one server: `load_values`, checked.
 
     Raises:
         ConfigError: a knob is unknown, missing, has an impossible value, or does not go with another.
@@ -280,9 +285,9 @@ def load_values(
     flags: Mapping[str, object],
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
-    on_note: Callable[[Note], None] = lambda note: None,
+    on_note: Callable[[Note], None] = lambda _: None,
 ) -> Mapping[str, Any]:
-    """Values by knob: `file`, overridden by `ZOO_…`, by `ZRAFT_…` and by `flags`, in this order.
+    """Return the values by knob: `file`, overridden by `ZOO_…`, by `ZRAFT_…` and by `flags`, in this order.
 
     `flags` maps knob names to values; a flag that was not given must not be in it. The file may also be
     named by ZRAFT_CONFIG, or be the zoo.cfg in ZOO_CONF_DIR. `environ` is the process's own unless given.
@@ -347,7 +352,10 @@ def _from_toml(file: Path, text: str) -> dict[str, Any]:
 
 
 def _beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """As in most tools, paths in a file are relative to it, so that the file means the same from anywhere."""
+    """Return the values with paths relative to the file, as in most tools.
+
+    So the file means the same from anywhere.
+    """
     for name, value in values.items():
         if isinstance(value, Path):
             values[name] = file.parent / value
@@ -385,7 +393,10 @@ def _parsed(name: str, found: object, source: str) -> dict[str, Any]:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean …?` The last part alone also counts, for a key put into the wrong section or none."""
+    """Return `; did you mean …?`.
+
+    The last part alone also counts, for a key put into the wrong section or none.
+    """
     known = list(known)
     by_last_part = {candidate.rpartition(".")[2]: candidate for candidate in known}
     near = nearest(name, known, cutoff=0.5)

@@ -17,12 +17,12 @@ _UNICODE_DIGITS: Final = 4
 
 
 def parse_properties(text: str, label: str) -> dict[str, str]:
-    """Keys and values in the order of the file; of a key that comes twice the last value counts.
+    r"""Return keys and values in the order of the file; of a key that comes twice the last value counts.
 
     Values lose the blanks around them, as ZooKeeper takes them. `label` names the text in errors.
 
     Raises:
-        ConfigError: an escape `\\u` without four hexadecimal digits.
+        ConfigError: an escape `\u` without four hexadecimal digits.
     """
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
@@ -34,10 +34,10 @@ def parse_properties(text: str, label: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of its first line, text) without comments, with continued lines joined."""
+    """Yield (number of its first line, text) without comments, with continued lines joined."""
     pending = ""
     began = 0
-    # Not str.splitlines: it also ends lines at characters that Java leaves alone.
+    # str.splitlines would also end lines at characters that Java leaves alone.
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         line = line.lstrip(_BLANKS)
         if not pending:
@@ -55,7 +55,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """The key ends at the first unescaped `=`, `:` or blank."""
+    """Return key and value. The key ends at the first unescaped `=`, `:` or blank."""
     at = 0
     while at < len(line) and line[at] not in _SEPARATORS + _BLANKS:
         at += 2 if line[at] == "\\" else 1

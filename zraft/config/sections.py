@@ -1,4 +1,4 @@
-"""What one server is told of everything but topics at start, by section: each knob with its default, bounds and help."""
+"""Configuration of one server except topics, by section: each knob with its default, bounds and help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from zraft.config.fields import count, knob
 from zraft_core.address import Address
 
 CLIENT_AUTHS: Final = ("none", "want", "need")
-"""What is asked of TLS clients: no certificate, one if they have it, one in any case (ZooKeeper's ssl.clientAuth)."""
+"""The certificates that TLS clients are asked for: none, one if they have it, one in any case (ZooKeeper's
+ssl.clientAuth).
+"""
 TLS_VERSIONS: Final = ("1.2", "1.3")
 AUTH_SCHEMES: Final = ("digest", "sasl", "x509")
 """Schemes that a client authenticates itself with."""
@@ -319,7 +321,7 @@ class TlsConfig:
 
 @frozen(kw_only=True)
 class AuthConfig:
-    """Who clients are."""
+    """Knobs of how clients prove who they are."""
 
     x509_super_user: str | None = field(
         default=None,

@@ -1,4 +1,4 @@
-"""Everything one server is told at start, as one frozen value, and the rules between its settings.
+"""Configuration of one server, as one frozen value, and the rules between its settings.
 
 Knows neither where the values come from (`zraft.config.knobs` reads file, environment and flags) nor sockets,
 directories or keys: whether a port is free or a key file is readable is found out by whoever opens it.
@@ -48,7 +48,9 @@ class ClusterList(dict[ServerId, Address]):
 
 @frozen(kw_only=True)
 class ServerConfig:
-    """Everything one server is told at start. Checked when made: an invalid one does not exist.
+    """Configuration of one server.
+
+    It is checked when it is made: an invalid one does not exist.
 
     `cluster` names every server, this one included, and where its peers reach it; `address` is where this
     server listens, which may be a wildcard. `key_files` holds the cluster key and, during a rotation, a
@@ -143,7 +145,7 @@ class ServerConfig:
 
     @property
     def observers(self) -> frozenset[ServerId]:
-        """Of `cluster`, those that do not vote."""
+        """The servers of `cluster` that do not vote."""
         return self.cluster.observers if isinstance(self.cluster, ClusterList) else frozenset()
 
 
@@ -158,12 +160,13 @@ class DeclaredKnob:
     declaration: Declaration
 
     def value(self, config: ServerConfig) -> Any:
+        """Return the knob's value in a configuration."""
         holder = getattr(config, self.section) if self.section else config
         return getattr(holder, self.attribute.name)
 
     @property
     def secret(self) -> bool:
-        """Whether its value is a secret itself, not the name of a file that holds one."""
+        """True if the value is a secret itself, not the name of a file that holds one."""
         return not self.attribute.repr
 
 
@@ -189,8 +192,11 @@ DECLARED: Final = tuple(_declared())
 
 
 def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
-    """(knob, value as an operator would write it) for all knobs. For who may see the admin pages: of keys it holds the
-    names of their files only, of passwords not even the hashes."""
+    """Return (knob, value as an operator would write it) for all knobs.
+
+    It is for those who may see the admin pages: of keys it has only the names of their files, and
+    no passwords, not even their hashes.
+    """
     found: list[tuple[str, str]] = []
     for declared in DECLARED:
         value = declared.value(config)
@@ -201,7 +207,7 @@ def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
 
 
 def secret_knobs() -> frozenset[str]:
-    """Knobs whose values are secrets themselves, not names of files that hold them."""
+    """Return the knobs whose values are secrets themselves, not names of files that hold them."""
     return frozenset(declared.name for declared in DECLARED if declared.secret)
 
 
@@ -224,7 +230,7 @@ def _written(value: object) -> str:
 
 
 def validate(config: ServerConfig) -> None:
-    """The rules that hold between settings, all in one place.
+    """Check the rules that hold between settings, all in one place.
 
     Raises:
         ConfigError: the first rule found broken.
@@ -245,7 +251,8 @@ def validate(config: ServerConfig) -> None:
             raise ConfigError(
                 f"cluster: found server id {server}, expected {SERVER_ID_MIN} to {SERVER_ID_MAX}"
             )
-        # What it says of itself it never sends to: there a wildcard harms nobody, and images' start scripts write one.
+        # A server never sends to its own entry: a wildcard harms nobody there, and images' start scripts
+        # write one.
         if address.is_wildcard and server != config.id:
             raise ConfigError(
                 f"cluster: server {server} is at {address}, an address that peers cannot send to"
@@ -326,7 +333,7 @@ ROOM: Final = (
     ("unfinished_bytes_per_address_max", 2, "jute_maxbuffer"),
     ("unfinished_bytes_sum_max", 1, "unfinished_bytes_per_address_max"),
 )
-"""Of `ClientConfig`: each bound is at least so many times what has to find room in it."""
+"""The bounds of `ClientConfig`, each at least so many times what has to find room in it."""
 
 
 def with_room(client: ClientConfig, named: Container[str]) -> ClientConfig:

@@ -1,4 +1,4 @@
-"""What one server is told of topics at start: their limits, groups, partitions and deliveries."""
+"""Configuration of topics on one server: their limits, groups, partitions and deliveries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from zraft.config.fields import count
 from zraft_core.claims.values import HEARTBEAT_MS_DEFAULT, HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN
 
 ITEMS_LARGEST: Final = 128
-"""With as many withdrawals as there may be, still what the codec takes for one message."""
+"""The most items of which the codec still takes a message, with as many withdrawals as there may be."""
 PAYLOAD_BYTES_LARGEST: Final = 2 * 1024 * 1024
-"""With what is around it, it still is one message between servers."""
+"""The largest payload that is still one message between servers, with what is around it."""
 
 
 @frozen(kw_only=True)
@@ -93,7 +93,7 @@ class GroupsConfig:
 
 @frozen(kw_only=True)
 class PartitionsConfig:
-    """What a partition's leader takes, and what a server keeps of partitions in memory."""
+    """Knobs of what a partition's leader accepts, and of what a server keeps of partitions in memory."""
 
     payload_bytes_max: int = count(
         1_048_576,
@@ -155,7 +155,7 @@ class PartitionsConfig:
 
 @frozen(kw_only=True)
 class DeliveriesConfig:
-    """What partitions delivered, in segments that consumers read."""
+    """Knobs of deliveries, which are kept in segments that consumers read."""
 
     segment_bytes_max: int = count(
         67_108_864,

@@ -1,4 +1,4 @@
-"""What an operator's `zoo.cfg` means here: every key of ZooKeeper's configuration, and what becomes of it.
+"""Meaning of an operator's `zoo.cfg`: every key of ZooKeeper's configuration, and its effect here.
 
 A key is mapped to a knob, or taken without effect because zraft does the same by itself, or taken with a note
 that says what differs. A key that is none of ZooKeeper's is named in a warning. Pure: properties in, values and
@@ -38,7 +38,7 @@ WILDCARD_V6: Final = "::"
 
 
 class Level(Enum):
-    """How loud a note is."""
+    """Levels of notes."""
 
     INFO = "info"
     WARNING = "warning"
@@ -46,7 +46,7 @@ class Level(Enum):
 
 @frozen
 class Note:
-    """Something that an operator should know about one key. Never holds a value that may be secret."""
+    """Note for an operator about one key. It never holds a value that may be secret."""
 
     level: Level
     key: str
@@ -74,7 +74,7 @@ class Translation:
 
 
 class Effect(Enum):
-    """What becomes of a key."""
+    """Effects of a key."""
 
     MAPPED = "mapped"
     SILENT = "no effect, and nothing is lost"
@@ -261,14 +261,14 @@ _SUFFIXES: Final = (".cfg", ".properties", ".conf")
 
 
 def is_zoo_cfg(name: str, text: str) -> bool:
-    """Whether a settings file is ZooKeeper's: by its name, and else by keys that no file of ours can have."""
+    """Return whether a settings file is ZooKeeper's: by its name, and else by keys that no file of ours can have."""
     if name.endswith(".toml"):
         return False
     return name.endswith(_SUFFIXES) or bool(_LOOKS_LIKE_ZOO_CFG.search(text))
 
 
 def known_key(name: str) -> Key | None:
-    """What is known of a key; None if it is none of ZooKeeper's."""
+    """Return what is known of a key; None if it is none of ZooKeeper's."""
     if name in KEYS:
         return KEYS[name]
     prefix = name
@@ -280,7 +280,7 @@ def known_key(name: str) -> Key | None:
 
 
 def nearest_key(name: str, known: Iterable[str] | None = None) -> str:
-    """`; did you mean …?`, or nothing if no key is near."""
+    """Return `; did you mean …?`, or nothing if no key is near."""
     return did_you_mean(name, KEYS if known is None else known, cutoff=0.7)
 
 
@@ -296,7 +296,7 @@ class ServerLine:
 
 
 def parse_server_line(key: str, text: str, label: str) -> ServerLine:
-    """One `server.N` line.
+    """Return one `server.N` line.
 
     Raises:
         ConfigError: it does not have that form.
@@ -348,7 +348,7 @@ class _Peers:
     me: ServerId = field()
 
     def address_of(self, line: ServerLine) -> Address:
-        """Where peers reach a server: zraft's UDP has the number of its client port (never the quorum port)."""
+        """Return where peers reach a server: zraft's UDP has the number of its client port (never the quorum port)."""
         key = f"server.{line.server}"
         host = line.client_host or line.host
         if line.server == self.me and self.host is not None and line.client_host is None:
@@ -385,7 +385,7 @@ class _Peers:
 
 
 def translate(properties: Mapping[str, str], *, my_id: int | None, label: str) -> Translation:
-    """Knobs and notes from the properties of a zoo.cfg.
+    """Return knobs and notes from the properties of a zoo.cfg.
 
     `my_id` is this server's number (`myid`, ZOO_MY_ID or a knob), None if nobody said it. `label` names the
     file, or where the properties come from, in messages. A password or hash stands in no note and no error.
@@ -427,15 +427,15 @@ def translate(properties: Mapping[str, str], *, my_id: int | None, label: str) -
 
 
 def _says_default(name: str, value: str) -> bool:
-    """A switch that says what is so anyway deserves no warning."""
+    """Return whether a switch says what is so anyway, which deserves no warning."""
     return value.lower() == ("yes" if name == "forceSync" else "no" if name == "skipACL" else "false")
 
 
 def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: list[Note], label: str) -> None:
-    """Keys whose value is a knob's value, but for what ZooKeeper writes when it means "not set"."""
+    """Take keys whose value is a knob's value, but for what ZooKeeper writes when it means "not set"."""
     for name in ("readonlymode.enabled", "reconfigEnabled", "extendedTypesEnabled", "enforceQuota"):
         if name in properties:
-            # As Java takes it: whatever is not true is false.
+            # Java takes it so: whatever is not true is false.
             values[KEYS[name].knob] = Setting(properties[name].lower() == "true", name)
     if properties.get("enforce.auth.enabled", "").lower() == "true" and "enforce.auth.schemes" in properties:
         values["auth.required_schemes"] = Setting(properties["enforce.auth.schemes"], "enforce.auth.schemes")
@@ -480,7 +480,11 @@ def _kilobytes(text: str, label: str) -> str:
 
 
 def _maxbuffer(text: str, notes: list[Note]) -> str:
-    """Java's Integer.decode also takes 0x and octal numbers; more than the bound is cut down, with a warning."""
+    """Return the buffer's size.
+
+    Java's Integer.decode also takes 0x and octal numbers; more than the bound is cut down, with a
+    warning.
+    """
     if re.fullmatch(r"0[xX][0-9a-fA-F]{1,8}", text):
         text = str(int(text, 16))
     elif re.fullmatch(r"0[0-7]{1,11}", text):
@@ -500,13 +504,19 @@ def _maxbuffer(text: str, notes: list[Note]) -> str:
 
 
 def _everywhere(properties: Mapping[str, str]) -> str:
-    """Where a server listens whose file names no address: for IPv6, which is for IPv4 as well, if servers have such."""
+    """Return where a server listens whose file names no address.
+
+    For IPv6, which is for IPv4 as well, if servers have such.
+    """
     servers = (value for name, value in properties.items() if name.startswith("server."))
     return WILDCARD_V6 if any(value.lstrip().startswith("[") for value in servers) else WILDCARD_V4
 
 
 def _admin(properties: Mapping[str, str], values: dict[str, Setting], label: str) -> None:
-    """On if the file speaks of it: ZooKeeper's default, port 8080 unasked, is what operators complain of."""
+    """Enable the admin server if the file speaks of it.
+
+    ZooKeeper's default, port 8080 unasked, is what operators complain of.
+    """
     enabled = properties.get("admin.enableServer")
     if enabled is not None and enabled.lower() != "true":
         return
@@ -520,7 +530,10 @@ def _admin(properties: Mapping[str, str], values: dict[str, Setting], label: str
 
 
 def _tls(properties: Mapping[str, str], values: dict[str, Setting], label: str) -> None:
-    """TLS for clients. ZooKeeper's PEM key store is one file with key and certificates, which is what ours is, too."""
+    """Take TLS for clients.
+
+    ZooKeeper's PEM key store is one file with key and certificates, which is what ours is, too.
+    """
     for store, knob in (("keyStore", "tls.certificate"), ("trustStore", "tls.client_ca")):
         key = f"ssl.{store}.location"
         if key in properties:
@@ -550,7 +563,7 @@ def _tls(properties: Mapping[str, str], values: dict[str, Setting], label: str) 
 
 
 def _pem(properties: Mapping[str, str], store: str, label: str) -> str:
-    """The file of a key store or trust store.
+    """Return the file of a key store or trust store.
 
     Raises:
         ConfigError: it is one of Java's formats.
@@ -573,7 +586,7 @@ def _servers(
     my_id: int | None,
     label: str,
 ) -> None:
-    """`id`, `address` and `cluster`."""
+    """Set `id`, `address` and `cluster`."""
     lines: dict[ServerId, ServerLine] = {}
     for name, value in properties.items():
         if name.startswith("server."):
@@ -625,7 +638,7 @@ def _servers(
 
 
 def _is_observer(properties: Mapping[str, str], label: str) -> bool:
-    """What a file says of its own server beside its line."""
+    """Return whether a file says that its own server is an observer, beside its line."""
     peer_type = properties.get("peerType", "participant").lower()
     if peer_type not in ("participant", "observer"):
         raise ConfigError(

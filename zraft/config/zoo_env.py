@@ -48,7 +48,7 @@ WITHOUT_MEANING: Final = frozenset(
     {CONF_DIR, "ZOO_LOG_DIR", "ZOO_LOG4J_PROP", "ZOO_HEAP_SIZE", "ZOO_LOG_LEVEL", "ZOO_USER"}
 )
 JAVA_FLAGS: Final = ("JVMFLAGS", "SERVER_JVMFLAGS")
-"""Where ZooKeeper's settings stand that its start script takes as system properties."""
+"""The variables whose ZooKeeper settings its start script takes as system properties."""
 
 DEFAULT_PORT: Final = "2181"
 
@@ -73,7 +73,9 @@ class ZooEnvironment:
 
 
 def read_environment(environ: Mapping[str, str]) -> ZooEnvironment:
-    """What the `ZOO_…` variables say; of others, only system properties in JVMFLAGS, and only beside a `ZOO_…`.
+    """Return what the `ZOO_…` variables set.
+
+    Of other variables only system properties in JVMFLAGS count, and only beside a `ZOO_…`.
 
     An empty variable counts as not set, as in the image.
 
@@ -113,7 +115,9 @@ def read_environment(environ: Mapping[str, str]) -> ZooEnvironment:
 
 
 def java_properties(environ: Mapping[str, str]) -> dict[str, str]:
-    """ZooKeeper's own system properties (`-Dzookeeper.…` and two without that prefix) among the flags for its JVM.
+    """Return ZooKeeper's own system properties among the flags for its JVM.
+
+    They are `-Dzookeeper.…`, and two without that prefix.
 
     Raises:
         ConfigError: the flags have a quotation mark without its other one.
@@ -132,7 +136,7 @@ def java_properties(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _servers(text: str) -> dict[str, str]:
-    """`server.1=…` entries with blanks or commas between them; without `server.N=` they count from 1."""
+    """Return `server.1=…` entries with blanks or commas between them; without `server.N=` they count from 1."""
     found: dict[str, str] = {}
     for place, part in enumerate(re.split(r"[\s,]+", text.strip()) if text.strip() else (), 1):
         if not part:
@@ -153,7 +157,7 @@ def _servers(text: str) -> dict[str, str]:
 
 
 def _extra(text: str) -> dict[str, str]:
-    """`key=value` entries with blanks between them."""
+    """Return `key=value` entries with blanks between them."""
     found: dict[str, str] = {}
     for part in text.split():
         name, equals, value = part.partition("=")

@@ -1,4 +1,4 @@
-"""Reads what a ZooKeeper operator has: zoo.cfg, the file of its dynamic part, myid, and the `ZOO_…` environment.
+"""Reading of a ZooKeeper operator's zoo.cfg, the file of its dynamic part, myid, and `ZOO_…` environment.
 
 Together they give one set of properties; what these mean is `zraft.config.zoo_cfg`'s.
 """
@@ -23,7 +23,7 @@ ZOOKEEPER_DATA: Final = "version-2"
 
 
 def default_file(environ: Mapping[str, str]) -> Path | None:
-    """The zoo.cfg that the official image would start with, if ZOO_CONF_DIR names a directory with one."""
+    """Return the zoo.cfg that the official image would start with, if ZOO_CONF_DIR names a directory with one."""
     directory = environ.get(CONF_DIR)
     if not directory:
         return None
@@ -38,7 +38,7 @@ def read_zoo(
     environ: Mapping[str, str],
     id_elsewhere: int | None,
 ) -> Translation:
-    """Values and notes of a zoo.cfg (`file` with its `text`, or None) overridden by the `ZOO_…` variables.
+    """Return values and notes of a zoo.cfg (`file` with its `text`, or None), overridden by `ZOO_…` variables.
 
     `id_elsewhere` is the id that a stronger source names; myid is then not asked.
 
@@ -72,18 +72,18 @@ def read_zoo(
         beside_zookeeper = holds_zookeeper(data_dir)
     servers = any(name.startswith("server.") for name in properties)
     if file is None and not servers and "clientPort" not in properties and "dataDir" in properties:
-        properties["clientPort"] = DEFAULT_PORT  # as the image does when it is told nothing
+        properties["clientPort"] = DEFAULT_PORT  # the image does so, too, when it is told nothing
     translation = translate(properties, my_id=my_id, label=label)
     return Translation(translation.values, (*environment.notes, *translation.notes), beside_zookeeper)
 
 
 def holds_zookeeper(directory: Path) -> bool:
-    """Whether a ZooKeeper keeps its data there, or has kept them."""
+    """Return whether a ZooKeeper keeps its data in the directory, or has kept them there."""
     return os.path.isdir(directory / ZOOKEEPER_DATA)
 
 
 def _dynamic(properties: dict[str, str], file: Path) -> dict[str, str]:
-    """With the file that `dynamicConfigFile` names, which holds the server lines."""
+    """Return the properties with those of the file that `dynamicConfigFile` names, which holds the server lines."""
     name = properties.get("dynamicConfigFile")
     if name is None:
         return properties

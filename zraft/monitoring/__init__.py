@@ -1,1 +1,1 @@
-"""What a server tells of itself in numbers and words: statistics, `mntr`, four-letter words. Pure."""
+"""Numbers and words of a server about itself: statistics, `mntr`, four-letter words. Pure."""

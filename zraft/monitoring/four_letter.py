@@ -53,7 +53,7 @@ NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests\
 
 
 def allowed_words(configured: Iterable[str]) -> frozenset[str]:
-    """The words of an allow list, in which `*` stands for all."""
+    """Return the words of an allow list, in which `*` stands for all."""
     words = frozenset(configured)
     return FOUR_LETTER_WORDS if ALL in words else words
 
@@ -61,7 +61,7 @@ def allowed_words(configured: Iterable[str]) -> frozenset[str]:
 def answer(
     word: str, reports: Reports, allowed: Collection[str] = HARMLESS_WORDS, argument: bytes = b""
 ) -> bytes:
-    """The whole answer to `word`; `argument` is what follows it (the mask of `stmk`)."""
+    """Return the whole answer to `word`; `argument` is what follows it (the mask of `stmk`)."""
     assert word in FOUR_LETTER_WORDS, f"{word!r} is no four-letter word"
     if word not in allowed:
         return f"{word} is not executed because it is not in the whitelist.\n".encode()
@@ -73,7 +73,7 @@ def answer(
 
 
 ANSWERED_ALWAYS: Final = frozenset({"envi", "gtmk", "isro", "ruok", "stmk"})
-"""Also by a server that does not serve, as in ZooKeeper."""
+"""The words that are also answered by a server that does not serve, as in ZooKeeper."""
 
 
 def _ruok(_reports: Reports) -> str:
@@ -283,7 +283,7 @@ assert _TEXTS.keys() | {"stmk"} == FOUR_LETTER_WORDS
 
 
 def _id(number: int) -> str:
-    """A signed 64-bit number as Java prints it in hexadecimal."""
+    """Return a signed 64-bit number as Java prints it in hexadecimal."""
     return f"0x{number & 0xFFFF_FFFF_FFFF_FFFF:x}"
 
 
@@ -292,7 +292,10 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 def _date(wall_ms: int) -> str:
-    """As Java prints a date, in UTC. Computed here, because the calendar of the standard library knows the clock."""
+    """Return a date as Java prints it, in UTC.
+
+    It is computed here, because the calendar of the standard library knows the clock.
+    """
     days, seconds = divmod(wall_ms // 1000, 86_400)
     # Days since 0000-03-01, in eras of 400 years that begin with March: leap days come last (Hinnant, chrono).
     era, day_of_era = divmod(days + 719_468, 146_097)

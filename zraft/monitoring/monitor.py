@@ -1,4 +1,4 @@
-"""What `mntr` and AdminServer's `monitor` list: ZooKeeper's names of a server's numbers, in order."""
+"""List of `mntr` and AdminServer's `monitor`: ZooKeeper's names of a server's numbers, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PEER_STATES: Final = {
 
 
 def monitor_values(statistics: ServerStatistics) -> dict[str, Metric]:
-    """Value by name, without the prefix `zk_`."""
+    """Return the values by name, without the prefix `zk_`."""
     values: dict[str, Metric] = {
         "version": statistics.version,
         "server_state": statistics.mode.value,
@@ -61,7 +61,7 @@ QUANTILES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999))
 
 
 def summary_values(name: str, seconds: Distribution) -> dict[str, Metric]:
-    """A distribution of times as ZooKeeper lists its summaries: whole ms, but for the average.
+    """Return a distribution of times as ZooKeeper lists its summaries: whole ms, but for the average.
 
     Whole numbers also where we know better, because collectors take the type of a name from its first value.
     """

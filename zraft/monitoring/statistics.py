@@ -1,4 +1,4 @@
-"""What a server tells its operators about itself: frozen values of one moment, printed by words, JSON, metrics and page.
+"""Statistics of a server at one moment: frozen values, printed by words, JSON, metrics and page.
 
 Everything that could be long is a `Listing`: at most `LISTED_MAX` of them, and how many there are.
 """
@@ -19,7 +19,9 @@ ZOOKEEPER_VERSION: Final = "3.9.5"
 FULL_VERSION: Final = f"{ZOOKEEPER_VERSION}-zraft-{__version__}"
 
 VERSION_LINE: Final = f"{FULL_VERSION}, built on unknown"
-"""As ZooKeeper's tools read it. An installed package does not say when it was built, so neither do we."""
+"""The version as ZooKeeper's tools read it. An installed package does not say when it was built, so neither
+do we.
+"""
 
 LISTED_MAX: Final = 3_000
 """Lines of one list: with the text made of them about 20 ms, less than a tenth of the default election timeout."""
@@ -37,11 +39,12 @@ class Listing(Generic[T]):
 
     @property
     def left_out(self) -> int:
+        """The number of items that are not in the list."""
         return self.total - len(self.items)
 
 
 class Mode(StrEnum):
-    """What a server is, as `Mode:` and `zk_server_state` say it."""
+    """Modes of a server, as `Mode:` and `zk_server_state` show them."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -67,15 +70,20 @@ class Distribution:
 
     @property
     def count(self) -> int:
+        """The number of observed values."""
         return sum(self.counts)
 
     @property
     def mean(self) -> float:
+        """The mean of the observed values, 0 without any."""
         count = self.count
         return self.total / count if count else 0.0
 
     def quantile(self, q: float) -> float:
-        """About the value that a share of `q` does not exceed: exact at the ends, interpolated within a bucket."""
+        """Return about the value that a share of `q` does not exceed.
+
+        It is exact at the ends, interpolated within a bucket.
+        """
         rank = q * self.count
         below = 0
         for place, count in enumerate(self.counts):
@@ -90,7 +98,7 @@ class Distribution:
 
 @frozen
 class SessionConnection:
-    """What is known of a connection once it has a session; times in ms, zxids and cxids -1 before the first.
+    """Statistics of a connection that has a session; times in ms, zxids and cxids -1 before the first.
 
     `established_ms` is wall-clock time; `last_response_ms` is on the server's clock of time since it was booted.
     """
@@ -126,7 +134,10 @@ class ConnectionStatistics:
 
 @frozen
 class LeaderStatistics:
-    """What only a leader knows. Proposal sizes in bytes, -1 before the first proposal; uptime in ms."""
+    """Statistics that only a leader has.
+
+    Proposal sizes are in bytes, -1 before the first proposal; uptime is in ms.
+    """
 
     learners: int
     synced_followers: int
@@ -173,11 +184,12 @@ class ServerStatistics:
 
     @property
     def version(self) -> str:
+        """The version as ZooKeeper's clients expect it."""
         return VERSION_LINE
 
     @property
     def average_latency_ms(self) -> float:
-        """As ZooKeeper shows it: four places, and always one."""
+        """The average latency as ZooKeeper shows it: four decimal places, and always one."""
         return round(float(self.latency_avg_ms), 4)
 
 
@@ -192,7 +204,10 @@ class Member:
 
 @frozen
 class Configuration:
-    """What `conf` tells. Sizes in bytes, times in ms, `secure_client_port` -1 without one; `members` by id."""
+    """Values that `conf` shows.
+
+    Sizes in bytes, times in ms, `secure_client_port` -1 without one; `members` by id.
+    """
 
     server: int
     client_port: int
@@ -210,6 +225,7 @@ class Configuration:
 
     @property
     def standalone(self) -> bool:
+        """True if the server is alone in its cluster."""
         return len(self.members) == 1
 
 
@@ -233,14 +249,14 @@ class Dump:
     expiries: SessionExpiries | None
     owners: int
     ephemerals: Listing[tuple[int, tuple[str, ...]]]
-    """By session; counted in paths."""
+    """Distribution of the number of paths by session."""
     connections: tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
     connection_count: int
 
 
 @frozen
 class WatchSummary:
-    """How many connections watch how many paths with how many watches."""
+    """Counts of watching connections, watched paths and watches."""
 
     connections: int
     paths: int
@@ -255,38 +271,51 @@ WatchesByPath = Listing[tuple[str, tuple[int, ...]]]
 
 
 class Reports(Protocol):
-    """Where the values come from; each is of the moment of the call. None: the server does not serve now."""
+    """Source of a server's values, each of the moment of the call. None: the server does not serve now."""
 
     @property
     def serving(self) -> bool:
-        """Whether clients get answers, if only to reads."""
+        """True if clients get answers, even if only to reads."""
 
     @property
-    def read_only(self) -> bool: ...
+    def read_only(self) -> bool:
+        """True if only reads are served, without contact with a quorum."""
 
-    def environment(self) -> tuple[tuple[str, str], ...]: ...
+    def environment(self) -> tuple[tuple[str, str], ...]:
+        """Return the properties of the process and its machine."""
 
-    def server(self) -> ServerStatistics | None: ...
+    def server(self) -> ServerStatistics | None:
+        """Return the server's numbers."""
 
-    def connections(self) -> Listing[ConnectionStatistics]: ...
+    def connections(self) -> Listing[ConnectionStatistics]:
+        """Return the statistics of connections."""
 
-    def configuration(self) -> Configuration: ...
+    def configuration(self) -> Configuration:
+        """Return the configuration in force."""
 
-    def dump(self) -> Dump: ...
+    def dump(self) -> Dump:
+        """Return the sessions with their ephemeral znodes and connections."""
 
     def digest(self) -> tuple[int, str] | None:
-        """(zxid, digest of the state at it) if it is cheap to have now."""
+        """Return (zxid, digest of the state at it) if it is cheap to have now."""
 
-    def watch_summary(self) -> WatchSummary: ...
+    def watch_summary(self) -> WatchSummary:
+        """Return the counts of watches."""
 
-    def watches_by_session(self) -> WatchesBySession: ...
+    def watches_by_session(self) -> WatchesBySession:
+        """Return the watched paths of each session."""
 
-    def watches_by_path(self) -> WatchesByPath: ...
+    def watches_by_path(self) -> WatchesByPath:
+        """Return the watching sessions of each path."""
 
-    def reset_server(self) -> None: ...
+    def reset_server(self) -> None:
+        """Reset the server's counts."""
 
-    def reset_connections(self) -> None: ...
+    def reset_connections(self) -> None:
+        """Reset the counts of all connections."""
 
-    def trace_mask(self) -> int: ...
+    def trace_mask(self) -> int:
+        """Return the mask that was set last; it has no effect."""
 
-    def set_trace_mask(self, mask: int) -> None: ...
+    def set_trace_mask(self, mask: int) -> None:
+        """Keep a mask, which has no effect."""

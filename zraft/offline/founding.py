@@ -1,4 +1,4 @@
-"""Makes a data directory in which a new cluster begins, with a given state: whole, or recognisably unfinished.
+"""Creation of a data directory in which a new cluster begins, with a given state: whole, or visibly unfinished.
 
 All that is new is made in `<data>/founding`, which keeps servers from starting, and is then moved to its place.
 What stood there before is moved into `<data>/aside-<instance>`, never removed. A process that ends in between leaves
@@ -49,7 +49,10 @@ Progress = Callable[[int, int], None]
 
 @frozen
 class Origin:
-    """Where the log of the cluster before ended: the new one begins there, so that nothing of it has to be renumbered."""
+    """End of the earlier cluster's log.
+
+    The new one begins there, so that nothing of it has to be renumbered.
+    """
 
     index: int
     term: int
@@ -60,7 +63,10 @@ class Origin:
 
 @frozen
 class Founded:
-    """What was made. `zxid` counts as the last one of the new cluster; `aside` is where the old contents are, if any."""
+    """Result of creating a cluster.
+
+    `zxid` counts as the last one of the new cluster; `aside` is where the old contents are, if any.
+    """
 
     cluster: bytes
     instance: Instance
@@ -88,8 +94,8 @@ def claimed(fs: FileSystem, path: str) -> Iterator[None]:
             take_back(fs, path)
             yield
         except (Exception, KeyboardInterrupt):
-            # What cannot be taken back now keeps servers from starting; it is taken back when the command is
-            # run again.
+            # A state that cannot be taken back now keeps servers from starting; it is taken back when the
+            # command is run again.
             with suppress(StorageError):
                 take_back(fs, path)
             with suppress(StorageError):

@@ -1,4 +1,4 @@
-"""Reads the state that a snapshot holds, as a state machine. It blocks for seconds if the state is large."""
+"""Reading of a snapshot's state, as a state machine. It blocks for seconds if the state is large."""
 
 from __future__ import annotations
 

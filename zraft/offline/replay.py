@@ -27,7 +27,7 @@ READ_BYTES = 4 << 20
 
 @frozen
 class Replayed:
-    """What a data directory holds.
+    """Contents of a data directory.
 
     Attributes:
         origin: where its log ends.

@@ -16,7 +16,9 @@ from zraft_core.wire.client_requests import Auth, CloseSession
 from zraft_core.wire.connect import ConnectResponse
 
 REQUESTS_MAX: Final = 96
-"""How many requests are on the way at a time: a server holds their answers in memory until we take them."""
+"""The number of requests that are on the way at a time: a server holds their answers in memory until we take
+them.
+"""
 
 READ_BYTES: Final = 1 << 20
 REPLY_BYTES_MAX: Final = 134_217_728

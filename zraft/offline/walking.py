@@ -1,4 +1,6 @@
-"""Reads a ZooKeeper's tree through a client's requests, and makes an image of it. Pure, without a socket.
+"""Reading of a ZooKeeper's tree through a client's requests, into an image.
+
+Pure, without a socket.
 
 The caller sends what `requests` returns, in order, and tells `answered` every reply, in order. What a client
 cannot see cannot be copied: sessions and their ephemeral znodes are left out, and a ZooKeeper since 3.5.3
@@ -34,12 +36,13 @@ from zraft_core.znodes.acl import OPEN_ACL, Acl
 from zraft_core.znodes.stat import Stat
 
 NAMED_MAX: Final = 20
-"""How many paths that cannot be read a message names; all are counted."""
+"""The number of paths that cannot be read which a message names; all are counted."""
 
 _ZOOKEEPER: Final = "/zookeeper"
 _QUOTA: Final = "/zookeeper/quota"
 _MASKED: Final = ":x"
-"""How a server shows the digest in an ACL to a client that may not administer the znode.
+"""The digest that a server shows in an ACL to a client that may not administer the znode. No digest is one
+letter long.
 
 No digest is one letter long.
 """
@@ -128,12 +131,12 @@ class Walk:
 
     @property
     def done(self) -> bool:
-        """Whether everything was answered."""
+        """True when every request was answered."""
         return not self._due and not self._asked
 
     @property
     def due(self) -> int:
-        """Return how many znodes are known and were not asked for yet."""
+        """The number of znodes that are known and were not asked for yet."""
         return len(self._due)
 
     def requests(self, room: int) -> list[Request[Any]]:

@@ -1,1 +1,1 @@
-"""What operators ask of a running cluster: requests, their bytes, and the client that carries them."""
+"""Requests of operators to a running cluster: their values, their bytes, and the client that carries them."""

@@ -102,7 +102,9 @@ class _Connection:
 
 
 class OperatorClient:
-    """Asks the servers of one cluster. Use it in a `with` statement. Not for several threads at once.
+    """Client of operators for the servers of one cluster.
+
+    Use it in a `with` statement. It is not for several threads at once.
 
     Args:
         addresses: of any of its servers; they are tried in order, and the one that answered is
@@ -146,7 +148,7 @@ class OperatorClient:
 
     @property
     def address(self) -> Address | None:
-        """Return the address of the server that answered last."""
+        """The address of the server that answered last."""
         return self._connection.address if self._connection is not None else None
 
     def call(self, request: OperatorRequest, expected: type[R]) -> R:

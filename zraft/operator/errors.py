@@ -1,4 +1,4 @@
-"""What goes wrong between an operator's command and the cluster."""
+"""Errors between an operator's command and the cluster."""
 
 from __future__ import annotations
 

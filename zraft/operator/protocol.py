@@ -37,7 +37,7 @@ from zraft_core.messagepack import unpack
 TEXT_MAX: Final = 4096
 SNAPSHOT_ID_BYTES: Final = 16
 PART_BYTES_MAX: Final = 1024 * 1024
-"""Of a snapshot in one answer."""
+"""The most bytes of a snapshot in one answer."""
 
 ROWS_MAX: Final = 1024
 REQUEST_BYTES_MAX: Final = 64 * 1024
@@ -140,13 +140,13 @@ class UnknownOperationError(ProtocolError):
 
 
 def encode_request(request_id: int, request: OperatorRequest) -> bytes:
-    """The bytes of one request."""
+    """Return the bytes of one request."""
     name, record = _REQUESTS.of(request)
     return to_bytes({"id": request_id, "op": name, **record.pack_map(request)})
 
 
 def encode_reply(request_id: int, reply: OperatorReply) -> bytes:
-    """The bytes of the answer to that request."""
+    """Return the bytes of the answer to that request."""
     if type(reply) is Refused:
         return to_bytes(
             {"id": request_id, "error": reply.text, "leader": reply.leader, "retriable": reply.retriable}
@@ -156,7 +156,7 @@ def encode_reply(request_id: int, reply: OperatorReply) -> bytes:
 
 
 def decode_request(data: bytes) -> Numbered:
-    """The request of these bytes.
+    """Return the request of these bytes.
 
     Raises:
         UnknownOperationError: it is one of another release, or its fields are wrong; it can be answered.
@@ -172,7 +172,7 @@ def decode_request(data: bytes) -> Numbered:
 
 
 def decode_reply(data: bytes) -> Numbered:
-    """The answer of these bytes.
+    """Return the answer of these bytes.
 
     Raises:
         ProtocolError: they are none, or one of a release that this one does not know.

@@ -1,4 +1,6 @@
-"""What an operator can ask of a server, and its answers. Values only; `zraft.operator.protocol` has their bytes.
+"""Requests of operators, and their answers.
+
+Values only; `zraft.operator.protocol` has their bytes.
 
 Whoever has the cluster key may ask for any of it (docs/SECURITY.md, "Who may administer").
 """

@@ -1,1 +1,1 @@
-"""What all programs of this distribution share: logs, ports that listen, small HTTP services, command groups."""
+"""Parts that all programs here share: logs, listening ports, small HTTP services, command groups."""

@@ -1,4 +1,4 @@
-"""What the commands `zraft` and `zraft-bench` do with errors: a declared one is a message and an exit code.
+"""Command groups of `zraft` and `zraft-bench`: a declared error becomes a message and an exit code.
 
 Any other is a bug, and keeps its traceback.
 """
@@ -12,7 +12,7 @@ import click
 from zraft_core.errors import ConfigError, ZraftError
 
 EXIT_USAGE: Final = 2
-"""As click's own for a wrong command line."""
+"""The exit code for a wrong command line, as click's own."""
 
 
 class _Misuse(click.ClickException):
@@ -23,6 +23,7 @@ class CommandGroup(click.Group):
     """The root of a command line. A ConfigError exits with 2, every other declared error with 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and turn declared errors into messages and exit codes."""
         try:
             return super().invoke(ctx)
         except ZraftError as error:

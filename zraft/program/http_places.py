@@ -1,4 +1,7 @@
-"""Who may stay connected to an operator's HTTP server. It holds before aiohttp is loaded, too."""
+"""Choice of who may stay connected to an operator's HTTP server.
+
+It applies before aiohttp is loaded, too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Final, Generic, TypeVar
 CONNECTIONS_MAX: Final = 64
 """File descriptors belong to the clients."""
 LOCAL_KEPT: Final = 8
-"""Of them, for connections from this machine."""
+"""The number of them that is for connections from this machine."""
 HEAD_S: Final = 10.0
 """In seconds, from the connection to the end of the head of its first request."""
 
@@ -16,20 +19,20 @@ T = TypeVar("T")
 
 
 class Places(Generic[T]):
-    """Who may stay connected, of those that were there first and of those that ask for something."""
+    """Places for connections: for those that came first, and for those that ask for something."""
 
     def __init__(self, count: int = CONNECTIONS_MAX, local_kept: int = LOCAL_KEPT) -> None:
         self._count = count
         self._strangers_max = count - local_kept
         self._idle: dict[T, bool] = {}
-        """Whether each is of this machine; the longest idle first."""
+        """The idle connections, the longest idle first, each with whether it is of this machine."""
         self._busy: dict[T, bool] = {}
 
     def __len__(self) -> int:
         return len(self._idle) + len(self._busy)
 
     def enter(self, one: T, *, local: bool) -> T | None:
-        """`one` comes. Who has to go for it: `one` itself if nobody can, None if there is room."""
+        """Admit `one`, and return who must go for it: `one` itself if nobody can, None if there is room."""
         strangers = sum(not here for table in (self._idle, self._busy) for here in table.values())
         goes: T | None = None
         if not local and strangers >= self._strangers_max:
@@ -51,23 +54,23 @@ class Places(Generic[T]):
         return next((one for one, here in self._idle.items() if here is local), None)
 
     def begin(self, one: T) -> None:
-        """It has asked for something."""
+        """Take note that a connection has asked for something."""
         if one in self._idle:
             self._busy[one] = self._idle.pop(one)
 
     def end(self, one: T) -> None:
-        """It was answered."""
+        """Take note that a connection was answered."""
         if one in self._busy:
             self._idle[one] = self._busy.pop(one)
 
     def leave(self, one: T) -> None:
-        """It is gone."""
+        """Forget a connection that is gone."""
         self._idle.pop(one, None)
         self._busy.pop(one, None)
 
 
 def is_this_machine(peer: str, here: str) -> bool:
-    """Whether a connection comes from the machine that it reached, at the address `here`."""
+    """Return whether a connection comes from the machine that it reached, at the address `here`."""
     if peer == here:
         return True
     try:

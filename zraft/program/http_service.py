@@ -30,12 +30,14 @@ from zraft.program.limited_log import LimitedLog
 from zraft_core.address import Address
 
 REQUESTS_MAX: Final = 8
-"""Of strangers that wait for their answer, and as many of this machine; further ones are told to come back."""
+"""The number of strangers that wait for their answer, and of this machine as many; further ones are told to
+come back.
+"""
 IDLE_S: Final = 30.0
 READ_BYTES: Final = 4_096
 """At a time, of a connection: no more requests than fit into them are looked at before one is answered."""
 SHUTDOWN_S: Final = 1.0
-"""What is still being answered at the end may take this long."""
+"""The time that what is still being answered at the end may take."""
 LINE_BYTES_MAX: Final = 4_096
 PAUSE_S_MAX: Final = 0.05
 
@@ -48,7 +50,7 @@ HEADERS: Final = {
         "img-src data:; frame-ancestors 'none'"
     ),
 }
-"""For every answer."""
+"""The headers of every answer."""
 
 log = structlog.get_logger()
 
@@ -56,7 +58,7 @@ _buffer: Final = memoryview(bytearray(READ_BYTES))
 
 
 class HttpService:
-    """Answers what is asked by GET (`routes`, by path), from `start` to `stop`, or from `prepare` if another listens."""
+    """Service that answers GET requests (`routes`, by path), from `start` or `prepare` to `stop`."""
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class HttpService:
         self._server: asyncio.Server | None = None
 
     async def prepare(self) -> None:
-        """From here on `connection` may be called."""
+        """Prepare to answer; afterwards `connection` may be called."""
         app = web.Application(middlewares=[self._guard])
         for path, handler in self._routes.items():
             app.router.add_get(path, handler)
@@ -122,7 +124,7 @@ class HttpService:
             await self._runner.cleanup()
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Why somebody's browser, and not its user, may be asking for what changes something; None if it may not.
+        """Return a refusal if a browser may be asking for a change on its own, not its user; otherwise None.
 
         A page of anybody's can have a browser ask this server: under a name that was made to lead here, or from afar.
         """
@@ -133,7 +135,7 @@ class HttpService:
         return self._wrong_host(request)
 
     def _wrong_host(self, request: web.Request) -> web.Response | None:
-        """The answer to who asks under a name that is not known to be this server's."""
+        """Return the answer to somebody who asks under a name that is not known to be this server's."""
         for found in request.headers.getall("Host", ()):
             if not is_known_host(found, self._hosts):
                 return text(
@@ -143,7 +145,7 @@ class HttpService:
         return None
 
     def connection(self) -> asyncio.BufferedProtocol:
-        """What answers one connection."""
+        """Return a protocol that answers one connection."""
         assert self._runner is not None
         server = self._runner.server
         assert server is not None
@@ -198,7 +200,7 @@ class HttpService:
     # -- what connections report
 
     def _came(self, door: _Door, handler: object) -> bool:
-        """False if there is no room for it."""
+        """Admit a connection; return False if there is no room for it."""
         goes = self._places.enter(door, local=door.local)
         if goes is door:
             return False
@@ -259,13 +261,13 @@ class _Door(asyncio.BufferedProtocol):
             self._handler.connection_lost(exc)
 
     def answers(self) -> None:
-        """A request has come whole: the time for it is over when it is answered, and no more is read before."""
+        """Stop the time of a request that has come whole, and read no more before it is answered."""
         self._stop_timer()
         if self._transport is not None:
             self._transport.pause_reading()
 
     def answered(self) -> None:
-        """Its answer is about to be sent; then the next one may come."""
+        """Read again, since the answer is about to be sent; then the next request may come."""
         if self._transport is not None:
             self._transport.resume_reading()
             self._start_timer(IDLE_S)
@@ -286,7 +288,7 @@ class _Door(asyncio.BufferedProtocol):
 
 
 class _Complaints:
-    """What aiohttp logs of requests that are none: any number of them, with a traceback each."""
+    """Complaints of aiohttp about requests that are none: any number of them, with a traceback each."""
 
     def __init__(self, limited: LimitedLog) -> None:
         self._limited = limited
@@ -299,11 +301,14 @@ class _Complaints:
     error = warning = exception
 
     def debug(self, message: str, *args: object, **_: object) -> None:
-        """Connections that end early are nobody's concern."""
+        """Do nothing: connections that end early are nobody's concern."""
 
 
 def is_known_host(found: str, names: frozenset[str]) -> bool:
-    """Whether a Host header names an address, localhost, or one of `names` (in lower case); its port does not count."""
+    """Return whether a Host header names an address, localhost, or one of `names` (lower case).
+
+    Its port does not count.
+    """
     host = found.strip().lower()
     if host.startswith("["):
         host = host[1:].partition("]")[0]
@@ -320,13 +325,14 @@ def is_known_host(found: str, names: frozenset[str]) -> bool:
 
 
 def text(status: int, body: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Return a response of plain text."""
     return web.Response(
         status=status, text=body, content_type="text/plain", headers={**HEADERS, **(headers or {})}
     )
 
 
 def exposition(request: web.Request, registry: CollectorRegistry) -> web.Response:
-    """The metrics of a registry, in the format that the request prefers."""
+    """Return the metrics of a registry, in the format that the request prefers."""
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     body: bytes = encode(registry)
     return web.Response(body=body, headers={**HEADERS, "Content-Type": content_type})

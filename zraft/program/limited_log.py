@@ -1,4 +1,4 @@
-"""Tells the log of what strangers can cause any number of times: each kind now and then, with how often it came.
+"""Limited log of what strangers can cause any number of times: each kind now and then, with a count.
 
 Whoever can reach a port can have connections and requests refused, so a line for each would give them the disk.
 """
@@ -14,21 +14,21 @@ import structlog
 INTERVAL_S: Final = 10.0
 
 KINDS_MAX: Final = 64
-"""Told of in one interval; what else there is counts as one more kind."""
+"""The number of kinds that are told of in one interval; what else there is counts as one more kind."""
 
 OTHERS: Final = "others"
 
 _PARTICULARS: Final = re.compile(r"'[^']*'|\"[^\"]*\"|0x[0-9a-f]+|[0-9]+")
-"""Of a text: numbers, and what is quoted."""
+"""The particulars of a text: numbers, and what is quoted."""
 
 log = structlog.get_logger()
 
 
 class LimitedLog:
-    """Of one process, or of one way into it."""
+    """Limited log of one process, or of one way into it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """The clock is monotonic, in seconds."""
+        """Begin with nothing told. The clock is monotonic, in seconds."""
         self._clock = clock
         self._told_at: dict[str, float] = {}
         self._untold: dict[str, int] = {}
@@ -59,5 +59,5 @@ class LimitedLog:
 
 
 def kind_of(text: str) -> str:
-    """What texts have in common that differ in numbers and in what is quoted."""
+    """Return what texts have in common that differ in numbers and in what is quoted."""
     return _PARTICULARS.sub("#", text)

@@ -22,7 +22,7 @@ _ABSENT: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def cannot_listen(error: OSError) -> str:
-    """Why nobody can listen there, and what to do: the end of a sentence."""
+    """Return why nobody can listen there, and what to do: the end of a sentence."""
     number = error.errno or 0
     if isinstance(error, socket.gaierror):
         return f"{error.strerror}; expected an address or a name of this machine"
@@ -31,7 +31,9 @@ def cannot_listen(error: OSError) -> str:
 
 
 def bind_tcp(knob: str, address: Address) -> tuple[socket.socket, ...]:
-    """A socket for each address that a host has. They do not listen yet: who connects is refused.
+    """Return a socket for each address that a host has.
+
+    They do not listen yet: who connects is refused.
 
     Blocks while the name is looked up.
 
@@ -42,7 +44,9 @@ def bind_tcp(knob: str, address: Address) -> tuple[socket.socket, ...]:
 
 
 def bind_udp(knob: str, address: Address) -> socket.socket:
-    """A socket at the first address that a host has. Blocks while the name is looked up.
+    """Return a socket at the first address that a host has.
+
+    Blocks while the name is looked up.
 
     Raises:
         ConfigError: it cannot be bound; names `knob`.
@@ -51,7 +55,10 @@ def bind_udp(knob: str, address: Address) -> socket.socket:
 
 
 def _bind(knob: str, address: Address, kind: socket.SocketKind) -> tuple[socket.socket, ...]:
-    """At all addresses for TCP, at the first for UDP; those of a family that this machine does not have are left out."""
+    """Return sockets at all addresses for TCP, at the first for UDP.
+
+    Those of a family that this machine does not have are left out.
+    """
     made: list[socket.socket] = []
     absent: OSError | None = None
     try:
@@ -89,7 +96,7 @@ def _bound(family: int, kind: int, protocol: int, numeric: Any) -> socket.socket
             # let a second process take half of the datagrams.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # For every IPv4 address TCP has a socket of its own, UDP takes both by one.
+            # TCP has a socket of its own for every IPv4 address, UDP takes both by one.
             both = kind == socket.SOCK_DGRAM and numeric[0] == "::"
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if both else 1)
         sock.bind(numeric)

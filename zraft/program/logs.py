@@ -1,4 +1,4 @@
-"""How a server process logs: one line per event on standard error, as key=value or JSON.
+"""Logging of a server process: one line per event on standard error, as key=value or JSON.
 
 Events are stable lower-case phrases with fields, `log.info("became leader", term=7)`, from
 `structlog.get_logger()`. What the standard library and asyncio log goes the same way.

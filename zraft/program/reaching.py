@@ -1,4 +1,6 @@
-"""Whether anybody listens at an address, and how to tell that nobody does: each reason once, with all its addresses.
+"""Check whether anybody listens at an address, and the text for when nobody does.
+
+Each reason is told once, with all its addresses.
 
 For programs whose clients go on trying for as long as they may: a refused connection is no reason to wait, unless the
 user asked to.
@@ -17,7 +19,7 @@ LOOK_S: Final = 1.0
 
 
 def told_once(reasons: Iterable[tuple[Address, str]], separator: str = "\n") -> str:
-    """`a:1, b:1: connection refused`, and so on for each other reason, in the order in which they came."""
+    """Return `a:1, b:1: connection refused`, and so on for each other reason, in the order in which they came."""
     by_reason: dict[str, list[Address]] = {}
     for address, reason in reasons:
         by_reason.setdefault(reason, []).append(address)
@@ -27,7 +29,7 @@ def told_once(reasons: Iterable[tuple[Address, str]], separator: str = "\n") -> 
 
 
 def nobody_listens(addresses: Iterable[Address]) -> str | None:
-    """Why nobody can be reached at any of these addresses; None if somebody listens at one of them, or may.
+    """Return why nobody can be reached at these addresses; None if somebody listens at one of them, or may.
 
     Each is dialed once, up to the first that takes the connection, which is closed without a word. Blocks.
     """

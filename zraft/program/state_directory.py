@@ -1,4 +1,4 @@
-"""Where this user's commands keep what outlives them: XDG's directory for state."""
+"""Directory for what outlives this user's commands: XDG's directory for state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 
 def state_directory(environ: Mapping[str, str]) -> Path:
-    """`zraft` in XDG's directory for state; a relative XDG_STATE_HOME is ignored, as it must be. It need not exist.
+    """Return `zraft` in XDG's directory for state, which need not exist.
+
+    A relative XDG_STATE_HOME is ignored, as it must be.
 
     Raises:
         RuntimeError: XDG_STATE_HOME is not set, and nobody knows this user's home directory.

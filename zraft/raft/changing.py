@@ -1,4 +1,4 @@
-"""How a leader changes who belongs to the group, and who leads it (dissertation, sections 3.10 and 4.1 to 4.3).
+"""Changes by a leader of who belongs to the group, and who leads it (dissertation, sections 3.10, 4.1 to 4.3).
 
 One change at a time: its entry counts from when it is in the log, a joint one is followed by the final one as
 soon as it is committed, by whoever leads then. A leader that the final one leaves out leads until that is
@@ -41,7 +41,7 @@ class Changing(Leading):
         return self._append_membership(change)
 
     def _may_change(self) -> bool:
-        """One change at a time, and none before an entry of the own term is committed.
+        """Return whether a change may begin: one at a time, and none before an entry of the own term is committed.
 
         Else two leaders may commit configurations whose majorities do not overlap (the bug of 2015).
         """
@@ -70,7 +70,7 @@ class Changing(Leading):
 
     @property
     def transferring(self) -> bool:
-        """Is this leader handing over?"""
+        """True while this leader hands its leadership over."""
         return self._handover is not None
 
     # -- membership
@@ -101,11 +101,11 @@ class Changing(Leading):
         self._advance_membership()
 
     def _has_committed_own(self) -> bool:
-        """Only then is it known that everything before is committed, too."""
+        """Return whether an entry of the own term is committed: only then is everything before known to be."""
         return 0 < self.noop_index <= self.commit_index
 
     def _advance_membership(self) -> None:
-        """A committed joint configuration is followed by the final one; a leader that is left out goes."""
+        """Follow a committed joint configuration by the final one; a leader that is left out goes."""
         if self._handover is not None or not self._has_committed_own() or not self.membership_committed:
             return
         if self.membership.joint:
@@ -114,7 +114,7 @@ class Changing(Leading):
             self._hand_over_to_best()
 
     def _hand_over_to_best(self) -> None:
-        """To the voter that holds most of the log; step down anyway after an election timeout."""
+        """Hand over to the voter that holds most of the log; step down anyway after an election timeout."""
         target = max(self.membership.voters, key=lambda voter: (self._match_of(voter), -voter))
         self._handover = Handover(target, self.now + self.settings.election_timeout_ticks)
 
@@ -133,7 +133,7 @@ class Changing(Leading):
         )
 
     def _continue_handover(self) -> None:
-        """Once the target holds the whole log, tell it to campaign, until it does."""
+        """Tell the target to campaign, until it does, once it holds the whole log."""
         handover = self._handover
         if handover is not None and self._handover_due():
             handover.told_at = self.now
@@ -151,7 +151,7 @@ class Changing(Leading):
         )
 
     def _tick_handover(self) -> None:
-        """It has taken too long: lead on, or leave the group without a successor."""
+        """Give up a handover that has taken too long: lead on, or leave the group without a successor."""
         handover = self._handover
         if handover is None or self.now < handover.gives_up_at:
             return

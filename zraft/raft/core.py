@@ -80,7 +80,7 @@ class Raft(Changing):
     # -- what a driver calls
 
     def tick(self, elapsed: int) -> None:
-        """`elapsed` more ticks of 1 ms have passed.
+        """Let `elapsed` more ticks of 1 ms pass.
 
         The caller caps it, so that a pause of the process is not taken for the silence of a leader, and steps
         the messages that waited in its sockets first.
@@ -104,7 +104,7 @@ class Raft(Changing):
             self._tick_election()
 
     def pass_time(self, elapsed: int) -> None:
-        """`elapsed` more ticks have passed, by which nobody is judged before the next `tick`."""
+        """Let `elapsed` more ticks pass, by which nobody is judged before the next `tick`."""
         assert elapsed >= 0
         self.now += elapsed
 
@@ -209,7 +209,7 @@ class Raft(Changing):
 
     @property
     def has_ready(self) -> bool:
-        """Whether `ready` would bring something to do now: many a message only confirms what is known."""
+        """True if `ready` would return something to do now: many a message only confirms what is known."""
         if self._outbox.messages or self._ack_index or self._read_states or self._writes.pending:
             return True
         return self.role is Role.LEADER and (
@@ -227,7 +227,7 @@ class Raft(Changing):
             self._count_own_vote()
 
     def vouch(self, server: ServerId, instance: Instance) -> None:
-        """That disk belongs to the same cluster, whether or not the configuration here knows it.
+        """Note that a disk belongs to the same cluster, whether or not the configuration here knows it.
 
         One that fell behind during a change knows neither its new leader nor a new candidate; it must follow the
         one and may vote for the other (section 4.1), who count by their own configuration. The transport's key
@@ -237,11 +237,11 @@ class Raft(Changing):
         self._vouched[server] = instance
 
     def knows(self, server: ServerId, instance: Instance) -> bool:
-        """Whether that disk is a member here, or was vouched for."""
+        """Return whether that disk is a member here, or was vouched for."""
         return self.membership.has(server, instance) or self._vouched.get(server) == instance
 
     def compact(self, index: int) -> None:
-        """A snapshot at or above `index` is durable here: the log begins at `index + 1`.
+        """Note that a snapshot at or above `index` is durable here: the log begins at `index + 1`.
 
         Which entries slow followers still need is the caller's policy. Nothing happens if they are gone already.
         """
@@ -255,12 +255,15 @@ class Raft(Changing):
 
     @property
     def followers_needing_snapshot(self) -> tuple[ServerId, ...]:
-        """While leading: members whose next entry is older than the log."""
+        """The members whose next entry is older than the log, while leading."""
         needing = self._replication.needing_snapshot()
         return tuple(server for server in needing if server not in self._departures) if needing else ()
 
     def set_bulk_bytes_min(self, server: ServerId, size: int) -> None:
-        """Messages with entries to that server go by a stream from `size` bytes on: its path loses datagrams (D-22)."""
+        """Set the size from which messages with entries to that server go by a stream.
+
+        Its path loses datagrams (D-22).
+        """
         self._replication.set_bulk_bytes_min(server, size)
 
     @property
@@ -270,7 +273,7 @@ class Raft(Changing):
 
     @property
     def silences(self) -> dict[ServerId, int | None]:
-        """While leading: ticks since each other member said anything; None if it never did in this leadership."""
+        """The ticks since each other member said anything, while leading; None if it never did."""
         now = self.now
         return {
             progress.server: now - progress.heard_at if progress.heard_at >= 0 else None
@@ -279,7 +282,10 @@ class Raft(Changing):
 
     @property
     def matches_of_heard_followers(self) -> list[int]:
-        """While leading: how far the logs of those agree that answered within a few election timeouts."""
+        """The indices up to which followers' logs agree, while leading.
+
+        Those followers count that answered within a few election timeouts.
+        """
         patience = 10 * self.settings.election_timeout_ticks
         return [
             progress.match_index
@@ -288,7 +294,10 @@ class Raft(Changing):
         ]
 
     def followers_at(self, index: int) -> tuple[ServerId, ...]:
-        """While leading: members that hold the log up to `index` and answered within an election timeout."""
+        """Return the members that hold the log up to `index`, while leading.
+
+        Those members count that answered within an election timeout.
+        """
         patience = self.settings.election_timeout_ticks
         return tuple(
             progress.server
@@ -305,7 +314,7 @@ class Raft(Changing):
         return commit if commit < durable else durable
 
     def statistics(self) -> RaftStatistics:
-        """A frozen view of the moment, for metrics and operators."""
+        """Return a frozen view of the moment, for metrics and operators."""
         return RaftStatistics(
             term=self.term,
             role=self.role,
@@ -325,7 +334,7 @@ class Raft(Changing):
 
     @property
     def settled(self) -> bool:
-        """While leading: all is committed and durable here, and nobody waits for anything but a follower for its entries."""
+        """True if all is committed and durable here while leading, and nobody but a follower waits for anything."""
         return (
             self.role is Role.LEADER
             and self._has_committed_own()
@@ -388,5 +397,5 @@ class Raft(Changing):
         return was_member or self._vouched.get(sender) == instance
 
     def _follower(self, sender: ServerId, term: int) -> Progress | None:
-        """Whose answer this is, if it is one to this leadership."""
+        """Return whose answer this is, if it is one to this leadership."""
         return self._replication.followers.get(sender) if self._is_reply_to_me(term) else None

@@ -1,4 +1,4 @@
-"""When a server stands for election, and the votes it has: deadlines, patience with a leader, ballots.
+"""Elections of a server: deadlines, patience with a leader, ballots.
 
 Nothing here grants a vote or changes a role; that is for who knows term and log.
 """
@@ -48,19 +48,24 @@ class Election:
         self.draw_deadline(0)
 
     def draw_deadline(self, now: int) -> None:
-        """Continuous, so that two servers hardly ever time out together (section 3.4)."""
+        """Draw the time of the next candidacy.
+
+        It is continuous, so that two servers hardly ever time out together (section 3.4).
+        """
         self.deadline = now + self._settings.election_timeout_ticks * (1.0 + self._rng.random())
 
     def heard_leader(self, now: int) -> None:
+        """Note that a leader was heard now."""
         self.heard_leader_at = now
 
     def trusts_leader(self, now: int) -> bool:
-        """Has a leader been heard within the time in which it need not be replaced (section 4.2.3)?"""
+        """Return whether a leader was heard within the time in which it need not be replaced (section 4.2.3)."""
         return now - self.heard_leader_at < self._settings.election_timeout_ticks
 
     def take(self, voter: ServerId, granted: bool) -> None:
-        """One vote per voter (section 3.4); a late refusal of an earlier question does not take it back."""
+        """Count a vote: one per voter (section 3.4); a late refusal of an earlier question does not take it back."""
         self.votes[voter] = granted or self.votes.get(voter, False)
 
     def result(self, membership: Membership) -> VoteResult:
+        """Return the election's result by the votes so far."""
         return vote_result(membership, self.votes)

@@ -1,4 +1,4 @@
-"""How a server follows: appends, heartbeats, and a snapshot in place of its log (sections 3.5, 5, and D-7)."""
+"""Following: appends, heartbeats, and a snapshot in place of the log (sections 3.5, 5, and D-7)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Following(Voting):
     """Followers. Part of `zraft.raft.core.Raft`."""
 
     def restore(self, meta: SnapshotMeta) -> bool:
-        """The snapshot of `meta` is durable on this disk, and its state is or will be that of this server.
+        """Note that the snapshot of `meta` is durable on this disk, and its state is or will be this server's.
 
         Returns:
             False: its state is not needed; if the log holds the snapshot's last entry, that is committed now.
@@ -38,14 +38,14 @@ class Following(Voting):
             if meta.term > self.term or self.role is not Role.FOLLOWER:
                 # A leader whose log lacks what is committed leads nobody: it was replaced and has not heard.
                 self._become_follower(max(self.term, meta.term), None)
-            self._ack_index = 0  # what was to be acknowledged is gone
+            self._ack_index = 0  # the entries that were to be acknowledged are gone
             self.log.restart_after(meta)
             self._writes.restore(meta)
             self.commit_index = meta.index
             self._adopt_newest_membership()
         if self.leader is not None and self.role is Role.FOLLOWER:
-            # Not an acknowledgement: a leader that was replaced and has not heard may lack that entry.
-            # It learns where this log ends, asks, and is answered from the log.
+            # This is no acknowledgement: a leader that was replaced and has not heard may lack that entry. It
+            # learns where this log ends, asks, and is answered from the log.
             self._send_after(
                 self._writes.holding(meta.index),
                 self.leader,
@@ -62,11 +62,14 @@ class Following(Voting):
         return not holds
 
     def _accepts_snapshot(self, meta: SnapshotMeta) -> bool:
-        """Only one that is ahead of what is committed here: an older one would take entries back (flaw 13)."""
+        """Return whether a snapshot is ahead of what is committed here.
+
+        An older one would take entries back (flaw 13).
+        """
         return meta.index > self.commit_index
 
     def _follow(self, sender: ServerId, term: int) -> bool:
-        """`sender` leads `term`: follow it, unless the term is over."""
+        """Follow `sender`, which leads `term`, unless the term is over."""
         if term < self.term:
             return False
         if term > self.term or self.role is not Role.FOLLOWER or self.leader != sender:
@@ -82,11 +85,11 @@ class Following(Voting):
         return True
 
     def follows(self, leader: ServerId, term: int) -> bool:
-        """Does this server follow exactly that leadership?"""
+        """Return whether this server follows exactly that leadership."""
         return self.role is Role.FOLLOWER and self.leader == leader and self.term == term
 
     def note_leader_heard(self, tick: int) -> None:
-        """The leader that this server follows has said at `tick`, outside of this group, that it still leads.
+        """Note that the leader still leads, as it has said at `tick`, outside of this group.
 
         For a caller that does not tick this server while it hears that; it says so before it ticks it again.
         """
@@ -95,7 +98,9 @@ class Following(Voting):
             self._election.draw_deadline(tick)
 
     def agrees(self, leader: ServerId, term: int, index: int) -> bool:
-        """`leader`, which knows this log to match its own up to `index`, says that all of that is committed (D-7).
+        """Take the leader's word that the log up to `index` is committed (D-7).
+
+        The leader knows this log to match its own up to there.
 
         Returns:
             Whether this server follows that leadership and holds all of it, durably, its term included. If not,
@@ -172,7 +177,7 @@ class Following(Voting):
         )
 
     def _acknowledge(self) -> None:
-        """One reply for all appends of a turn, once durable: accepting the last proves all before it."""
+        """Send one reply for all appends of a turn, once durable: accepting the last proves all before it."""
         index, self._ack_index = self._ack_index, 0
         number = self._writes.holding(index)
         if self.leader is not None and self.role is Role.FOLLOWER:

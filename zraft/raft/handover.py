@@ -22,5 +22,5 @@ class Handover:
     told_at: int | None = None
 
     def is_due(self, now: int, repeat_ticks: int) -> bool:
-        """Is the target, if it holds the whole log, to be told now?"""
+        """Return whether the target, if it holds the whole log, is to be told now."""
         return self.told_at is None or now - self.told_at >= repeat_ticks

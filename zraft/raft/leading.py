@@ -1,4 +1,4 @@
-"""How a server leads: it sends entries and heartbeats, and counts what its followers answer (3.5, 6.2, 6.4)."""
+"""Leading: entries and heartbeats are sent, and followers' answers are counted (sections 3.5, 6.2, 6.4)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Leading(Following):
 
     @property
     def quorum_contact(self) -> int:
-        """Tick at which `quorum_round` was *sent*; before the first, that at which the vote was asked for.
+        """The tick at which `quorum_round` was *sent*; before the first, that at which the vote was asked for.
 
         What a leader may still promise is judged by it (D-11c, D-14).
         """
@@ -51,11 +51,11 @@ class Leading(Following):
 
     @property
     def matches(self) -> dict[ServerId, int]:
-        """While leading: how far each member's log is known to agree."""
+        """The index up to which each member's log is known to agree, while leading."""
         return {progress.server: progress.match_index for progress in self._replication.followers.values()}
 
     def note_contacts(self, contacts: Mapping[ServerId, int], now: int, *, everybody: bool) -> None:
-        """Followers confirmed that they followed this leadership when they were asked, by the tick of that.
+        """Note when followers were asked, who confirmed that they followed this leadership then.
 
         It counts for check-quorum alone: no round is answered, no read is confirmed (section 6.4), and nothing
         matches that did not before. `now` is the tick of the caller, which this server's own may be behind.
@@ -107,7 +107,7 @@ class Leading(Following):
         self.noop_index = 0
 
     def _others(self) -> list[ServerId]:
-        """Whom the log is sent to: every member that was seen."""
+        """Return whom the log is sent to: every member that was seen."""
         return [
             server
             for server, member in self.membership.members.items()
@@ -124,7 +124,7 @@ class Leading(Following):
     # -- sending
 
     def _lead(self) -> None:
-        """All that a leader sends: entries first, so that the reply to a heartbeat tells of their loss."""
+        """Send all that a leader sends: entries first, so that the reply to a heartbeat tells of their loss."""
         last_index = self.log.last_index
         for progress in self._replication.followers.values():
             if progress.next_index <= last_index:
@@ -146,7 +146,7 @@ class Leading(Following):
                     self._tell_commit(progress)
 
     def _has_to_lead(self) -> bool:
-        """Would `_lead` send anything?"""
+        """Return whether `_lead` would send anything."""
         if self._rounds.wanted or self._reads.need_round:
             return True
         last_index, commit_index = self.log.last_index, self.commit_index
@@ -160,7 +160,7 @@ class Leading(Following):
         return False
 
     def _ask_again(self) -> None:
-        """Followers whose answer is missing for too long are asked again."""
+        """Ask followers again whose answer is missing for too long."""
         for progress in self._replication.followers.values():
             if progress.is_overdue(self.now):
                 again = self._replication.ask_again(progress, self.now, self.commit_index)
@@ -168,11 +168,14 @@ class Leading(Following):
                     self._send_with_hard_state(progress.server, again)
 
     def _heartbeat_commit(self, progress: Progress) -> int:
-        """A heartbeat verifies nothing, so it commits no further than that follower's match (D-7)."""
+        """Return how far a heartbeat commits.
+
+        It verifies nothing, so no further than that follower's match (D-7).
+        """
         return min(self.commit_index, progress.match_index)
 
     def _tell_commit(self, progress: Progress) -> None:
-        """A follower answers its own clients when it applies: it learns of a commit at once."""
+        """Tell a follower of a commit at once: it answers its own clients when it applies."""
         commit = self._heartbeat_commit(progress)
         if commit > progress.commit_sent:
             progress.commit_sent = commit
@@ -223,7 +226,7 @@ class Leading(Following):
     # -- counting
 
     def _round_of(self, voter: ServerId) -> int:
-        """The newest round that a voter answered; a leader answers itself, if it votes."""
+        """Return the newest round that a voter answered; a leader answers itself, if it votes."""
         if voter == self.server:
             return self._rounds.newest if self._is_voter else 0
         progress = self._replication.followers.get(voter)
@@ -244,7 +247,10 @@ class Leading(Following):
             self._reads_dropped += 1
 
     def _is_reply_to_me(self, term: int) -> bool:
-        """Is a message of `term` meant for this leadership? Those of other terms say nothing about it."""
+        """Return whether a message of `term` is meant for this leadership.
+
+        Those of other terms say nothing about it.
+        """
         if term > self.term:
             self._become_follower(term, None)
             return False
@@ -268,18 +274,24 @@ class Leading(Following):
             self._confirm_rounds()
 
     def _own_match_index(self) -> int:
-        """The leader is one disk of the quorum: it counts what is durable there, not what it holds (D-7)."""
+        """Return how far the leader's own disk holds the log.
+
+        The leader counts what is durable there, not what it holds in memory (D-7).
+        """
         return self.durable_index
 
     def _match_of(self, voter: ServerId) -> int:
-        """What a voter holds durably of this leader's log; a leader that does not vote holds nothing."""
+        """Return what a voter holds durably of this leader's log; a leader that does not vote holds nothing."""
         if voter == self.server:
             return self._own_match_index() if self._is_voter else 0
         progress = self._replication.followers.get(voter)
         return 0 if progress is None else progress.match_index
 
     def _may_count(self, index: int) -> bool:
-        """Only entries of its own term are committed by counting; older ones with them (paper, figure 8)."""
+        """Return whether an entry may be committed by counting.
+
+        Only entries of its own term are; older ones with them (paper, figure 8).
+        """
         return self.log.term_at(index) == self.term
 
     def _maybe_commit(self) -> None:

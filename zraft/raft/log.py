@@ -26,7 +26,7 @@ Raises StorageError if the entries cannot be read.
 """
 
 ENTRY_OVERHEAD_BYTES: Final = 32
-"""What an entry takes beside its payload, roughly, so that entries without payload count too."""
+"""The bytes that an entry takes beside its payload, roughly, so that entries without payload count too."""
 
 
 def entry_bytes(entry: Entry) -> int:
@@ -116,7 +116,7 @@ class Log:
     # -- questions about (index, term)
 
     def term_at(self, index: int) -> int:
-        """Term of any entry of the log, evicted or not, and of the one before `first_index`."""
+        """Return the term of any entry of the log, evicted or not, and of the one before `first_index`."""
         assert self.first_index - 1 <= index <= self.last_index, (
             f"{index=} outside [{self.first_index - 1}, {self.last_index}]"
         )
@@ -128,12 +128,12 @@ class Log:
         return self._run_terms[bisect_right(starts, index) - 1]
 
     def first_index_of_term_at(self, index: int) -> int:
-        """The first index of the run of equal terms that holds `index`."""
+        """Return the first index of the run of equal terms that holds `index`."""
         assert self.first_index <= index <= self.last_index
         return self._run_starts[bisect_right(self._run_starts, index) - 1]
 
     def last_index_of_term_at_most(self, term: int, index: int) -> int:
-        """The greatest index not above `index` whose term is not above `term`."""
+        """Return the greatest index not above `index` whose term is not above `term`."""
         run = bisect_right(self._run_terms, term)
         end = self._run_starts[run] - 1 if run < len(self._run_starts) else self.last_index
         return min(index, max(end, self.first_index - 1))
@@ -148,7 +148,7 @@ class Log:
         return tuple(self._memberships)
 
     def membership_at(self, index: int) -> bytes | None:
-        """Payload of the newest MEMBERSHIP entry at or before `index`: what a snapshot there must hold."""
+        """Return the payload of the newest MEMBERSHIP entry at or before `index`: a snapshot there must hold it."""
         assert self.first_index - 1 <= index <= self.last_index, (
             f"{index=} outside [{self.first_index - 1}, {self.last_index}]"
         )
@@ -163,7 +163,7 @@ class Log:
     # -- entries
 
     def slice(self, lo: int, hi: int, bytes_max: int) -> tuple[Entry, ...]:
-        """Entries lo <= index < hi: at least one, then as many as `bytes_max` allows.
+        """Return entries lo <= index < hi: at least one, then as many as `bytes_max` allows.
 
         Evicted entries come from the archive, and then no further than memory begins.
 
@@ -192,7 +192,7 @@ class Log:
         return tuple(self._entries[start:stop])
 
     def entry(self, index: int) -> Entry:
-        """One entry, from memory or the archive."""
+        """Return one entry, from memory or the archive."""
         return self.slice(index, index + 1, 0)[0]
 
     def append(self, entry: Entry) -> None:

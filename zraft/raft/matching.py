@@ -1,4 +1,4 @@
-"""Where a leader's log and a follower's agree: what an AppendEntries, or its refusal, says about a log.
+"""Matching of a leader's log and a follower's: what an AppendEntries, or its refusal, says about a log.
 
 Functions of a log and a message; they change neither (section 3.5, and section 5.3 of the paper).
 """
@@ -13,7 +13,7 @@ from zraft_core.ids import ServerId
 
 
 def check_entries(message: AppendEntries) -> bool:
-    """Before anything is changed: is this a piece of a log? True if it holds a membership.
+    """Check that this is a piece of a log, and return whether it holds a membership.
 
     Raises:
         ProtocolError: it is not.
@@ -45,7 +45,7 @@ def check_entries(message: AppendEntries) -> bool:
 def find_conflict(
     log: Log, commit_index: int, leader: ServerId, message: AppendEntries
 ) -> tuple[int, int] | None:
-    """Why a follower cannot append: (conflict_index, conflict_term) of its refusal, None if it can.
+    """Return why a follower cannot append: (conflict_index, conflict_term) of its refusal, None if it can.
 
     Raises:
         ProtocolError: the leader contradicts what is committed.
@@ -63,12 +63,12 @@ def find_conflict(
             f"server {leader} leads term {message.term} with entry {prev} of term "
             f"{message.prev_log_term}, but the one of term {term} is committed here"
         )
-    # What is committed here the leader has too, so it need not look further back.
+    # The leader has everything that is committed here, so it need not look further back.
     return max(log.first_index_of_term_at(prev), commit_index + 1), term
 
 
 def new_entries(log: Log, message: AppendEntries) -> tuple[Entry, ...]:
-    """The entries from the first on that we lack or that conflicts with ours (section 3.5, step 3).
+    """Return the entries from the first on that we lack or that conflicts with ours (section 3.5, step 3).
 
     A late or repeated message is a prefix of what we hold and must not shorten it. What lies before the base
     is committed, and so equal.
@@ -85,7 +85,7 @@ def new_entries(log: Log, message: AppendEntries) -> tuple[Entry, ...]:
 
 
 def next_probe(log: Log, refusal: AppendEntriesReply) -> int:
-    """Where the logs may agree, from a refusal (section 5.3 of the paper, last but one paragraph).
+    """Return where the logs may agree, from a refusal (section 5.3 of the paper, last but one paragraph).
 
     Our last entry not above the question whose term is not above the follower's there: if it is of that
     term, the logs may agree up to it; otherwise nothing of that term agrees, and the follower's run of it

@@ -1,4 +1,6 @@
-"""What a Raft group stores and what its members say to each other. Values only, no behaviour.
+"""Stored values and messages of a Raft group.
+
+Values only, no behaviour.
 
 Names follow Ongaro's dissertation. Every message carries the sender's term. The sender itself
 (server id and disk instance) is not in the message: the transport authenticates it and hands it to
@@ -18,7 +20,7 @@ from zraft_core.ids import GroupId, Instance, ServerId
 
 
 class EntryKind(IntEnum):
-    """What an entry's payload holds; the state machine sees COMMANDS only."""
+    """Kinds of entries by their payload; the state machine sees COMMANDS only."""
 
     NOOP = 0
     COMMANDS = 1
@@ -48,14 +50,17 @@ class Entry:
 
 @frozen
 class HardState:
-    """What must be durable before any message that depends on it leaves (D-7): one atomic record."""
+    """Term and vote.
+
+    They must be durable before any message that depends on them leaves (D-7): one atomic record.
+    """
 
     term: int = 0
     voted_for: ServerId | None = None
 
 
 class MemberRole(IntEnum):
-    """What a server is in a configuration. The numbers stand in MEMBERSHIP entries."""
+    """Roles of a server in a configuration. The numbers stand in MEMBERSHIP entries."""
 
     VOTER = 1
     LEARNER = 2
@@ -67,7 +72,9 @@ class MemberRole(IntEnum):
 
 
 UNKNOWN_INSTANCE: Final = Instance(b"")
-"""Of a member that was added by its number and address, and has not been seen yet. It never votes."""
+"""The instance of a member that was added by its number and address, and has not been seen yet. It never
+votes.
+"""
 
 
 @frozen
@@ -83,13 +90,16 @@ class Member:
 
     @property
     def voter(self) -> bool:
-        """Does it vote in the configuration that holds in the end?"""
+        """True if the server votes in the configuration that holds in the end."""
         return self.role is MemberRole.VOTER
 
 
 @frozen
 class PreVote:
-    """Would you vote for me in `term` (one above my own)? Changes nobody's state (dissertation 9.6)."""
+    """Question whether the receiver would vote for the sender in `term` (one above its own).
+
+    It changes nobody's state (dissertation 9.6).
+    """
 
     group: GroupId
     term: int
@@ -119,7 +129,7 @@ class RequestVote:
 
 @frozen
 class RequestVoteReply:
-    """Answers `RequestVote`."""
+    """Answer to `RequestVote`."""
 
     group: GroupId
     term: int
@@ -192,7 +202,7 @@ class ReadIndex:
 
 @frozen
 class ReadIndexReply:
-    """Answers `ReadIndex`."""
+    """Answer to `ReadIndex`."""
 
     group: GroupId
     term: int

@@ -17,7 +17,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self.messages: list[tuple[ServerId, Message]] = []
-        self._held: dict[int, list[tuple[ServerId, Message]]] = {}  # by the write waited for
+        self._held: dict[int, list[tuple[ServerId, Message]]] = {}  # keyed by the write that they wait for
         self._persisted = 0
 
     def send_after(self, number: int, to: ServerId, message: Message) -> None:
@@ -35,6 +35,7 @@ class Outbox:
                 self.messages += self._held.pop(waited_for)
 
     def take(self) -> tuple[tuple[ServerId, Message], ...]:
+        """Return the messages that may leave, and forget them."""
         messages = tuple(self.messages)
         if messages:
             self.messages.clear()

@@ -1,4 +1,4 @@
-"""What the leader knows of one follower: how far it matches, what is on its way, and when to ask again.
+"""Progress of one follower as the leader knows it: the match, what is on its way, and when to ask again.
 
 PROBE: where the logs match is not known (or was lost); one message of one entry at a time until it is.
 REPLICATE: entries are sent ahead of their acknowledgements, within a window of messages and bytes.
@@ -16,7 +16,7 @@ from zraft_core.ids import ServerId
 
 
 class ProgressState(Enum):
-    """How a leader sends entries to a follower."""
+    """Ways in which a leader sends entries to a follower."""
 
     PROBE = "probe"
     REPLICATE = "replicate"
@@ -68,6 +68,7 @@ class Progress:
 
     @property
     def inflight_messages(self) -> int:
+        """The number of messages that are not acknowledged."""
         return len(self._inflight)
 
     @property
@@ -76,7 +77,7 @@ class Progress:
         return 0 < self.beat_round == self.round
 
     def may_send(self, size: int) -> bool:
-        """Would a message of `size` bytes keep to the window, and not overtake a bulk message (D-22)?"""
+        """Return whether a message of `size` bytes keeps to the window and overtakes no bulk message (D-22)."""
         if self.state is ProgressState.SNAPSHOT:
             return False
         if not self._inflight:
@@ -92,7 +93,7 @@ class Progress:
         )
 
     def sent(self, last_index: int, size: int, now: int) -> None:
-        """A message with entries up to `last_index` left."""
+        """Note that a message with entries up to `last_index` left."""
         if not self._inflight:
             self.waiting_since = now
         bulk = size >= self.bulk_bytes_min
@@ -103,7 +104,10 @@ class Progress:
             self.next_index = last_index + 1
 
     def accepted(self, match_index: int, now: int) -> bool:
-        """The follower holds the leader's log up to `match_index`, durably; False if that was known."""
+        """Note that the follower holds the leader's log up to `match_index`, durably.
+
+        Return False if that was known.
+        """
         if match_index <= self.match_index:
             return False
         self.match_index = match_index
@@ -119,25 +123,28 @@ class Progress:
         return True
 
     def is_current_refusal(self, prev_log_index: int) -> bool:
-        """Does a refusal say anything new? Of a pipeline that is refused as a whole, only the first does."""
+        """Return whether a refusal tells anything new.
+
+        If a pipeline is refused as a whole, only the first one does.
+        """
         if self.state is ProgressState.PROBE:
             return prev_log_index == self.next_index - 1
         return self.match_index < prev_log_index < self.next_index
 
     def probe_from(self, next_index: int) -> None:
-        """Something was lost or does not match: forget what is on its way and try `next_index`."""
+        """Forget what is on its way and try `next_index`, since something was lost or does not match."""
         self.state = ProgressState.PROBE
         self.next_index = max(self.match_index + 1, next_index)
         self._forget_all()
 
     def await_snapshot(self, now: int) -> None:
-        """Its next entry is gone: nothing but a snapshot helps it, which is not sent from here."""
+        """Wait until the follower has a snapshot, since its next entry is gone; none is sent from here."""
         self.state = ProgressState.SNAPSHOT
         self.waiting_since = now
         self._forget_all()
 
     def may_have_restored(self, last_index: int, first_index: int, now: int) -> bool:
-        """Does a log that ends at `last_index` look as if the snapshot was taken, and its answer lost?
+        """Return whether a log that ends at `last_index` may be that of the snapshot, whose answer was lost.
 
         Asked once in an election timeout: an old log that is long but conflicts looks the same.
         """
@@ -149,7 +156,7 @@ class Progress:
         return True
 
     def misses(self, last_index: int, now: int) -> bool:
-        """Was something sent before the newest heartbeat that a log ending at `last_index` lacks?
+        """Return whether a log that ends at `last_index` lacks what was sent before the newest heartbeat.
 
         A bulk message may still be on its way when the heartbeat sent after it arrives (D-22).
         """
@@ -158,7 +165,7 @@ class Progress:
         return not self._bulk_inflight or now - self.waiting_since >= self._settings.bulk_resend_ticks
 
     def is_overdue(self, now: int) -> bool:
-        """Is an acknowledgement missing for so long that it must be asked for?
+        """Return whether an acknowledgement is missing for so long that it must be asked for.
 
         A follower that answers nothing gets heartbeats only: its silence does not fill anybody's buffers.
         """
@@ -170,7 +177,7 @@ class Progress:
 
     @property
     def due_at(self) -> int | None:
-        """Tick from which `is_overdue` may say so; None if nothing is on its way, or nothing is heard."""
+        """The tick from which `is_overdue` may be true; None if nothing is on its way, or nothing is heard."""
         if not self._inflight or self.heard_at <= self.waiting_since:
             return None
         settings = self._settings

@@ -31,6 +31,7 @@ class PendingReads:
 
     @property
     def need_round(self) -> bool:
+        """True if reads wait for a round to begin."""
         return bool(self._unassigned)
 
     def add(self, read: Read) -> bool:
@@ -48,7 +49,7 @@ class PendingReads:
             self._unassigned = []
 
     def confirmed(self, number: int) -> Iterator[tuple[Read, int]]:
-        """A quorum answered round `number`: (read, index) of everything that it and earlier rounds prove."""
+        """Yield (read, index) of everything that round `number`, which a quorum answered, and earlier ones prove."""
         while self._confirming and self._confirming[0][0] <= number:
             _, index, reads = self._confirming.popleft()
             self._count -= len(reads)
@@ -56,7 +57,7 @@ class PendingReads:
                 yield read, index
 
     def clear(self) -> None:
-        """The leadership ended; every asker repeats its reads elsewhere."""
+        """Forget all reads, since the leadership ended; every asker repeats its reads elsewhere."""
         self._unassigned = []
         self._confirming.clear()
         self._count = 0

@@ -1,4 +1,4 @@
-"""What the core asks its driver to do: persist this, send that, apply up to there (the idea is etcd's)."""
+"""Requests of the core to its driver: persist this, send that, apply up to there (the idea is etcd's)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from zraft_core.ids import ServerId
 
 @frozen
 class Write:
-    """What must become durable, in the order of the numbers; several may be under way and share one frame.
+    """Write that must become durable, in the order of the numbers.
+
+    Several may be under way and share one frame.
 
     Within one write: the hard state replaces the old one; then, with `restore`, the group's whole log is dropped
     and begins anew after `restore.index`; then entries from `truncate_from` on are dropped; then `entries` are
@@ -27,7 +29,7 @@ class Write:
 
 @frozen
 class Ready:
-    """Everything that accumulated since the last one.
+    """Work that accumulated since the last one.
 
     `messages` may leave at once, before `write` is durable: whatever depends on a write is held back by the
     core until `Raft.persisted` (D-7). `commit_index` may be above what is durable here; the driver applies up

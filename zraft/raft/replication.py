@@ -1,4 +1,4 @@
-"""How a leader brings its entries to its followers: what each gets next, and what is asked for again.
+"""Replication of a leader's entries: what each follower gets next, and what is asked for again.
 
 It makes messages and notes that they leave; when they may leave is not decided here.
 """
@@ -35,13 +35,13 @@ class Replication:
         self._bulk_bytes_min: dict[ServerId, int] = {}
 
     def lead(self, term: int, followers: Iterable[ServerId]) -> None:
-        """A leadership begins: where a follower's log matches is unknown, the end is tried first."""
+        """Begin a leadership: where a follower's log matches is unknown, so the end is tried first."""
         self._term = term
         next_index = self._log.last_index + 1
         self.followers = {server: self._progress(server, next_index) for server in followers}
 
     def add(self, server: ServerId) -> None:
-        """A member more, or another disk of one: nothing is known of it, its acknowledgements begin anew.
+        """Add a member, or another disk of one: nothing is known of it, and its acknowledgements begin anew.
 
         The entry that made it one is tried first: without an entry to send, it could not be asked where it stands.
         """
@@ -53,20 +53,25 @@ class Replication:
         return progress
 
     def set_bulk_bytes_min(self, server: ServerId, size: int) -> None:
-        """From this size on messages to that server go by a stream: they take longer and must not be overtaken (D-22)."""
+        """Set the size from which messages to that server go by a stream.
+
+        They take longer and must not be overtaken (D-22).
+        """
         self._bulk_bytes_min[server] = size
         progress = self.followers.get(server)
         if progress is not None:
             progress.bulk_bytes_min = size
 
     def remove(self, server: ServerId) -> None:
+        """Stop replicating to a server."""
         self.followers.pop(server, None)
 
     def stop(self) -> None:
+        """Stop replicating to all servers."""
         self.followers.clear()
 
     def appends(self, progress: Progress, now: int, commit_index: int) -> Iterator[AppendEntries]:
-        """All that its window lets leave now."""
+        """Yield all that its window lets leave now."""
         log = self._log
         if progress.next_index < log.first_index:
             if progress.state is not ProgressState.SNAPSHOT:
@@ -91,7 +96,7 @@ class Replication:
             yield self._append(progress, entries, commit_index)
 
     def ask_again(self, progress: Progress, now: int, commit_index: int) -> AppendEntries | None:
-        """The last entry on its way again: the answer covers all before it, or says what is missing.
+        """Return the last entry on its way again: the answer covers all before it, or says what is missing.
 
         None for a follower that is probed: the next `appends` repeats the probe.
         """
@@ -135,7 +140,7 @@ class Replication:
             progress.probe_from(min(last_index + 1, self._log.last_index))
 
     def needing_snapshot(self) -> tuple[ServerId, ...]:
-        """Followers whose next entry is older than the log."""
+        """Return the followers whose next entry is older than the log."""
         first_index = self._log.first_index
         needing: tuple[ServerId, ...] = ()
         for progress in self.followers.values():
@@ -144,6 +149,7 @@ class Replication:
         return needing
 
     def statistics(self) -> tuple[FollowerStatistics, ...]:
+        """Return the statistics of all followers."""
         return tuple(
             FollowerStatistics(
                 server=progress.server,

@@ -1,4 +1,4 @@
-"""What a server is in its group at a moment."""
+"""Roles of a server in its group."""
 
 from __future__ import annotations
 

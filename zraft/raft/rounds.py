@@ -45,13 +45,13 @@ class Rounds:
         self._sent: deque[tuple[int, int]] = deque()  # (round, tick sent), not answered by a quorum yet
 
     def lead(self, now: int, contact: int) -> None:
-        """A leadership begins; the vote that was won was asked for at tick `contact`."""
+        """Begin a leadership; the vote that was won was asked for at tick `contact`."""
         self._leading_since = now
         self.contact = contact
         self.request()
 
     def stop(self) -> None:
-        """The leadership ended; `contact` remains what it was."""
+        """End the leadership; `contact` remains what it was."""
         self._sent.clear()
         self.wanted = self.awaited = False
         self.newest = self.confirmed = 0
@@ -61,17 +61,20 @@ class Rounds:
         self.wanted = self.awaited = True
 
     def silence(self, now: int) -> int:
-        """Ticks since a quorum was last heard of, or since the leadership began."""
+        """Return the ticks since a quorum was last heard, or since the leadership began."""
         contact, since = self.contact, self._leading_since
         return now - (contact if contact > since else since)
 
     def note_contact(self, tick: int) -> None:
-        """A quorum confirmed, outside of these rounds, that the leader led at `tick`. No round is answered by it."""
+        """Note that a quorum confirmed, outside of these rounds, that the leader led at `tick`.
+
+        No round is answered by it.
+        """
         self.contact = max(self.contact, tick)
 
     @property
     def silent_at(self) -> int:
-        """Tick of the newest proof that a quorum follows, or of the begin of the leadership."""
+        """The tick of the newest proof that a quorum follows, or of the begin of the leadership."""
         return max(self.contact, self._leading_since)
 
     def begin(self, now: int, next_at: int, *, everybody: bool) -> int:
@@ -84,7 +87,7 @@ class Rounds:
         return self.newest
 
     def confirm(self, number: int) -> bool:
-        """A quorum answered round `number` or a later one; False if that was known."""
+        """Note that a quorum answered round `number` or a later one; return False if that was known."""
         if number <= self.confirmed:
             return False
         self.confirmed = number

@@ -1,4 +1,4 @@
-"""Where a snapshot stands in its group's log."""
+"""Position of a snapshot in its group's log."""
 
 from __future__ import annotations
 

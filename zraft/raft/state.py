@@ -1,4 +1,4 @@
-"""What a server holds of its group in every role: term, vote, log, membership, and what waits for the disk.
+"""State of a group that a server holds in every role: term, vote, log, membership, waiting writes.
 
 The part of `zraft.raft.core.Raft` that voting, following and leading share; which one of them acts is decided
 there. Not for use of its own.
@@ -30,7 +30,10 @@ from zraft_core.ids import GroupId, Instance, ServerId
 
 
 class GroupState:
-    """See `zraft.raft.core.Raft` for arguments, errors and public attributes."""
+    """State and parts that all roles share.
+
+    See `zraft.raft.core.Raft` for arguments, errors and public attributes.
+    """
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class GroupState:
         self._bootstrap_membership = membership
         self.membership = membership
         self.members_changed_index = 0
-        self._before: Membership | None = None  # what held before it, if the log knows
+        self._before: Membership | None = None  # the membership before it, if the log knows
         self._is_voter = False
         self._was_voter = False
         self._is_known = False
@@ -106,12 +109,12 @@ class GroupState:
 
     @property
     def is_voter(self) -> bool:
-        """Does this disk vote by the newest configuration, or, while that is joint, by the one before it?"""
+        """True if this disk votes by the newest configuration, or, while that is joint, by the one before it."""
         return self._is_voter
 
     @property
     def durable_index(self) -> int:
-        """End of the log that survives a crash."""
+        """The end of the log that survives a crash."""
         return self._writes.durable_index
 
     @property
@@ -121,13 +124,13 @@ class GroupState:
 
     @property
     def membership_committed(self) -> bool:
-        """Is the newest membership known to be committed?"""
+        """True if the newest membership is known to be committed."""
         return self.members_changed_index <= self.commit_index
 
     # -- who is who
 
     def _adopt_newest_membership(self) -> None:
-        """A configuration holds as long as it is the newest in the log, committed or not (section 4.1)."""
+        """Adopt the newest configuration in the log, committed or not: it holds as long as it is that (section 4.1)."""
         memberships = self.log.memberships
         before: Membership | None = None
         if not memberships:
@@ -150,7 +153,9 @@ class GroupState:
         )
 
     def _may_campaign(self) -> bool:
-        """A voter does; and one who was, until it knows that the change that ends this is committed.
+        """Return whether this server may campaign.
+
+        A voter may; and one who was, until it knows that the change that ends this is committed.
 
         Until then its log may be the only one that a majority of the old configuration can be had with
         (section 4.2.2). Its own vote does not count.
@@ -160,7 +165,10 @@ class GroupState:
         return self._is_voter or (self._was_voter and not self.membership_committed)
 
     def _may_vote(self) -> bool:
-        """Any member does, if asked: the asker counts by a configuration that may be newer than the one here.
+        """Return whether this server may vote.
+
+        Any member may, if asked: the asker counts by a configuration that may be newer than the one
+        here.
 
         The one here may even be older than its own admission, from a snapshot of before it. A disk that is in
         no configuration known here, not even in the one that it was welcomed with, says nothing (D-1).
@@ -168,11 +176,11 @@ class GroupState:
         return self._is_known
 
     def _agreed(self, value_of: Callable[[ServerId], int]) -> int:
-        """What a quorum has reached: while joint, both of them."""
+        """Return what a quorum has reached: while joint, both of them."""
         return agreed_value(self.membership, value_of)
 
     def _vote_result(self) -> VoteResult:
-        """Where the present election stands, by the configuration here."""
+        """Return where the present election stands, by the configuration here."""
         return self._election.result(self.membership)
 
     # -- hard state, and what waits for it
@@ -182,7 +190,7 @@ class GroupState:
         self._voted_for = hard_state.voted_for
 
     def _set_hard_state(self, term: int, voted_for: ServerId | None) -> None:
-        """Term and vote change together, in one durable record: a vote belongs to its term."""
+        """Change term and vote together, in one durable record: a vote belongs to its term."""
         self.term = term
         self._voted_for = voted_for
         self._writes.replace_hard_state(HardState(term, voted_for))

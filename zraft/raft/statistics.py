@@ -1,4 +1,4 @@
-"""What metrics and operators see of a `Raft`: frozen views of one moment."""
+"""Statistics of a `Raft` for metrics and operators: frozen views of one moment."""
 
 from __future__ import annotations
 

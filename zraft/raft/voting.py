@@ -1,4 +1,4 @@
-"""How a server stands for election, and for whom it votes (Ongaro's dissertation, sections 3.4, 3.6, 4.2, 9.6).
+"""Voting: candidacies of a server, and its votes for others (dissertation, sections 3.4, 3.6, 4.2, 9.6).
 
 Whoever asks is judged by its log and by the silence of the leader, not by the configuration here, which may be
 older than the asker's (section 4.1); whose votes count is decided by the asker's (D-1).
@@ -26,7 +26,7 @@ class Voting(GroupState):
     # -- candidates
 
     def _tick_election(self) -> None:
-        """Time passes without leading."""
+        """Look at the election's deadline, without leading."""
         if self.now >= self._election.deadline:
             if self._may_campaign():
                 self._pre_campaign()
@@ -57,7 +57,7 @@ class Voting(GroupState):
         self._request_votes()
 
     def _count_own_vote(self) -> None:
-        """Its own vote is a vote like any other: it counts when it is durable (D-7)."""
+        """Count the own vote. It is a vote like any other: it counts when it is durable (D-7)."""
         if self._is_voter:
             self._election.votes[self.server] = True
             self._decide_election()
@@ -80,7 +80,7 @@ class Voting(GroupState):
         self._decide_election()
 
     def _decide_election(self) -> bool:
-        """Act on the votes so far; True if the election is over."""
+        """Act on the votes so far; return True if the election is over."""
         result = self._vote_result()
         if result is VoteResult.PENDING:
             return False
@@ -113,7 +113,11 @@ class Voting(GroupState):
         self._campaign()
 
     def _obeys_timeout_now(self, sender: ServerId, message: TimeoutNow) -> bool:
-        """A late or repeated one names a term that is over, or comes while this server stands already."""
+        """Return whether to campaign as told.
+
+        A late or repeated message names a term that is over, or comes while this server stands
+        already.
+        """
         return (
             message.term == self.term
             and self.role is Role.FOLLOWER
@@ -125,13 +129,16 @@ class Voting(GroupState):
     # -- voters
 
     def _hears_leader(self) -> bool:
-        """Stickiness (section 4.2.3): with a live leader, nobody helps to depose it."""
+        """Return whether a leader is alive: then nobody helps to depose it (stickiness, section 4.2.3)."""
         if self.role is Role.LEADER:
             return True
         return self.leader is not None and self._election.trusts_leader(self.now)
 
     def _log_is_current(self, last_log_index: int, last_log_term: int) -> bool:
-        """Is a log that ends there at least as up-to-date as ours (section 3.6.1)? The term counts first."""
+        """Return whether a log that ends there is at least as up-to-date as ours (section 3.6.1).
+
+        The term counts first.
+        """
         return (last_log_term, last_log_index) >= (self.log.last_term, self.log.last_index)
 
     def _on_pre_vote(self, sender: ServerId, message: PreVote) -> None:

@@ -1,4 +1,4 @@
-"""What must become durable, in numbered writes, and how far the disk has got (D-7).
+"""Writes that must become durable, by number, and how far the disk has got (D-7).
 
 The number of a write stands for "that write and all before it are durable": whatever promises something
 waits for one. Several writes may be under way.
@@ -15,7 +15,7 @@ from zraft.raft.snapshot import SnapshotMeta
 
 
 class Writes:
-    """Collects changes for the next write and remembers those under way.
+    """Collector of changes for the next write, and record of those under way.
 
     Attributes:
         durable_index: end of the log that survives a crash.
@@ -49,15 +49,17 @@ class Writes:
         self._under_way: deque[tuple[int, int]] = deque()  # (number, last index once it is durable)
 
     def replace_hard_state(self, hard_state: HardState) -> None:
+        """Add a new term and vote to the next write."""
         self._hard_state = hard_state
         self.hard_state_write = self._newest + 1
 
     def append(self, entries: Iterable[Entry]) -> None:
+        """Add entries to the next write."""
         self._unwritten += entries
         self.log_write = self._newest + 1
 
     def truncate_from(self, index: int) -> None:
-        """Entries from `index` on are dropped; new ones follow."""
+        """Drop entries from `index` on; new ones follow."""
         unwritten = self._unwritten
         if unwritten and unwritten[0].index <= index:
             del unwritten[index - unwritten[0].index :]
@@ -69,7 +71,7 @@ class Writes:
         self._limit_durable(index - 1)
 
     def restore(self, meta: SnapshotMeta) -> None:
-        """The whole log is dropped and begins after `meta.index`; new entries follow.
+        """Drop the whole log, which begins after `meta.index`; new entries follow.
 
         Until that is durable, `meta.index` does not count as durable either, whatever the old log held there.
         """
@@ -80,17 +82,17 @@ class Writes:
         self._limit_durable(meta.index - 1)
 
     def _limit_durable(self, index: int) -> None:
-        """Writes under way will put back what was just dropped: it must not count as durable."""
+        """Limit what counts as durable: writes under way will put back what was just dropped."""
         self.durable_index = min(self.durable_index, index)
         self._under_way = deque((number, min(last, index)) for number, last in self._under_way)
 
     def holding(self, index: int) -> int:
-        """The write after which the newest hard state and the log up to `index` are durable."""
+        """Return the write after which the newest hard state and the log up to `index` are durable."""
         return max(self.hard_state_write, self.log_write if index > self.durable_index else 0)
 
     @property
     def pending(self) -> bool:
-        """Is there anything for the next write?"""
+        """True if there is anything for the next write."""
         return (
             bool(self._unwritten)
             or self._hard_state is not None
@@ -100,11 +102,11 @@ class Writes:
 
     @property
     def hard_state_waits(self) -> bool:
-        """Is the newest term and vote not durable yet?"""
+        """True if the newest term and vote are not durable yet."""
         return self.hard_state_write > self._persisted
 
     def take(self, last_index: int) -> Write | None:
-        """The next write, if there is anything to write; the log ends at `last_index` once it is durable."""
+        """Return the next write, if there is anything to write; the log ends at `last_index` once it is durable."""
         if not self.pending:
             return None
         self._newest += 1

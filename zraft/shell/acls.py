@@ -45,4 +45,5 @@ def permissions(bits: int) -> str:
 
 
 def show_acl(acl: tuple[Acl, ...]) -> str:
+    """Return an ACL as ZooKeeper's client prints it."""
     return "\n".join(f"'{scheme},'{identity}\n: {permissions(bits)}" for bits, scheme, identity in acl)

@@ -51,7 +51,7 @@ class _RefusedError(Exception):
 
 
 class State(Enum):
-    """What the client knows of its session."""
+    """States of the session as the client knows it."""
 
     CONNECTING = "CONNECTING"
     CONNECTED = "CONNECTED"
@@ -112,6 +112,7 @@ class Client:
 
     @property
     def state(self) -> State:
+        """The state of the session."""
         if self._task is None:
             return State.CLOSED
         return State.CONNECTED if self._connected.is_set() else State.CONNECTING

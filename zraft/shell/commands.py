@@ -1,4 +1,4 @@
-"""What each command asks and shows, except those about the shell itself. Pure: see `conversation`."""
+"""Conversations of the commands, except those about the shell itself. Pure: see `conversation`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ BATCH_MAX: Final = 10_000
 
 @frozen
 class Context:
-    """What commands need to know of the machine: its time zone, and how to read a file that a user names."""
+    """Values that commands need of the machine: its time zone, and how to read a file that a user names."""
 
     zone: tzinfo | None
     read_file: Callable[[str], str]
@@ -91,6 +91,7 @@ def _path(call: Invocation) -> str:
 
 
 def ls(call: Invocation, context: Context) -> Conversation:
+    """List the children of a znode, with -R of all znodes below it."""
     path = _path(call)
     if call.has("R"):
         # In ZooKeeper's order: all children of a znode, then what is below each of them.
@@ -116,6 +117,7 @@ def ls(call: Invocation, context: Context) -> Conversation:
 
 
 def tree(call: Invocation, _: Context) -> Conversation:
+    """Draw the tree below a znode."""
     path = checked_path(call.argument(0) or "/")
     walk = Walk(path, depth_max=call.number("d", lowest=0))
     while (visit := (yield from walk.step())) is not None:
@@ -128,6 +130,7 @@ def tree(call: Invocation, _: Context) -> Conversation:
 
 
 def get(call: Invocation, context: Context) -> Conversation:
+    """Show a znode's data, with -s its stat."""
     path = _path(call)
     data, stat = yield from ask(GetData(path, watch=call.has("w")))
     value: dict[str, Any] = data_value(data)
@@ -145,6 +148,7 @@ def get(call: Invocation, context: Context) -> Conversation:
 
 
 def stat(call: Invocation, context: Context) -> Conversation:
+    """Show a znode's stat."""
     found = yield from ask(Exists(_path(call), watch=call.has("w")))
     yield Output(stat_value(found), (_stat_part(found, context),))
 
@@ -205,6 +209,7 @@ def _about_parents(code: Code, path: str) -> Generator[Step, Sequence[Reply], st
 
 
 def set_(call: Invocation, context: Context) -> Conversation:
+    """Set a znode's data, with -v only at this version."""
     version = call.number("v", lowest=-1)
     request = SetData(_path(call), _bytes(call.arguments[1]), -1 if version is None else version)
     found = yield from _versioned(request, version, lambda stat: stat.version)
@@ -213,6 +218,7 @@ def set_(call: Invocation, context: Context) -> Conversation:
 
 
 def delete(call: Invocation, _: Context) -> Conversation:
+    """Delete a znode that has no children, with -v only at this version."""
     version = call.number("v", lowest=-1)
     request = Delete(_path(call), -1 if version is None else version)
     yield from _versioned(request, version, lambda stat: stat.version)
@@ -259,6 +265,7 @@ def deleteall(call: Invocation, _: Context) -> Conversation:
 
 
 def get_acl(call: Invocation, context: Context) -> Conversation:
+    """Show a znode's ACL, with -s its stat."""
     acl, found = yield from ask(GetAcl(_path(call)))
     value: dict[str, Any] = {"acl": [_acl_value(entry) for entry in acl]}
     parts = [(Kind.PLAIN, show_acl(acl))]
@@ -274,6 +281,7 @@ def _acl_value(entry: Acl) -> dict[str, str]:
 
 
 def set_acl(call: Invocation, context: Context) -> Conversation:
+    """Set a znode's ACL, with -R those of all znodes below it."""
     acl = parse_acl(call.arguments[1])
     version = call.number("v", lowest=-1)
     path: str | None = _path(call)
@@ -314,22 +322,26 @@ def addauth(call: Invocation, _: Context) -> Conversation:
 
 
 def whoami(_: Invocation, __: Context) -> Conversation:
+    """Show the ids that this connection has proved."""
     ids = yield from ask(WhoAmI())
     lines = ["Auth scheme: User", *(f"{scheme}: {user}" for scheme, user in ids)]
     yield plain("\n".join(lines), [{"scheme": scheme, "user": user} for scheme, user in ids])
 
 
 def get_ephemerals(call: Invocation, _: Context) -> Conversation:
+    """Show this session's ephemeral znodes below a path."""
     paths = yield from ask(GetEphemerals(checked_path(call.argument(0) or "/")))
     yield Output(sorted(paths), ((Kind.NAMES, show_names(paths)),))
 
 
 def get_all_children_number(call: Invocation, _: Context) -> Conversation:
+    """Show the number of znodes below a path."""
     count = yield from ask(GetAllChildrenNumber(_path(call)))
     yield plain(str(count), count)
 
 
 def sync(call: Invocation, _: Context) -> Conversation:
+    """Let the server catch up with the leader."""
     path = yield from ask(Sync(_path(call)))
     yield plain("Sync is OK", {"synced": path})
 
@@ -365,6 +377,7 @@ def remove_watches(call: Invocation, _: Context) -> Conversation:
 
 
 def config(call: Invocation, context: Context) -> Conversation:
+    """Show the cluster's configuration."""
     data, found = yield from ask(GetData(CONFIG, watch=call.has("w")))
     text = show_data(data) if data else ""
     parts = [(Kind.PLAIN, client_config(text) if call.has("c") else text)]
@@ -423,6 +436,7 @@ def reconfig(call: Invocation, context: Context) -> Conversation:
 
 
 def version(_: Invocation, __: Context) -> Conversation:
+    """Show the shell's version."""
     yield note(f"ZooKeeper CLI version: zraft {__version__}", {"version": __version__})
 
 

@@ -1,4 +1,4 @@
-"""What may stand at the end of a line: commands, options, fixed words, or children of a znode. Pure."""
+"""Completion of the end of a line: commands, options, fixed words, or children of a znode. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a command says while it runs: its requests to the server, and what it shows. Values only, no I/O.
+"""Conversation of a command: its requests to the server, and what it shows.
+
+Values only, no I/O.
 
 A command is a generator of `Step`s. It gets the replies to its requests, and nothing for the rest, so it runs
 the same over a socket and over a list of replies in a test.
@@ -23,7 +25,7 @@ T = TypeVar("T")
 
 
 class Kind(Enum):
-    """What a text is, from which its colour is chosen."""
+    """Kinds of texts, from which their colours are chosen."""
 
     PLAIN = "plain"
     NAMES = "names"
@@ -86,8 +88,10 @@ def ask_each(requests: Iterable[Request[Any]]) -> Generator[Step, Sequence[Reply
 
 
 def plain(text: str, value: Any) -> Output:
+    """Return an output of plain text."""
     return Output(value, ((Kind.PLAIN, text),))
 
 
 def note(text: str, value: Any = None) -> Output:
+    """Return an output about what was done, which is no part of the result."""
     return Output(value, ((Kind.NOTE, text),))

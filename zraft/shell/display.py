@@ -1,4 +1,4 @@
-"""What is printed and how: plain text for pipes, colours for terminals, JSON for programs."""
+"""Output of the shell: plain text for pipes, colours for terminals, JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ DIM: Final = "\x1b[2m"
 class Stream(Protocol):
     """The part of a text stream that is needed."""
 
-    def write(self, text: str, /) -> object: ...
-    def flush(self) -> object: ...
+    def write(self, text: str, /) -> object:
+        """Write a text."""
+
+    def flush(self) -> object:
+        """Write what is buffered."""
 
 
 class Display:
-    """Writes to two streams that somebody else opened. Nothing is kept."""
+    """Display on two streams that somebody else opened. Nothing is kept."""
 
     def __init__(
         self, out: Stream, err: Stream, *, json: bool = False, colours: bool = False, terminal: bool = False

@@ -1,4 +1,4 @@
-"""What goes wrong in the shell, in the words of ZooKeeper's command-line client where scripts may know them."""
+"""Errors of the shell, in the words of ZooKeeper's command-line client where scripts may know them."""
 
 from __future__ import annotations
 

@@ -47,6 +47,7 @@ class Spec:
 
     @property
     def usage(self) -> str:
+        """The command's usage, as `help` shows it."""
         if self.usage_options is None:
             options = [
                 f"[-{option.name}{f' {option.value}' * bool(option.value)}]" for option in self.options
@@ -59,6 +60,7 @@ class Spec:
         return " ".join([self.name, *options, *arguments])
 
     def option(self, name: str) -> Option | None:
+        """Return the option of this name, or None."""
         return next((option for option in self.options if option.name == name), None)
 
 
@@ -71,15 +73,17 @@ class Invocation:
     arguments: tuple[str, ...]
 
     def has(self, name: str) -> bool:
+        """Return whether an option was given."""
         assert self.spec.option(name) is not None, f"{self.spec.name} has no option -{name}"
         return name in self.options
 
     def argument(self, index: int) -> str | None:
+        """Return an argument by its number, or None if it was not given."""
         return self.arguments[index] if index < len(self.arguments) else None
 
     @property
     def path(self) -> str:
-        """Return the argument that is a path."""
+        """The argument that is a path."""
         index = next(n for n, argument in enumerate(self.spec.arguments) if argument.is_path)
         return self.arguments[index]
 

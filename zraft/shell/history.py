@@ -49,6 +49,7 @@ class LineHistory(History):
         return reversed(lines)
 
     def store_string(self, string: str) -> None:
+        """Append a line to the file, unless it holds a secret."""
         line = " ".join(string.splitlines()).strip()
         if not line or line.split(maxsplit=1)[0] == "addauth":
             return

@@ -27,17 +27,19 @@ COMPLETION_TIMEOUT_S: Final = 2.0
 
 
 class LineCompleter(Completer):
-    """Asks the session's server for children when a path is to be completed."""
+    """Completer that asks the session's server for children when a path is to be completed."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:
+        """Fail, since completion runs in the event loop."""
         raise AssertionError("completion runs in the event loop")
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
+        """Yield what may stand at the cursor; asks the server for children of a znode."""
         try:
             found = complete(document.text_before_cursor)
         except UsageError:  # a quote is open somewhere before
@@ -70,6 +72,7 @@ class Screen:
         self._prompt = prompt
 
     def write(self, text: str) -> None:
+        """Write a text, above the prompt while one is shown."""
         if self._prompt.app.is_running:
             # It runs in this event loop, later; what is written meanwhile queues behind it.
             run_in_terminal(lambda: self._write(text))
@@ -138,7 +141,7 @@ async def _first_connection(client: Client, display: Display) -> None:
 
 
 class _Interrupts:
-    """What Ctrl-C ends: the line being typed, or the command that runs; never the shell."""
+    """Ctrl-C, and what it ends: the line being typed, or the command that runs; never the shell."""
 
     def __init__(self, prompt: PromptSession[str]) -> None:
         self._prompt = prompt

@@ -39,4 +39,5 @@ def parent_of(path: str) -> str:
 
 
 def child_of(path: str, name: str) -> str:
+    """Return the path of a child."""
     return f"/{name}" if path == "/" else f"{path}/{name}"

@@ -57,8 +57,10 @@ def quota_path(path: str) -> str:
 
 
 def limits_path(path: str) -> str:
+    """Return the znode of a path's limits."""
     return f"{quota_path(path)}/{LIMITS}"
 
 
 def stats_path(path: str) -> str:
+    """Return the znode of a path's counts."""
     return f"{quota_path(path)}/{STATS}"

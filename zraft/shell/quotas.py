@@ -1,4 +1,4 @@
-"""setquota, listquota and delquota: a client keeps quotas by writing znodes, as ZooKeeper's does."""
+"""Commands setquota, listquota and delquota, which write znodes as ZooKeeper's client does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns servers' answers into text as ZooKeeper's client prints it, and into values for JSON."""
+"""Rendering of servers' answers as text like ZooKeeper's client, and as values for JSON."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def show_hex(number: int) -> str:
 
 
 def show_stat(stat: Stat, zone: tzinfo | None) -> str:
+    """Return a stat as ZooKeeper's client prints it."""
     return "\n".join(
         (
             f"cZxid = {show_hex(stat.czxid)}",
@@ -62,6 +63,7 @@ def stat_value(stat: Stat) -> dict[str, Any]:
 
 
 def show_names(names: Iterable[str]) -> str:
+    """Return names as ZooKeeper's client prints them, sorted."""
     return f"[{', '.join(sorted(names))}]"
 
 

@@ -1,4 +1,4 @@
-"""Assembles the shell: for one command, for commands from a pipe, or for a person at a terminal."""
+"""Assembly of the shell: for one command, for commands from a pipe, or for a person at a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXIT_INTERRUPTED: Final = 130
 
 @frozen(kw_only=True)
 class Manner:
-    """How the shell behaves, apart from where it connects to."""
+    """Choices of how the shell behaves, apart from where it connects to."""
 
     json: bool = False
     ends_at_error: bool = False
@@ -74,7 +74,7 @@ def _read_file(path: str) -> str:
 
 
 def _colours(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether to use colours; see https://no-color.org for NO_COLOR."""
+    """Return whether to use colours; see https://no-color.org for NO_COLOR."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 

@@ -1,4 +1,4 @@
-"""How a client's command proves its identity and verifies servers: certificates for TLS, and a file of proofs."""
+"""Proofs of a client's command and its check of servers: certificates for TLS, and a file of proofs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs lines: parses each, drives its conversation over the client, and shows the outcome."""
+"""Session of lines: each is parsed, its conversation driven over the client, and the outcome shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zraft_core.wire.client import Reply
 
 HISTORY_MAX: Final = 1000
 HISTORY_SHOWN: Final = 11
-"""How many of the latest commands are shown, as many as ZooKeeper's client shows."""
+"""The number of the latest commands that are shown, as many as ZooKeeper's client shows."""
 
 WITHOUT_SESSION: Final = frozenset(
     {"close", "connect", "help", "history", "printwatches", "quit", "redo", "version"}
@@ -51,7 +51,7 @@ class Session:
         self.client: Client | None = None
         self.target = settings.target
         self.over = False
-        """Whether somebody typed quit."""
+        """True once somebody typed quit."""
         self.on_state_change: Callable[[], None] = lambda: None
         """Called when the connection came or went."""
         self._settings = settings
@@ -74,6 +74,7 @@ class Session:
         self.client.start()
 
     async def close(self) -> None:
+        """End the client's session."""
         client, self.client = self.client, None
         if client is not None:
             await client.close()
@@ -222,7 +223,7 @@ class Session:
 
     @property
     def prompt(self) -> str:
-        """Return the prompt of ZooKeeper's client: which server, connected or not, the number of the next line."""
+        """The prompt of ZooKeeper's client: which server, connected or not, the number of the next line."""
         server = self.client.server if self.client is not None else None
         state = self.client.state if self.client is not None else State.CLOSED
         return f"[zk: {server or self.target}({state.value}) {self.count}] "

@@ -1,4 +1,4 @@
-"""Walks a part of the tree over the wire, many znodes per round trip, without holding all of it."""
+"""Walk through a part of the tree over the wire, many znodes per round trip, without holding all of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zraft_core.wire.client import Reply
 from zraft_core.wire.client_requests import Delete, GetChildren
 
 BATCH: Final = 1000
-"""How many requests are sent together unless told otherwise, as many as ZooKeeper's client sends."""
+"""The number of requests that are sent together unless told otherwise, as many as ZooKeeper's client sends."""
 
 Names = tuple[str, ...]
 """Children of one znode, sorted."""
@@ -31,6 +31,7 @@ class Visit:
 
     @property
     def depth(self) -> int:
+        """The number of levels below the top of the walk."""
         return len(self.last)
 
 

@@ -26,7 +26,7 @@ RESTORE_BYTES_MAX: Final = 131_072
 
 
 class Notice(IntEnum):
-    """What happened, in the words of ZooKeeper's events; no server sends those above 4."""
+    """Events in ZooKeeper's words; no server sends those above 4."""
 
     NodeCreated = 1
     NodeDeleted = 2
@@ -73,6 +73,7 @@ class Watches:
         return sum(map(len, self._paths.values()))
 
     def clear(self) -> None:
+        """Forget all watches."""
         for paths in self._paths.values():
             paths.clear()
 
@@ -101,7 +102,7 @@ class Watches:
         return WatchNotice(Notice(event.type), event.path, event.zxid)
 
     def has(self, path: str, type_: WatcherType) -> bool:
-        """Whether `remove` would find any."""
+        """Return whether `remove` would find any."""
         return any(path in self._paths[name] for name in _REMOVED_BY[type_])
 
     def remove(self, path: str, type_: WatcherType) -> list[WatchNotice]:

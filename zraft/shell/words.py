@@ -1,4 +1,4 @@
-"""Cuts a line into words, as the user meant them. It knows no commands."""
+"""Words of a line, as the user meant them. It knows no commands."""
 
 from __future__ import annotations
 

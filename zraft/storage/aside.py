@@ -1,4 +1,6 @@
-"""Putting away a data directory whose state is not the majority's, as evidence, so that an empty one takes its place (D-26).
+"""Directories put aside because their state is not the majority's, as evidence (D-26).
+
+An empty one takes the place.
 
 First `<data>/condemned` is made durable; from then on this disk's instance never runs again. Then `meta`, `groups`, `wal`
 and `journal` move to `<data>/aside-<instance>-<n>/`, and at last `condemned` itself, as `reason`. A crash in between is
@@ -32,7 +34,7 @@ _CONTENTS: Final = ("meta", "groups", "wal", "journal")
 
 @frozen
 class Condemnation:
-    """Why a directory's instance runs no more. `wall_ms`: when that was found."""
+    """Record of why a directory's instance runs no more. `wall_ms`: when that was found."""
 
     directory: str
     reason: str

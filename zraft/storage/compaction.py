@@ -1,4 +1,7 @@
-"""Which segments of a write-ahead log nobody needs any more, and when to begin another so that they can go. Pure."""
+"""Compaction of a write-ahead log: segments that nobody needs, and when to begin another so that they can go.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ ROLL_FRACTION: Final = 4
 
 
 def is_worth_rolling(last: SegmentSpan, compacted: Mapping[GroupId, int], segment_bytes_max: int) -> bool:
-    """Whether what compaction cannot remove yet is mostly in the last segment."""
+    """Return whether what compaction cannot remove yet is mostly in the last segment."""
     covered = any(index > (last.bases or {}).get(group, NO_BASE).index for group, index in compacted.items())
     return covered and last.end >= segment_bytes_max // ROLL_FRACTION
 
@@ -26,7 +29,7 @@ def oldest_needed(
     compacted: Mapping[GroupId, int],
     announced: int,
 ) -> int:
-    """Number of the newest segment that everything older can be removed from under.
+    """Return the number of the newest segment below which everything can be removed.
 
     All entries written before it was begun are covered, and no truncation in it or after it reaches back to them: it
     would refer to entries that are gone. Dropping a whole log counts as one: what the segment says the log began with
@@ -55,7 +58,7 @@ def oldest_needed(
 
 
 def bytes_from(segments: Sequence[SegmentSpan], group: GroupId, index: int) -> int:
-    """Length of the log from the segment on in which the group's entry after `index` stands, if there is one."""
+    """Return the length of the log from the segment on in which the group's entry after `index` stands, if any."""
     begin = segments[0]
     for span in reversed(segments[1:]):
         if span.bases is not None and span.bases.get(group, NO_BASE).index <= index:

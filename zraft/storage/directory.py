@@ -26,7 +26,9 @@ META_BYTES_MAX: Final = 4096
 """A meta file is about 100 bytes; more is not read."""
 BOOT_ID_BYTES: Final = 8
 _EMPTY_ENOUGH: Final = frozenset({"lock", "meta.tmp", "condemned.tmp", "lost+found"})
-"""What a directory that was never formatted may contain: traces of a start that was cut short, or of mkfs."""
+"""The names that a directory which was never formatted may contain: traces of a start that was cut short, or
+of mkfs.
+"""
 UNFINISHED: Final = "founding"
 """Name of the directory in which an offline command makes new contents; while it is there, nobody may start."""
 _START_ANEW: Final = (
@@ -67,7 +69,7 @@ def encode_meta(meta: Meta) -> bytes:
 
 
 def decode_meta(data: bytes, path: str) -> Meta:
-    """The meta file's contents.
+    """Return the meta file's contents.
 
     Raises:
         CorruptionError: the checksum does not match.
@@ -111,7 +113,9 @@ class DataDirectory:
         # The WAL's thread notes a new segment while the loop's thread sets the cluster.
         self._mutex = threading.Lock()
         self.put_aside: str | None = None
-        """Where this start put the directory's earlier contents (D-26); None if there was no reason to."""
+        """The place where this start put the directory's earlier contents (D-26); None if there was no reason
+        to.
+        """
 
     @classmethod
     def open(
@@ -152,6 +156,7 @@ class DataDirectory:
 
     @property
     def server(self) -> ServerId:
+        """The server's number."""
         return self._meta.server
 
     @property
@@ -161,7 +166,7 @@ class DataDirectory:
 
     @property
     def boot(self) -> int:
-        """How often this directory was opened, this time included."""
+        """The number of times that this directory was opened, this time included."""
         return self._meta.boot
 
     @property
@@ -176,7 +181,7 @@ class DataDirectory:
 
     @property
     def newest_bytes(self) -> int | None:
-        """How long that segment's file is at least; None if that is not known."""
+        """The least length of the newest segment's file; None if that is not known."""
         return self._meta.newest_bytes
 
     def set_cluster(self, cluster: bytes) -> None:
@@ -213,7 +218,9 @@ class DataDirectory:
             self._replace(evolve(self._meta, newest_bytes=length))
 
     def condemn(self, reason: str, wall_ms: int) -> None:
-        """This instance never runs again: the next `open` puts its files aside and makes a new one (D-26).
+        """Note that this instance never runs again (D-26).
+
+        The next `open` puts its files aside and makes a new one.
 
         Raises:
             StorageError: that cannot be written.
@@ -254,7 +261,7 @@ def lock_directory(fs: FileSystem, directory: str) -> int:
 
 
 def read_meta(fs: FileSystem, path: str) -> Meta:
-    """Whose the directory is, without opening it: for looking at one that may be in use.
+    """Return whose the directory is, without opening it: for looking at one that may be in use.
 
     Raises:
         StorageError: there is no data directory, or its meta is damaged or of another release.

@@ -1,4 +1,4 @@
-"""Turns the operating system's errors into the declared ones, so that every caller treats a failed fsync alike."""
+"""Translation of the operating system's errors to the declared ones, so that a failed fsync is treated alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS)
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Errors inside are about reading `path`."""
+    """Turn the system's errors inside into errors about reading `path`.
+
+    Raises:
+        StorageError: the disk failed.
+    """
     try:
         yield
     except StorageError:
@@ -26,8 +30,13 @@ def reading(path: str) -> Iterator[None]:
 
 
 def names_if_there(fs: FileSystem, path: str) -> list[str]:
-    """What a directory holds; nothing if it is not there, as that of a group which a running server removes. Raises
-    StorageError."""
+    """Return the names in a directory; none if it does not exist.
+
+    A running server may just have removed that of a group.
+
+    Raises:
+        StorageError: the disk failed.
+    """
     with reading(path):
         try:
             return fs.listdir(path)
@@ -36,7 +45,11 @@ def names_if_there(fs: FileSystem, path: str) -> list[str]:
 
 
 def size_if_there(fs: FileSystem, path: str) -> int | None:
-    """A file's bytes; None if it is not there. Raises StorageError."""
+    """Return a file's size in bytes; None if it does not exist.
+
+    Raises:
+        StorageError: the disk failed.
+    """
     with reading(path):
         try:
             file = fs.open(path)
@@ -50,7 +63,12 @@ def size_if_there(fs: FileSystem, path: str) -> int | None:
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Errors inside are about writing `path`: `DiskFullError` for lack of space, `WriteError` for anything else."""
+    """Turn the system's errors inside into errors about writing `path`.
+
+    Raises:
+        DiskFullError: there is no space.
+        WriteError: the disk failed otherwise.
+    """
     try:
         yield
     except StorageError:
@@ -91,7 +109,11 @@ def sync_file(fs: FileSystem, file: int, path: str) -> None:
 
 
 def sync_directory(fs: FileSystem, path: str) -> None:
-    """Make the names in a directory durable. Raises `FsyncError` like `sync_file`."""
+    """Make the names in a directory durable.
+
+    Raises:
+        FsyncError: the disk failed, as for `sync_file`.
+    """
     try:
         fs.fsync_directory(path)
     except OSError as error:
@@ -149,7 +171,7 @@ def remove_if_hollow(fs: FileSystem, path: str) -> bool:
 
 
 def _names_in(fs: FileSystem, path: str) -> list[str] | None:
-    """None if there is no such directory."""
+    """Return the names in a directory; None if there is no such directory."""
     with reading(path):
         try:
             return fs.listdir(path)

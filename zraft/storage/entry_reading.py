@@ -1,4 +1,4 @@
-"""Reads entries of one group back from the segments, as far as nothing in the log took them back."""
+"""Reading of one group's entries back from the segments, as far as nothing in the log took them back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class Span:
 def entries_between(
     fs: FileSystem, wal_path: str, group: GroupId, place: Place, lo: int, hi: int, spans: Sequence[Span]
 ) -> Iterator[EntryFields]:
-    """Entries [lo, hi) of one stretch without a seam, from the frame at `place` on. Blocks for the disk.
+    """Yield entries [lo, hi) of one stretch without a seam, from the frame at `place` on.
+
+    Blocks for the disk.
 
     Args:
         spans: the segments from that of `place` on.
@@ -78,7 +80,7 @@ def entries_between(
 
 
 def _surviving(records: RecordReader, frame: Frame, group: GroupId, path: str) -> list[EntryFields]:
-    """The group's entries in a frame, without those that the same frame truncates."""
+    """Return the group's entries in a frame, without those that the same frame truncates."""
     found: list[EntryFields] = []
     try:
         for fields in records.arrays(frame.body):

@@ -1,4 +1,4 @@
-"""What can go wrong between us and the disk.
+"""Errors between us and the disk.
 
 One rule for callers: `DiskFullError` may be waited out, and `CompactedError`, `SnapshotGoneError`, `SnapshotRejectedError`,
 `DeliveriesGoneError` and `SegmentGoneError` concern one request, `DeliveriesDifferError` one partition; every other
@@ -56,7 +56,7 @@ class CutSegment:
 
     @property
     def known(self) -> str:
-        """What is known of what is lost, in words."""
+        """Words for what is known of what is lost."""
         if not self.end:
             return "not even what the segment begins with is left, so all that was written to it is lost"
         if self.broken:
@@ -103,7 +103,10 @@ class SnapshotGoneError(StorageError):
 
 
 class SnapshotRejectedError(StorageError):
-    """What another server sent is not the snapshot that it offered; nothing of it was kept, it has to be fetched anew."""
+    """Error of a snapshot that is not the one that the other server offered.
+
+    Nothing of it was kept, and it has to be fetched anew.
+    """
 
     retriable = True
 
@@ -122,7 +125,7 @@ class DeliveriesGoneError(StorageError):
 
 
 class DeliveriesDifferError(StorageError):
-    """What the state machine delivers is not what was delivered at that offset before: one of the two is wrong (D-26)."""
+    """Error of deliveries that differ from those at the same offset: one of the two is wrong (D-26)."""
 
 
 class SegmentGoneError(StorageError):

@@ -20,52 +20,58 @@ class FileSystem(Protocol):
     """
 
     def open(self, path: str) -> int:
-        """An existing file, for reading and writing."""
+        """Return an existing file, for reading and writing."""
         ...
 
     def create(self, path: str) -> int:
-        """A new empty file; one that already exists is emptied."""
+        """Return a new empty file; one that already exists is emptied."""
         ...
 
-    def close(self, file: int) -> None: ...
+    def close(self, file: int) -> None:
+        """Close a file."""
 
     def size(self, file: int) -> int:
-        """Length in bytes, preallocated zeros included."""
+        """Return the length in bytes, preallocated zeros included."""
         ...
 
     def pread(self, file: int, size: int, offset: int) -> bytes:
-        """`size` bytes at `offset`; fewer only at the end of the file."""
+        """Return `size` bytes at `offset`; fewer only at the end of the file."""
         ...
 
     def pwrite(self, file: int, data: bytes, offset: int) -> None:
-        """All of `data`. After an error any part of it may have been written."""
+        """Write all of `data`. After an error any part of it may have been written."""
         ...
 
-    def fdatasync(self, file: int) -> None: ...
+    def fdatasync(self, file: int) -> None:
+        """Make a file's contents durable."""
 
     def fallocate(self, file: int, size: int) -> None:
         """Grow to at least `size` bytes of zeros whose blocks are reserved; never shrinks."""
         ...
 
-    def ftruncate(self, file: int, size: int) -> None: ...
+    def ftruncate(self, file: int, size: int) -> None:
+        """Cut a file, or lengthen it with zeros."""
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces `target`."""
+        """Rename a file in one step, replacing `target`."""
         ...
 
-    def unlink(self, path: str) -> None: ...
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
 
-    def mkdir(self, path: str) -> None: ...
+    def mkdir(self, path: str) -> None:
+        """Make a directory that only its owner can read."""
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory; ENOTEMPTY if it is not."""
         ...
 
     def listdir(self, path: str) -> list[str]:
-        """Names in order."""
+        """Return the names in a directory, in order."""
         ...
 
-    def fsync_directory(self, path: str) -> None: ...
+    def fsync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
 
     def lock(self, path: str) -> int:
         """Create the file if need be, lock it for this process until `close`, write the process id into it.
@@ -80,18 +86,23 @@ class RealFileSystem:
     """The operating system's files (Linux)."""
 
     def open(self, path: str) -> int:
+        """Open a file that exists, to read and write."""
         return os.open(path, os.O_RDWR)
 
     def create(self, path: str) -> int:
+        """Make an empty file that only its owner can read, or empty the one that exists."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
 
     def close(self, file: int) -> None:
+        """Close a file."""
         os.close(file)
 
     def size(self, file: int) -> int:
+        """Return a file's size in bytes."""
         return os.fstat(file).st_size
 
     def pread(self, file: int, size: int, offset: int) -> bytes:
+        """Read `size` bytes at `offset`, fewer only at the end of the file."""
         data = os.pread(file, size, offset)
         if len(data) == size or not data:
             return data
@@ -106,36 +117,46 @@ class RealFileSystem:
         return b"".join(parts)
 
     def pwrite(self, file: int, data: bytes, offset: int) -> None:
+        """Write all of `data` at `offset`."""
         written = os.pwrite(file, data, offset)
         # A short write is how Linux reports a disk that fills up in the middle, and its limit of 2 GiB a call.
         while written < len(data):
             written += os.pwrite(file, memoryview(data)[written:], offset + written)
 
     def fdatasync(self, file: int) -> None:
+        """Make a file's contents durable."""
         os.fdatasync(file)
 
     def fallocate(self, file: int, size: int) -> None:
+        """Allocate the first `size` bytes of a file on the disk."""
         os.posix_fallocate(file, 0, size)
 
     def ftruncate(self, file: int, size: int) -> None:
+        """Cut a file, or lengthen it with zeros."""
         os.ftruncate(file, size)
 
     def rename(self, source: str, target: str) -> None:
+        """Rename a file, replacing the target."""
         os.rename(source, target)
 
     def unlink(self, path: str) -> None:
+        """Remove a file."""
         os.unlink(path)
 
     def mkdir(self, path: str) -> None:
+        """Make a directory that only its owner can read."""
         os.mkdir(path, 0o700)
 
     def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
         os.rmdir(path)
 
     def listdir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
         return sorted(os.listdir(path))
 
     def fsync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
         file = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(file)
@@ -143,6 +164,7 @@ class RealFileSystem:
             os.close(file)
 
     def lock(self, path: str) -> int:
+        """Lock a file for this process, and write the process id into it."""
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -158,5 +180,5 @@ class ReadOnlyFileSystem(RealFileSystem):
     """The operating system's files, for looking at what may belong to a running server, or to somebody else."""
 
     def open(self, path: str) -> int:
-        """An existing file, for reading only: all that would change it fails."""
+        """Return an existing file, for reading only: all that would change it fails."""
         return os.open(path, os.O_RDONLY)

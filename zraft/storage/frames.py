@@ -28,7 +28,7 @@ FORMAT: Final = 2
 _FORMATS: Final = (1, FORMAT)
 SEGMENT_ID_BYTES: Final = 8
 READ_BYTES: Final = 1 << 20
-"""How much of a segment is read at once; a larger frame is read whole."""
+"""The bytes of a segment that are read at once; a larger frame is read whole."""
 
 _HEADER = struct.Struct(f">9s9sQ5s{SEGMENT_ID_BYTES}s13sQ8sB11s{INSTANCE_BYTES}s5s")
 _CRC = struct.Struct(">I")
@@ -50,7 +50,9 @@ _HEAD_CRC_AT: Final = HEAD_BYTES - 5  # the head's checksum covers what precedes
 
 @frozen
 class SegmentHeader:
-    """Who wrote this segment, and which frame it begins with. `id` is random and seeds the checksums.
+    """Header of a segment: who wrote it, and which frame it begins with.
+
+    `id` is random and seeds the checksums.
 
     `begins_with_base`: its first frame restates what every group stood at. It was durable before the segment got its
     name, so a crash cannot tear it.
@@ -65,16 +67,17 @@ class SegmentHeader:
 
     @property
     def begins_with_base(self) -> bool:
+        """True if the first frame restates the state of every group."""
         return self.format > 1 and self.first_frame > 1
 
     @property
     def seed(self) -> int:
-        """Start value of every CRC-32C in this segment."""
+        """The start value of every CRC-32C in this segment."""
         return crc32c(self.id)
 
 
 def encode_header(header: SegmentHeader) -> bytes:
-    """`HEADER_BYTES` bytes: one MessagePack map."""
+    """Return `HEADER_BYTES` bytes: one MessagePack map."""
     data = _HEADER.pack(
         _FORMAT_KEY + bytes([header.format]),
         _SEGMENT_KEY,
@@ -93,7 +96,7 @@ def encode_header(header: SegmentHeader) -> bytes:
 
 
 def decode_header(data: bytes, path: str) -> SegmentHeader:
-    """The header at the start of a segment file.
+    """Return the header at the start of a segment file.
 
     Raises:
         CorruptionError: it is damaged, or of a format that this release does not know. A crash cannot do
@@ -136,14 +139,14 @@ class Frame(NamedTuple):
 
 
 def encode_frame(number: int, body: bytes, seed: int) -> bytes:
-    """One frame. `body` is what `encode_records` made."""
+    """Return one frame. `body` is what `encode_records` made."""
     assert 0 < len(body) <= RECORD_BYTES_MAX, f"frame body of {len(body)} bytes, limit {RECORD_BYTES_MAX}"
     head = _HEAD.pack(_HEAD_MARK, number, _U32, len(body), _U32, crc32c(body, seed), _U32, 0)[:_HEAD_CRC_AT]
     return b"".join((head, b"\xce", _CRC.pack(crc32c(head, seed)), body))
 
 
 def decode_head(data: bytes, at: int, seed: int) -> FrameHead | None:
-    """The frame head at `at`, or None if there is none that its checksum confirms."""
+    """Return the frame head at `at`, or None if there is none that its checksum confirms."""
     if len(data) - at < HEAD_BYTES:
         return None
     mark, number, length_type, length, body_type, body_crc, head_type, head_crc = _HEAD.unpack_from(data, at)
@@ -155,7 +158,7 @@ def decode_head(data: bytes, at: int, seed: int) -> FrameHead | None:
 
 
 class FrameReader:
-    """Reads the frames of one file in order, in pieces of `READ_BYTES`.
+    """Reader of the frames of one file in order, in pieces of `READ_BYTES`.
 
     After the iteration `end` is the offset after the last good frame, and `damage` says why it
     stopped there: None at the end of the file or at a zero byte, else what is wrong with the next frame.
@@ -217,7 +220,10 @@ class FrameReader:
 
 @frozen
 class Rest:
-    """What lies after the last good frame: where the non-zero bytes end, and the first valid frame in it, if any."""
+    """Rest of a file after the last good frame.
+
+    It is where the non-zero bytes end, and the first valid frame in it, if any.
+    """
 
     end: int
     frame_offset: int | None

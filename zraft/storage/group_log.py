@@ -58,7 +58,7 @@ class GroupLog:
 
     @classmethod
     def from_base(cls, record: BaseRecord) -> GroupLog:
-        """An empty log that begins where `record` says the older segments ended."""
+        """Return an empty log that begins where `record` says the older segments ended."""
         log = cls()
         log.hard_state = record.hard_state
         log.roster = record.roster
@@ -66,7 +66,7 @@ class GroupLog:
         return log
 
     def fork(self) -> GroupLog:
-        """A copy on which records can be tried; cheap, because everything it holds is immutable."""
+        """Return a copy on which records can be tried; cheap, because everything it holds is immutable."""
         log = GroupLog.__new__(GroupLog)
         log.hard_state = self.hard_state
         log.roster = self.roster
@@ -79,7 +79,7 @@ class GroupLog:
         return log
 
     def term_at(self, index: int) -> int:
-        """Term of the entry at `index`, of the base at the base's index."""
+        """Return the term of the entry at `index`, of the base at the base's index."""
         assert self.base.index <= index <= self.last_index, (
             f"{index=} outside [{self.base.index}, {self.last_index}]"
         )
@@ -88,7 +88,7 @@ class GroupLog:
 
     @property
     def is_blank(self) -> bool:
-        """Has nothing been written since the beginning, or since it was forgotten?"""
+        """True if nothing was written since the beginning, or since the group was forgotten."""
         return self.last_index == NO_INDEX and self.roster is None and self.hard_state == HardState()
 
     @property
@@ -98,12 +98,12 @@ class GroupLog:
 
     @property
     def end(self) -> SnapshotMeta:
-        """Where the log ends; `next_position` must be known."""
+        """The position at which the log ends; `next_position` must be known."""
         assert self.next_position is not None
         return SnapshotMeta(self.last_index, self.last_term, self.next_position, self.membership)
 
     def problem(self, record: Record) -> str | None:
-        """Why `record` may not come next, or None."""
+        """Return why `record` may not come next, or None."""
         match record:
             case EntryRecord(_, entry):
                 return self.problem_with_entry(entry.index, entry.term, entry.position)
@@ -123,7 +123,7 @@ class GroupLog:
         return None
 
     def problem_with_entry(self, index: int, term: int, position: int) -> str | None:
-        """Why an entry of these numbers may not be appended, or None."""
+        """Return why an entry of these numbers may not be appended, or None."""
         if index != self.last_index + 1:
             return f"entry {index} after entry {self.last_index}"
         if term < self.last_term or term == 0:
@@ -146,7 +146,7 @@ class GroupLog:
         return None
 
     def problem_with_base(self, record: BaseRecord) -> str | None:
-        """Why `record` does not say what this log says, or None."""
+        """Return why `record` contradicts this log, or None."""
         restated, log = record.log, self.end if self.next_position is not None else None
         for what, found, expected in (
             ("hard state", record.hard_state, self.hard_state),
@@ -206,7 +206,7 @@ class GroupLog:
         self.memberships = ()
 
     def forget(self) -> None:
-        """As if there had never been a record."""
+        """Forget everything, as if there had never been a record."""
         self.hard_state = HardState()
         self.roster = None
         self.restore(NO_BASE)

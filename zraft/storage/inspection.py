@@ -1,4 +1,7 @@
-"""Reads a data directory that may belong to a running server: no lock, no change, only what is valid by now."""
+"""Inspection of a data directory that may belong to a running server.
+
+It takes no lock, changes nothing, and shows only what is valid by now.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class SnapshotFinding:
 
 
 def segment_numbers(fs: FileSystem, data: str) -> list[int]:
-    """Numbers of the segments that are there now.
+    """Return the numbers of the segments that are there now.
 
     Raises:
         StorageError: this is no data directory, or it cannot be read.
@@ -63,7 +66,9 @@ def segment_numbers(fs: FileSystem, data: str) -> list[int]:
 
 
 def read_records(fs: FileSystem, data: str) -> Iterator[Placed]:
-    """All records in the order in which they were written, up to the last valid frame. Streams.
+    """Yield all records in the order in which they were written, up to the last valid frame.
+
+    Streams.
 
     Raises:
         CorruptionError: a frame is not valid and it is not the end of the log.
@@ -181,7 +186,7 @@ def verify_log(
 
 
 def find_cut(fs: FileSystem, data: str) -> tuple[str, int, int] | None:
-    """The last segment's path, bytes, and bytes that it was made, if it has fewer; without reading it.
+    """Return the last segment's path, bytes, and bytes that it was made, if it has fewer; without reading it.
 
     Raises:
         StorageError: this is no data directory, or it cannot be read.
@@ -201,7 +206,7 @@ def find_cut(fs: FileSystem, data: str) -> tuple[str, int, int] | None:
 def find_snapshots(
     fs: FileSystem, data: str, *, on_bytes: Callable[[int], None] = lambda _: None
 ) -> Iterator[SnapshotFinding]:
-    """Every finished snapshot of every group, verified whole; oldest first within a group.
+    """Yield every finished snapshot of every group, verified whole; oldest first within a group.
 
     Raises:
         StorageError: the directory cannot be read.

@@ -1,4 +1,4 @@
-"""What a server notes of itself beside its log, for audits: leaderships, commits, digests of its state.
+"""Journal of a server beside its log, for audits: leaderships, commits, digests of its state.
 
 `<data>/journal/` holds a few files that grow by one small record at a time. They are evidence, nothing else: no server reads
 them, nothing waits for them, none is synced; of what cannot be written the caller is told. Bytes: docs/STORAGE.md,
@@ -33,7 +33,7 @@ _CRC_BYTES: Final = 5
 
 @unique
 class Kind(IntEnum):
-    """What is noted; the numbers stand in files."""
+    """Kinds of notes; the numbers stand in files."""
 
     OPENED = 1
     """This process began; `index` is where its log ended, `term` its hard state's."""
@@ -64,7 +64,7 @@ class Note:
 
 @frozen
 class JournalHeader:
-    """Whose file it is, and of which boot."""
+    """Header of a journal file: whose it is, and of which boot."""
 
     server: int
     instance: bytes
@@ -81,7 +81,7 @@ class PlacedNote:
 
 
 class JournalWriter:
-    """Adds notes; never raises.
+    """Writer of notes; it never raises.
 
     `on_error` is told when the disk begins to refuse, with None when it takes them again; `lost_total` counts what it
     refused.
@@ -132,6 +132,7 @@ class JournalWriter:
         return True
 
     def close(self) -> None:
+        """Close the file."""
         if self._file is not None:
             self._fs.close(self._file)
             self._file = None
@@ -158,6 +159,7 @@ class JournalWriter:
 
 
 def encode_header(header: JournalHeader) -> bytes:
+    """Return a header as bytes."""
     packer = msgpack.Packer(autoreset=False)
     packer.pack_map_header(5)
     for key, value in (
@@ -173,7 +175,11 @@ def encode_header(header: JournalHeader) -> bytes:
 
 
 def encode_note(seq: int, note: Note) -> bytes:
-    """An array of 9: seq, kind, group, term, index, wall time, votes, digest or nil, CRC-32C of what precedes it."""
+    """Return an array of 9.
+
+    It has seq, kind, group, term, index, wall time, votes, digest or nil, and CRC-32C of what
+    precedes it.
+    """
     packer = msgpack.Packer(autoreset=False)
     packer.pack_array_header(9)
     for value in (
@@ -192,7 +198,7 @@ def encode_note(seq: int, note: Note) -> bytes:
 
 
 def read_journal(data: bytes, path: str) -> tuple[JournalHeader, Iterator[PlacedNote]]:
-    """What a file holds, up to a record that is being written or was torn by a crash.
+    """Return a file's header and its notes, up to one that is being written or was torn by a crash.
 
     Raises:
         CorruptionError: the header or, while the notes are read, a record that others follow is damaged.

@@ -1,4 +1,4 @@
-"""What the write-ahead log is made of: the records of a frame, and their bytes.
+"""Records of the write-ahead log, and their bytes.
 
 A record is a MessagePack array that starts with its kind and its group. A kind's layout never changes;
 a new layout is a new kind, so the number is the record's format version (D-5).
@@ -51,7 +51,7 @@ class EntryRecord:
 
 @frozen
 class HardStateRecord:
-    """Replaces the group's term and vote, both at once."""
+    """Record that replaces the group's term and vote, both at once."""
 
     group: GroupId
     hard_state: HardState
@@ -90,7 +90,7 @@ class ForgetRecord:
 
 @frozen
 class BaseRecord:
-    """What a group stood at when a segment was begun: with it, no older segment is needed to know the rest.
+    """State of a group when a segment was begun: with it, no older segment is needed to know the rest.
 
     `log` is the end of the log at that moment, index 0 while it is empty. The WAL itself writes these, one per
     group, as the first frame of a segment.
@@ -103,7 +103,7 @@ class BaseRecord:
 
 
 Record = EntryRecord | HardStateRecord | TruncateRecord | RosterRecord | RestoreRecord | ForgetRecord
-"""What callers of `Wal.append` write."""
+"""The records that callers of `Wal.append` write."""
 
 
 _END: Final = b"\0"
@@ -178,7 +178,7 @@ _RECORDS: Final = layout.Kinds[Record | BaseRecord](
 
 
 def encode_records(records: Sequence[Record | BaseRecord]) -> bytes:
-    """The records as concatenated MessagePack arrays."""
+    """Return the records as concatenated MessagePack arrays."""
     packer = msgpack.Packer(autoreset=False)
     for record in records:
         if isinstance(record, EntryRecord):  # nearly all of them
@@ -201,7 +201,10 @@ def encode_records(records: Sequence[Record | BaseRecord]) -> bytes:
 
 
 class RecordReader:
-    """Turns frame bodies into records. One reader serves many bodies: making an Unpacker costs more than using it."""
+    """Reader that turns frame bodies into records.
+
+    One reader serves many bodies: making an Unpacker costs more than using it.
+    """
 
     __slots__ = ("_fed", "_unpacker")
 
@@ -218,7 +221,7 @@ class RecordReader:
         self._fed = 0
 
     def arrays(self, body: bytes | memoryview) -> Iterator[Any]:
-        """The body's top-level objects, unchecked; give each to `entry_fields` or `decode_record`.
+        """Yield the body's top-level objects, unchecked; give each to `entry_fields` or `decode_record`.
 
         Raises:
             RecordFormatError: the body is not whole MessagePack. The reader is of no use afterwards.
@@ -240,7 +243,7 @@ class RecordReader:
 
 
 def is_entry(fields: Any) -> bool:
-    """Whether an unpacked object is an ENTRY record of the right shape (checked, it comes from a disk)."""
+    """Return whether an unpacked object is an ENTRY record of the right shape (checked, it comes from a disk)."""
     if type(fields) is not tuple or len(fields) != 8 or fields[0] != ENTRY_KIND:
         return False
     _, group, index, term, kind, position, count, payload = fields
@@ -260,13 +263,13 @@ def is_entry(fields: Any) -> bool:
 
 
 def entry_of(fields: EntryFields) -> Entry:
-    """The entry of fields that `is_entry` accepted."""
+    """Return the entry of fields that `is_entry` accepted."""
     _, _, index, term, kind, position, count, payload = fields
     return Entry(index, term, _ENTRY_KINDS[kind], position, count, payload)
 
 
 def decode_record(fields: Any) -> Record | BaseRecord:
-    """One unpacked object as a record.
+    """Return one unpacked object as a record.
 
     Raises:
         RecordFormatError: an unknown kind (a newer release wrote it) or a wrong shape.

@@ -1,4 +1,4 @@
-"""Replays the segments of a write-ahead log: what each group remembers, and whether anything is missing.
+"""Replay of the segments of a write-ahead log: what each group remembers, and whether anything is missing.
 
 Streams: at any time it holds one piece of a segment, one frame, and each group's tail.
 Decides between a torn tail and corruption (D-10); changes nothing on disk itself.
@@ -45,12 +45,14 @@ from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId, Instance, ServerId
 
 ENTRY_OVERHEAD_BYTES = 256
-"""What an entry of a tail costs in memory beside its payload, roughly; so empty entries are bounded too."""
+"""The bytes that an entry of a tail costs in memory beside its payload, roughly; so empty entries are bounded
+too.
+"""
 
 
 @frozen
 class GroupRecovered:
-    """What a group's member starts with.
+    """State that a group's member starts with.
 
     Its log begins after `base`, None if it is whole; everything up to there is in a snapshot. `tail` is the end of the log,
     as much as `tail_bytes_max` allows but at least the last entry, if there is one after the base; what lies before
@@ -79,7 +81,9 @@ class TornTail:
 
 @frozen
 class RecoveryReport:
-    """For the log line at start-up. `entries` counts truncated ones too, `frames` those that restate what groups stood at.
+    """Report for the log line at start-up.
+
+    `entries` counts truncated ones too, `frames` those that restate groups' states.
 
     `restored` are the groups whose log ended before their snapshot or contradicted it, and therefore begins after it now:
     the process before ended between installing the snapshot and dropping its log. `unrecorded` is the last segment's file
@@ -98,7 +102,9 @@ class RecoveryReport:
 
 @frozen
 class Recovered:
-    """Everything that `Wal.open` found. Groups without a record are missing from `groups`.
+    """Findings of `Wal.open`.
+
+    Groups without a record are missing from `groups`.
 
     `forgotten` are groups that are gone for good: what is left of their files can be removed.
     """
@@ -121,6 +127,7 @@ class GroupReplay:
         self._tail_bytes_max = settings.tail_bytes_max_of(group)
 
     def push(self, fields: EntryFields) -> None:
+        """Append an entry to the tail, and drop old ones beyond its bound."""
         tail = self.tail
         tail.append(fields)
         self._tail_bytes += len(fields[7]) + ENTRY_OVERHEAD_BYTES
@@ -128,6 +135,7 @@ class GroupReplay:
             self._tail_bytes -= len(tail.popleft()[7]) + ENTRY_OVERHEAD_BYTES
 
     def truncate(self, from_index: int) -> None:
+        """Drop entries from `from_index` on."""
         tail = self.tail
         while tail and tail[-1][2] >= from_index:
             self._tail_bytes -= len(tail.pop()[7]) + ENTRY_OVERHEAD_BYTES
@@ -135,6 +143,7 @@ class GroupReplay:
         self.index.truncate(from_index)
 
     def restore(self, meta: SnapshotMeta) -> None:
+        """Begin anew after a snapshot."""
         self.tail.clear()
         self._tail_bytes = 0
         self.log.restore(meta)
@@ -279,7 +288,7 @@ def _check_header(
 
 
 def _check_first(header: SegmentHeader, path: str) -> None:
-    """The oldest segment can be understood without those before it."""
+    """Check that the oldest segment can be understood without those before it."""
     if header.first_frame > 1 and not header.begins_with_base:
         raise CorruptionError(
             segment_path(path.rpartition("/")[0], header.segment - 1),
@@ -298,7 +307,10 @@ def _judge_end(
     path: str,
     result: Replay,
 ) -> None:
-    """Torn tail or corruption? Nothing valid follows an interrupted write, because frame n+1 waits for n's fsync."""
+    """Decide between a torn tail and corruption.
+
+    Nothing valid follows an interrupted write, because frame n+1 waits for n's fsync.
+    """
     rest = inspect_rest(fs, file, seed=header.seed, start=reader.end, size=size)
     if rest.frame_offset is not None:
         raise CorruptionError(
@@ -366,7 +378,7 @@ def _replay_frame(
 def _replay_base(
     result: Replay, records: RecordReader, frame: Frame, span: SegmentSpan, path: str, settings: WalSettings
 ) -> None:
-    """The first frame of a segment: in the oldest one it is the start, in the others it repeats what is known."""
+    """Take the first frame of a segment: in the oldest one it is the start, in the others it repeats what is known."""
     oldest = len(result.segments) == 1
     bases: dict[GroupId, SnapshotMeta] = {}
     try:
@@ -393,7 +405,10 @@ def _replay_base(
 
 
 def _wrongly_written(path: str, frame: Frame, error: RecordFormatError) -> CorruptionError:
-    """Its checksum is right, so this is what was written: by another release, or by a bug."""
+    """Return the error for a frame whose checksum is right.
+
+    So this is what was written: by another release, or by a bug.
+    """
     return CorruptionError(
         path,
         frame.offset,

@@ -43,18 +43,23 @@ class SegmentSpan:
         self.truncated: dict[GroupId, int] = {}
 
     def note_truncation(self, group: GroupId, from_index: int) -> None:
+        """Note that entries from `from_index` on were truncated by a record of this segment."""
         self.truncated[group] = min(from_index, self.truncated.get(group, from_index))
 
 
 def segment_path(wal_path: str, number: int) -> str:
-    """Where segment `number` is; numbers have ten digits, so that names sort."""
+    """Return the path of segment `number`; numbers have ten digits, so that names sort."""
     return f"{wal_path}/{number:010d}.seg"
 
 
 def existing_segments(fs: FileSystem, directory: DataDirectory, path: str) -> tuple[list[int], list[int]]:
-    """The segments' numbers, without gaps, and the numbers of those that an interrupted compaction left before them.
+    """Return the segments' numbers, without gaps, and those that an interrupted compaction left before them.
 
     The traces of an interrupted start or roll are removed.
+
+    Raises:
+        CorruptionError: a segment or the whole directory is missing.
+        StorageError: `meta` is older than the segments.
     """
     with reading(path):
         present = "wal" in fs.listdir(directory.path)
@@ -76,12 +81,12 @@ def existing_segments(fs: FileSystem, directory: DataDirectory, path: str) -> tu
 
 
 def numbers_of(names: Iterable[str]) -> list[int]:
-    """The segments among the files of a log's directory, in order."""
+    """Return the segments among the files of a log's directory, in order."""
     return sorted(int(match[1]) for match in map(_SEGMENT_NAME.fullmatch, names) if match)
 
 
 def in_use(numbers: Sequence[int], newest: int, path: str) -> tuple[list[int], list[int]]:
-    """Of the segments that are there the log's, without gaps, and those that an interrupted compaction left before them.
+    """Return the numbers of the log's segments, and those that an interrupted compaction left before them.
 
     `newest`: the highest number that was ever given, as far as `meta` knows.
 
@@ -96,13 +101,15 @@ def in_use(numbers: Sequence[int], newest: int, path: str) -> tuple[list[int], l
             f"{path}: has segments up to {numbers[-1]}, but {path.removesuffix('/wal')}/meta knows {newest}: "
             f"it was restored from a copy; {MISSING_ADVICE}"
         )
-    # What lies before a gap was being compacted; whether it could be is for the snapshots to say.
+    # Segments before a gap were being compacted; whether they could be is for the snapshots to say.
     gap = max((at for at, number in enumerate(numbers) if at and numbers[at - 1] != number - 1), default=0)
     return list(numbers[gap:]), list(numbers[:gap])
 
 
 def create_segment(fs: FileSystem, path: str, number: int, start: bytes, size: int) -> tuple[int, bool]:
-    """A new segment of `size` bytes in the directory `path`: open, its name, length and first bytes durable on return.
+    """Return a new segment of `size` bytes in the directory `path`.
+
+    It is open; its name, length and first bytes are durable.
 
     Returns:
         The file, and whether it has that length: not every file system can reserve space.

@@ -1,4 +1,4 @@
-"""What an operator can choose about the write-ahead log."""
+"""Settings of the write-ahead log."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ class WalSettings:
             raise ConfigError(f"wal.index_points_max is {self.index_points_max}, 1 or more is needed")
 
     def tail_bytes_max_of(self, group: GroupId) -> int:
-        """How much of that group's log is in memory after a start."""
+        """Return how much of that group's log is in memory after a start, in bytes."""
         return self.tail_bytes_max if group == COORDINATION_GROUP else self.group_tail_bytes_max

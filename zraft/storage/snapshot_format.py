@@ -54,7 +54,7 @@ _IS_DIGEST: Final = bytes([0xC4, DIGEST_BYTES])
 
 @frozen
 class SnapshotHeader:
-    """What a snapshot is of, and who made it.
+    """Header of a snapshot: what it is of, and who made it.
 
     `cluster` is empty if it was not known yet. `id` is random and seeds the checksums; `feature_level` is that of the state
     (D-5); `wall_time_ms` is for people.
@@ -71,7 +71,7 @@ class SnapshotHeader:
 
     @property
     def seed(self) -> int:
-        """Start value of every CRC-32C after the header."""
+        """The start value of every CRC-32C after the header."""
         return crc32c(self.id)
 
 
@@ -114,7 +114,7 @@ class SnapshotInfo:
 
 
 def encode_header(header: SnapshotHeader) -> bytes:
-    """One MessagePack map, whose own length is its second value and whose checksum is its last."""
+    """Return one MessagePack map, whose own length is its second value and whose checksum is its last."""
     assert len(header.id) == SNAPSHOT_ID_BYTES, f"{header.id=}"
     packer = msgpack.Packer(autoreset=False)
     for key, value in (
@@ -139,7 +139,9 @@ def encode_header(header: SnapshotHeader) -> bytes:
 
 
 def decode_header(data: bytes, path: str) -> tuple[SnapshotHeader, int]:
-    """The header at the start of a file and its length; `data` is the file's first `HEADER_BYTES_MAX` bytes.
+    """Return the header at the start of a file and its length.
+
+    `data` is the file's first `HEADER_BYTES_MAX` bytes.
 
     Raises:
         CorruptionError: it is damaged, or of a format that this release does not know.
@@ -214,7 +216,7 @@ def _block_crc(number: int, size: int, data: bytes, seed: int) -> int:
 
 
 def encode_footer(footer: SnapshotFooter, seed: int) -> bytes:
-    """`FOOTER_BYTES` bytes, the last ones of the file."""
+    """Return `FOOTER_BYTES` bytes, the last ones of the file."""
     data = _FOOTER.pack(
         _FOOTER_MARK,
         _IS_U32,
@@ -233,7 +235,7 @@ def encode_footer(footer: SnapshotFooter, seed: int) -> bytes:
 
 
 def decode_footer(data: bytes, seed: int) -> SnapshotFooter | None:
-    """The footer, or None if these bytes are none that their checksum confirms."""
+    """Return the footer, or None if these bytes are none that their checksum confirms."""
     if len(data) != FOOTER_BYTES or _U32.pack(crc32c(data[: -_U32.size], seed)) != data[-_U32.size :]:
         return None
     mark, _, blocks, _, items, _, zxid, _, size, _, digest, _ = _FOOTER.unpack_from(data)
@@ -243,7 +245,9 @@ def decode_footer(data: bytes, seed: int) -> SnapshotFooter | None:
 
 
 class SnapshotFile:
-    """Reads one snapshot file and checks everything it gives. Memory is bounded by a header and a block.
+    """Reader of one snapshot file that checks everything it gives.
+
+    Memory is bounded by a header and a block.
 
     Raises (on construction and from all methods):
         CorruptionError: something is not what was written; names the offset.
@@ -274,6 +278,7 @@ class SnapshotFile:
             raise
 
     def close(self) -> None:
+        """Close the file."""
         self._fs.close(self._file)
 
     def __enter__(self) -> SnapshotFile:
@@ -284,6 +289,7 @@ class SnapshotFile:
 
     @property
     def info(self) -> SnapshotInfo:
+        """The facts about the snapshot without its blocks."""
         footer = self.footer
         return SnapshotInfo(self.header, self.path, self.size, footer.items, footer.digest, footer.zxid)
 
@@ -293,7 +299,11 @@ class SnapshotFile:
             yield end
 
     def blocks(self) -> Iterator[bytes]:
-        """What was written, in pieces of at most `BLOCK_BYTES_MAX`."""
+        """Yield what was written, in pieces of at most `BLOCK_BYTES_MAX`.
+
+        Raises:
+            CorruptionError: the file is damaged.
+        """
         decompressor = zstandard.ZstdDecompressor()
         for size, data, end in self._stored_blocks():
             try:
@@ -305,7 +315,7 @@ class SnapshotFile:
             yield raw
 
     def _stored_blocks(self) -> Iterator[tuple[int, bytes, int]]:
-        """(uncompressed size, compressed data, offset of its end) of each block, its checksum verified."""
+        """Yield (uncompressed size, compressed data, offset of its end) of each block, its checksum verified."""
         fs, file, path, seed = self._fs, self._file, self.path, self.header.seed
         at, last = self._header_bytes, self.size - FOOTER_BYTES
         number = total = 0
@@ -343,7 +353,7 @@ _ADVICE: Final = (
     "check this disk; the server goes on with an older snapshot if its log still reaches back to that, else move the data "
     "directory aside and let the server join again with an empty one"
 )
-"""For the files of a server. Whoever reads a file that a user named gives other advice."""
+"""Advice for the files of a server. Whoever reads a file that a user named gives other advice."""
 
 
 def _corrupt(path: str, offset: int, found: str) -> CorruptionError:

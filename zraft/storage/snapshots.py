@@ -42,7 +42,7 @@ _NAME: Final = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.snap")
 
 
 def snapshots_of(data: str, group: int) -> str:
-    """Where a group's snapshots are."""
+    """Return the directory of a group's snapshots."""
     return f"{data}/groups/{group}/snap"
 
 
@@ -141,7 +141,7 @@ class SnapshotStore:
     )
 
     def __init__(self, fs: FileSystem, directory: DataDirectory, group: GroupId, path: str) -> None:
-        """Private: use `open`."""
+        """Take what `open` found; private, use `open`."""
         self._fs = fs
         self._directory = directory
         self._group = group
@@ -203,7 +203,7 @@ class SnapshotStore:
         return infos[-2] if len(infos) > 1 else None
 
     def statistics(self) -> SnapshotStatistics:
-        """Sizes for metrics; may be called from any thread."""
+        """Return sizes for metrics; any thread may call it."""
         writing_, incoming = self._writing, self._incoming
         unfinished = (writing_.output.length if writing_ else 0) + (incoming.size if incoming else 0)
         infos = self.infos
@@ -213,7 +213,7 @@ class SnapshotStore:
 
     @property
     def writing(self) -> bool:
-        """Whether a snapshot of our own was begun and neither finished nor given up."""
+        """True if a snapshot of our own was begun and neither finished nor given up."""
         return self._writing is not None
 
     def begin(self, header: SnapshotHeader) -> None:
@@ -296,7 +296,14 @@ class SnapshotStore:
         return 0
 
     def store(self, id: bytes, offset: int, data: bytes) -> int:
-        """Add bytes of the file; how many of them are here now. Bytes that do not continue what is here are ignored."""
+        """Add bytes of the file, and return how many are here now.
+
+        Bytes that do not continue what is here are ignored.
+
+        Raises:
+            SnapshotGoneError: this snapshot is not being received.
+            StorageError: the bytes cannot be written.
+        """
         incoming = self._incoming
         if incoming is None or incoming.id != id:
             raise SnapshotGoneError(f"{self._path}: snapshot {id.hex()} is not being received")
@@ -363,7 +370,9 @@ class SnapshotStore:
     # --- reading
 
     def read(self, id: bytes, offset: int, length: int) -> bytes:
-        """Bytes of a finished file, to be sent; empty at its end. The receiver verifies them.
+        """Return bytes of a finished file, to be sent; empty at its end.
+
+        The receiver verifies them.
 
         A file that was purged can be read on by who has begun to, up to its end: a slow reader would otherwise never
         come to the end of any. At most `READ_AT_ONCE_MAX` are open; their space is given back when they are closed.
@@ -379,7 +388,9 @@ class SnapshotStore:
         return data
 
     def blocks(self, info: SnapshotInfo) -> Iterator[bytes]:
-        """What was written, verified and decompressed, in pieces of at most `snapshot_format.BLOCK_BYTES_MAX`.
+        """Yield what was written, verified and decompressed.
+
+        The pieces have at most `snapshot_format.BLOCK_BYTES_MAX`.
 
         Raises:
             CorruptionError: it is damaged; `open` finds out the same and takes an older one.
@@ -428,7 +439,7 @@ class SnapshotStore:
     # --- inside
 
     def _opened(self, id: bytes) -> tuple[str, int, int]:
-        """(path, file, size) of a snapshot that is read; the one read last is the last of `_read`."""
+        """Return (path, file, size) of a snapshot that is read; the one read last is the last of `_read`."""
         found = self._read.pop(id, None)
         if found is None:
             info = self._find(id)

@@ -1,4 +1,6 @@
-"""Where in the write-ahead log a group's entries stand: a bounded list of points to start reading from. Pure.
+"""Sparse index of a group's entries in the write-ahead log: a bounded list of points to start reading from.
+
+Pure.
 
 A point says: this entry is in the frame at this place, the following ones are there or after it. There is
 a point every so many bytes of log, and one at each *seam*: the first entry written after a truncation.
@@ -41,7 +43,7 @@ class SparseIndex:
         self._due = True  # the next entry is a seam, as the very first one is
 
     def wants(self, log_bytes: int) -> bool:
-        """Whether an entry that stands `log_bytes` into the log should become a point."""
+        """Return whether an entry that stands `log_bytes` into the log should become a point."""
         return self._due or log_bytes >= self._next_bytes
 
     def add(self, index: int, place: Place, log_bytes: int) -> None:
@@ -83,7 +85,10 @@ class SparseIndex:
             self._places.insert(0, place)
 
     def find(self, index: int) -> tuple[Place, int | None]:
-        """Where to start reading for `index`, and the first index that must not be taken from there (a seam)."""
+        """Return where to start reading for `index`, and where that must end.
+
+        The second is the first index that must not be taken from there (a seam), or None.
+        """
         at = bisect_right(self._indices, index) - 1
         assert at >= 0, f"no point at or before {index=}"
         seam = bisect_right(self._seams, self._indices[at])

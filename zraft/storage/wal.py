@@ -62,8 +62,11 @@ from zraft_core.ids import GroupId
 
 @frozen
 class WalStatistics:
-    """`length` is the bytes of all segments up to their last frames, preallocated zeros left out; `frames` counts
-    those that were ever written."""
+    """Statistics of the log.
+
+    `length` is the bytes of all segments up to their last frames, preallocated zeros left out;
+    `frames` counts those that were ever written.
+    """
 
     segments: int
     frames: int
@@ -101,7 +104,7 @@ class Wal:
     def __init__(
         self, fs: FileSystem, directory: DataDirectory, settings: WalSettings, replayed: Replay
     ) -> None:
-        """Private: use `open`."""
+        """Take what `open` found; private, use `open`."""
         self._fs = fs
         self._directory = directory
         self._path = f"{directory.path}/wal"
@@ -113,13 +116,15 @@ class Wal:
         # The torn frame's number will be used again, so it gets a segment with other checksums: whatever
         # the disk still brings up of the torn bytes can then never pass for a frame.
         self._roll_due = replayed.torn_tail is not None
-        self._file: int | None = None  # of the last segment
-        self._allocated = 0  # how long it is
-        self._reserved = True  # whether the file system made it so long
-        self._recorded = directory.newest_bytes is not None  # whether `meta` knows it, as far as it can
-        self._scraps = False  # of a frame that was refused stand behind the last one
+        self._file: int | None = None  # the open file of the last segment
+        self._allocated = 0  # the length of that file
+        self._reserved = True  # true if the file system made it so long
+        self._recorded = (
+            directory.newest_bytes is not None
+        )  # true if `meta` knows the length, as far as it can
+        self._scraps = False  # true if parts of a frame that was refused stand behind the last one
         self._failure: StorageError | None = None
-        self._compacted: dict[GroupId, int] = {}  # what `compact` was told, by group
+        self._compacted: dict[GroupId, int] = {}  # the index that `compact` was given, by group
         self._doomed: list[int] = []  # segments that are no longer of the log, but may still be files
         self._mutex = threading.Lock()
 
@@ -218,7 +223,7 @@ class Wal:
         self._commit(records, logs, span, len(frame))
 
     def compact(self, group: GroupId, index: int) -> int:
-        """The group's entries up to `index` are in a durable snapshot: remove what no group needs any more.
+        """Remove what no group needs any more, since entries up to `index` are in a durable snapshot.
 
         Removes whole segments; how many is returned. Segments can go when the next one was begun after
         all of their entries were covered, so the log may go on beginning somewhat before `index` (see `base`).
@@ -254,13 +259,18 @@ class Wal:
         return removed
 
     def base(self, group: GroupId) -> SnapshotMeta | None:
-        """Where the group's log begins: entries up to there are no longer on this disk. None if it is whole."""
+        """Return where the group's log begins: earlier entries are no longer on this disk.
+
+        None if it is whole.
+        """
         with self._mutex:
             log = self._logs.get(group)
             return log.base if log is not None and log.base != NO_BASE else None
 
     def held_after(self, group: GroupId, index: int) -> int:
-        """Bytes of the log from the segment on in which the group's first entry after `index` stands; 0 if there is none.
+        """Return the bytes of the log from the segment on in which the group's first entry after `index` stands.
+
+        0 if there is none.
 
         They are on the disk for as long as the group needs that entry, whatever they hold.
         """
@@ -271,7 +281,7 @@ class Wal:
             return bytes_from(self._segments, group, index)
 
     def read_entries(self, group: GroupId, lo: int, hi: int, bytes_max: int) -> list[Entry]:
-        """The group's entries with lo <= index < hi, as far as they are in the log, in order.
+        """Return the group's entries with lo <= index < hi, as far as they are in the log, in order.
 
         Stops before the entry whose payload would make it more than `bytes_max` bytes of payload, but gives at least
         one if `lo` exists. Blocks for the disk; reads up to `index_stride_bytes` and one frame more than it returns.
@@ -324,7 +334,7 @@ class Wal:
         return found
 
     def statistics(self) -> WalStatistics:
-        """Counts for metrics."""
+        """Return counts for metrics."""
         with self._mutex:
             last = self._segments[-1]
             length = last.log_bytes + last.end - self._segments[0].log_bytes
@@ -365,7 +375,7 @@ class Wal:
         self._close_segment()
 
     def _check_snapshots(self, snapshots: Mapping[GroupId, SnapshotMeta]) -> None:
-        """Every log that does not begin with its first entry has a snapshot of what precedes it."""
+        """Check that every log that does not begin with its first entry has a snapshot of what precedes it."""
         for group, log in self._logs.items():
             snapshot = snapshots.get(group, NO_BASE)
             if log.base.index > snapshot.index:
@@ -381,7 +391,7 @@ class Wal:
     def _restorations(
         self, snapshots: Mapping[GroupId, SnapshotMeta], replayed: Replay
     ) -> tuple[list[Record], tuple[GroupId, ...]]:
-        """What lets logs begin after snapshots that they end before or contradict, and which logs these are."""
+        """Return what lets logs begin after snapshots that they end before or contradict, and which logs these are."""
         records: list[Record] = []
         restored: list[GroupId] = []
         for group, meta in snapshots.items():
@@ -400,7 +410,7 @@ class Wal:
         return records, tuple(restored)
 
     def _pretend(self, records: Sequence[Record]) -> None:
-        """What the log would say with these records."""
+        """Change the logs as if these records were written."""
         for record in records:
             log = self._logs.setdefault(record.group, GroupLog())
             log.apply(record)
@@ -453,8 +463,8 @@ class Wal:
             with writing(path):
                 self._fs.pwrite(self._file, frame, span.end)
         except DiskFullError:
-            # Only on file systems that do not keep the promise of fallocate. Part of the frame may stand
-            # there, and what follows may be shorter: leave nothing of it behind.
+            # This happens only on file systems that do not keep the promise of fallocate. Part of the frame
+            # may stand there, and what follows may be shorter: leave nothing of it behind.
             self._scraps = True
             self._shorten()
             raise
@@ -464,7 +474,7 @@ class Wal:
     def _commit(
         self, records: Sequence[Record], logs: dict[GroupId, GroupLog], span: SegmentSpan, size: int
     ) -> None:
-        """The frame is durable: let readers see it."""
+        """Let readers see the frame, which is durable."""
         place = Place(span.number, span.end, self._next_frame)
         log_bytes = span.log_bytes + span.end
         with self._mutex:
@@ -502,7 +512,7 @@ class Wal:
             raise WriteError(f"{self._path}: an earlier write failed, nothing can follow it: {self._failure}")
 
     def _make_room(self, body_bytes: int) -> SegmentSpan:
-        """The segment the next frame goes to, its bytes allocated there."""
+        """Return the segment the next frame goes to, its bytes allocated there."""
         if self._scraps:
             self._shorten()
         span = self._segments[-1]
@@ -570,7 +580,10 @@ class Wal:
                 self._next_frame += 1
 
     def _bases(self) -> list[BaseRecord]:
-        """What every group stands at. Reads a log's last entry if it was uncovered by a truncation just now."""
+        """Return what every group stands at.
+
+        It reads a log's last entry if that was uncovered by a truncation just now.
+        """
         bases = []
         for group, log in sorted(self._logs.items()):
             if log.next_position is None:
@@ -604,7 +617,7 @@ class Wal:
         return removed
 
     def _forget_segments(self, count: int) -> None:
-        """From now on the log begins with another segment; nobody is to begin reading in the `count` oldest ones."""
+        """Let the log begin with another segment from now on; nobody is to begin reading in the `count` oldest ones."""
         with self._mutex:
             self._doomed += [span.number for span in self._segments[:count]]
             del self._segments[:count]

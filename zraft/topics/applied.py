@@ -1,4 +1,4 @@
-"""What a partition's state answers: verdicts, what a batch did, and the settings and errors of applying one."""
+"""Answers of a partition's state: verdicts, results of a batch, and the settings and errors of applying one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from zraft_core.topics.stamps import MessageId
 
 
 class BrokenGroupError(ZraftError):
-    """What was agreed on has changed: some group lost a part of its log. Stamping on would put messages out of order."""
+    """Error of a group that contradicts what was agreed on: some group lost a part of its log.
+
+    To continue would put messages out of order.
+    """
 
 
 class Verdict(Enum):
-    """What a START that comes from its producer is worth; only ADMIT leaves a trace."""
+    """Verdicts on a START that comes from its producer; only ADMIT leaves a trace."""
 
     ADMIT = "admit"
     KNOWN = "known"
@@ -27,12 +30,15 @@ class Verdict(Enum):
     STALE = "stale"
     """Its table of groups is older than a deletion, or names a group that is none."""
     RETRY = "retry"
-    """Not yet: something has to come before it."""
+    """The message has to wait: something has to come before it."""
 
 
 @frozen
 class Applied:
-    """What one batch did: what was begun, fixed in time, delivered in order, found void, and found delivered everywhere.
+    """Results of one batch.
+
+    They are what was begun, fixed in time, delivered in order, found void, and found delivered
+    everywhere.
 
     `staged`: what is durable now and in no order. `released`: rounds, each with the offset of the first of its messages.
     """

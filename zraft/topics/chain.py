@@ -16,16 +16,19 @@ _LINK: Final = Struct(">16sQQQQQ16s")
 
 
 def message_digest(message: Message) -> bytes:
-    """Of everything that the producer said; it tells whether two groups mean the same message by one id."""
+    """Return the digest of everything that the producer said.
+
+    It tells whether two groups mean the same message by one id.
+    """
     packed: Any = msgpack.packb(as_fields(message))
     return blake2b(packed, digest_size=DIGEST_BYTES).digest()
 
 
 def first_link(group: GroupId) -> bytes:
-    """The chain of a partition without deliveries: no two partitions share one."""
+    """Return the chain of a partition without deliveries: no two partitions share one."""
     return blake2b(b"zraft deliveries of group %d" % group, digest_size=DIGEST_BYTES).digest()
 
 
 def next_link(link: bytes, offset: int, stamp: Stamp, digest: bytes) -> bytes:
-    """The chain with one more delivery. Whoever has the records can recompute it."""
+    """Return the chain with one more delivery. Whoever has the records can recompute it."""
     return blake2b(_LINK.pack(link, offset, *stamp, digest), digest_size=DIGEST_BYTES).digest()

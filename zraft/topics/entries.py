@@ -1,4 +1,6 @@
-"""What stands in the log of a partition's group: its birth first, then batches of topics' and of claims' commands. Pure.
+"""Entries in the log of a partition's group: its birth first, then batches of topics' and claims' commands.
+
+Pure.
 
 docs/TOPICS.md, "Formats".
 """
@@ -48,13 +50,15 @@ class BatchEntry:
 
     @property
     def count(self) -> int:
-        """How many positions of the log it takes (D-16)."""
+        """The number of positions of the log that the entry takes (D-16)."""
         return len(self.batch.commands) + len(self.claims)
 
 
 @frozen
 class BirthEntry:
-    """What the partition begins with: what its leader found in group 0's state. Only the first one of a log counts.
+    """Birth of a partition: what its leader found in group 0's state.
+
+    Only the first one of a log counts.
 
     `born` as in `Partition`; `heartbeat_ms` is that of claims until somebody configures another one.
     """
@@ -84,7 +88,7 @@ _BIRTH_FIELDS: Final = Record(
 
 
 def encode_entry(entry: PartitionEntry) -> bytes:
-    """The payload of one entry of a partition's log."""
+    """Return the payload of one entry of a partition's log."""
     if isinstance(entry, BatchEntry):
         claims = [encode_command(command) for command in entry.claims]
         return to_bytes((FORMAT, _BATCH, entry.wall_ms, encode_batch(entry.batch), claims))
@@ -92,7 +96,7 @@ def encode_entry(entry: PartitionEntry) -> bytes:
 
 
 def decode_entry(payload: bytes | memoryview) -> PartitionEntry:
-    """The entry of exactly these bytes.
+    """Return the entry of exactly these bytes.
 
     Raises:
         ProtocolError: they are not one; the group must stop, because all its replicas would have to guess alike (D-5).

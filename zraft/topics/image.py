@@ -75,7 +75,7 @@ _OFFSET: Final = row(consumer=forms.consumer, offset=number)
 
 
 def partition_image(partition: Partition) -> Iterator[bytes]:
-    """The pieces of a snapshot. The partition must not change until the last one is taken."""
+    """Yield the pieces of a snapshot. The partition must not change until the last one is taken."""
     settings = partition.settings
     yield to_bytes(
         (
@@ -108,7 +108,7 @@ def partition_image(partition: Partition) -> Iterator[bytes]:
 
 
 def state_digest(partition: Partition) -> bytes:
-    """Equal on all replicas that applied the same entries (D-26)."""
+    """Return the digest of the state, equal on all replicas that applied the same entries (D-26)."""
     digest = blake2b(digest_size=DIGEST_BYTES)
     for piece in partition_image(partition):
         digest.update(piece)
@@ -152,7 +152,7 @@ def _pack_row(producer: int, row: Row) -> tuple[Any, ...]:
 
 
 def read_image(pieces: Iterable[bytes]) -> Partition:
-    """The partition of a snapshot's pieces.
+    """Return the partition of a snapshot's pieces.
 
     Raises:
         ProtocolError: they are not all pieces of one snapshot, in order, of a format that is known.

@@ -1,4 +1,6 @@
-"""What the leader of a partition's group does around the replicated state: values in, commands, messages and replies out.
+"""Decisions of the leader of a partition's group.
+
+Values go in; commands, messages and replies come out.
 
 Everything here may be lost at any moment. A new leader is made from the state, after an entry of its own term was applied,
 and goes on where the last one was: it says again all that is pending (docs/TOPICS.md, "The leader"). Time is in ticks.
@@ -53,7 +55,7 @@ class PartitionLeader:
         self._remotes: set[tuple[MessageId, GroupId]] = set()
         self._settling: dict[GroupId, FinalTime] = {}
         self._owed: dict[GroupId, FinalTime | None] = {}
-        """What each group's floor was waited for when they were last asked."""
+        """The floor that was waited for of each group when they were last asked."""
         self._viewing = 0
         self._needed = 0
         self._advancing = 0
@@ -70,12 +72,13 @@ class PartitionLeader:
             self._resending.add(mid, 0, at_once=True)
 
     def take(self) -> Output:
-        """Everything since the last call; the commands go into one entry."""
+        """Return everything since the last call; the commands go into one entry."""
         output = Output(tuple(self._commands), self._messages, tuple(self._reports), tuple(self._replies))
         self._commands, self._messages, self._reports, self._replies = [], {}, [], []
         return output
 
     def statistics(self) -> LeaderStatistics:
+        """Return counts of what is pending."""
         partition = self.partition
         return LeaderStatistics(
             len(partition.pending),
@@ -89,7 +92,10 @@ class PartitionLeader:
     # -- producers
 
     def on_start(self, request: StartRequest) -> None:
-        """A message, perhaps again. Apply decides; what is refused here would only be refused there, or is a limit."""
+        """Take a producer's message, perhaps again.
+
+        Apply decides; what is refused here would only be refused there, or is a limit.
+        """
         message = request.message
         mid = message.mid
         if self.group not in message.destinations or not may_change_topics(message):
@@ -117,14 +123,14 @@ class PartitionLeader:
                     self._start(request)
 
     def _on_stage(self, request: StartRequest) -> None:
-        """A message that is to be staged, perhaps again."""
+        """Take a message that is to be staged, perhaps again."""
         message, mid, epoch = request.message, request.message.mid, request.epoch
         if self.partition.is_staged(mid):
             self._reply(mid, Answer.STAGED, epoch)
             return
         match self.partition.verdict_staged(message, request.floor, epoch):
             case Verdict.KNOWN:
-                # Whether it is everywhere is for its round to tell.
+                # Its round tells whether it is everywhere.
                 self._tell(mid, epoch, staged=True)
             case Verdict.EXPIRED:
                 self._reply(mid, Answer.EXPIRED, epoch)
@@ -148,7 +154,7 @@ class PartitionLeader:
         return oldest or partition.staged_bytes + self._started_bytes < settings.staged_bytes_max
 
     def _taken(self, message: Message) -> None:
-        """It goes into the log."""
+        """Note a message that goes into the log."""
         self._started[message.mid] = message
         self._started_bytes += len(message.payload)
         self._of_producer[message.mid.producer] += 1
@@ -163,7 +169,7 @@ class PartitionLeader:
         self._commands.append(Start(message, request.floor, request.epoch))
 
     def _will_do(self, message: Message, floor: int) -> bool:
-        """Whether it is to be admitted after what is in the log before it."""
+        """Return whether it is to be admitted after what is in the log before it."""
         partition = self.partition
         if not partition.expects(message, floor):
             return False
@@ -201,7 +207,10 @@ class PartitionLeader:
         self._tell(mid, 0)
 
     def _tell(self, mid: MessageId, epoch: int, *, staged: bool = False) -> None:
-        """What became of a message that is known here. Of one that was `staged` nothing is said of other groups."""
+        """Tell what became of a message that is known here.
+
+        Of one that was `staged` nothing is said of other groups.
+        """
         partition = self.partition
         if mid in partition.pending:
             self._reply(mid, Answer.ACCEPTED, epoch)
@@ -219,7 +228,10 @@ class PartitionLeader:
             self._reply(mid, Answer.DELIVERED, epoch, everywhere=everywhere, offset=outcome)
 
     def _final(self, message: Message) -> bool:
-        """A destination is removed: what was begun is delivered, so this, unknown here, is not and never will be (D-9c)."""
+        """Return whether an unknown message is never to be delivered: a destination is removed.
+
+        What was begun is delivered before that (D-9c).
+        """
         return any(self.partition.view.removed(group) for group in message.destinations)
 
     def _reply(
@@ -241,6 +253,7 @@ class PartitionLeader:
     # -- other groups
 
     def on_message(self, message: GroupMessage) -> None:
+        """Take a message of another group's leader."""
         match message:
             case Propose():
                 self._on_propose(message)
@@ -307,7 +320,7 @@ class PartitionLeader:
         self._send(to, self._proposal(entry, with_payload=with_payload))
 
     def _proposal(self, entry: Entry, *, with_payload: bool = False) -> Propose:
-        """What this group says of a message, the same to all of its destinations."""
+        """Return what this group says of a message, the same to all of its destinations."""
         message = entry.message
         row = self.partition.rows.get(message.mid.producer, NO_ROW)
         condition = message.condition
@@ -321,7 +334,8 @@ class PartitionLeader:
             entry.void if at_home else None,
             row.floor,
             entry.digest,
-            # Who asks for the proposal of what is delivered here has begun it, or it would not be delivered.
+            # A group that asks for the proposal of a message delivered here has begun it, or it would not be
+            # delivered.
             message if whole and not settled else None,
         )
 
@@ -388,7 +402,10 @@ class PartitionLeader:
         return () if told_all else message.destinations
 
     def _pass_on(self, entry: Entry) -> None:
-        """The entry group tells each destination the proposals of all others: facts of their logs, whoever says them."""
+        """Tell each destination the proposals of all others, if this is the entry group.
+
+        They are facts of their logs, whoever says them.
+        """
         message = entry.message
         if entry_of(message) != self.group:
             return
@@ -403,7 +420,7 @@ class PartitionLeader:
                     self._send(to, Propose(message.mid, sender, time, void, row.floor, entry.digest))
 
     def _forget(self, commands: Sequence[Command]) -> None:
-        """What is applied is in the log no more."""
+        """Forget what is applied, and so in the log no more."""
         for command in commands:
             match command:
                 case Start(message) | Stage(message):
@@ -452,7 +469,10 @@ class PartitionLeader:
         return before // interval != self._now // interval
 
     def due_in(self) -> int | None:
-        """Ticks after which `tick` has something to do; None if that takes something else to happen first."""
+        """Return the ticks after which `tick` has something to do.
+
+        None if that takes something else to happen first.
+        """
         now, settings = self._now, self.settings
         due: list[int] = []
         resend = self._resending.next_due()
@@ -508,7 +528,7 @@ class PartitionLeader:
             self._commands.append(Advance(reachable))
 
     def _reachable(self) -> int | None:
-        """The time to advance to, if that is asked for and would change anything."""
+        """Return the time to advance to, if that is asked for and would change anything."""
         if self._needed <= self.partition.floor.time:
             return None
         oldest = self.partition.pending.oldest()
@@ -516,7 +536,7 @@ class PartitionLeader:
         return reachable if reachable > max(self.partition.floor.time, self._advancing) else None
 
     def _has_to_report(self) -> bool:
-        """A cheap look at whether `_report` may have something to say."""
+        """Return at little cost whether `_report` may have something to say."""
         view, reported = self.partition.view, self._reported
         return (
             self.settings.report_unchanged

@@ -1,4 +1,4 @@
-"""How a partition's leader is set, what a turn of it comes to, and what it shows of itself: values."""
+"""Settings of a partition's leader, the output of a turn of it, and its statistics: values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zraft_core.topics.messages import GroupMessage, Reply, Report
 
 
 class Exchange(Enum):
-    """Who tells whom of proposals, as long as nothing is lost; what is repeated goes to everybody.
+    """Ways in which leaders exchange proposals, as long as nothing is lost; repeats go to everybody.
 
     `ALL`: every destination every other, k (k - 1) messages for k destinations, as in the thesis' first algorithm.
     `ENTRY`: all of them one, which passes on what it got, 2 (k - 1) messages and three steps more, as in the second. Leaders
@@ -26,7 +26,9 @@ class Exchange(Enum):
 
 @frozen
 class LeaderSettings:
-    """Paces in ticks, and limits of what is admitted from producers; other groups' messages are never refused.
+    """Settings of paces in ticks, and of limits of what is admitted from producers.
+
+    Other groups' messages are never refused.
 
     `inline_bytes_max`: payloads up to this go with the first PROPOSE, larger ones by their digest. `pending_max`,
     `pending_bytes_max`: at this START is answered BUSY. `awaited_max`: the same for messages to a group of which so many
@@ -57,7 +59,7 @@ class LeaderSettings:
 
 @frozen
 class Output:
-    """What a turn came to: one batch for the log, messages by destination, the report to group 0, replies."""
+    """Output of a turn: one batch for the log, messages by destination, the report to group 0, replies."""
 
     commands: tuple[Command, ...]
     messages: dict[GroupId, list[GroupMessage]]
@@ -78,5 +80,8 @@ class LeaderStatistics:
 
 
 def entry_of(message: Message) -> GroupId:
-    """Which destination collects the proposals: the same for all leaders, and not always the same one."""
+    """Return the destination that collects the proposals; all leaders compute the same one.
+
+    It differs between messages.
+    """
     return message.destinations[message.mid.seq % len(message.destinations)]

@@ -10,8 +10,7 @@ from typing import Final
 
 from zraft.topics.applied import Applied, BrokenGroupError, Verdict
 from zraft.topics.chain import first_link, message_digest, next_link
-from zraft.topics.pending import Entry, Involved, Pending
-from zraft.topics.pending import Settled as SettledEntries
+from zraft.topics.pending import Entry, Involved, Pending, SettledEntries
 from zraft.topics.rows import FAILED, Row
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId
@@ -69,7 +68,7 @@ class Partition:
     def __init__(
         self, group: GroupId, view: View, *, born: bool = True, settings: PartitionSettings | None = None
     ) -> None:
-        """A group as its creation in group 0's log makes it: `view` is as of that position (D-8d)."""
+        """Begin as the group's creation in group 0's log makes it: `view` is as of that position (D-8d)."""
         self.group = group
         self.settings = settings or PartitionSettings()
         self.view = LoggedView(view)
@@ -154,10 +153,14 @@ class Partition:
     # -- what is known, what is admitted
 
     def retired(self, producer: ProducerId) -> bool:
+        """Return whether the producer is closed, and nothing of it is left anywhere."""
         return self.view.retired(producer)
 
     def known(self, mid: MessageId) -> bool:
-        """Begun here, or decided, or of a producer whose messages are all decided: not to be begun again (D-8a)."""
+        """Return whether a message was begun here, or decided, or its producer's are all decided.
+
+        It is not to be begun again then (D-8a).
+        """
         producer, seq = mid
         row = self.rows.get(producer)
         if row is not None and row.decided(seq):
@@ -178,10 +181,14 @@ class Partition:
         return Verdict.ADMIT
 
     def admits(self, message: Message, floor: int, epoch: int) -> bool:
+        """Return whether a START may be logged now."""
         return self.group in message.destinations and self.verdict(message, floor, epoch) is Verdict.ADMIT
 
     def verdict_staged(self, message: Message, floor: int, epoch: int) -> Verdict:
-        """As `verdict`, of a message that is to be staged. What has to come before it is its round's to heed."""
+        """Return the verdict on a message that is to be staged.
+
+        Its order is left to its round.
+        """
         if self.known(message.mid):
             return Verdict.KNOWN
         if message.mid.producer in self.view.closed:
@@ -191,6 +198,7 @@ class Partition:
         return Verdict.ADMIT if self.expects(message, floor, staged=True) else Verdict.RETRY
 
     def stages(self, message: Message, floor: int, epoch: int) -> bool:
+        """Return whether a message may be staged now."""
         return (
             self.group in message.destinations
             and message.may_be_staged
@@ -199,10 +207,11 @@ class Partition:
         )
 
     def is_staged(self, mid: MessageId) -> bool:
+        """Return whether the message is staged here."""
         return mid.seq in self.rows.get(mid.producer, NO_ROW).staged
 
     def expects(self, message: Message, floor: int, *, staged: bool = False) -> bool:
-        """This partition and all destinations exist, as far as is logged here, and the number is in the window."""
+        """Return whether all destinations exist, as far as is logged here, and the number is in the window."""
         row = self.rows.get(message.mid.producer, NO_ROW)
         # Numbers of rounds lie among those of what they put in order, which alone may fill the window.
         window = self.settings.window * (2 if staged or message.round is not None else 1)
@@ -213,15 +222,23 @@ class Partition:
         )
 
     def takes(self, message: Message) -> bool:
-        """A partition added to a topic takes nothing before the change itself, not even from another group (D-17d)."""
+        """Return whether the partition takes a message.
+
+        A partition added to a topic takes nothing before the change itself, not even from another
+        group (D-17d).
+        """
         return self.born or message.partitions is not None
 
     def in_turn(self, message: Message) -> bool:
-        """Messages to this group alone have no gap (D-17b)."""
+        """Return whether the message is next in turn: messages to this group alone have no gap (D-17b)."""
         return not message.is_single or message.number == self.rows.get(message.mid.producer, NO_ROW).last + 1
 
     def follows(self, message: Message, floor: int) -> bool:
-        """Only a group that `after` names, and where that one is decided, may be the first to begin this one (D-17a)."""
+        """Return whether what `after` names lets the message begin here.
+
+        Only a group that `after` names, and where that message is decided, may be the first to
+        begin this one (D-17a).
+        """
         after = message.after
         if after is None:
             return True
@@ -269,7 +286,10 @@ class Partition:
         return row
 
     def _bypasses(self, message: Message, row: Row) -> bool:
-        """Before everything pending: for one that depends on nothing, and overtakes none of its producer that does."""
+        """Return whether a message goes before everything pending.
+
+        It does if it depends on nothing, and overtakes none of its producer that does.
+        """
         return not message.depends and not row.queued
 
     def _judge(self, message: Message) -> bool | None:
@@ -290,7 +310,12 @@ class Partition:
         return True
 
     def _remote(self, remote: Remote) -> None:
-        """Never refused: the sender has committed the message (D-9b). A partition not yet born lets it be repeated."""
+        """Take a proposal.
+
+        It is never refused: the sender has committed the message (D-9b).
+
+        A partition not yet born lets it be repeated.
+        """
         entry = self.pending.entries.get(remote.mid)
         if entry is None:
             message = remote.message
@@ -325,7 +350,10 @@ class Partition:
         )
 
     def _fix(self, entry: Entry) -> None:
-        """All have proposed: the largest proposal is final. Then deliver what is first and final."""
+        """Fix the final time once all have proposed: the largest proposal.
+
+        Then deliver what is first and final.
+        """
         if entry.final is None and len(entry.proposals) == len(entry.message.destinations):
             entry.final = self.final_time(entry.proposals)
             self._fixed.append(entry)
@@ -333,7 +361,11 @@ class Partition:
             self._deliver()
 
     def final_time(self, proposals: dict[GroupId, int]) -> FinalTime:
-        """The same at all destinations, and of no other message: a group proposes each time once."""
+        """Return the final time of these proposals.
+
+        It is the same at all destinations, and of no other message: a group proposes each time
+        once.
+        """
         largest, by = 0, GroupId(0)
         for group, time in proposals.items():
             if time > largest or (time == largest and group > by):
@@ -403,7 +435,7 @@ class Partition:
         self._delivered.append(Delivery(offset, stamp, message, self._position))
 
     def _advance(self, time: int) -> None:
-        """Up to `time`, but not past what is pending and may still get any time above this group's proposal."""
+        """Advance up to `time`, but not past what is pending and may still get any time above this group's proposal."""
         oldest = self.pending.oldest()
         if oldest is not None:
             time = min(time, oldest.time - 1)
@@ -415,7 +447,7 @@ class Partition:
             self._raise_clock(time)
 
     def frontier(self) -> Stamp:
-        """Every later delivery here has a stamp above this one."""
+        """Return a stamp that every later delivery here is above."""
         return Stamp(*self.floor, self.sub, self.group if self.sub else GroupId(0))
 
     # -- forgetting
@@ -441,7 +473,11 @@ class Partition:
         self._everywhere.append(entry.mid)
 
     def _raise_floor(self, producer: ProducerId, floor: int) -> None:
-        """Never makes a row: a late message of a retired producer must leave nothing behind (D-8b)."""
+        """Raise a producer's floor.
+
+        This never makes a row: a late message of a retired producer must leave nothing behind
+        (D-8b).
+        """
         row = self.rows.get(producer)
         if row is not None and floor > row.floor:
             before = row.staged_bytes
@@ -460,7 +496,9 @@ class Partition:
             self._forgo(group)
 
     def _drop_row(self, producer: ProducerId) -> None:
-        """Of a producer that retired, or that never was: who invents an id must not leave anything behind either.
+        """Drop the row of a producer that retired, or that never was.
+
+        Who invents an id must not leave anything behind either.
 
         What is everywhere may still be settled here when its producer retires: other groups may say so first. Then the
         row goes with the last of it.
@@ -473,7 +511,7 @@ class Partition:
             self.staged_bytes -= 0 if row is None else row.staged_bytes
 
     def _forgo(self, group: GroupId) -> None:
-        """A removed group is waited for no more: its removal waited until it had delivered everything (D-8e)."""
+        """Stop waiting for a removed group: its removal waited until it had delivered everything (D-8e)."""
         for entry in self.settled.removed(group):
             self._done(entry)
 
@@ -484,27 +522,33 @@ class Partition:
             self.offsets[consumer] = offset
 
     def clear_producers(self) -> list[ProducerId]:
-        """Closed ones of which nothing is pending or settled. Said once by every group: there is nothing anywhere (D-8e)."""
+        """Return the closed producers of which nothing is pending or settled.
+
+        When every group has said so once, there is nothing anywhere (D-8e).
+        """
         return sorted(p for p in self.view.closed if not self.involved.of_producer[p])
 
     def clear_deleting(self) -> list[GroupId]:
+        """Return the groups that are being deleted and have no message pending here."""
         return sorted(g for g in self.view.deleting if not self.involved.to_group[g])
 
     # -- what is exposed
 
     @property
     def pending_age_ms(self) -> int:
-        """How long the oldest pending message has been pending, in log time as of the last entry."""
+        """The time that the oldest pending message has been pending, in log time as of the last entry."""
         oldest = self.pending.oldest()
         return 0 if oldest is None else self._log_time_ms - oldest.began_ms
 
     @property
     def log_time_ms(self) -> int:
+        """The log time of the last entry, in ms."""
         return self._log_time_ms
 
     # -- from a snapshot
 
     def restore_row(self, producer: ProducerId) -> Row:
+        """Return a producer's row, to be filled from a snapshot."""
         return self._row(producer)
 
     def restore_staged(self, entry: Entry) -> None:
@@ -522,6 +566,7 @@ class Partition:
         self.staged_bytes += len(message.payload)
 
     def restore_log_time(self, log_time_ms: int) -> None:
+        """Set the log time from a snapshot."""
         self._log_time_ms = log_time_ms
 
     def restore_pending(self, entry: Entry) -> None:

@@ -49,10 +49,13 @@ class Pending:
         self._started: deque[Entry] = deque()
         self.payload_bytes = 0
         self.awaited: Counter[GroupId] = Counter()
-        """How many messages wait for the proposal of each other group."""
+        """The number of messages that wait for the proposal of each other group."""
 
     def add(self, entry: Entry) -> None:
-        """Proposals of this group ascend, so the order of adding is the order of `time`."""
+        """Add a started message.
+
+        Proposals of this group ascend, so the order of adding is the order of `time`.
+        """
         message, awaited = entry.message, self.awaited
         assert not self._started or entry.time > self._started[-1].time, f"{entry.time} is not a new time"
         self.entries[entry.mid] = entry
@@ -64,6 +67,7 @@ class Pending:
                 awaited[group] = awaited.get(group, 0) + 1
 
     def proposed(self, entry: Entry, sender: GroupId, time: int) -> None:
+        """Note the proposal of another destination."""
         entry.proposals[sender] = time
         _less(self.awaited, (sender,))
 
@@ -86,7 +90,7 @@ class Pending:
         return None
 
     def oldest(self) -> Entry | None:
-        """The one with the smallest proposal of this group."""
+        """Return the one with the smallest proposal of this group."""
         started = self._started
         while started and started[0].mid not in self.entries:
             started.popleft()
@@ -104,7 +108,7 @@ class Pending:
         return len(self.entries)
 
 
-class Settled:
+class SettledEntries:
     """Delivered here, perhaps not yet everywhere: kept to answer those who still lack this group's proposal (D-8c)."""
 
     __slots__ = ("_owed", "entries", "newest_final")
@@ -134,7 +138,7 @@ class Settled:
             owed.append(entry)
 
     def reached(self, group: GroupId, floor: FinalTime) -> Iterator[Entry]:
-        """`group` has delivered everything up to `floor`; yields what thereby is everywhere."""
+        """Note that `group` has delivered everything up to `floor`; yield what is everywhere by that."""
         owed = self._owed.get(group)
         while owed:
             entry = owed[0]
@@ -147,7 +151,10 @@ class Settled:
         self._owed.pop(group, None)
 
     def removed(self, group: GroupId) -> Iterator[Entry]:
-        """`group` is removed, which waited until it had delivered everything."""
+        """Note that `group` is removed; yield what is everywhere by that.
+
+        The removal waited until the group had delivered everything.
+        """
         for entry in self._owed.pop(group, ()):
             if self._has(entry, group):
                 yield entry
@@ -160,11 +167,12 @@ class Settled:
         return True
 
     def first_owed(self, group: GroupId) -> FinalTime | None:
-        """The final time of the first message that is kept for `group`."""
+        """Return the final time of the first message that is kept for `group`."""
         owed = self._owed.get(group)
         return owed[0].final if owed else None
 
     def awaited(self) -> Iterable[GroupId]:
+        """Return the groups for whose answer a message is kept."""
         return self._owed.keys()
 
     def __contains__(self, mid: MessageId) -> bool:
@@ -175,7 +183,7 @@ class Settled:
 
 
 class Involved:
-    """How many pending and settled messages there are of each producer, and to each group: what "clear" is read from."""
+    """Counts of pending and settled messages of each producer, and to each group: "clear" is read from them."""
 
     __slots__ = ("of_producer", "to_group")
 
@@ -184,6 +192,7 @@ class Involved:
         self.to_group: Counter[GroupId] = Counter()
 
     def began(self, message: Message) -> None:
+        """Count a message that began."""
         self.of_producer[message.mid.producer] += 1
         to_group = self.to_group
         for group in message.destinations:
@@ -191,6 +200,7 @@ class Involved:
             to_group[group] = to_group.get(group, 0) + 1
 
     def ended(self, message: Message) -> None:
+        """Stop counting a message that is over."""
         _less(self.of_producer, (message.mid.producer,))
         _less(self.to_group, message.destinations)
 
@@ -199,7 +209,10 @@ _Key = TypeVar("_Key")
 
 
 def _less(counter: Counter[_Key], keys: Iterable[_Key]) -> None:
-    """Counters keep what fell to zero, and groups and producers come and go for ever."""
+    """Count one less of each.
+
+    Counters keep what fell to zero, and groups and producers come and go for ever.
+    """
     for key in keys:
         left = counter[key] - 1
         if left:

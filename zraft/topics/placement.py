@@ -1,4 +1,4 @@
-"""Where replicas of groups should be, and who should lead them: from the registry and the disks there are to commands.
+"""Placement of groups' replicas and leaders: from the registry and the present disks to commands.
 
 Pure and without memory: what was decided and is not in the registry yet is decided again, alike, and changes nothing
 then. One move of a group at a time: while it is on its way it is sent elsewhere only if a disk that it was to get is no
@@ -40,7 +40,10 @@ class Disk:
 
 @frozen
 class Situation:
-    """What there is to decide on: `replication` is how many disks are to hold each partition, if there are as many."""
+    """Situation to decide on.
+
+    `replication` is how many disks are to hold each partition, if there are as many.
+    """
 
     registry: Registry
     disks: Mapping[ServerId, Disk]
@@ -48,7 +51,7 @@ class Situation:
 
 
 def decide(situation: Situation) -> list[RegistryCommand]:
-    """What to log now: first replicas for disks that are gone, then balance, then partitions that topics lack."""
+    """Return what to log now: replicas for disks that are gone, then balance, then missing partitions."""
     return _Look(situation).commands() if situation.disks else []
 
 
@@ -98,7 +101,7 @@ class _Look:
         self._under_way += record.placed
 
     def _by_rank(self, without: set[ServerId]) -> list[ServerId]:
-        """Who should get a replica next: who answers and holds the least."""
+        """Return who should get a replica next: who answers and holds the least."""
         disks = self._disks
         return sorted(
             (server for server in disks if server not in without),
@@ -120,7 +123,8 @@ class _Look:
         disks, count = self._disks, self._replication
         there = [disk for disk in record.wanted if self._there(disk)]
         alive = [disk for disk in there if not disks[disk[0]].dead]
-        # Who has a new disk takes its place again. Who holds more than others gives way first, if there are too many.
+        # A server with a new disk takes its place again. Servers that hold more than others give way first,
+        # if there are too many.
         anew = [(s, disks[s].instance) for s, i in record.wanted if s in disks and (s, i) not in there]
         alive.sort(key=lambda disk: (self._load[disk[0]], disk))
         wanted = [*alive, *anew][:count]
@@ -130,14 +134,14 @@ class _Look:
             for server in others[: max(0, count - len(wanted))]
             if not disks[server].dead
         ]
-        # For whom nobody can stand in, it is waited.
+        # A server that nobody can replace is waited for.
         wanted += [disk for disk in there if disks[disk[0]].dead][: max(0, count - len(wanted))]
         return tuple(sorted(wanted)) or record.wanted
 
     # -- balance
 
     def _balance(self) -> None:
-        """From who holds the most to who holds the least, while the difference is more than one."""
+        """Move from who holds the most to who holds the least, while the difference is more than one."""
         able = [server for server, disk in self._disks.items() if disk.answers and not disk.dead]
         while self._under_way < BALANCED_AT_ONCE and len(able) > 1:
             most = max(able, key=lambda server: (self._load[server], -server))
@@ -193,7 +197,7 @@ class _Look:
 def preferred_leaders(
     groups: Mapping[GroupId, Iterable[ServerId]], present: Mapping[GroupId, ServerId | None]
 ) -> dict[GroupId, ServerId]:
-    """Leaders spread evenly over the servers that hold the groups, changing as few as that takes.
+    """Return leaders spread evenly over the servers that hold the groups, changing as few as that takes.
 
     Args:
         groups: the servers that may lead each group, at least one.

@@ -103,7 +103,10 @@ class Registry:
                 return self._cleared(group, producers, deleting, zxid)
 
     def groups_on(self, disk: tuple[ServerId, Instance]) -> int:
-        """How many groups have, or may still have, a voter on `disk`: they would be a copy short without it."""
+        """Return how many groups have, or may still have, a voter on `disk`.
+
+        They would be a copy short without it.
+        """
         return sum(disk in record.wanted or disk in record.former for record in self.groups.values())
 
     # -- producers
@@ -285,7 +288,7 @@ class Registry:
         return Result(removed=removed)
 
     def complete(self, heard: set[GroupId]) -> bool:
-        """Every group that exists has said so, after it logged the end (D-8e)."""
+        """Return whether every group that exists has said so, after it logged the end (D-8e)."""
         return len(heard) >= len(self.groups) and heard.issuperset(self.groups)
 
     def _retire(self, zxid: int) -> None:
@@ -295,7 +298,7 @@ class Registry:
             self._note(zxid, Became.RETIRED, producer)
 
     def _drop_changes(self) -> None:
-        """A change whose destinations are all removed is nobody's concern any more."""
+        """Drop a change whose destinations are all removed: it is nobody's concern any more."""
         for seq, change in list(self.changes.items()):
             if not any(group in self.groups for group in change.partitions):
                 self.digest.before(Part.CHANGES, seq)
@@ -309,11 +312,12 @@ class Registry:
         return min(self.changes, default=self.last_change + 1) - 1
 
     def current_epoch(self, change: Change) -> int:
-        """The epoch that a change is sent under: a newer one only while all its destinations exist (D-18)."""
+        """Return the epoch that a change is sent under: a newer one only while all its destinations exist (D-18)."""
         fine = all(g in self.groups and g not in self.deleting for g in change.partitions)
         return self.epoch if fine else change.epoch
 
     def table(self) -> Table:
+        """Return the table of groups for producers."""
         return Table(
             self.position,
             self.epoch,
@@ -322,6 +326,7 @@ class Registry:
         )
 
     def view(self) -> View:
+        """Return the view of producers and groups as of now."""
         return View(
             self.position,
             self.epoch,
@@ -332,13 +337,16 @@ class Registry:
         )
 
     def view_since(self, position: int) -> AnyView | None:
-        """What a group that has logged the view of `position` lacks; None if nothing. A difference, if it is remembered."""
+        """Return what a group that has logged the view of `position` lacks; None if nothing.
+
+        It is a difference if that is remembered.
+        """
         if position >= self.position:
             return None
         return self._history.since(position, self.position, self.epoch) or self.view()
 
     def birth_of(self, group: GroupId) -> Birth:
-        """What that group, which exists, begins with."""
+        """Return what that group, which exists, begins with."""
         return Birth(self.groups[group], self.view(), self.group_settings)
 
     def _note(self, zxid: int, what: Became, which: int) -> None:
@@ -348,7 +356,7 @@ class Registry:
     # -- snapshots
 
     def frozen(self) -> Registry:
-        """The state as it is now, to be written down while this object goes on; a few milliseconds at most."""
+        """Return the state as it is now, to be written down while this object goes on; a few milliseconds at most."""
         copy = Registry(self.settings, self.group_settings)
         copy._take_tables(self)
         copy.closed = {producer: set(heard) for producer, heard in self.closed.items()}
@@ -371,32 +379,38 @@ class Registry:
         self.groups, self.changes = dict(other.groups), dict(other.changes)
 
     def restore_producer(self, producer: ProducerId, owner: int) -> None:
+        """Add a producer from a snapshot."""
         self.digest.before(Part.PRODUCERS, producer)
         self.producers[producer] = owner
         if producer != COORDINATOR:
             self.owned.setdefault(owner, set()).add(producer)
 
     def restore_closed(self, producer: ProducerId, heard: set[GroupId]) -> None:
+        """Add a closed producer from a snapshot."""
         self.digest.before(Part.CLOSED, producer)
         self.closed[producer] = heard
 
     def restore_topic(self, topic: Topic) -> None:
+        """Add a topic from a snapshot."""
         self._put(topic)
         self.names[topic.name] = topic.topic
 
     def restore_group(self, record: GroupRecord) -> None:
+        """Add a group from a snapshot."""
         self._put_group(record)
 
     def restore_deleting(self, group: GroupId, heard: set[GroupId]) -> None:
+        """Add a group that is being deleted from a snapshot."""
         self.digest.before(Part.DELETING, group)
         self.deleting[group] = heard
 
     def restore_change(self, change: Change) -> None:
+        """Add an unfinished change from a snapshot."""
         self.digest.before(Part.CHANGES, change.seq)
         self.changes[change.seq] = change
 
     def forget_history(self) -> None:
-        """After a restore: what changed before is not known, so older views get the whole."""
+        """Forget the changes before a restore, which are not known; older views get the whole."""
         self._history.forget(self.position)
 
 

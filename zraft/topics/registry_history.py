@@ -1,4 +1,4 @@
-"""What became of producers and groups lately, so that a group whose view is a little older gets a difference."""
+"""History of producers and groups, so that a group whose view is a little older gets a difference."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ CHANGES_KEPT: Final = 4096
 
 
 class Became(Enum):
+    """Changes of a producer or a group."""
+
     OPENED = "opened"
     CLOSED = "closed"
     RETIRED = "retired"
@@ -34,18 +36,18 @@ class History:
         """The position up to which something may be missing."""
 
     def note(self, zxid: int, what: Became, which: int) -> None:
-        """The newest one."""
+        """Note the newest change."""
         if len(self._changes) == CHANGES_KEPT:
             self._forgotten = self._changes[0][0]
         self._changes.append((zxid, what, which))
 
     def forget(self, position: int) -> None:
-        """Nothing up to there is known, and nothing after it happened."""
+        """Forget all changes up to a position; none came after it."""
         self._changes.clear()
         self._forgotten = position
 
     def since(self, base: int, position: int, epoch: int) -> ViewDelta | None:
-        """What became of each id that changed after `base`; None if that is not remembered."""
+        """Return the state of each id that changed after `base`; None if that is not remembered."""
         if base < self._forgotten:
             return None
         became: dict[tuple[bool, int], Became] = {}

@@ -27,7 +27,7 @@ _DELETING: Final = row(group=forms.group, heard=forms.groups)
 
 
 def registry_image(registry: Registry) -> Iterator[bytes]:
-    """The pieces of a snapshot of the registry, which must not change until the last one is taken."""
+    """Yield the pieces of a snapshot of the registry, which must not change until the last one is taken."""
     yield to_bytes((FORMAT, Part.HEAD, head(registry)))
     for part in TABLES:
         remaining = items_of(registry, part)
@@ -37,7 +37,7 @@ def registry_image(registry: Registry) -> Iterator[bytes]:
 
 
 def read_registry(pieces: Iterable[bytes]) -> Registry:
-    """The registry of a snapshot's pieces.
+    """Return the registry of a snapshot's pieces.
 
     Raises:
         ProtocolError: they are not all pieces of one snapshot, in order, of a format that is known.
@@ -49,7 +49,10 @@ def read_registry(pieces: Iterable[bytes]) -> Registry:
 
 
 class RegistryReader:
-    """Takes the pieces one by one, and hashes what it took, so that the digest is known at the end."""
+    """Reader of a snapshot's pieces one by one.
+
+    It hashes what it took, so that the digest is known at the end.
+    """
 
     def __init__(self, settings: RegistrySettings | None = None) -> None:
         self._registry = Registry(settings)
@@ -57,10 +60,12 @@ class RegistryReader:
 
     @property
     def begun(self) -> bool:
+        """True once a piece was taken."""
         return self._last > 0
 
     def take(self, piece: bytes) -> None:
-        """
+        """Take the next piece.
+
         Raises:
             ProtocolError: it is no piece, or not one that can follow the last one.
         """
@@ -79,7 +84,8 @@ class RegistryReader:
         self._registry.digest.fold(len(items))
 
     def finish(self) -> Registry:
-        """
+        """Return the registry, after the last piece.
+
         Raises:
             ProtocolError: the last piece is missing.
         """

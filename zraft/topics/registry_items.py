@@ -20,7 +20,7 @@ MODULUS: Final = 2**128
 
 
 class RegistryState(Protocol):
-    """What of a `zraft.topics.registry.Registry` has items."""
+    """Parts of a `zraft.topics.registry.Registry` that have items."""
 
     group_settings: PartitionSettings
     position: int
@@ -63,7 +63,7 @@ CHANGE: Final = Record(Change, from_one, number, forms.ordered_groups, number)
 
 
 def head(registry: RegistryState) -> tuple[Any, ...]:
-    """What is no table."""
+    """Return the values of the registry that are in no table."""
     settings = registry.group_settings
     return (
         (settings.window, settings.consumers_max),
@@ -115,6 +115,7 @@ _ITEMS: Final[dict[Part, Callable[[RegistryState, int], Any]]] = {
 
 
 def table_of(registry: RegistryState, part: Part) -> dict[Any, Any]:
+    """Return the table that holds the items of a part."""
     tables: dict[Part, dict[Any, Any]] = {
         Part.PRODUCERS: registry.producers,
         Part.CLOSED: registry.closed,
@@ -127,7 +128,7 @@ def table_of(registry: RegistryState, part: Part) -> dict[Any, Any]:
 
 
 def items_of(registry: RegistryState, part: Part) -> Iterator[Any]:
-    """The items of a table, in the order of their ids."""
+    """Return the items of a table, in the order of their ids."""
     item = _ITEMS[part]
     return (
         packed for which in sorted(table_of(registry, part)) if (packed := item(registry, which)) is not None
@@ -147,7 +148,10 @@ class RegistryDigest:
         self._dirty: set[tuple[Part, int]] = set()
 
     def before(self, part: Part, which: int) -> None:
-        """That item is about to change: its share goes until the digest is wanted."""
+        """Take the share of an item out of the sum, before the item changes.
+
+        It is added again when the digest is wanted.
+        """
         mark = part, which
         if mark not in self._dirty:
             item = _ITEMS[part](self._registry, which)
@@ -156,7 +160,7 @@ class RegistryDigest:
             self._dirty.add(mark)
 
     def restart(self, other: RegistryDigest) -> None:
-        """The registry has become the one of `other`."""
+        """Take the state of `other`, whose registry this one has become."""
         self._total = other._total
         self._dirty = set(other._dirty)
 
@@ -176,13 +180,13 @@ class RegistryDigest:
         self._total = total % MODULUS
 
     def value(self) -> int:
-        """Below 2^128; 0 of a registry in which nothing ever happened."""
+        """Return the digest, below 2^128; 0 for a registry in which nothing ever happened."""
         self.fold(len(self._dirty))
         return (self._total + _head_share(self._registry)) % MODULUS
 
 
 def full_digest(registry: RegistryState) -> int:
-    """The same from scratch, touching nothing."""
+    """Return the same from scratch, touching nothing."""
     total = sum(_share(part, item) for part in TABLES for item in items_of(registry, part))
     return (total + _head_share(registry)) % MODULUS
 

@@ -1,4 +1,4 @@
-"""What group 0's leader does around the registry: sends views, logs what groups report, multicasts changes of topics.
+"""Decisions of group 0's leader about topics: it sends views, logs reports, multicasts changes.
 
 Nothing here is remembered that matters: reports are repeated, and so is all that is sent.
 """
@@ -15,7 +15,7 @@ _DECIDED = (Answer.DELIVERED, Answer.FAILED, Answer.DECIDED)
 
 
 class RegistryLeader:
-    """Around `registry`, which is read here and never changed."""
+    """Leader's work around `registry`, which is read here and never changed."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -26,7 +26,7 @@ class RegistryLeader:
         """The position of a view that all groups were found to have; what they have reported is never taken back."""
 
     def on_report(self, report: Report) -> RegistryCommand | None:
-        """What of a report is new belongs into the log."""
+        """Return the command for what is new in a report; None if nothing is."""
         registry, group = self.registry, report.sender
         if group not in registry.groups:
             return None
@@ -36,7 +36,7 @@ class RegistryLeader:
         return Cleared(group, producers, deleting) if producers or deleting else None
 
     def on_reply(self, reply: Reply) -> RegistryCommand | None:
-        """An answer to a change of a topic; one that is delivered everywhere is done."""
+        """Return an answer to a change of a topic; one that is delivered everywhere is done."""
         change = self.registry.changes.get(reply.mid.seq)
         if change is None or reply.answer not in _DECIDED:
             return None
@@ -46,7 +46,7 @@ class RegistryLeader:
         return TopicChanged(change.seq) if reply.everywhere or answers >= left else None
 
     def views(self) -> list[tuple[GroupId, ViewUpdate]]:
-        """To each group what it has not reported to have."""
+        """Return for each group the view that it has not reported to have."""
         found: list[tuple[GroupId, ViewUpdate]] = []
         registry = self.registry
         if registry.position == self._known:
@@ -65,7 +65,7 @@ class RegistryLeader:
         return found
 
     def changes(self) -> list[tuple[GroupId, StartRequest]]:
-        """The changes that are not delivered everywhere, to all their destinations that exist."""
+        """Return the changes that are not delivered everywhere, to all their destinations that exist."""
         registry = self.registry
         self._answers = {seq: said for seq, said in self._answers.items() if seq in registry.changes}
         self._positions = {g: at for g, at in self._positions.items() if g in registry.groups}

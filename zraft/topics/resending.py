@@ -1,4 +1,4 @@
-"""When a leader says again what nobody has confirmed: at growing intervals, O(log n) per message, bounded per tick.
+"""Schedule of repeats that nobody has confirmed: at growing intervals, O(log n) per message, bounded per tick.
 
 Nothing is repeated before an answer can be there: the first interval follows how long answers take at present, as that of
 TCP does (RFC 6298). Otherwise a burst of messages that the other groups have not come to yet would be sent to them again,
@@ -33,7 +33,7 @@ class Resending:
         self._due: list[tuple[int, MessageId, int]] = []
 
     def took(self, ticks: int) -> None:
-        """So long after a message was first said all had answered."""
+        """Note after how many ticks all had answered a message."""
         if self._mean is None:
             self._mean, self._variation = ticks, ticks / 2
         else:
@@ -43,11 +43,15 @@ class Resending:
         self._first = max(self._ticks, min(expected, self._ticks_max))
 
     def add(self, mid: MessageId, now: int, *, at_once: bool = False) -> None:
+        """Add a message, which is due after the first interval."""
         interval = AT_ONCE if at_once else self._first
         heappush(self._due, (now + interval, mid, interval))
 
     def due(self, now: int, limit: int) -> list[tuple[MessageId, int]]:
-        """At most `limit` whose time has come, each with its interval; what still matters goes back with `again`."""
+        """Return at most `limit` messages whose time has come, each with its interval.
+
+        What still matters goes back with `again`.
+        """
         due, first = self._due, self._first
         found: list[tuple[MessageId, int]] = []
         while due and due[0][0] <= now and len(found) < limit:
@@ -60,11 +64,12 @@ class Resending:
         return found
 
     def again(self, mid: MessageId, now: int, interval: int) -> None:
+        """Add a repeated message, with twice the interval."""
         interval = max(interval, self._first)
         heappush(self._due, (now + interval, mid, min(2 * interval, self._ticks_max)))
 
     def next_due(self) -> int | None:
-        """The tick at which something is due; None if nothing is left."""
+        """Return the tick at which something is due; None if nothing is left."""
         return self._due[0][0] if self._due else None
 
     def __len__(self) -> int:

@@ -1,4 +1,7 @@
-"""What a group knows of a producer: which of its numbers are decided (D-8a, D-8b). Bounded by the producer's window."""
+"""Rows of producers in a group: which of their numbers are decided (D-8a, D-8b).
+
+A row is bounded by the producer's window.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ class Row:
         self.staged_bytes = 0
 
     def stage(self, entry: Entry) -> None:
+        """Keep a message that is durable and has no order yet."""
         self.staged[entry.mid.seq] = entry
         self.staged_bytes += len(entry.message.payload)
 
@@ -35,6 +39,7 @@ class Row:
         return found
 
     def decided(self, seq: int) -> bool:
+        """Return whether the message with this number is decided."""
         return seq <= self.floor or seq in self.outcomes
 
     def raise_floor(self, floor: int) -> None:
@@ -42,7 +47,7 @@ class Row:
         if floor <= self.floor:
             return
         if self.staged:
-            self.unstaged(floor)  # what is decided is in its place, or was given up
+            self.unstaged(floor)  # decided messages are in their place, or were given up
         if floor - self.floor <= len(self.outcomes):
             for seq in range(self.floor + 1, floor + 1):
                 self.outcomes.pop(seq, None)

@@ -1,4 +1,4 @@
-"""What connections ask of the partitions on this server, and what they are answered: types only.
+"""Interface between connections and the partitions on this server: types only.
 
 No I/O and no waiting: a request is taken in a turn, and its answers are calls in this turn or a later one, until the
 connection is dropped. `id` is the connection's own number for a request. Nothing is kept per message of a producer but
@@ -12,8 +12,7 @@ from typing import Literal, Protocol
 
 from attrs import field, frozen
 
-from zraft_core.claims.answers import Answer as ClaimAnswer
-from zraft_core.claims.answers import View as ClaimsView
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.claims.commands import Command as ClaimCommand
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import Reply, StartRequest
@@ -46,7 +45,7 @@ class Fetched:
 
 @frozen
 class Offset:
-    """How far a consumer has consumed, as stored in the partition; None if it is not known there."""
+    """Offset up to which a consumer has consumed, as stored in the partition; None if it is not known there."""
 
     group: GroupId
     consumer: bytes
@@ -68,16 +67,22 @@ class TopicClient(Protocol):
     """A connection. It is called within the server's turn, and must not call back into the service."""
 
     def on_reply(self, id: int, reply: Reply) -> None:
-        """A partition's answer to a producer: several per message, as it is accepted, delivered, delivered everywhere."""
+        """Take a partition's answer to a producer.
 
-    def on_fetched(self, id: int, fetched: Fetched) -> None: ...
+        There are several per message, as it is accepted, delivered, delivered everywhere.
+        """
 
-    def on_claim(self, id: int, answer: ClaimAnswer | ClaimsView) -> None: ...
+    def on_fetched(self, id: int, fetched: Fetched) -> None:
+        """Take the deliveries of a fetch."""
+
+    def on_claim(self, id: int, answer: ClaimAnswer | ClaimsView) -> None:
+        """Take the answer to a claim's command, or the claims that were asked for."""
 
     def on_offset(self, id: int, offset: Offset) -> None:
-        """What `offset_of` found, and what `seek` made of it."""
+        """Take the offset that `offset_of` found, or that `seek` has stored."""
 
-    def on_refused(self, id: int, refusal: TopicRefusal) -> None: ...
+    def on_refused(self, id: int, refusal: TopicRefusal) -> None:
+        """Take a refusal of a request."""
 
 
 class TopicService(Protocol):
@@ -100,7 +105,10 @@ class TopicService(Protocol):
         """
 
     def need(self, group: GroupId, time: int) -> None:
-        """A merged consumer waits for an idle partition to pass `time` - 1. Not answered; ask again while it waits."""
+        """Ask an idle partition to pass `time` - 1, for a merged consumer.
+
+        Not answered; ask again while it waits.
+        """
 
     def claim(self, client: TopicClient, id: int, group: GroupId, command: ClaimCommand) -> None:
         """Carry out a consumer's command, at the leader. Answered by `on_claim` once applied, or by `on_refused`."""
@@ -118,4 +126,4 @@ class TopicService(Protocol):
         """Read it, at the leader and not from a stale one. Answered by `on_offset` or `on_refused`."""
 
     def drop(self, client: TopicClient) -> None:
-        """The connection is gone: nothing of it is answered any more. What was taken goes on."""
+        """Drop a connection that is gone: nothing of it is answered any more. What was taken goes on."""

@@ -1,1 +1,1 @@
-"""What servers say to each other, and how: messages, sealing, datagrams, streams, the UDP socket."""
+"""Transport between servers: messages, sealing, datagrams, streams, the UDP socket."""

@@ -39,11 +39,16 @@ MAGIC: Final = b"\x7a\xffB\x01"
 text, and TLS begins with 0x16: no client begins like this."""
 
 FRAME_BYTES_MAX: Final = 128 * 1024
-"""Of a message in one frame: sealed in a tenth of a millisecond, and little to hold before it can be opened."""
+"""The bytes of a message in one frame: sealed in a tenth of a millisecond, and little to hold before it can
+be opened.
+"""
 
 
 class Role(IntEnum):
-    """What the dialer is; an answer has a number of its own, so that nothing can be played back to its sender."""
+    """Roles of the dialer.
+
+    An answer has a number of its own, so that nothing can be played back to its sender.
+    """
 
     PEER = 1
     OPERATOR = 2
@@ -64,10 +69,10 @@ ANSWER_BYTES: Final = _ANSWER.size + _MAC_BYTES
 FRAME_OVERHEAD_BYTES: Final = _HEADER.size + _TAG_BYTES
 
 NOBODY: Final = Sender(ServerId(0), Instance(bytes(INSTANCE_BYTES)), 0)
-"""Who an operator is: it has the key, and that is all that is known."""
+"""The sender that an operator is: it has the key, and that is all that is known."""
 
 ANY_SERVER: Final = ServerId(0)
-"""Whom an operator wants: it knows an address, and learns from the answer whose that is."""
+"""The server that an operator wants: it knows an address, and learns from the answer whose that is."""
 
 Ring = Mapping[bytes, ClusterKey | None]
 """Keys by id, the one that seals first (`keys.key_ring`)."""
@@ -75,7 +80,7 @@ Ring = Mapping[bytes, ClusterKey | None]
 
 @frozen
 class Arrived:
-    """What bytes brought: bytes to send at once, and whole messages in order."""
+    """Results of received bytes: bytes to send at once, and whole messages in order."""
 
     output: bytes
     messages: list[bytes]
@@ -135,7 +140,10 @@ class BulkConnection:
         entropy: Callable[[int], bytes],
         message_bytes_max: int = MESSAGE_BYTES_MAX,
     ) -> BulkConnection:
-        """The end that was dialed. It sends nothing before the dialer has proved that it knows a key of `ring`."""
+        """Return the end that was dialed.
+
+        It sends nothing before the dialer has proved that it knows a key of `ring`.
+        """
         connection = cls(me=me, ring=ring, entropy=entropy, message_bytes_max=message_bytes_max)
         connection._peers = peers
         return connection
@@ -150,7 +158,10 @@ class BulkConnection:
         entropy: Callable[[int], bytes],
         message_bytes_max: int = MESSAGE_BYTES_MAX,
     ) -> tuple[BulkConnection, bytes]:
-        """The end that dials server `to`, and its first bytes. `me` is None for an operator, `to` then ANY_SERVER."""
+        """Return the end that dials server `to`, and its first bytes.
+
+        `me` is None for an operator, `to` then ANY_SERVER.
+        """
         connection = cls(me=me or NOBODY, ring=ring, entropy=entropy, message_bytes_max=message_bytes_max)
         connection.role = Role.OPERATOR if me is None else Role.PEER
         connection._wanted = to
@@ -187,7 +198,7 @@ class BulkConnection:
         return Arrived(b"".join(output), messages)
 
     def _take(self, size: int) -> bytes | None:
-        """The next `size` bytes, once they are all here."""
+        """Return the next `size` bytes, once they are all here."""
         if len(self._buffer) < size:
             return None
         taken = bytes(memoryview(self._buffer)[:size])
@@ -195,7 +206,7 @@ class BulkConnection:
         return taken
 
     def _take_opening(self) -> bytes | None:
-        """Of an acceptor: who is it, and does it know the key? The answer, if so."""
+        """Take a dialer's opening, as acceptor: who is it, and does it know the key? Return the answer, if so."""
         held = len(self._buffer)
         if not MAGIC.startswith(bytes(self._buffer[: len(MAGIC)])):
             raise RejectedError(
@@ -249,7 +260,7 @@ class BulkConnection:
         return answer
 
     def _take_proof(self) -> bytes | None:
-        """Of an acceptor: the empty frame that no recording has."""
+        """Take a dialer's proof, as acceptor: the empty frame that no recording has."""
         size = FRAME_OVERHEAD_BYTES
         header = bytes(self._buffer[: _HEADER.size])
         if not _HEADER.pack(_LAST | _TAG_BYTES).startswith(header):
@@ -264,7 +275,7 @@ class BulkConnection:
         return b""
 
     def _take_answer(self) -> bytes | None:
-        """Of a dialer: is it the one that was dialed? The proof, if so."""
+        """Take an acceptor's answer, as dialer: is it the one that was dialed? Return the proof, if so."""
         answer = self._take(ANSWER_BYTES)
         if answer is None:
             return None
@@ -289,7 +300,7 @@ class BulkConnection:
         return self._seal_frame(b"", last=True)
 
     def _take_frame(self) -> bytes | None:
-        """Of either: the next frame of the stream."""
+        """Take the next frame of the stream, on either end."""
         if len(self._buffer) < _HEADER.size:
             return None
         header = bytes(self._buffer[: _HEADER.size])
@@ -344,7 +355,7 @@ class BulkConnection:
         self.queued_bytes += len(message)
 
     def next_frame(self) -> bytes | None:
-        """The next frame to put on the wire; None if nothing waits, or nothing may be sent yet."""
+        """Return the next frame to put on the wire; None if nothing waits, or nothing may be sent yet."""
         if not self._queue or not self.established:
             return None
         message, begin = self._queue[0], self._sent_of_first
@@ -368,7 +379,10 @@ class BulkConnection:
         self._step = self._take_frame
 
     def _derive(self, key: ClusterKey | None, salt: bytes, transcript: bytes, *, dialer: bool) -> None:
-        """The keys of this connection: whatever was said before is in them, so that it cannot have been changed."""
+        """Derive the keys of this connection.
+
+        Whatever was said before is in them, so that it cannot have been changed.
+        """
         said = hashlib.sha256(transcript).digest()
         to_acceptor = _cipher(key, salt, b"zraft bulk 1 to acceptor" + said)
         to_dialer = _cipher(key, salt, b"zraft bulk 1 to dialer" + said)
@@ -395,7 +409,7 @@ class BulkConnection:
 
 
 def _mac_key(key: ClusterKey | None) -> bytes:
-    """In plain mode a constant: the MAC is a checksum then."""
+    """Return the key of MACs; in plain mode a constant: the MAC is a checksum then."""
     return bytes(KEY_BYTES) if key is None else hkdf(key.secret, b"", b"zraft bulk hello 1")
 
 

@@ -99,20 +99,22 @@ COVER_ITEMS_MAX: Final = 256
 """Groups named in one shared heartbeat, or in its answer: four datagrams at most."""
 
 BUNDLE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""As much as one message of a peer may have; a bundle of several messages has at most a megabyte."""
+"""The most bytes of a bundle: as much as one message of a peer may have; one of several messages has at most
+a megabyte.
+"""
 
 DIGEST_BYTES: Final = 16
 DIGESTS_MAX: Final = 64
 """Digests in one report; members keep a few (D-26)."""
 
 SEGMENT_ID_BYTES: Final = 8
-"""Of a delivery segment."""
+"""The length of a delivery segment's id."""
 
 MANIFEST_BYTES_MAX: Final = 8 * 1024 * 1024
 """A list of delivery segments: 60,000 of them."""
 
 ITEMS_MAX: Final = 2**22
-"""Of one array: more than a message has bytes."""
+"""The most items of one array: more than a message has bytes."""
 
 _ENTRY_KINDS: Final = tuple(EntryKind)
 
@@ -143,7 +145,7 @@ def _roster(value: Any, name: str) -> tuple[tuple[ServerId, Instance], ...]:
 
 
 def _address(value: Any, name: str) -> str:
-    """Text travels as a binary: no message has MessagePack strings."""
+    """Return a text that travels as a binary: no message has MessagePack strings."""
     text: bytes = _address_bytes.unpack(value, name)
     if not all(0x21 <= byte <= 0x7E for byte in text):
         raise wrong(name, "HOST:PORT in visible ASCII", value)
@@ -154,7 +156,7 @@ def _address(value: Any, name: str) -> str:
 
 
 def _wire_entries(entries: tuple[Entry, ...]) -> list[tuple[int, int, int, int, bytes]]:
-    """The entries without their indexes: those follow from `prev_log_index`, and so cannot contradict it."""
+    """Return the entries without their indexes: those follow from `prev_log_index`, and so cannot contradict it."""
     return [(entry.term, entry.kind, entry.position, entry.count, entry.payload) for entry in entries]
 
 
@@ -210,7 +212,7 @@ def _append_entries(
 
 
 def _quick_append_entries(items: tuple[Any, ...]) -> AppendEntries | None:
-    """The message, if it is well-formed: all the same checks as by its forms and rules, at once."""
+    """Return the message, if it is well-formed: all the same checks as by its forms and rules, at once."""
     if len(items) != _APPEND_ENTRIES_ITEMS:
         return None
     _, group, term, prev_log_index, prev_log_term, leader_commit, wire_entries = items
@@ -334,7 +336,7 @@ MESSAGES: Final = Kinds[PeerMessage](
 
 
 def encode(message: PeerMessage) -> bytes:
-    """The bytes of one message. Payloads are copied by MessagePack only."""
+    """Return the bytes of one message. Payloads are copied by MessagePack only."""
     if type(message) is AppendEntries:
         assert message.entries, "an AppendEntries is never empty"
         for index, entry in enumerate(message.entries, message.prev_log_index + 1):
@@ -343,7 +345,7 @@ def encode(message: PeerMessage) -> bytes:
 
 
 def decode(buffer: bytes | memoryview) -> PeerMessage:
-    """The message of exactly these bytes.
+    """Return the message of exactly these bytes.
 
     Raises:
         ProtocolError: they are not one well-formed message; says which field, what was found and expected.
@@ -378,6 +380,6 @@ def encode_sequence(encoded: Sequence[bytes]) -> bytes:
 
 
 SEQUENCE_BYTES: Final = 3
-"""What `encode_sequence` adds: the header of a MessagePack "array 16"."""
+"""The bytes that `encode_sequence` adds: the header of a MessagePack "array 16"."""
 
 SEQUENCE_MAX: Final = 2**16 - 1

@@ -1,4 +1,6 @@
-"""How two servers learn each other's salt: the state of one server towards one peer. Pure.
+"""Handshake by which two servers learn each other's salt: the state of one server towards one peer.
+
+Pure.
 
 Each side proves its salt by echoing the other's fresh random challenge (D-6). Nothing is stored on disk and
 no timer runs: whatever is lost is asked for again by the next datagram that cannot be sealed or opened.
@@ -36,7 +38,7 @@ ANSWERS_BURST: Final = 16
 
 
 class Handshake:
-    """What this run of this server knows about one peer."""
+    """Handshake of this run of this server with one peer."""
 
     __slots__ = (
         "_answers_left",
@@ -63,27 +65,30 @@ class Handshake:
         """The peer's current run, once proved; datagrams can be sealed for it and opened from it."""
 
     def ask(self) -> HelloDatagram:
-        """A hello that asks the peer to prove its salt. The same question until it is answered."""
+        """Return a hello that asks the peer to prove its salt. The same question until it is answered."""
         if self._challenge == NO_CHALLENGE:
             self._challenge = self._draw()
         return HelloDatagram(self._me, self._salt, self._challenge, NO_CHALLENGE)
 
     def on_unopenable(self, now_ms: int) -> HelloDatagram | None:
-        """A datagram that claims to be the peer's does not open: ask, but not too often."""
+        """Return a hello that asks the peer for its salt, since its datagram does not open.
+
+        None if it was asked just now.
+        """
         if self._challenge_after_ms is not None and now_ms < self._challenge_after_ms:
             return None
         self._challenge_after_ms = now_ms + CHALLENGE_INTERVAL_MS
         return self.ask()
 
     def on_hello(self, hello: HelloDatagram, key_id: bytes, now_ms: int) -> tuple[bool, HelloDatagram | None]:
-        """The peer's hello with a right MAC: whether it proved its run, and the answer to send, if any."""
+        """Return the peer's hello with a right MAC: whether it proved its run, and the answer to send, if any."""
         proved = self._challenge != NO_CHALLENGE and hmac.compare_digest(self._challenge, hello.echo)
         if proved:
             self._challenge = NO_CHALLENGE
             self._install(hello, key_id)
         if hello.challenge == NO_CHALLENGE:
             return proved, None
-        # What proves itself is answered always: recordings must not use up the answers it needs.
+        # A hello that proves itself is always answered: recordings must not use up the answers it needs.
         if not proved and not self._may_answer(now_ms):
             return proved, None
         known = self.incoming is not None and self.incoming.salt == hello.salt
@@ -91,12 +96,12 @@ class Handshake:
         return proved, HelloDatagram(self._me, self._salt, challenge, hello.challenge)
 
     def forget(self) -> None:
-        """The peer must prove itself again before anything is believed or sent. Replay windows are kept."""
+        """Let the peer prove itself again before anything is believed or sent. Replay windows are kept."""
         self.incoming = None
         self._challenge = NO_CHALLENGE
 
     def forget_keys(self, key_ids: Iterable[bytes]) -> bool:
-        """These keys are worth nothing any more: True if the peer must prove its run again for that."""
+        """Forget keys that are worth nothing any more; return True if the peer must prove its run again for that."""
         for key_id in key_ids:
             for run in self._runs.values():
                 run.forget_key(key_id)

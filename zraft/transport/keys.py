@@ -76,7 +76,7 @@ def replace_keys(path: Path, keys: Sequence[ClusterKey]) -> None:
     path = path.resolve()  # a link stays one: what it points to is replaced
     new = path.with_name(f"{path.name}.new")
     with suppress(FileNotFoundError):
-        new.unlink()  # of an attempt that was interrupted
+        new.unlink()  # it is left of an attempt that was interrupted
     _create(new, keys)
     try:
         new.rename(path)
@@ -96,7 +96,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def _create(path: Path, keys: Sequence[ClusterKey]) -> None:
-    """A new file of mode 0600 with these keys, durable when this returns."""
+    """Create a new file of mode 0600 with these keys, durable when this returns."""
     line = "".join(f"{_PREFIX} {key.key_id.hex()} {key.secret.hex()}\n" for key in keys).encode()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -127,7 +127,7 @@ def _create(path: Path, keys: Sequence[ClusterKey]) -> None:
 
 
 def read_keys(paths: Sequence[Path]) -> tuple[ClusterKey, ...]:
-    """The cluster keys of one or two files, in order: the first one seals.
+    """Return the cluster keys of one or two files, in order: the first one seals.
 
     Raises:
         ConfigError: as `read_key_file`; or they hold more than two keys together, or two of one id.
@@ -156,7 +156,7 @@ def read_key_file(path: Path) -> tuple[ClusterKey, ...]:
             raise ConfigError(f"{path}: expected a regular file that holds a cluster key")
         text = os.read(descriptor, _FILE_BYTES_MAX + 1)
         mode = stat.S_IMODE(status.st_mode)
-        # What is no key file at all is told as that below: changing its mode would not help.
+        # A file that is no key file at all is told as that below: changing its mode would not help.
         if mode & 0o077 and text.startswith(_PREFIX.encode()):
             raise ConfigError(
                 f"{path}: expected a key file that only its owner can use (mode 0600), "
@@ -188,7 +188,7 @@ def _parse_line(path: Path, words: list[str], expected: str) -> ClusterKey:
     try:
         key_id, secret = bytes.fromhex(words[1]), bytes.fromhex(words[2])
     except ValueError:
-        # Not chained: the original error may quote the secret.
+        # The original error is not chained: it may quote the secret.
         raise ConfigError(f"{path}: {expected}, found a word that is not hexadecimal") from None
     if len(secret) != KEY_BYTES:
         raise ConfigError(f"{path}: {expected}, found a key of {len(secret)} bytes; was the line cut?")
@@ -201,7 +201,7 @@ def _parse_line(path: Path, words: list[str], expected: str) -> ClusterKey:
 
 
 def key_ring(keys: Sequence[ClusterKey] | None, insecure: bool) -> dict[bytes, ClusterKey | None]:
-    """Keys by id, the sealing one first; in plain mode the one entry that stands for no key.
+    """Return the keys by id, the sealing one first; in plain mode the one entry that stands for no key.
 
     Raises:
         ConfigError: none or more than two, two of one id, or keys in plain mode.
@@ -225,5 +225,5 @@ def key_ring(keys: Sequence[ClusterKey] | None, insecure: bool) -> dict[bytes, C
 
 
 def key_name(key_id: bytes) -> str:
-    """What a key is called in logs and errors: it is no secret."""
+    """Return the name of a key for logs and errors: it is no secret."""
     return "no key (insecure mode)" if key_id == PLAIN_KEY_ID else f"cluster key {key_id.hex()}"

@@ -46,7 +46,9 @@ DATAGRAM_BYTES_MAX: Final = 65_507
 
 QUEUED_MESSAGES_MAX: Final = 64
 QUEUED_BYTES_MAX: Final = 1024 * 1024
-"""What waits per peer for the handshake: a round trip's worth; to a peer that was down the newest matters."""
+"""The bytes that wait per peer for the handshake: a round trip's worth; to a peer that was down the newest
+matters.
+"""
 
 
 @frozen(kw_only=True)
@@ -80,7 +82,7 @@ class TransportSettings:
 
 @frozen
 class Received:
-    """What one datagram brought.
+    """Result of one datagram.
 
     `sender` is the authenticated peer (as claimed only, in plain mode), None if the datagram was dropped or
     was part of the handshake. `replies` are datagrams to send now. `error` is for the log, and already
@@ -118,7 +120,7 @@ class LinkStatistics:
 
 
 class _Peer:
-    """Everything about one peer."""
+    """State of the links to one peer."""
 
     __slots__ = ("handshake", "loss", "outgoing", "packer", "queue", "queued_bytes", "reporter")
 
@@ -132,7 +134,7 @@ class _Peer:
         self.reporter = Reporter()
 
     def drop_queue(self) -> int:
-        """Nothing waits any more; how many messages did."""
+        """Drop the messages that wait; return how many there were."""
         dropped = len(self.queue)
         self.queue.clear()
         self.queued_bytes = 0
@@ -193,7 +195,7 @@ class PeerLinks:
         self._former: dict[ServerId, _Peer] = {}
 
     def peer(self, server: ServerId) -> Sender | None:
-        """The run of a peer that was proved last; None before the first handshake, or if it is no peer."""
+        """Return the run of a peer that was proved last; None before the first handshake, or if it is no peer."""
         peer = self._peers.get(server)
         incoming = peer.handshake.incoming if peer is not None else None
         return incoming.sender if incoming is not None else None
@@ -252,19 +254,19 @@ class PeerLinks:
         return hellos
 
     def capacity(self, to: ServerId, datagrams: int) -> int:
-        """The most bytes that one encoded message may have to cross in so many datagrams to this peer."""
+        """Return the most bytes that one encoded message may have to cross in so many datagrams to this peer."""
         return self._peers[to].packer.capacity(datagrams)
 
     def is_lossy(self, to: ServerId) -> bool:
-        """Whether this peer loses so many datagrams that large messages had better take another way (D-22)."""
+        """Return whether this peer loses so many datagrams that large messages should take another way (D-22)."""
         return self._peers[to].loss.lossy
 
     def send(self, to: ServerId, messages: Sequence[PeerMessage]) -> list[bytes]:
-        """`send_encoded` of messages."""
+        """Return the datagrams that carry these messages; see `send_encoded`."""
         return self.send_encoded(to, [codec.encode(message) for message in messages])
 
     def send_encoded(self, to: ServerId, encoded: list[bytes]) -> list[bytes]:
-        """Datagrams that carry these messages (`codec.encode`), in order, to put on the wire now.
+        """Return datagrams that carry these messages (`codec.encode`), in order, to put on the wire now.
 
         While the peer's salt is not known, the messages wait (bounded: the oldest are dropped) and the one
         datagram returned asks for it.
@@ -281,7 +283,9 @@ class PeerLinks:
         return self._seal(peer, encoded)
 
     def receive(self, datagram: bytes, now_ms: int) -> Received:
-        """What a datagram brings, wherever it came from. Never raises, whatever its bytes are.
+        """Return what a datagram brings, wherever it came from.
+
+        Never raises, whatever its bytes are.
 
         `now_ms` is a monotonic clock's; it is used for timeouts and rates only.
         """
@@ -298,7 +302,7 @@ class PeerLinks:
             return Received(None, [], [], str(error), error.rejection)
 
     def statistics(self) -> LinkStatistics:
-        """Counters for metrics and for tests."""
+        """Return counts for metrics and for tests."""
         return LinkStatistics(
             datagrams_sent=self._datagrams_sent,
             datagrams_opened=self._datagrams_opened,
@@ -390,7 +394,8 @@ class PeerLinks:
     ) -> Received:
         incoming = peer.handshake.incoming
         if len(datagram) < SEAL_BYTES:
-            # Before it can make us ask the peer anything: a few forged bytes are not to be worth a hello.
+            # This comes before it can make us ask the peer anything: a few forged bytes are not to be worth a
+            # hello.
             raise RejectedError(
                 Rejection.MALFORMED, f"datagram: expected at least {SEAL_BYTES} bytes, found {len(datagram)}"
             )

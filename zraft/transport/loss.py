@@ -1,4 +1,6 @@
-"""How many of our datagrams a peer loses, from the peer's own reports; and whether that is too many (D-22). Pure.
+"""Loss of our datagrams to a peer, from the peer's own reports, and whether it is too high (D-22).
+
+Pure.
 
 Datagrams to a peer are counted by their seal. The peer says every now and then how far that count came and how many
 it opened; what lies between two reports and is missing was lost, be it on the way or in a full socket buffer.
@@ -18,7 +20,9 @@ ENOUGH: Final = 200
 
 LOSSY_FROM: Final = 0.02
 LOSSY_UNTIL: Final = 0.01
-"""Where it begins and where it ends differ, so that a path at the border does not change its mind all the time."""
+"""The share at which loss counts as over. It differs from the one at which it begins, so that a path at the
+border does not change its mind all the time.
+"""
 
 REPORT_EVERY: Final = 128
 """Datagrams opened between two reports, at least; and at most, if they come in less than the interval."""
@@ -27,7 +31,7 @@ REPORT_INTERVAL_MS: Final = 1_000
 
 
 class Loss:
-    """Of the datagrams to one peer.
+    """Loss of the datagrams to one peer.
 
     Attributes:
         lossy: too many are lost; what takes several datagrams should take another way.
@@ -43,15 +47,21 @@ class Loss:
 
     @property
     def share(self) -> float:
-        """Of the last datagrams, how many were lost: 0 to 1. 0 as long as too few were told of."""
+        """The lost share of the last datagrams, from 0 to 1. It is 0 as long as too few were reported."""
         return self._lost / self._sent if self._sent >= ENOUGH else 0.0
 
     def restart(self) -> None:
-        """The peer counts from the beginning, or from another point: what is known stays, and fades."""
+        """Take note that the peer counts from the beginning, or from another point.
+
+        What is known stays, and fades.
+        """
         self._before = None
 
     def on_report(self, report: LossReport) -> None:
-        """The peer's newest count. One that is older than the last, overtaken on its way, is ignored."""
+        """Take the peer's newest count.
+
+        One that is older than the last, overtaken on its way, is ignored.
+        """
         before = self._before
         if before is None:
             self._before = report
@@ -71,7 +81,7 @@ class Loss:
 
 
 class Reporter:
-    """When to tell a peer what was opened of its datagrams."""
+    """Reporter to a peer of how many of its datagrams were opened."""
 
     __slots__ = ("_opened", "_told_ms")
 
@@ -80,7 +90,10 @@ class Reporter:
         self._told_ms: int | None = None
 
     def is_due(self, now_ms: int) -> bool:
-        """A datagram of the peer opened (not a report: two reporters must not keep each other awake)."""
+        """Count a datagram of the peer that opened; return whether a report is due.
+
+        A report does not count: two reporters must not keep each other awake.
+        """
         if self._told_ms is None:
             self._told_ms = now_ms
         self._opened += 1

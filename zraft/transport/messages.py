@@ -1,4 +1,7 @@
-"""What servers say to each other beside Raft. Values only; the codec of the wire is `zraft.transport.codec`."""
+"""Messages between servers beside those of Raft.
+
+Values only; the codec of the wire is `zraft.transport.codec`.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +132,7 @@ class SnapshotChunk:
 
 @frozen
 class MemberReport:
-    """What a member can do and what it computed, to the leader, with every touch report.
+    """Report of a member to the leader, with every touch report: what it can apply, and what it computed.
 
     `features` is the highest feature level it can apply (D-5); `digests` are (entry index, 128-bit digest of
     the state after it), so that a divergence is found by comparison (D-26).
@@ -141,7 +144,10 @@ class MemberReport:
 
 @frozen
 class Verdict:
-    """What the majority computed, from the leader to every member: (entry index, digest of the state after it) (D-26)."""
+    """Digests that the majority computed, from the leader to every member (D-26).
+
+    Each is (entry index, digest of the state after it).
+    """
 
     digests: tuple[tuple[int, int], ...]
 
@@ -189,7 +195,7 @@ class Bundle:
 
 @frozen
 class Edge:
-    """What a group says to group 0's leader, a report or an answer to it as a producer.
+    """Message of a group to group 0's leader: a report, or an answer to it as a producer.
 
     `zraft_core.topics.codec` packs it.
     """
@@ -245,14 +251,17 @@ class DeliveryPiece:
 
 @frozen
 class GroupDigests:
-    """What a member of groups computed, to their leader: (group, entry index, digest of the state after it) (D-26)."""
+    """Digests that a member of groups computed, to their leader: (group, entry index, digest after it) (D-26)."""
 
     digests: tuple[tuple[GroupId, int, int], ...]
 
 
 @frozen
 class GroupVerdict:
-    """What the majority of each group computed, from its leader to its members: as in `GroupDigests` (D-26)."""
+    """Digests that the majority of each group computed, from its leader to its members (D-26).
+
+    They are as in `GroupDigests`.
+    """
 
     digests: tuple[tuple[GroupId, int, int], ...]
 
@@ -290,13 +299,16 @@ _OF_GROUPS: Final = frozenset(
 
 
 def is_of_groups(message: PeerMessage) -> bool:
-    """Whether it is for the hosts of groups, not for the coordination group."""
+    """Return whether a message is for the hosts of groups, not for the coordination group."""
     return message.__class__ in _OF_GROUPS or getattr(message, "group", 0) != 0
 
 
 @frozen
 class Sender:
-    """Whose datagram it was, as authenticated: `boot` is that server's boot number (fsynced before its first datagram)."""
+    """Sender of a datagram, as authenticated.
+
+    `boot` is that server's boot number (fsynced before its first datagram).
+    """
 
     server: ServerId
     instance: Instance

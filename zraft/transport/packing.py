@@ -38,7 +38,7 @@ FRAGMENTS_MAX: Final = 2**14
 
 
 def message_bytes_max(body_bytes_max: int) -> int:
-    """The largest message that bodies of this size can carry."""
+    """Return the largest message that bodies of this size can carry."""
     return FRAGMENTS_MAX * (body_bytes_max - _FRAGMENT_HEADER.size)
 
 
@@ -47,7 +47,7 @@ class UnsendableError(ProtocolError):
 
 
 class Packer:
-    """Cuts the messages for one peer into bodies of at most `body_bytes_max` bytes each."""
+    """Packer of the messages for one peer into bodies of at most `body_bytes_max` bytes each."""
 
     __slots__ = ("_body_bytes_max", "_message_bytes_max", "_message_number", "_single_bytes_max")
 
@@ -57,20 +57,20 @@ class Packer:
         self.resize(body_bytes_max)
 
     def resize(self, body_bytes_max: int) -> None:
-        """Bodies of another size from now on. Message numbers go on: the receiver knows them."""
+        """Make bodies of another size from now on. Message numbers go on: the receiver knows them."""
         assert body_bytes_max > _FRAGMENT_HEADER.size
         assert message_bytes_max(body_bytes_max) >= self._message_bytes_max
         self._body_bytes_max = body_bytes_max
         self._single_bytes_max = min(self.capacity(1), self._message_bytes_max)
 
     def capacity(self, bodies: int) -> int:
-        """The largest message that takes at most so many bodies."""
+        """Return the largest message that takes at most so many bodies."""
         if bodies == 1:
             return self._body_bytes_max - 1 - codec.SEQUENCE_BYTES
         return bodies * (self._body_bytes_max - _FRAGMENT_HEADER.size)
 
     def pack(self, encoded: Sequence[bytes]) -> list[bytes]:
-        """Bodies that carry these messages, in order.
+        """Return bodies that carry these messages, in order.
 
         Raises:
             UnsendableError: a message is above `message_bytes_max`; nothing is packed then.
@@ -118,7 +118,7 @@ _REPORT: Final = struct.Struct(">BQQ")
 
 @frozen
 class LossReport:
-    """What the receiver of a run's datagrams has seen of them, so that their sender learns how many are lost.
+    """Report about a run's datagrams to their sender, so that it learns how many are lost.
 
     Cumulative, so that a lost report costs nothing: `next_counter` is one above the highest counter that opened,
     `opened` how many opened, since the receiver knows the run.
@@ -129,7 +129,7 @@ class LossReport:
 
 
 def pack_report(report: LossReport) -> bytes:
-    """A body of kind REPORT."""
+    """Return a body of kind REPORT."""
     return _REPORT.pack(REPORT, report.next_counter, report.opened)
 
 
@@ -227,7 +227,7 @@ class Reassembly:
 
     @property
     def held_bytes(self) -> int:
-        """What the incomplete messages occupy, an allowance per fragment included."""
+        """The bytes that the incomplete messages occupy, with an allowance for each fragment."""
         return self._held_total
 
     def add(self, sender: ServerId, fragment: Fragment, now_ms: int) -> bytes | None:

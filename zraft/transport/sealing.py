@@ -52,14 +52,14 @@ _NONCE: Final = struct.Struct(">4xQ")
 
 HELLO_BYTES: Final = _HELLO.size + _MAC_BYTES
 SEAL_BYTES: Final = _DATA_HEADER.size + _TAG_BYTES
-"""What sealing adds to a body: header and tag."""
+"""The bytes that sealing adds to a body: header and tag."""
 
 WINDOW: Final = 4096
 """Datagrams that may overtake each other: more than a receive buffer of 4 MB holds at 1,400 bytes."""
 
 
 class Rejection(Enum):
-    """Why a datagram was dropped; the values are names of counters."""
+    """Reasons for which a datagram was dropped; the values are names of counters."""
 
     MALFORMED = "malformed"
     UNKNOWN_SENDER = "unknown_sender"
@@ -93,11 +93,17 @@ class HelloDatagram:
 
 
 class Cipher(Protocol):
-    """What seals bodies: AES-256-GCM, or a checksum in plain mode."""
+    """Interface of what seals bodies: AES-256-GCM, or a checksum in plain mode."""
 
-    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
+    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes:
+        """Return the data encrypted, with its tag."""
 
-    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes: ...
+    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes:
+        """Return the decrypted data.
+
+        Raises:
+            InvalidTag: the data or what belongs to it was changed.
+        """
 
 
 class Checksum:
@@ -107,9 +113,15 @@ class Checksum:
     """
 
     def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes:
+        """Return the data with its checksum."""
         return data + self._tag(nonce, data, associated_data)
 
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes:
+        """Return the data without its checksum.
+
+        Raises:
+            InvalidTag: the checksum differs.
+        """
         body = data[:-_TAG_BYTES]
         if data[-_TAG_BYTES:] != self._tag(nonce, body, associated_data):
             raise InvalidTag
@@ -122,11 +134,14 @@ class Checksum:
 
 
 def hkdf(secret: bytes, salt: bytes, info: bytes) -> bytes:
+    """Return a key that is derived from a secret."""
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=info).derive(secret)
 
 
 def cipher_for(key: ClusterKey | None, *, sender: Sender, receiver: ServerId, salt: bytes) -> Cipher:
-    """The cipher of one direction: of `sender`'s run with this `salt`, towards `receiver`. None: plain mode.
+    """Return the cipher of one direction: of `sender`'s run with this `salt`, towards `receiver`.
+
+    None: plain mode.
 
     Instance and boot are in the derivation: that a datagram opens proves them.
     """
@@ -137,12 +152,14 @@ def cipher_for(key: ClusterKey | None, *, sender: Sender, receiver: ServerId, sa
 
 
 def mac_key_for(key: ClusterKey | None) -> bytes:
-    """The key that authenticates hellos. In plain mode a constant: the MAC is a checksum then."""
+    """Return the key that authenticates hellos. In plain mode a constant: the MAC is a checksum then."""
     return bytes(KEY_BYTES) if key is None else hkdf(key.secret, b"", b"zraft hello 1")
 
 
 def read_prefix(datagram: bytes) -> tuple[int, ServerId, ServerId, bytes]:
-    """What every datagram starts with, as claimed: (kind, sender, receiver, key id). Not authenticated yet.
+    """Return what every datagram starts with, as claimed: (kind, sender, receiver, key id).
+
+    Not authenticated yet.
 
     Raises:
         RejectedError: too short, or not a datagram of this format.
@@ -162,7 +179,7 @@ def read_prefix(datagram: bytes) -> tuple[int, ServerId, ServerId, bytes]:
 
 
 def encode_hello(hello: HelloDatagram, *, receiver: ServerId, key_id: bytes, mac_key: bytes) -> bytes:
-    """A hello for `receiver`, of HELLO_BYTES bytes."""
+    """Return a hello for `receiver`, of HELLO_BYTES bytes."""
     me = hello.me
     fields = _HELLO.pack(
         MAGIC,
@@ -200,7 +217,7 @@ def decode_hello(datagram: bytes, *, mac_key: bytes) -> HelloDatagram:
 
 
 class ReplayWindow:
-    """Which counters have been seen: one bit for each of the last WINDOW counters (RFC 4303, 3.4.3)."""
+    """Window of counters that were seen: one bit for each of the last WINDOW counters (RFC 4303, 3.4.3)."""
 
     __slots__ = ("_bits", "_next")
 
@@ -216,7 +233,10 @@ class ReplayWindow:
         return self._next
 
     def is_new(self, counter: int) -> bool:
-        """Whether the counter is within the window and unseen. It is marked only if the datagram opens."""
+        """Return whether the counter is within the window and unseen.
+
+        It is marked only if the datagram opens.
+        """
         behind = self._next - 1 - counter
         return behind < 0 or (behind < WINDOW and not self._bits >> behind & 1)
 
@@ -234,7 +254,9 @@ class ReplayWindow:
 
 
 class Outgoing:
-    """Seals one direction of this run. The counter lives as long as the salt: no nonce comes twice.
+    """Seals of one direction of this run.
+
+    The counter lives as long as the salt: no nonce comes twice.
 
     It goes on through a change of the cluster key, so that a key which comes back does not meet a nonce again, and the
     receiver's one replay window covers them all.
@@ -257,7 +279,7 @@ class Outgoing:
         self._key_id = PLAIN_KEY_ID if key is None else key.key_id
 
     def seal(self, body: bytes, receiver_salt: bytes) -> bytes:
-        """A datagram that only `receiver`'s run with this salt will open."""
+        """Return a datagram that only `receiver`'s run with this salt will open."""
         counter = self._counter
         assert counter < _COUNTER_MAX
         # Counted before it is used: an exception in between may skip a nonce, never repeat one.
@@ -277,7 +299,7 @@ class Outgoing:
 
 
 class Incoming:
-    """Opens what one run of a peer sends, under whichever valid cluster key it is sealed.
+    """Opener of what one run of a peer sends, under whichever valid cluster key it is sealed.
 
     Attributes:
         proved: ids of the keys under which this run proved itself: by a hello that echoed a challenge, or by a
@@ -303,12 +325,12 @@ class Incoming:
         return self._window.next
 
     def forget_key(self, key_id: bytes) -> None:
-        """The key is worth nothing any more. The replay window stays."""
+        """Forget a key that is worth nothing any more. The replay window stays."""
         self._ciphers.pop(key_id, None)
         self.proved.discard(key_id)
 
     def open(self, datagram: bytes, key_id: bytes, key: ClusterKey | None, my_salt: bytes) -> bytes:
-        """The body of a datagram whose prefix was read already.
+        """Return the body of a datagram whose prefix was read already.
 
         Raises:
             RejectedError: STALE if it was sealed by or for another run than the ones known here; UNAUTHENTIC

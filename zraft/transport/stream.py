@@ -29,15 +29,19 @@ _buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
 
 
 class Owner(Protocol):
-    """Who is told what becomes of a stream."""
+    """Interface of a stream's owner, which is told what happens to it."""
 
-    def on_established(self, stream: Stream) -> None: ...
+    def on_established(self, stream: Stream) -> None:
+        """Take note that the other end has proved that it has the key."""
 
-    def on_message(self, stream: Stream, message: bytes) -> None: ...
+    def on_message(self, stream: Stream, message: bytes) -> None:
+        """Take a message."""
 
-    def on_rejected(self, stream: Stream, error: RejectedError) -> None: ...
+    def on_rejected(self, stream: Stream, error: RejectedError) -> None:
+        """Take note that the other end proved nothing, or sent what is not allowed."""
 
-    def on_lost(self, stream: Stream) -> None: ...
+    def on_lost(self, stream: Stream) -> None:
+        """Take note that the connection ended."""
 
 
 class Stream(asyncio.BufferedProtocol):
@@ -67,7 +71,7 @@ class Stream(asyncio.BufferedProtocol):
 
     @property
     def closed(self) -> bool:
-        """Nothing more will come or go."""
+        """True if nothing more will come or go."""
         return self._lost or self._transport is None
 
     @property
@@ -82,6 +86,7 @@ class Stream(asyncio.BufferedProtocol):
         self.on_bytes(data)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport, and bound what it buffers."""
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
         assert self._transport is not None
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
@@ -100,9 +105,11 @@ class Stream(asyncio.BufferedProtocol):
             self._write(self._greeting)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer that asyncio reads into; it is shared by all streams."""
         return _buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Open the bytes that arrived, and pause reading after a share of them, so that others get their turn."""
         self.on_bytes(bytes(_buffer[:nbytes]))
         self._read_now += nbytes
         transport = self._transport
@@ -116,7 +123,7 @@ class Stream(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def on_bytes(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes that arrived."""
         if self._lost:
             return
         self.bytes_received += len(data)
@@ -136,13 +143,15 @@ class Stream(asyncio.BufferedProtocol):
             self._pump()
         for message in arrived.messages:
             if self.closed:
-                return  # what was before it ended the stream
+                return  # the bytes before it ended the stream
             self._owner.on_message(self, message)
 
     def eof_received(self) -> bool:
+        """Close the connection when the other end closes its side."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the owner that the connection ended."""
         if self._timer is not None:
             self._timer.cancel()
         self._transport = None
@@ -151,9 +160,11 @@ class Stream(asyncio.BufferedProtocol):
             self._owner.on_lost(self)
 
     def pause_writing(self) -> None:
+        """Stop sending, because the socket's buffer is full."""
         self._writable = False
 
     def resume_writing(self) -> None:
+        """Send what waited while the socket's buffer was full."""
         self._writable = True
         self._pump()
 

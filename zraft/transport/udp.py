@@ -27,13 +27,13 @@ from zraft.program.listening import cannot_listen
 from zraft_core.address import Address as HostAddress
 from zraft_core.errors import ZraftError
 
-Address = tuple[str, int] | tuple[str, int, int, int]
+SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module has it, IPv4 or IPv6."""
 
 MAPPED: Final = "::ffff:"
 """In front of an IPv4 address at a socket that takes both."""
 
-OnDatagrams = Callable[[list[tuple[bytes, Address]]], None]
+OnDatagrams = Callable[[list[tuple[bytes, SocketAddress]]], None]
 
 DATAGRAMS_PER_WAKEUP_MAX: Final = 64
 """Then the loop gets its turn: a burst of datagrams must not hold up clients and timers for milliseconds."""
@@ -42,7 +42,7 @@ DATAGRAMS_PER_DRAIN_MAX: Final = 4_096
 """About what a receive buffer of 4 MB holds at 1,400 bytes. More than that is not "queued right now"."""
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
-"""Asked of the kernel for each direction; its default holds three datagrams of 60 KB."""
+"""The bytes that are asked of the kernel for each direction; its default holds three datagrams of 60 KB."""
 
 _DATAGRAM_BYTES_MAX: Final = 65_535
 _NO_ADDRESS: Final = "expected a host name or address, found none"
@@ -66,8 +66,9 @@ class UdpStatistics:
     receive_errors: Mapping[str, int]
 
 
-async def _lookup(host: str, port: int, family: int, flags: int) -> tuple[int, Address]:
-    """
+async def _lookup(host: str, port: int, family: int, flags: int) -> tuple[int, SocketAddress]:
+    """Return the family and the first address of a host.
+
     Raises:
         OSError: there is no such address.
     """
@@ -120,15 +121,17 @@ class UdpEndpoint:
         self._send_errors: dict[str, int] = {}
         self._receive_errors: dict[str, int] = {}
         self._own: dict[int, socket.socket] = {}
-        self.sources: dict[int, Address] = {}
-        """Whose datagrams come through a socket of their own, and from where; only to be read."""
+        self.sources: dict[int, SocketAddress] = {}
+        """The servers whose datagrams come through a socket of their own, and from where; only to be read."""
         self._closed = False
         self.receive_buffer_bytes: Final = _ask_buffer(sock, socket.SO_RCVBUF)
-        """What the kernel granted, as it reports it (Linux: twice the limit, for its own bookkeeping)."""
+        """The bytes that the kernel granted, as it reports them (Linux: twice the limit, for its own
+        bookkeeping).
+        """
         self.send_buffer_bytes: Final = _ask_buffer(sock, socket.SO_SNDBUF)
-        self.address: Final[Address] = sock.getsockname()
+        self.address: Final[SocketAddress] = sock.getsockname()
         self._everywhere = self.address[0] == "::"
-        """Whether it takes IPv4 as well: those addresses have the form of IPv6 then."""
+        """True if it takes IPv4 as well: those addresses have the form of IPv6 then."""
         loop.add_reader(sock.fileno(), self._on_readable, sock)
 
     @classmethod
@@ -147,15 +150,18 @@ class UdpEndpoint:
         try:
             if address[0] == "::":
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            # Without SO_REUSEADDR: with it, Linux would let a second process take half of the datagrams.
+            # SO_REUSEADDR is left out: with it, Linux would let a second process take half of the datagrams.
             sock.bind(address)
             return cls(sock, asyncio.get_running_loop(), on_datagrams)
         except OSError as error:
             sock.close()
             raise AddressError(f"cannot listen at {where} for datagrams: {cannot_listen(error)}") from error
 
-    def numeric(self, host: str, port: int) -> Address | None:
-        """A host that is an address already, as `send` takes it; None for a name, or an address of the other family."""
+    def numeric(self, host: str, port: int) -> SocketAddress | None:
+        """Return a host that is an address already, as `send` takes it.
+
+        None for a name, or an address of the other family.
+        """
         try:
             ip = ip_address(host)
         except ValueError:
@@ -164,12 +170,14 @@ class UdpEndpoint:
             return (host, port) if ip.version == 4 else None
         if ip.version == 4:
             return (f"{MAPPED}{host}", port, 0, 0) if self._everywhere else None
-        # As the kernel writes it, so that it can be compared with where a datagram came from.
+        # This is the form of the kernel, so that it can be compared with where a datagram came from.
         return (socket.inet_ntop(socket.AF_INET6, ip.packed), port, 0, 0)
 
-    async def resolve(self, host: str, port: int) -> Address:
-        """The first address of a host that `send` can send to. It takes numeric ones only: a host name there would block
-        the loop in the resolver.
+    async def resolve(self, host: str, port: int) -> SocketAddress:
+        """Return the first address of a host that `send` can send to.
+
+        `send` accepts numeric addresses only: a host name there would block the loop in the
+        resolver.
 
         Raises:
             AddressError: the name has no address now, or none of this socket's family.
@@ -188,7 +196,7 @@ class UdpEndpoint:
                 f"{where}: found no {name} address, and this server listens at one; let it listen at [::], which takes both"
             ) from error
 
-    def send(self, address: Address, datagram: bytes) -> None:
+    def send(self, address: SocketAddress, datagram: bytes) -> None:
         """Send now or not at all. Every failure is a lost datagram: counted by its errno, and dropped."""
         try:
             self._socket.sendto(datagram, address)
@@ -199,7 +207,7 @@ class UdpEndpoint:
         self._datagrams_sent += 1
         self._bytes_sent += len(datagram)
 
-    def hear(self, peer: int, source: Address) -> None:
+    def hear(self, peer: int, source: SocketAddress) -> None:
         """Take what `peer` sends from a socket of its own, from where it was heard last.
 
         Where that cannot be done it goes on coming through the common one.
@@ -263,7 +271,7 @@ class UdpEndpoint:
         self._socket.close()
 
     def statistics(self) -> UdpStatistics:
-        """Counters for metrics and logs."""
+        """Return counts for metrics and logs."""
         return UdpStatistics(
             datagrams_received=self._datagrams_received,
             bytes_received=self._bytes_received,
@@ -279,15 +287,15 @@ class UdpEndpoint:
             self._on_datagrams(batch)
 
     def _listen_again(self, sock: socket.socket) -> None:
-        """Have the loop watch a socket that had an error: uvloop's stops to, and tells nobody.
+        """Let the loop watch a socket that had an error: uvloop's stops to, and tells nobody.
 
         Else whatever comes from a peer that was down for a moment would be read when a timer drains the sockets.
         """
         self._loop.remove_reader(sock.fileno())
         self._loop.add_reader(sock.fileno(), self._on_readable, sock)
 
-    def _read(self, sock: socket.socket) -> list[tuple[bytes, Address]]:
-        batch: list[tuple[bytes, Address]] = []
+    def _read(self, sock: socket.socket) -> list[tuple[bytes, SocketAddress]]:
+        batch: list[tuple[bytes, SocketAddress]] = []
         if self._closed:
             return batch
         receive = sock.recvfrom
@@ -312,7 +320,7 @@ class UdpEndpoint:
 
 @contextlib.contextmanager
 def _shared_port(sockets: Sequence[socket.socket]) -> Iterator[None]:
-    """For as long as a further socket is bound to the port: nobody else's is, before or afterwards."""
+    """Share the port for as long as a further socket is bound to it: nobody else's is, before or afterwards."""
     for sock in sockets:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

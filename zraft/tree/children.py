@@ -22,7 +22,7 @@ _AFTER_ALL_NUMBERS: Final = 10**NUMBER_DIGITS
 
 
 def number_of(name: str) -> int:
-    """The sequence number at the end of a name, -1 if there is none."""
+    """Return the sequence number at the end of a name, -1 if there is none."""
     digits = name[-NUMBER_DIGITS:]
     if len(digits) == NUMBER_DIGITS and digits.isdigit() and digits.isascii():
         return int(digits)
@@ -30,13 +30,16 @@ def number_of(name: str) -> int:
 
 
 def order_of(name: str) -> tuple[int, int, str]:
-    """The order in which names are taken apart: by number, then, the same everywhere, as `ManyNames` can do it soon."""
+    """Return the order in which names are taken apart: by number, then, the same everywhere.
+
+    It is one that `ManyNames` can follow soon.
+    """
     number = number_of(name)
     return (number, 0, name) if number >= 0 else (_AFTER_ALL_NUMBERS, _shard_of(name), name)
 
 
 def in_order(names: Names, limit: int) -> list[str]:
-    """The first up to `limit` names, by `order_of`: the same whichever of the two they are kept in."""
+    """Return the first up to `limit` names, by `order_of`: the same whichever of the two they are kept in."""
     return names.first_names(limit) if isinstance(names, ManyNames) else sorted(names, key=order_of)[:limit]
 
 
@@ -108,7 +111,10 @@ class _Ranges:
             del shard[key]
 
     def move_below(self, begin: int, end: int, to: _Ranges) -> None:
-        """Names with numbers from `begin`, of which there are none below, to before `end`: a step per 1,024 numbers."""
+        """Move names with numbers from `begin` to before `end`: a step per 1,024 numbers.
+
+        There are none below `begin`.
+        """
         last = end >> _RANGE_SHIFT
         for key in range(begin >> _RANGE_SHIFT, last):
             names = self._shards[key % _SHARDS].pop(key, None)
@@ -139,7 +145,7 @@ class _Ranges:
         to.size += size
 
     def first_names(self, limit: int) -> list[str]:
-        """The lowest numbers first."""
+        """Return the names with the lowest numbers first."""
         found: list[str] = []
         if self.count:
             for key in sorted(key for shard in self._shards for key in shard):
@@ -197,7 +203,7 @@ class ManyNames(Collection[str]):
         return self._visible.count + self._others_count
 
     def __contains__(self, name: object) -> bool:
-        """Whether no child can be created under this name: there is one, or there was (see `is_gone`)."""
+        """Return whether no child can be created under this name: there is one, or there was (see `is_gone`)."""
         assert isinstance(name, str)
         self._asked, self._asked_number = name, (number := number_of(name))
         if number < 0:
@@ -211,14 +217,15 @@ class ManyNames(Collection[str]):
 
     @property
     def hidden_count(self) -> int:
+        """The number of names that are hidden and not removed yet."""
         return 0 if self._hidden is None else self._hidden.count
 
     def is_gone(self, name: str) -> bool:
-        """Is it below `first`?"""
+        """Return whether the name is below `first`."""
         return 0 <= number_of(name) < self.first
 
     def add(self, name: str) -> None:
-        """A name that is not there yet: hidden at once if it is below `first`."""
+        """Add a name that is not there yet: hidden at once if it is below `first`."""
         number = self._asked_number if name is self._asked else number_of(name)
         size = len(name) if name.isascii() else len(name.encode())
         if number < 0:
@@ -234,7 +241,7 @@ class ManyNames(Collection[str]):
         self.name_bytes += size
 
     def remove(self, name: str) -> None:
-        """A name that is there, or hidden."""
+        """Remove a name that is there, or hidden."""
         number = number_of(name)
         size = len(name) if name.isascii() else len(name.encode())
         if number < 0:
@@ -261,11 +268,11 @@ class ManyNames(Collection[str]):
         return before - self._visible.count
 
     def hidden_names(self, limit: int) -> list[str]:
-        """The first up to `limit` of those that are hidden, by `order_of`."""
+        """Return the first up to `limit` of those that are hidden, by `order_of`."""
         return [] if self._hidden is None else self._hidden.first_names(limit)
 
     def first_names(self, limit: int) -> list[str]:
-        """The first up to `limit` of those that are to be seen, by `order_of`."""
+        """Return the first up to `limit` of those that are to be seen, by `order_of`."""
         found = self._visible.first_names(limit)
         for shard in self._others:
             if len(found) >= limit:
@@ -274,7 +281,7 @@ class ManyNames(Collection[str]):
         return found[:limit]
 
     def parts(self) -> list[set[str]]:
-        """The sets inside, for whoever takes it apart."""
+        """Return the sets inside, for whoever takes it apart."""
         hidden = [] if self._hidden is None else self._hidden.parts()
         return [*self._others, *self._visible.parts(), *hidden]
 

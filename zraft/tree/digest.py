@@ -35,17 +35,18 @@ PENDING_AT_POINT: Final = 1_000
 """Marks that `relieve` leaves to the point itself: about 3 ms."""
 
 
-# Kept between calls because making a packer costs as much as using it.
+# It is kept between calls because making a packer costs as much as using it.
 _pack = msgpack.Packer(use_bin_type=True).pack
 _number = int.from_bytes
 
 
 def item_hash(*fields: Any) -> int:
-    """The share of one item; `fields` start with its kind, so that no two kinds can be confused."""
+    """Return the share of one item; `fields` start with its kind, so that no two kinds can be confused."""
     return _number(blake2b(_pack(fields), digest_size=16).digest(), "big")
 
 
 def node_hash(path: str, node: Znode) -> int:
+    """Return a znode's share of the digest."""
     # Children and numChildren follow from the paths; `creates` does not. Called once per changed znode, so it
     # is written out.
     packed = _pack(
@@ -70,11 +71,12 @@ def node_hash(path: str, node: Znode) -> int:
 
 
 def record_hash(path: str, data: bytes | None, acl: Acl, record: tuple[Any, ...]) -> int:
-    """`node_hash` of the znode that a record of an image describes, without building it anew."""
+    """Return `node_hash` of the znode that a record of an image describes, without building it anew."""
     return _number(blake2b(_pack(("node", path, data, acl, *record[4:])), digest_size=16).digest(), "big")
 
 
 def session_hash(session: Session) -> int:
+    """Return a session's share of the digest."""
     # Ephemerals follow from the znodes' owners.
     return item_hash(
         "session",
@@ -101,12 +103,13 @@ class ToldMarks(set[_T]):
         self._before = before
 
     def add(self, mark: _T, /) -> None:
+        """Mark an item, after telling the writer of an image about it."""
         self._before(mark)
         super().add(mark)
 
 
 def _due(marks: int, entries_left: int) -> int:
-    """How many of the marks are to be worked off in this entry."""
+    """Return how many of the marks are to be worked off in this entry."""
     due = (marks - PENDING_AT_POINT) // entries_left
     return max(due, FOLD_BATCH) if marks > DIRTY_MAX else due
 
@@ -136,16 +139,17 @@ class Digest:
         self.dirty_sessions = ToldMarks(self.dirty_sessions, before_session)
 
     def tell_nobody(self) -> None:
+        """Tell the writer of an image nothing any more."""
         self._before_node = None
         self.dirty_nodes = set(self.dirty_nodes)
         self.dirty_sessions = set(self.dirty_sessions)
 
     def new_marks(self) -> set[str]:
-        """An empty set that may stand in for `dirty_nodes` for a while."""
+        """Return an empty set that may stand in for `dirty_nodes` for a while."""
         return set() if self._before_node is None else ToldMarks((), self._before_node)
 
     def restart(self, total: int) -> None:
-        """All items are others now: folded, with these shares together."""
+        """Begin anew with other items: folded, with these shares together."""
         self.tell_nobody()
         self.dirty_nodes = set()
         self.dirty_sessions = set()
@@ -172,13 +176,13 @@ class Digest:
         self._fold_sessions(min(limit, len(self.dirty_sessions)))
 
     def folded_total(self, extra: Iterable[int]) -> int:
-        """The digest as of now, with the shares of items that are not kept folded."""
+        """Return the digest as of now, with the shares of items that are not kept folded."""
         self._fold_nodes(len(self.dirty_nodes))
         self._fold_sessions(len(self.dirty_sessions))
         return (self.total + sum(extra)) % MODULUS
 
     def full_total(self, extra: Iterable[int]) -> int:
-        """The same from scratch, touching nothing."""
+        """Return the same from scratch, touching nothing."""
         total = sum(node_hash(path, node) for path, node in self._nodes.items())
         total += sum(map(session_hash, self._sessions.values()))
         return (total + sum(extra)) % MODULUS

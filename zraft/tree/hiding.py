@@ -1,4 +1,4 @@
-"""Which znodes are hidden: those below the `first` of a truncated directory, and all below them (D-20).
+"""Hidden znodes: those below the `first` of a truncated directory, and all below them (D-20).
 
 They are in memory until `zraft.tree.commands.truncation` comes to them, and nothing that is asked for may find them.
 """
@@ -18,7 +18,10 @@ anew meanwhile goes on where it ended: its numbers begin at `first`.
 
 
 def is_hidden(hidden: Mapping[str, ManyNames], path: str) -> bool:
-    """Is one of the znodes on the way to `path` gone? Ask only while `hidden` holds anything."""
+    """Return whether one of the znodes on the way to `path` is gone.
+
+    Ask only while `hidden` holds anything.
+    """
     end = len(path)
     while (slash := path.rfind("/", 0, end)) >= 0:
         names = hidden.get(path[:slash] or "/")

@@ -24,14 +24,16 @@ _FLAG_TTL_SEQUENTIAL: Final = 6
 
 
 class Kind(NamedTuple):
-    """What a create asks for: ephemeral and sequential flags, and a time to live (None: it stays)."""
+    """Kind of znode that a create makes: ephemeral and sequential flags, and a time to live (None: it stays)."""
 
     flags: int
     ttl_ms: int | None
 
 
 def requested_kind(opcode: int, flags: int, ttl_ms: Any, settings: Settings) -> Kind | Code:
-    """The kind of znode that an unusual create asks for. The opcode decides, as in ZooKeeper, not the flag.
+    """Return the kind of znode that an unusual create asks for.
+
+    The opcode decides, as in ZooKeeper, not the flag.
 
     Flag 4 makes a container only with createContainer, which makes one with every flag; flags 5 and 6 need a
     time to live, which only createTTL carries.
@@ -58,7 +60,10 @@ def requested_kind(opcode: int, flags: int, ttl_ms: Any, settings: Settings) -> 
 
 
 def is_due(node: Znode, lifetime: Lifetime, log_time_ms: int, settings: Settings) -> bool:
-    """May this znode be removed now? What happens below it does not renew a time to live; setData does."""
+    """Return whether this znode may be removed now.
+
+    What happens below it does not renew a time to live; setData does.
+    """
     if node.children:
         return False
     age = log_time_ms - lifetime.since_ms

@@ -33,7 +33,9 @@ class LogPage:
 def read_log(
     machine: Machine, directory: str, prefix: str, first: int, limit: int, bytes_max: int, ids: Ids
 ) -> LogPage | Code:
-    """Entries `prefix` and number, from number `first` on: up to `limit`, or about `bytes_max` of data, one at least.
+    """Return entries `prefix` and number, from number `first` on.
+
+    They are up to `limit`, or about `bytes_max` of data, at least one.
 
     Returns:
         BAD_ARGUMENTS for a prefix with a slash; NO_NODE without the directory; NO_AUTH if it, or the first entry that

@@ -166,6 +166,7 @@ class Machine:
 
     @property
     def feature_level(self) -> int:
+        """The feature level in force."""
         return self._feature_level
 
     @feature_level.setter
@@ -174,7 +175,7 @@ class Machine:
         self._set_handlers()
 
     def _set_handlers(self) -> None:
-        """What sessions and origins may ask for at the level in force: a command never looks at the level."""
+        """Set what sessions and origins may ask for at the level in force: a command never looks at the level."""
         tree = self._tree
         self._part_handlers = part_handlers(tree)
         writes: dict[int, Handler] = {
@@ -215,22 +216,27 @@ class Machine:
 
     @property
     def rows(self) -> dict[Origin, Row]:
+        """The row of each origin."""
         return self.origins.rows
 
     @property
     def faults(self) -> int:
+        """The number of batches that did not follow the protocol."""
         return self.origins.faults
 
     @property
     def settings(self) -> Settings:
+        """The replicated settings."""
         return self._tree.settings
 
     @property
     def log_time(self) -> int:
+        """The log time of the last batch, in ms."""
         return self._tree.log_time
 
     @property
     def wall_time(self) -> int:
+        """The wall time of the last batch, in ms."""
         return self._tree.wall_time
 
     @property
@@ -240,6 +246,7 @@ class Machine:
 
     @property
     def quotas(self) -> Quotas:
+        """The quotas and their use."""
         return self._tree.quotas
 
     @property
@@ -248,12 +255,12 @@ class Machine:
         return self._tree.hidden
 
     def find(self, path: str) -> Znode | None:
-        """The znode at `path`, as clients may see it: `nodes` also holds what a truncation has hidden."""
+        """Return the znode at `path`, as clients may see it: `nodes` also holds what a truncation has hidden."""
         return self._tree.find(path)
 
     @property
     def ghosts(self) -> dict[str, int]:
-        """Where deleted directories ended whose hidden children are still in memory: what is at their `first`."""
+        """The deleted directories whose hidden children are still in memory, with their `first`."""
         hidden = self._tree.hidden
         return (
             {path: names.first for path, names in hidden.items() if path not in self.nodes} if hidden else {}
@@ -262,20 +269,20 @@ class Machine:
     # -- the frame around commands
 
     def set_members(self, members: Iterable[Origin]) -> None:
-        """A MEMBERSHIP entry: origin rows exist exactly for these (server, instance) from now on (D-3)."""
+        """Apply a MEMBERSHIP entry: origin rows exist exactly for these (server, instance) from now on (D-3)."""
         members = list(members)
         assert all(SERVER_ID_MIN <= server <= SERVER_ID_MAX for server, _ in members), f"{members=}"
         self._note_digest()
         self.origins.set_members(members)
 
     def pass_entry(self, index: int, term: int) -> None:
-        """An entry without commands (NOOP, MEMBERSHIP) has its turn."""
+        """Apply an entry without commands (NOOP, MEMBERSHIP)."""
         self._note_digest()
         self.index = index
         self.term = term
 
     def begin_entry(self, index: int, term: int, position: int, log_time_ms: int, wall_time_ms: int) -> None:
-        """A COMMANDS entry has its turn; `position` is that of its first command."""
+        """Begin a COMMANDS entry; `position` is that of its first command."""
         if self.index % DIGEST_EVERY == 0:
             self._note_digest()
         self.index = index
@@ -293,7 +300,7 @@ class Machine:
             drain(self._tree)
 
     def begin_batch(self, server: ServerId, instance: Instance, boot: int, seq: int) -> bool:
-        """Is this batch to be executed? If not, the caller passes its commands to `skip_batch` (D-2, D-3)."""
+        """Return whether this batch is to be executed; if not, pass its commands to `skip_batch` (D-2, D-3)."""
         self._end_run(Code.BAD_ARGUMENTS)
         well_formed = (
             server.__class__ is int
@@ -307,11 +314,11 @@ class Machine:
         return server == LEADER or self.origins.accept((server, instance), boot, seq)
 
     def skip_batch(self, count: int) -> None:
-        """The batch was not accepted: its `count` commands have positions but no zxids (D-15, D-16)."""
+        """Skip a batch that was not accepted: its `count` commands have positions but no zxids (D-15, D-16)."""
         self.position += count
 
     def begin_run(self, session: int, ids: Ids) -> Code:
-        """What the commands of this run come to if it is not OK: they fail with it, each at its own zxid."""
+        """Begin a run; if the code is not OK, each of its commands fails with it, at its own zxid."""
         tree = self._tree
         if not are_ids(ids) or session.__class__ is not int:
             return self._end_run(Code.MARSHALLING_ERROR)
@@ -333,7 +340,7 @@ class Machine:
         return Code.OK
 
     def execute(self, command: Command) -> object:
-        """One command, at the next position and zxid, whether it succeeds or fails.
+        """Execute one command, at the next position and zxid, whether it succeeds or fails.
 
         Returns:
             A `Code` below 0 for a failure, else by command: SET_DATA, SET_ACL, PUT the `Znode`; creates (path,
@@ -350,14 +357,14 @@ class Machine:
             session.write_position = position
         try:
             handler = self._run_handlers.get(command[0])
-        except (TypeError, LookupError):  # not a tuple, or an empty one, or an opcode that cannot be one
+        except (TypeError, LookupError):  # it is no tuple, or an empty one, or its opcode cannot be one
             return self._run_code if self._run_code is not Code.OK else Code.MARSHALLING_ERROR
         if handler is None:
             return self._run_code if self._run_code is not Code.OK else Code.UNIMPLEMENTED
         return handler(command, zxid)
 
     def _end_run(self, code: Code) -> Code:
-        """No command can be executed until the next run begins; each fails with `code`."""
+        """End the run: no command can be executed until the next one begins; each fails with `code`."""
         self._run_code = code
         self._run_handlers = _NOTHING
         self._tree.session = None
@@ -382,7 +389,7 @@ class Machine:
             return Code.MARSHALLING_ERROR
         session_id = session_id_for(self._owner[0], zxid)
         if session_id in self.sessions:
-            # Only after 2^56 zxids, when the oldest sessions' ids come round again.
+            # This happens only after 2^56 zxids, when the oldest sessions' ids come round again.
             return Code.SYSTEM_ERROR
         timeout_ms = self.settings.clamped_timeout_ms(timeout_ms)
         session = Session(session_id, password, timeout_ms, self._owner, self.position)
@@ -430,7 +437,7 @@ class Machine:
         return Code.OK
 
     def _expire(self, command: Command, zxid: int) -> Code:
-        """OK if the session ended (D-11).
+        """Expire a session; return OK if it ended (D-11).
 
         UNKNOWN_SESSION if there is none, BAD_VERSION if it attached or wrote since: nothing changes.
         """
@@ -460,7 +467,7 @@ class Machine:
         return change_topics(self._tree, self.registry, command, zxid)
 
     def _change_members(self, command: Command, zxid: int) -> Znode | Code:
-        """[MEMBERS, replace, version, [[server, part, address], ...]]: the znode /zookeeper/config as changed.
+        """Execute [MEMBERS, replace, version, [[server, part, address], ...]]; return /zookeeper/config as changed.
 
         `version` is what the wish must be of (the zxid of its last change), -1 for any. A client, with a session or
         without one, needs the right to write the configuration; servers and the leader, whose operators hold the
@@ -477,20 +484,20 @@ class Machine:
             return Code.RECONFIG_IN_PROGRESS
         node = self.nodes.get(CONFIG)
         assert node is not None, f"{CONFIG} cannot be deleted"
-        # Who has no right learns no more than what anybody may read; the order is ZooKeeper's.
+        # A caller without the right learns no more than what anybody may read; the order is ZooKeeper's.
         if version not in (-1, node.mzxid):
             return Code.BAD_VERSION
         members = changed_members(self.members, replace, changes)
         if self._owner[0] != LEADER and not isinstance(members, Code):
-            # What the founders were started with may be such an address; nobody can be sent to a new one.
+            # The founders may have been started with such an address; nobody can be sent to a new one.
             before = {member.address for member in self.members.values()}
             if any(m.address.startswith(EVERYWHERE) and m.address not in before for m in members.values()):
                 members = Code.BAD_ARGUMENTS
         by_client = self._tree.session is not None or self._tree.ids
         allowed = not by_client or permits(node.acl, WRITE, self._tree.ids)
         if isinstance(members, Code):
-            # What is refused here only, such as a number above those of our servers, ZooKeeper would have let pass up
-            # to here; what nobody can read is an empty tuple.
+            # Only here is refused what ZooKeeper would have let pass up to here, such as a number above those
+            # of our servers; what nobody can read is an empty tuple.
             ours = members is Code.BAD_ARGUMENTS and () not in changes
             return Code.NO_AUTH if ours and not allowed else members
         if not allowed:
@@ -503,7 +510,7 @@ class Machine:
         return self._tree.set_configuration(config_text(self.members, zxid, self.feature_level), zxid)
 
     def _raise_feature_level(self, command: Command, zxid: int) -> Code:
-        """[FEATURE, level]: BAD_ARGUMENTS if it is not higher than the one in force.
+        """Execute [FEATURE, level]; return BAD_ARGUMENTS if it is not higher than the one in force.
 
         Raises:
             FeatureLevelError: this release does not know the level, so it cannot apply what follows.
@@ -521,7 +528,7 @@ class Machine:
         return Code.OK
 
     def _end_session(self, session: Session, zxid: int) -> None:
-        """The session and exactly its ephemerals go, the latter in the order of their paths; then its will is done."""
+        """End the session and exactly its ephemerals, the latter in the order of their paths; then its will is done."""
         self._tree.digest.dirty_sessions.add(session.id)
         hidden = self._tree.hidden
         for path in sorted(session.ephemerals):
@@ -540,7 +547,7 @@ class Machine:
 
     @property
     def marks(self) -> Digest:
-        """What is told of each change before it happens; for `ImageWriter`."""
+        """The digest, which tells an `ImageWriter` of each change before it happens."""
         return self._tree.digest
 
     def adopt(self, state: ImageState) -> Remains:
@@ -568,7 +575,7 @@ class Machine:
         self.registry.settings = limits_of(state.settings)
         self.origins.rows = state.rows
         self.origins.faults = state.faults
-        # What this server had computed before is no statement about the state that it has now.
+        # The digests that this server computed before say nothing about the state that it has now.
         self.digests.clear()
         self._noted_index = 0
         return remains
@@ -600,7 +607,7 @@ class Machine:
         recount(self._tree)
 
     def _note_digest(self) -> None:
-        """The entry `index` is complete: remember its digest if it is a point. Twice changes nothing."""
+        """Remember the digest of the complete entry `index` if it is a point. Twice changes nothing."""
         index = self.index
         if index % DIGEST_EVERY == 0 and index != self._noted_index:
             self._noted_index = index
@@ -609,7 +616,10 @@ class Machine:
     # -- comparing states
 
     def digest(self) -> int:
-        """128 bits that equal states share (D-26). Costs about 3 us per item changed since the last call."""
+        """Return the digest: 128 bits that equal states share (D-26).
+
+        It costs about 3 us per item changed since the last call.
+        """
         return self._tree.digest.folded_total((*small_shares(self), self.registry.digest.value()))
 
     @property
@@ -623,11 +633,11 @@ class Machine:
         self.registry.digest.fold(limit)
 
     def full_digest(self) -> int:
-        """The same, computed from every item; for tests and checkers."""
+        """Return the same, computed from every item; for tests and checkers."""
         return self._tree.digest.full_total((*small_shares(self), full_digest(self.registry)))
 
     def image(self) -> tuple[Any, ...]:
-        """The whole state as nested sorted tuples, equal if and only if the states are; for checkers."""
+        """Return the whole state as nested sorted tuples, equal if and only if the states are; for checkers."""
         nodes = sorted(
             (
                 path,

@@ -1,4 +1,4 @@
-"""Who is to belong to the cluster: what operators asked for, as state, and as ZooKeeper's clients read it.
+"""Members of the cluster that operators want, as state, and as ZooKeeper's clients read it.
 
 The wish is replicated like everything else; the leader brings the consensus group's membership in line with it,
 step by step, whatever happens in between. A disk that is replaced changes no wish.
@@ -17,7 +17,9 @@ from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 from zraft_core.znodes.member_roles import OBSERVER, PARTICIPANT, REMOVE
 
 EVERYWHERE: Final = ("0.0.0.0:", "[::]:")
-"""How an address begins that only says where a server listens: its own entry of `--cluster` may be one."""
+"""The beginnings of an address that only says where a server listens: its own entry of `--cluster` may be
+one.
+"""
 
 ADDRESS_CHARACTERS_MAX: Final = 300
 """A host name has at most 253."""
@@ -32,14 +34,14 @@ class WantedMember:
 
 
 ELECTION_PORT: Final = 0
-"""What a server line names as the port of elections, since there is none."""
+"""The number that a server line names as the port of elections, since there is none."""
 
 
 Wanted = Mapping[ServerId, WantedMember]
 
 
 def changed_members(present: Wanted, replace: object, changes: object) -> dict[ServerId, WantedMember] | Code:
-    """The wish after a MEMBERS command; a `Code` below 0 if it is not one that can be carried out.
+    """Return the wish after a MEMBERS command; a `Code` below 0 if it is not one that can be carried out.
 
     `changes` are (server, REMOVE | PARTICIPANT | OBSERVER, address); with `replace` they are the whole wish.
     """
@@ -65,7 +67,7 @@ def changed_members(present: Wanted, replace: object, changes: object) -> dict[S
 
 
 def is_change(change: Any) -> bool:
-    """Whether it is (server, part, address) within bounds."""
+    """Return whether the value is (server, part, address) within bounds."""
     if change.__class__ is not tuple or len(change) != 3:
         return False
     server, role, address = change
@@ -82,7 +84,9 @@ def is_change(change: Any) -> bool:
 
 
 def config_text(wanted: Wanted, version: int, level: int) -> bytes:
-    """The data of /zookeeper/config: one line per server as in ZooKeeper's dynamic configuration, and the version.
+    """Return the data of /zookeeper/config: a line for each server, and the version.
+
+    There is one line per server as in ZooKeeper's dynamic configuration.
 
     `level` is the feature level in force: what is replicated is equal on all releases of a cluster (D-5).
     Empty while an address is unknown, or one that nobody can connect to: clients take that for a server without dynamic
@@ -98,7 +102,7 @@ def config_text(wanted: Wanted, version: int, level: int) -> bytes:
 
 
 def server_line(server: int, address: str, *, voter: bool, level: int = FEATURE_LEVEL_MAX) -> str:
-    """`server.N=host:port:0:role;host:port` of a server at "HOST:PORT": the form of ZooKeeper's dynamic configuration.
+    """Return `server.N=host:port:0:role;host:port` of a server at "HOST:PORT", as in ZooKeeper's configuration.
 
     A server has one port, for clients and servers alike. Below feature level 5 it stands in the place of the election
     port, too; ZooKeeper's Java classes refuse such a line.

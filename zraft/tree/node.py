@@ -11,12 +11,17 @@ from zraft_core.znodes.stat import Stat
 
 
 def int32(number: int) -> int:
-    """`number` as a signed 32-bit integer wraps it."""
+    """Return `number` as a signed 32-bit integer wraps it."""
     return (number + 2**31) % 2**32 - 2**31
 
 
 class Lifetime(NamedTuple):
-    """Of a znode that goes away by itself when it is empty; see `zraft.tree.lifetime`. Milliseconds of log time."""
+    """Lifetime of a znode that goes away by itself when it is empty.
+
+    Milliseconds of log time.
+
+    See `zraft.tree.lifetime`.
+    """
 
     ttl_ms: int
     since_ms: int
@@ -61,10 +66,12 @@ class Znode:
 
     @property
     def data_length(self) -> int:
+        """The size of the data in bytes, 0 without data."""
         return len(self.data) if self.data is not None else 0
 
     @property
     def num_children(self) -> int:
+        """The number of children."""
         return len(self.children) if self.children is not None else 0
 
     @property
@@ -78,6 +85,7 @@ class Znode:
         return int32(self.creates * 2 - self.num_children)
 
     def stat(self) -> Stat:
+        """Return the stat as ZooKeeper's clients get it."""
         children = self.num_children
         return Stat(
             self.czxid,
@@ -120,6 +128,7 @@ class NodeTable:
         return path in self.shards[hash(path) >> SHARD_SHIFT & SHARD_COUNT - 1]
 
     def get(self, path: str) -> Znode | None:
+        """Return the znode at a path, or None."""
         return self.shards[hash(path) >> SHARD_SHIFT & SHARD_COUNT - 1].get(path)
 
     def insert(self, path: str, node: Znode) -> None:
@@ -139,6 +148,7 @@ class NodeTable:
         self.data_bytes = other.data_bytes
 
     def items(self) -> Iterator[tuple[str, Znode]]:
+        """Iterate over all paths and znodes, in no order."""
         for shard in self.shards:
             yield from shard.items()
 
@@ -149,7 +159,7 @@ BORN: Final = ("/", "/zookeeper", "/zookeeper/quota", CONFIG)
 
 
 def table_at_birth() -> NodeTable:
-    """The znodes every cluster is born with; their stats are all zero but for two numbers.
+    """Return the znodes every cluster is born with; their stats are all zero but for two numbers.
 
     ZooKeeper sets data and ACL of its configuration past the count, so both versions read -1 in an ensemble.
     """

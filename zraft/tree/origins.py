@@ -36,7 +36,7 @@ class Origins:
         self.faults = 0
 
     def set_members(self, members: Iterable[Origin]) -> None:
-        """Rows exist exactly for `members` from now on."""
+        """Keep rows for exactly `members` from now on."""
         old = self.rows
         self.rows = {member: old.get(member) or Row() for member in members}
 

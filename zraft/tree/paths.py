@@ -1,4 +1,4 @@
-"""Which strings are znode paths, and how they split. Source: ZooKeeper's `PathUtils`."""
+"""Validity of znode paths, and how they split. Source: ZooKeeper's `PathUtils`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_NAMES: Final = frozenset({"", ".", ".."})
 
 
 def is_valid_name(name: str) -> bool:
-    """Can `name` be the last segment of a path?"""
+    """Return whether `name` can be the last segment of a path."""
     if name.isascii() and name.isprintable():
         # Printable ASCII holds no forbidden character; this spares the hot path the regular expression.
         return name not in _NO_NAMES and "/" not in name
@@ -22,18 +22,18 @@ def is_valid_name(name: str) -> bool:
 
 
 def is_valid_path(path: str) -> bool:
-    """The whole of `PathUtils.validatePath`."""
+    """Return whether `path` is valid: the whole of `PathUtils.validatePath`."""
     if path == ROOT:
         return True
     return path.startswith("/") and all(map(is_valid_name, path[1:].split("/")))
 
 
 def parent_of(path: str) -> str:
-    """Path of the parent; the root is its own parent, as its alias "" is in ZooKeeper."""
+    """Return the parent's path; the root is its own parent, as its alias "" is in ZooKeeper."""
     return path[: path.rfind("/")] or ROOT
 
 
 def split(path: str) -> tuple[str, str]:
-    """(path of the parent, name) of a path that contains a slash."""
+    """Return (path of the parent, name) of a path that contains a slash."""
     slash = path.rfind("/")
     return path[:slash] or ROOT, path[slash + 1 :]

@@ -37,7 +37,7 @@ class Quota:
 
     @staticmethod
     def parse(text: bytes | None) -> Quota:
-        """What the text says; anything in it that cannot be understood counts as not said."""
+        """Return the quota of a text; anything in it that cannot be understood counts as not said."""
         found: dict[str, int] = {}
         for part in _SEPARATORS.split((text or b"").decode(errors="replace")):
             key, _, value = part.partition("=")
@@ -54,7 +54,7 @@ class Quota:
 
 
 def usage_text(count: int, size: int) -> bytes:
-    """What `zookeeper_stats` holds."""
+    """Return the text of `zookeeper_stats`."""
     return b"count=%d,bytes=%d" % (count, size)
 
 
@@ -70,7 +70,7 @@ class Quotas:
         """Paths found over a soft limit; whoever logs them clears it. No part of the state."""
 
     def above(self, path: str) -> str | None:
-        """The deepest path with a quota that is `path` or above it. The root has none."""
+        """Return the deepest path with a quota that is `path` or above it. The root has none."""
         limited = self.limited
         while path not in limited:
             slash = path.rfind("/")
@@ -80,20 +80,23 @@ class Quotas:
         return path
 
     def report(self, path: str) -> None:
-        """A soft limit is exceeded."""
+        """Note that a soft limit is exceeded."""
         if len(self.exceeded) < EXCEEDED_KEPT_MAX:
             self.exceeded.add(path)
 
 
 def limited_path(quota_path: str) -> str | None:
-    """`/a` for `/zookeeper/quota/a`, None for what is not below the quota's root."""
+    """Return `/a` for `/zookeeper/quota/a`, None for what is not below the quota's root."""
     if not quota_path.startswith(QUOTA_ROOT + "/"):
         return None
     return quota_path[len(QUOTA_ROOT) :]
 
 
 def is_over(used: int, more: int, soft: int, hard: int) -> tuple[bool, bool]:
-    """(over the limit that counts, is that limit a hard one). A hard limit takes the place of a soft one."""
+    """Return (over the limit that counts, is that limit a hard one).
+
+    A hard limit takes the place of a soft one.
+    """
     if more == 0 or (soft < 0 and hard < 0):
         return False, False
     is_hard = hard >= 0

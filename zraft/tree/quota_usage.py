@@ -1,4 +1,4 @@
-"""Keeps the usage of quotas in the tree up to date, and says what a hard limit refuses; `zraft.tree.quota` has the texts."""
+"""Usage of quotas in the tree, and refusals by hard limits; `zraft.tree.quota` has the texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zraft.tree.settings import Settings
 
 
 class LimitedTree(Protocol):
-    """What of the tree (`zraft.tree.znodes`) quotas are counted in."""
+    """Parts of the tree (`zraft.tree.znodes`) that quotas are counted in."""
 
     nodes: NodeTable
     digest: Digest
@@ -22,7 +22,10 @@ class LimitedTree(Protocol):
 
 
 def is_refused(tree: LimitedTree, path: str, more_znodes: int, more_bytes: int) -> bool:
-    """Would this change exceed a hard limit that is enforced? Any other excess is only remembered for the log."""
+    """Return whether this change would exceed a hard limit that is enforced.
+
+    Any other excess is only remembered for the log.
+    """
     top = tree.quotas.above(path)
     if top is None:
         return False
@@ -67,7 +70,7 @@ def _set_usage(tree: LimitedTree, path: str, stats: Znode, count: int, size: int
 
 
 def quota_made(tree: LimitedTree, quota_path: str, name: str, node: Znode) -> None:
-    """A znode below the quota's root was created: a limit takes effect, or a usage is to be counted."""
+    """Take note that a znode below the quota's root was created: a limit takes effect, or usage is to be counted."""
     top = limited_path(quota_path)
     if top is None:
         return
@@ -90,6 +93,7 @@ def recount(tree: LimitedTree) -> None:
 
 
 def limits_gone(tree: LimitedTree, quota_path: str) -> None:
+    """Take note that the limits of a quota were deleted."""
     top = limited_path(quota_path)
     if top in tree.quotas.limited:
         tree.quotas.limited.remove(top)
@@ -98,7 +102,7 @@ def limits_gone(tree: LimitedTree, quota_path: str) -> None:
 
 
 def _usage_below(tree: LimitedTree, top: str) -> tuple[int, int]:
-    """(znodes, bytes of data) of a subtree, its top included: one look at every znode, 0.1 us each."""
+    """Return (znodes, bytes of data) of a subtree, its top included: one look at every znode, 0.1 us each."""
     node = tree.nodes.get(top)
     if node is None:
         return 0, 0

@@ -1,4 +1,6 @@
-"""What clients may read of the applied state. Order of checks: ZooKeeper's `FinalRequestProcessor`.
+"""Reads of the applied state by clients.
+
+Order of checks: ZooKeeper's `FinalRequestProcessor`.
 
 Paths of reads are hardly validated there: what cannot exist is simply not found. The znodes returned are
 live: encode the reply before the next command is executed.
@@ -23,7 +25,7 @@ SHARDS_PER_STEP: Final = 8
 
 
 def exists(machine: Machine, path: str, ids: Ids) -> Znode | Code:
-    """The znode; NO_NODE leaves the caller to register the watch, NO_AUTH (only if it exists) does not.
+    """Return the znode; NO_NODE leaves the caller to register the watch, NO_AUTH (only if it exists) does not.
 
     Alone among the reads it refuses a path with NUL (BAD_ARGUMENTS), as in ZooKeeper.
     """
@@ -31,17 +33,17 @@ def exists(machine: Machine, path: str, ids: Ids) -> Znode | Code:
 
 
 def get_data(machine: Machine, path: str, ids: Ids) -> Znode | Code:
-    """The znode with `data`; on NO_NODE no watch is registered."""
+    """Return the znode with `data`; on NO_NODE no watch is registered."""
     return _readable(machine, path, ids)
 
 
 def get_children(machine: Machine, path: str, ids: Ids) -> Znode | Code:
-    """The znode with `children` (None if there are none, no order); on NO_NODE no watch is registered."""
+    """Return the znode with `children` (None if there are none, no order); on NO_NODE no watch is registered."""
     return _readable(machine, path, ids)
 
 
 def get_acl(machine: Machine, path: str, ids: Ids) -> tuple[Acl, Znode] | Code:
-    """The ACL to show, and the znode. Without the ADMIN right the hashes of passwords are masked."""
+    """Return the ACL to show, and the znode. Without the ADMIN right the hashes of passwords are masked."""
     node = _find(machine, path)
     if node is None:
         return Code.NO_NODE
@@ -56,7 +58,10 @@ def get_acl(machine: Machine, path: str, ids: Ids) -> tuple[Acl, Znode] | Code:
 
 
 def get_ephemerals(machine: Machine, session_id: int, prefix: str) -> list[str]:
-    """The session's ephemerals whose path starts with `prefix`, as strings: "/a" also finds "/ab". Sorted."""
+    """Return the session's ephemerals whose path starts with `prefix`, as strings: "/a" also finds "/ab".
+
+    Sorted.
+    """
     session = machine.sessions.get(session_id)
     if session is None:
         return []
@@ -69,7 +74,7 @@ def get_ephemerals(machine: Machine, session_id: int, prefix: str) -> list[str]:
 
 
 class DescendantCount:
-    """How many znodes are below a path, counted in steps: a subtree may hold everything there is.
+    """Count of the znodes below a path, in steps: a subtree may hold everything there is.
 
     What is created or deleted between two steps may or may not be counted, as in ZooKeeper.
     """
@@ -110,13 +115,16 @@ class DescendantCount:
 
 
 def countable(machine: Machine, path: str, ids: Ids) -> Code:
-    """Whether the descendants of `path` may be counted by this caller: OK, NO_NODE or NO_AUTH."""
+    """Return whether this caller may count the descendants of `path`: OK, NO_NODE or NO_AUTH."""
     node = _readable(machine, path, ids)
     return node if isinstance(node, Code) else Code.OK
 
 
 def listing_bytes(node: Znode) -> int:
-    """At least how long a listing of the children is. Large directories know it without being walked."""
+    """Return at least how long a listing of the children is.
+
+    Large directories know it without being walked.
+    """
     children = node.children
     if not children:
         return 0

@@ -11,7 +11,7 @@ from zraft.tree.sessions.session import Session
 
 
 class Remains:
-    """Owns what nobody else has any more; `step` until it is False, or drop it and pay at once."""
+    """Remains that nobody else has any more; `step` until it is False, or drop it and pay at once."""
 
     def __init__(
         self, shards: Iterable[dict[str, Znode]], sessions: Iterable[Session], rest: Iterable[Any]

@@ -29,9 +29,11 @@ class Settings:
     topics_groups_max: int = 16_384
     """Partitions of all topics together, those that are being deleted included."""
     topics_partitions_max: int = 1_024
-    """Of one topic."""
+    """The most partitions of one topic."""
     topics_destinations_max: int = 64
-    """Of one message. Nothing is applied by it: leaders refuse what is larger before it is logged."""
+    """The most destinations of one message. Nothing is applied by it: leaders refuse what is larger before it
+    is logged.
+    """
     topics_producers_max: int = 262_144
     """Open ones, and closed ones of which something may be left."""
     topics_replication: int = 3
@@ -40,7 +42,7 @@ class Settings:
     """Others stand in for a server that was silent for so long; 0: nobody does, until it is removed or gets a new disk."""
 
     def changed(self, changes: dict[Any, Any], feature_level: int) -> Settings | None:
-        """These settings with `changes` made, or None if any of them is unknown or out of bounds.
+        """Return these settings with `changes` made, or None if any of them is unknown or out of bounds.
 
         A setting that is newer than the level in force is unknown, or servers of two releases would part (D-5).
         """
@@ -54,11 +56,11 @@ class Settings:
         return None if new.session_timeout_ms_min > new.session_timeout_ms_max else new
 
     def known_at(self, feature_level: int) -> dict[str, int]:
-        """The settings that exist at a feature level: no other counts as state."""
+        """Return the settings that exist at a feature level: no other counts as state."""
         return {name: getattr(self, name) for name in _BOUNDS if _SINCE.get(name, 1) <= feature_level}
 
     def clamped_timeout_ms(self, timeout_ms: int) -> int:
-        """The session timeout that a client gets when it asks for `timeout_ms`."""
+        """Return the session timeout that a client gets when it asks for `timeout_ms`."""
         return max(self.session_timeout_ms_min, min(self.session_timeout_ms_max, timeout_ms))
 
 

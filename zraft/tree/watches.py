@@ -70,7 +70,7 @@ class WatchTable(Generic[W]):
         """Entries with the recursive mode; while there is none, nobody looks at the ancestors of a path."""
 
     def __bool__(self) -> bool:
-        """Whether anybody watches anything; most servers most of the time need not look further."""
+        """Return whether anybody watches anything; most servers most of the time need not look further."""
         return bool(self._by_watcher)
 
     @property
@@ -108,45 +108,53 @@ class WatchTable(Generic[W]):
         self._paths_of(watcher)[kind].add(path)
 
     def _recount(self, before: int, after: int) -> None:
-        """An entry changes its modes (0: there is none)."""
+        """Count again when an entry changes its modes (0: there is none)."""
         self._lasting += (after > _ONE_SHOT) - (before > _ONE_SHOT)
         self._recursive += (after >= _RECURSIVE) - (before >= _RECURSIVE)
 
     # -- looking
 
     def has_data(self, path: str, watcher: W) -> bool:
+        """Return whether the watcher watches the path's data."""
         return watcher in self._data.get(path, ())
 
     def has_child(self, path: str, watcher: W) -> bool:
+        """Return whether the watcher watches the path's children."""
         return watcher in self._child.get(path, ())
 
     def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
-        """Whether `watcher` watches `path` in this way."""
+        """Return whether `watcher` watches `path` in this way."""
         data = self._data.get(path, {}).get(watcher, 0) & _DATA_MODES[kind]
         child = self._child.get(path, {}).get(watcher, 0) & _CHILD_MODES[kind]
         return bool(data | child)
 
     def count_of(self, watcher: W) -> int:
-        """How many watches one connection has."""
+        """Return the number of a watcher's watches."""
         data, child = self._by_watcher.get(watcher, ((), ()))
         return len(data) + len(child)
 
     def watch_count(self) -> int:
-        """In time proportional to the watchers, of which there are far fewer than watches."""
+        """Return the number of watches.
+
+        It takes time in proportion to the watchers, of which there are far fewer than watches.
+        """
         return sum([len(data) + len(child) for data, child in self._by_watcher.values()])
 
     def path_count(self) -> int:
-        """In time proportional to the paths of the kind that is watched less."""
+        """Return the number of watched paths.
+
+        It takes time in proportion to the paths of the kind that is watched less.
+        """
         fewer, more = sorted((self._data, self._child), key=len)
         return len(fewer) + len(more) - sum(map(more.__contains__, fewer))
 
     def by_watcher(self) -> Iterator[tuple[W, Iterable[str]]]:
-        """Every watcher with the paths it watches in any way; not to be changed meanwhile."""
+        """Yield every watcher with the paths it watches in any way; not to be changed meanwhile."""
         for watcher, (data, child) in self._by_watcher.items():
             yield watcher, chain(data, (path for path in child if path not in data))
 
     def by_path(self) -> Iterator[tuple[str, Iterable[W]]]:
-        """Every watched path with its watchers; not to be changed meanwhile."""
+        """Yield every watched path with its watchers; not to be changed meanwhile."""
         for path, watchers in self._data.items():
             others = self._child.get(path, ())
             yield path, chain(watchers, (watcher for watcher in others if watcher not in watchers))
@@ -155,17 +163,18 @@ class WatchTable(Generic[W]):
                 yield path, watchers
 
     def watcher_count(self) -> int:
+        """Return the number of watchers."""
         return len(self._by_watcher)
 
     def paths_of(self, watcher: W) -> set[str]:
-        """The paths that one connection watches in any way."""
+        """Return the paths that one connection watches in any way."""
         data, child = self._by_watcher.get(watcher, (set(), set()))
         return data | child
 
     # -- telling
 
     def trigger(self, event_type: int, path: str) -> list[W]:
-        """Whom this event concerns, each once; watches that are told once are consumed.
+        """Return whom this event concerns, each once; watches that are told once are consumed.
 
         The caller drops those who lack READ under the event's ACL: their watches are spent all the same.
         """
@@ -173,7 +182,7 @@ class WatchTable(Generic[W]):
             return self._consume(self._child, 1, path)
         told = self._consume(self._data, 0, path)
         if event_type == NODE_DELETED:
-            # Who watches the data too hears of the deletion once, but both watches are gone.
+            # A watcher of the data, too, hears of the deletion once, but both watches are gone.
             told = list(dict.fromkeys(told + self._consume(self._child, 1, path)))
         if self._recursive:
             told = list(dict.fromkeys(told + self._recursive_above(path)))
@@ -198,7 +207,7 @@ class WatchTable(Generic[W]):
         return told
 
     def _recursive_above(self, path: str) -> list[W]:
-        """Recursive watchers of the ancestors of `path`, nearest first."""
+        """Return the recursive watchers of the ancestors of `path`, nearest first."""
         found: list[W] = []
         while path != ROOT:
             path = path[: path.rfind("/")] or ROOT

@@ -58,12 +58,12 @@ _PLAIN_FLAGS: Final = FLAG_EPHEMERAL | FLAG_SEQUENTIAL
 
 
 def _emptied(names: Names) -> Names | None:
-    """What a directory keeps of its children when the last has gone: where it was truncated."""
+    """Return what a directory keeps of its children when the last has gone: where it was truncated."""
     return names if isinstance(names, ManyNames) and names.first else None
 
 
 def _next_version(version: int) -> int:
-    """One more, as 32 bits wrap. -1 is left out: in a condition it would mean "any" (ZOOKEEPER-4743)."""
+    """Return one more, as 32 bits wrap. -1 is left out: in a condition it would mean "any" (ZOOKEEPER-4743)."""
     if version == -2:
         return 0
     return version + 1 if version != INT32_MAX else INT32_MIN
@@ -115,7 +115,7 @@ class Tree:
         self.journal: list[Undo] | None = None
 
     def find(self, path: str) -> Znode | None:
-        """The znode, unless it is hidden: what every command and every read goes by."""
+        """Return the znode, unless it is hidden: what every command and every read goes by."""
         node = self.nodes.get(path)
         return None if node is None or (self.hidden and is_hidden(self.hidden, path)) else node
 
@@ -128,7 +128,7 @@ class Tree:
     # -- commands
 
     def set_data(self, command: Command, zxid: int) -> Znode | Code:
-        """[SET_DATA, path, data, version]: the znode as changed."""
+        """Execute [SET_DATA, path, data, version]; return the znode as changed."""
         try:
             _, path, data, version = command
         except ValueError:
@@ -172,7 +172,10 @@ class Tree:
         return node
 
     def create(self, command: Command, zxid: int) -> tuple[str, Znode] | Code:
-        """[CREATE, path, data, acl, flags, ttl], and its three relatives: the final path and the znode."""
+        """Execute [CREATE, path, data, acl, flags, ttl], or one of its three relatives.
+
+        It returns the final path and the znode.
+        """
         try:
             opcode, path, data, acl, flags, ttl = command
         except ValueError:
@@ -248,7 +251,8 @@ class Tree:
         node = Znode(data, acl, zxid, self.wall_time, owner)
         self.nodes.insert(path, node)
         if self.hidden and (names := self.hidden.get(path)) is not None:
-            # What the directory held that was here before is not yet out of memory: its numbers stay taken.
+            # The children of the earlier directory of this name are not yet out of memory: their numbers stay
+            # taken.
             node.children = names
             node.creates = names.first
         if siblings is None:
@@ -272,7 +276,7 @@ class Tree:
         return path, node
 
     def delete(self, command: Command, zxid: int) -> Code:
-        """[DELETE, path, version]."""
+        """Execute [DELETE, path, version]."""
         try:
             _, path, version = command
         except ValueError:
@@ -297,7 +301,10 @@ class Tree:
         return _OK
 
     def delete_container(self, command: Command, zxid: int) -> Code:
-        """[DELETE_CONTAINER, path]: any empty znode but an ephemeral, as in ZooKeeper; the rights are delete's."""
+        """Execute [DELETE_CONTAINER, path] on any empty znode but an ephemeral, as in ZooKeeper.
+
+        The rights are delete's.
+        """
         if len(command) != 2 or command[1].__class__ is not str:
             return _MALFORMED
         node = self.find(command[1])
@@ -306,7 +313,7 @@ class Tree:
         return self.delete((*command, -1), zxid)
 
     def reap(self, command: Command, zxid: int) -> Code:
-        """[REAP, path, czxid]: OK if the znode was due and is gone; else nothing changes.
+        """Execute [REAP, path, czxid]; return OK if the znode was due and is gone, else nothing changes.
 
         NO_NODE if it is another one by now, NOT_EMPTY or BAD_VERSION if it was used since.
         """
@@ -324,7 +331,10 @@ class Tree:
         return _OK
 
     def set_acl(self, command: Command, zxid: int) -> Znode | Code:
-        """[SET_ACL, path, acl, version]: the znode; nobody who watches it is told, and only `aversion` moves."""
+        """Execute [SET_ACL, path, acl, version]; return the znode.
+
+        Nobody who watches it is told, and only `aversion` moves.
+        """
         try:
             _, path, acl, version = command
         except ValueError:
@@ -351,7 +361,7 @@ class Tree:
         return node
 
     def check(self, command: Command, zxid: int) -> Code:
-        """[CHECK, path, version]: changes nothing; a part of multi only."""
+        """Execute [CHECK, path, version], a part of multi only, which changes nothing."""
         try:
             _, path, version = command
         except ValueError:
@@ -366,7 +376,10 @@ class Tree:
         return _OK if version in (-1, node.version) else _BAD_VERSION
 
     def set_configuration(self, text: bytes, zxid: int) -> Znode:
-        """/zookeeper/config shows these members. Its version is -1 after each change, as ZooKeeper's reconfig leaves it."""
+        """Show these members in /zookeeper/config.
+
+        Its version is -1 after each change, as ZooKeeper's reconfig leaves it.
+        """
         node = self.nodes.get(CONFIG)
         assert node is not None, f"{CONFIG} cannot be deleted"
         self.digest.dirty_nodes.add(CONFIG)

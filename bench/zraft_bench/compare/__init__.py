@@ -1,1 +1,1 @@
-"""Compares zraft with other systems."""
+"""Comparison of zraft with other systems."""

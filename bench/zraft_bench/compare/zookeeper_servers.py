@@ -47,19 +47,23 @@ class ZooKeeperServers:
 
     @property
     def hosts(self) -> str:
+        """The servers' addresses, separated by commas."""
         return ",".join(f"{HOST}:{port}" for port in self._ports)
 
     @property
     def count(self) -> int:
+        """The number of servers."""
         return len(self._ports)
 
     def start(self) -> None:
+        """Start all servers and wait until one of them leads."""
         for number in range(1, self.count + 1):
             self._processes.append(self._prepare(number))
             self._processes[-1].start()
         wait_until(self._leader, "ZooKeeper to serve with one leader")
 
     def restart(self) -> None:
+        """End all servers, start them again, and wait until one of them leads."""
         self.stop()
         for process in self._processes:
             process.start()
@@ -98,9 +102,11 @@ class ZooKeeperServers:
         return sole_leader({n: Address(HOST, port) for n, port in enumerate(self._ports, 1)}, ASK_TIMEOUT_S)
 
     def cpu_s(self) -> float | None:
+        """Return the CPU time of all servers so far, in seconds."""
         return total_cpu_s(self._processes)
 
     def stop(self) -> None:
+        """End all servers."""
         end_all(self._processes)
 
 

@@ -106,6 +106,7 @@ class Board(ABC):
         self._wake()
 
     def fail(self, error: BoardError) -> None:
+        """End the board with an error, which everybody who waits for it gets."""
         self._failure = error
         self._wake()
 
@@ -128,6 +129,7 @@ class MemoryDictionary:
         return self.boards[-1]
 
     def change(self, key: str, value: Any) -> None:
+        """Set a key, or remove it if the value is None, and tell all boards in the next pass of the loop."""
         if value is None:
             self.entries.pop(key, None)
         else:
@@ -145,6 +147,10 @@ class MemoryBoard(Board):
         self._dictionary = dictionary
 
     async def put(self, key: str, value: Any, *, fresh: bool = False) -> bool:
+        """Set `key` to a message.
+
+        With `fresh`, do so only if it does not exist, and return False if it does.
+        """
         if fresh and key in self._dictionary.entries:
             return False
         self._dictionary.change(key, to_plain(value))
@@ -152,5 +158,6 @@ class MemoryBoard(Board):
         return True
 
     async def remove(self, key: str) -> None:
+        """Remove a key; nothing happens if it does not exist."""
         self._dictionary.change(key, None)
         await asyncio.sleep(0)

@@ -39,14 +39,17 @@ Clock = Callable[[], float]
 
 
 class Load(Protocol):
-    """Puts load on the servers: `generator.Generator`, or a replacement."""
+    """Load on the servers: `generator.Generator`, or a replacement."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-    async def prepare(self) -> None: ...
-    async def run(self, start_s: float, *, on_began: Callable[[float], None] = ...) -> tuple[Part, ...]: ...
+    async def prepare(self) -> None:
+        """Connect, and create what the workload reads."""
+
+    async def run(self, start_s: float, *, on_began: Callable[[float], None] = ...) -> tuple[Part, ...]:
+        """Put the load on the servers from `start_s` on, and return what each process measured."""
 
 
 MakeLoad = Callable[[Sequence[Order]], Load]
@@ -77,7 +80,7 @@ async def measure_offset(board: Board, number: int, clock: Clock) -> ClockOffset
 
 
 class ClientAgent:
-    """Takes part in every test that names it, until the head ends the run."""
+    """Agent of a client machine, which takes part in every test that names it until the head ends the run."""
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""How far a machine's clock is from the head's, by asking several times (Cristian, 1989). Pure.
+"""Estimate of how far a machine's clock is from the head's (Cristian, 1989).
+
+Pure.
 
 Both clocks are monotonic ones with origins of their own, so that nothing depends on dates being right. An
 answer was written between question and answer: the estimate is the middle, wrong by half of the round trip at

@@ -44,7 +44,7 @@ ATTEMPTS_MAX: Final = 100
 
 @frozen(kw_only=True)
 class Plan:
-    """What the head was configured with. No other machine is configured."""
+    """Settings of the head. No other machine is configured."""
 
     hosts: Callable[[], str]
     servers: int
@@ -60,7 +60,7 @@ class Plan:
 
 
 class Head:
-    """Runs a plan.
+    """Head of a run, which carries out a plan.
 
     Args:
         plan: what to run.
@@ -259,7 +259,11 @@ class Head:
         )
 
     async def _unless_broken(self, waiting: Awaitable[bool]) -> None:
-        """Await something, unless the operator ends the run meanwhile, which raises BoardError, too."""
+        """Await something, unless the operator ends the run meanwhile.
+
+        Raises:
+            BoardError: the operator ended the run, or the board failed.
+        """
         work = asyncio.ensure_future(waiting)
         try:
             while not work.done():

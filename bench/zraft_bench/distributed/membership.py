@@ -1,4 +1,4 @@
-"""How the head changes the members of the cluster under test, by the operators' command `zraft member`."""
+"""Changes of the cluster under test by the head, through the operators' command `zraft member`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RETRY_S: Final = 0.3
 
 @frozen(kw_only=True)
 class Cluster:
-    """What the head needs to add servers: its own server's address, the key's file, and the settings of all.
+    """Values that the head needs to add servers: its server's address, the key file, and all settings.
 
     `tells_key`: the key is a throw-away one that other servers get from the board; otherwise their operators
     have it.
@@ -40,11 +40,12 @@ class Cluster:
 
     @property
     def hosts(self) -> str:
+        """The servers' addresses, separated by commas."""
         return ",".join(self.addresses[n] for n in sorted(self.addresses))
 
     @property
     def listed(self) -> str:
-        """Return the servers as `--cluster` takes them."""
+        """The servers as `--cluster` takes them."""
         return ",".join(f"{n}={self.addresses[n]}" for n in sorted(self.addresses))
 
 

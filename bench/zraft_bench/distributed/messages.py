@@ -1,4 +1,6 @@
-"""What head, servers and clients of a distributed benchmark write for each other in the replicated dictionary. Pure.
+"""Messages between head, servers and clients of a distributed benchmark, in the replicated dictionary.
+
+Pure.
 
 Every message is a frozen value under a key of its own; only its writer writes it. `docs/BENCHMARKING.md` has
 the sequence.
@@ -23,7 +25,7 @@ END: Final = "end"
 
 @frozen(kw_only=True)
 class RunInfo:
-    """Under `run`, by the head: machines that join learn what they joined."""
+    """Entry `run`, written by the head: the run that machines join."""
 
     run: str
     protocol: int = PROTOCOL
@@ -33,7 +35,7 @@ class RunInfo:
 
 @frozen(kw_only=True)
 class ServerClaim:
-    """Under `server/N`, by the server's agent, if no other one has the number."""
+    """Entry `server/N`, written by a server's agent if no other agent has the number."""
 
     address: str
     machine: Machine
@@ -41,7 +43,7 @@ class ServerClaim:
 
 @frozen(kw_only=True)
 class Membership:
-    """Under `member/N`, by the head, once the cluster knows server N: how to start it.
+    """Entry `member/N`, written by the head once the cluster knows server N: how to start it.
 
     `key` is the text of the key file, empty if the operator has it.
     """
@@ -53,14 +55,14 @@ class Membership:
 
 @frozen(kw_only=True)
 class ClientClaim:
-    """Under `client/N`, by the client machine's agent."""
+    """Entry `client/N`, written by a client machine's agent."""
 
     machine: Machine
 
 
 @frozen(kw_only=True)
 class Job:
-    """Under `job`, by the head: the test to prepare."""
+    """Entry `job`, written by the head: the test to prepare."""
 
     name: str
     hosts: str
@@ -73,21 +75,24 @@ class Job:
 
 @frozen(kw_only=True)
 class Ready:
-    """Under `ready/JOB/N`, by client N: connected and warmed up, or why not."""
+    """Entry `ready/JOB/N`, written by client N when it is connected and warmed up, or cannot be."""
 
     error: str = ""
 
 
 @frozen(kw_only=True)
 class Start:
-    """Under `start/JOB`, by the head, after every client was ready: begin so long after you saw this."""
+    """Entry `start/JOB`, written by the head when every client is ready.
+
+    A client begins `offset_s` after it saw the entry.
+    """
 
     offset_s: float
 
 
 @frozen(kw_only=True)
 class Began:
-    """Under `began/JOB/N`, by client N: when it began, on the head's clock, within the uncertainty."""
+    """Entry `began/JOB/N`, written by client N: its beginning on the head's clock."""
 
     head_s: float
     uncertainty_s: float
@@ -95,14 +100,14 @@ class Began:
 
 @frozen(kw_only=True)
 class Ping:
-    """Under `ping/N`, by client N."""
+    """Entry `ping/N`, written by client N to ask for the head's clock."""
 
     number: int
 
 
 @frozen(kw_only=True)
 class Pong:
-    """Under `pong/N`, by the head: its clock when it saw ping `number`."""
+    """Entry `pong/N`, written by the head: its clock when it saw ping `number`."""
 
     number: int
     head_s: float
@@ -110,7 +115,7 @@ class Pong:
 
 @frozen(kw_only=True)
 class Outcome:
-    """Under `outcome/JOB/N`, by client N, after its parts (`part/JOB/N/I`): how many parts there are, or what failed."""
+    """Entry `outcome/JOB/N`, written by client N after its parts (`part/JOB/N/I`)."""
 
     parts: int = 0
     error: str = ""
@@ -118,7 +123,7 @@ class Outcome:
 
 @frozen(kw_only=True)
 class Restart:
-    """Under `restart/N` by the head, and under `restarted/N` by server N when it serves again."""
+    """Entry `restart/N`, written by the head, and `restarted/N`, written by server N when it serves again."""
 
     generation: int
     error: str = ""
@@ -126,6 +131,6 @@ class Restart:
 
 @frozen(kw_only=True)
 class End:
-    """Under `end`, by the head; each agent answers with `bye/…` and leaves."""
+    """Entry `end`, written by the head; each agent answers with `bye/…` and ends."""
 
     reason: str = field(default="finished")

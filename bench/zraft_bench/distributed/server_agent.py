@@ -25,7 +25,9 @@ RUN_TIMEOUT_S: Final = 60.0
 class RunningServer(Protocol):
     """One server. Its calls block."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Start the server and wait until it serves."""
+
     def restart(self) -> None:
         """Restart the server, and wait until it serves.
 
@@ -33,7 +35,8 @@ class RunningServer(Protocol):
             ServerError: it does not.
         """
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """End the server."""
 
 
 MakeServer = Callable[[int, Address, Membership], RunningServer]
@@ -55,6 +58,7 @@ class OwnServer:
         self.process = ServerProcess(command, directory / f"server-{number}.log", server_environment())
 
     def start(self) -> None:
+        """Start the process."""
         self.process.start()
 
     def wait_serving(self) -> None:
@@ -74,16 +78,18 @@ class OwnServer:
         wait_until(serving, f"the server at {self._address} to serve")
 
     def restart(self) -> None:
+        """End the process, start it again, and wait until it serves."""
         self.process.end()
         self.process.start()
         self.wait_serving()
 
     def stop(self) -> None:
+        """End the process."""
         self.process.end()
 
 
 class ServerAgent:
-    """Takes part with one server until the head ends the run."""
+    """Agent of a server machine, which takes part with one server until the head ends the run."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the operator of a supervised benchmark may say at the head, and how lines of text become that.
+"""Commands of the operator of a supervised benchmark, and how they are read from lines of text.
 
 All of it is pure but for the terminal at the end of the file.
 """
@@ -20,7 +20,7 @@ HELP: Final = (
 
 
 class Wish(Enum):
-    """What the operator may ask for."""
+    """Commands that the operator may give."""
 
     GO_ON = "go on"
     REPEAT = "repeat"
@@ -84,4 +84,5 @@ class Terminal:
             self._loop.call_soon_threadsafe(self._lines.put_nowait, said)
 
     async def says(self) -> Said:
+        """Return the next line, once there is one."""
         return await self._lines.get()

@@ -16,7 +16,7 @@ from zraft_client.values import ConnectionState
 
 CONNECT_TIMEOUT_S: Final = 60.0
 LOST_AFTER_S: Final = 60.0
-"""After this long without a server, the benchmark is over for this process."""
+"""The time without a server after which the benchmark is over for this process."""
 
 
 class ZraftBoard(Board):
@@ -51,6 +51,11 @@ class ZraftBoard(Board):
         await self._client.close()
 
     async def put(self, key: str, value: Any, *, fresh: bool = False) -> bool:
+        """Set a key and return True; with `fresh`, return False if it exists already.
+
+        Raises:
+            BoardError: no server answered in time.
+        """
         try:
             await self._client.put(key, to_plain(value), dictionary=DICTIONARY, version=-1 if fresh else None)
         except NodeExistsError:
@@ -60,6 +65,11 @@ class ZraftBoard(Board):
         return True
 
     async def remove(self, key: str) -> None:
+        """Remove a key, if it exists.
+
+        Raises:
+            BoardError: no server answered in time.
+        """
         try:
             await self._client.delete(key, dictionary=DICTIONARY)
         except NoNodeError:

@@ -1,1 +1,1 @@
-"""Measures how long it takes until another server leads when a leader is lost."""
+"""Measurement of how long it takes until another server leads when a leader is lost."""

@@ -38,7 +38,7 @@ seed_option = click.option("--seed", default=1, show_default=True, help="Of the 
 
 
 class _Keeper:
-    """Writes trials to the file, but not after every one of a thousand."""
+    """Keeper of trials, which writes them to the file, but not after every one of a thousand."""
 
     def __init__(self, file: ResultFile, display: Display) -> None:
         self._file = file

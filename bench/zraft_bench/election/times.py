@@ -1,4 +1,6 @@
-"""When servers stood for election and when one led, read from their logs, and distributions of these times. Pure.
+"""Times of elections, read from servers' logs, and distributions of these times.
+
+Pure.
 
 Servers log `stands for election` (role pre-candidate or candidate) and `became leader` with `monotonic_ms`, a
 clock that all processes of one machine share and that no adjustment of the date moves. The logged moment is

@@ -34,23 +34,26 @@ HOWS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 
 def now_ms() -> float:
+    """Return the monotonic clock in milliseconds, as servers log it."""
     return time.monotonic() * 1000
 
 
 class Logs:
-    """What the servers have logged since `mark`."""
+    """Servers' logs since the last call of `mark`."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         self._offsets: dict[int, int] = {}
 
     def mark(self) -> None:
+        """Begin here: `events` returns nothing older."""
         self._offsets = {
             n: process.log.stat().st_size if process.log.exists() else 0
             for n, process in self._cluster.processes.items()
         }
 
     def events(self, servers: Sequence[int]) -> list[LogEvent]:
+        """Return the events that these servers have logged since `mark`."""
         found: list[LogEvent] = []
         for server in servers:
             with self._cluster.processes[server].log.open("rb") as log:
@@ -123,7 +126,7 @@ def run_elections(
 
 @frozen
 class Outage:
-    """When clients could not write, in ms after the loss of the leader."""
+    """Time in which clients could not write, in milliseconds after the loss of the leader."""
 
     gap_ms: float
     served_ms: float
@@ -177,6 +180,7 @@ class Writers:
             self.acknowledged_ms.append(now_ms())
 
     async def stop(self) -> None:
+        """Stop writing and close the connections."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:

@@ -24,7 +24,7 @@ TTLS: Final = (1, 2, 3, 4)
 
 @frozen
 class Extent:
-    """How much is measured.
+    """Sizes and repetitions of the measurements.
 
     `iterations` None: as many as the thesis; `sizes`: of simulated fleets; `spread_runs`: for means of tables
     8.7 to 8.9, beside the thesis' 20; `growth_runs`: fleets that grow one by one.
@@ -68,7 +68,7 @@ class SpreadResult:
     runs: int
     by_ttl: tuple[tuple[float, float, float, float], ...]
     counted: tuple[tuple[tuple[int, ...], ...], ...] = ()
-    """For each number of hops the events, as results files have them."""
+    """The events for each number of hops, as results files have them."""
 
 
 @frozen

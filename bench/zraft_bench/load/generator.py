@@ -99,6 +99,7 @@ class LoadProcesses:
         return message[name]
 
     def say_to_all(self, **message: Any) -> None:
+        """Send the same message to all processes."""
         for process in self._processes:
             self._say(process, message)
 

@@ -1,4 +1,6 @@
-"""How long requests took: counts in logarithmic buckets that can be merged, and percentiles of them. Pure.
+"""Histogram of durations that can be merged, and its percentiles.
+
+Pure.
 
 Durations are counted in microseconds, exactly below 128, above in 64 buckets per power of two: a percentile
 is at most 1.6 % above the true one, never below. Memory does not grow with the number of requests.
@@ -18,6 +20,7 @@ PERCENTILES: Final = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 
 
 def bucket_of(microseconds: int) -> int:
+    """Return the bucket for a duration."""
     if microseconds < EXACT_BELOW:
         return max(0, microseconds)
     shift = microseconds.bit_length() - SUB_BITS - 1
@@ -71,6 +74,7 @@ class Histogram:
                 self.largest = ms
 
     def merge(self, other: Histogram) -> None:
+        """Add the counts of another histogram."""
         for bucket, count in other.counts.items():
             self.counts[bucket] = self.counts.get(bucket, 0) + count
         self.total += other.total
@@ -80,6 +84,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
+        """The number of durations."""
         return sum(self.counts.values())
 
     def percentile(self, percent: float) -> float:
@@ -106,6 +111,7 @@ class Histogram:
             yield min(highest_of(bucket) / 1000, self.largest), seen / count
 
     def summary(self) -> Summary:
+        """Return mean, deviation, extremes and percentiles; durations are in milliseconds."""
         count = self.count
         if not count:
             return Summary(0, 0.0, 0.0, 0.0, 0.0, {})

@@ -20,7 +20,7 @@ from zraft_bench.show import Display, result_line
 
 @frozen
 class Spread:
-    """How the workers of a machine are spread: over so many processes, each with so many connections.
+    """Spread of a machine's workers: over so many processes, each with so many connections.
 
     `connections` None: one to each server.
     """

@@ -1,4 +1,6 @@
-"""When the requests of an open loop are due. Pure; the caller has the clock.
+"""Due times of the requests of an open loop.
+
+Pure; the caller has the clock.
 
 Each worker has its own due times, `rate / workers` of them per second, and sends them one after the other. A
 worker that is held up by a slow answer is behind, and the requests that were due meanwhile are sent late;

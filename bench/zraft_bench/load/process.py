@@ -35,7 +35,7 @@ CLOSE_S: Final = 2.0
 
 @frozen(kw_only=True)
 class Order:
-    """What one load process is to do."""
+    """Orders for one load process."""
 
     target: str
     hosts: str
@@ -71,7 +71,8 @@ async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
         line = await lines.readline()
         if not line:
             return  # the test was given up
-        # What was made until here lives to the end; a full collection in the measured time would show as a stall.
+        # Objects made until here live to the end; a full collection in the measured time would show as a
+        # stall.
         gc.collect()
         gc.freeze()
         await asyncio.sleep(json.loads(line)["start"])

@@ -1,4 +1,4 @@
-"""Which tests are run one after the other: presets of increasing difficulty, or one from the command line. Pure."""
+"""Schedules of tests: presets of increasing difficulty, or one test from the command line. Pure."""
 
 from __future__ import annotations
 

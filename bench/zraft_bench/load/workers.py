@@ -28,7 +28,7 @@ Clock = Callable[[], float]
 
 
 class Recorder:
-    """What the workers of a process saw, from when it was made."""
+    """Record of what the workers of a process measured since it was made."""
 
     def __init__(self) -> None:
         self._drained = Histogram()
@@ -44,12 +44,14 @@ class Recorder:
         self.last_answer = 0.0
 
     def drain(self) -> None:
+        """Move the noted durations into the histograms."""
         self._drained.add(self.durations)
         self._service_drained.add(self.services)
         self.durations.clear()
         self.services.clear()
 
     def fail(self, error: RequestFailedError) -> None:
+        """Count a failed request, and keep its text unless there are many."""
         if error.unknown:
             self.unknown += 1
         else:
@@ -61,6 +63,7 @@ class Recorder:
     def part(
         self, *, workers: int, connections: int, began: float, ended: float, cpu_s: float, open_loop: bool
     ) -> Part:
+        """Return all that was recorded, as one part of a result."""
         self.drain()
         return Part(
             workers=workers,
@@ -133,6 +136,7 @@ class Load:
         )
 
     async def close(self) -> None:
+        """Close the connections of all targets."""
         await asyncio.gather(*(target.close() for target in self._targets))
 
     # -- closed loop

@@ -1,4 +1,6 @@
-"""What a test asks of a cluster: operations, how many, by how many workers, how large, how fast. Pure.
+"""Workload of a test: which operations, how many, by how many workers, how large, how fast.
+
+Pure.
 
 A *round* is `entries` requests, spread evenly over all workers of all client machines. Rounds are repeated
 until the test has run `seconds_min`, so that a test of a hundred entries measures more than its own
@@ -24,7 +26,7 @@ INCOMPRESSIBLE_BYTES: Final = 1 << 16
 
 
 class Operation(Enum):
-    """What the requests do."""
+    """Kinds of requests."""
 
     WRITE = "write"
     READ = "read"
@@ -66,6 +68,7 @@ class Workload:
 
     @property
     def loop(self) -> str:
+        """The kind of loop: "open" if requests come at a rate, else "closed"."""
         return "closed" if self.rate is None else "open"
 
     def title(self) -> str:
@@ -120,6 +123,7 @@ class Values:
         self._next = 0
 
     def next(self) -> bytes:
+        """Return the next value."""
         # An odd step visits every offset before one comes again.
         self._next = (self._next + 7919) % INCOMPRESSIBLE_BYTES
         return self._bytes[self._next : self._next + self._size]

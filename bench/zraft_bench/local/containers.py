@@ -69,16 +69,19 @@ class ContainerCluster:
 
     @property
     def hosts(self) -> str:
+        """The servers' addresses, separated by commas."""
         return ",".join(str(address) for address in self._addresses.values())
 
     @property
     def count(self) -> int:
+        """The number of servers."""
         return self._count
 
     def _name(self, number: int) -> str:
         return f"zraft-bench-{self._run}-{number}"
 
     def start(self) -> None:
+        """Start the containers and wait until the servers serve."""
         self._require_image()
         labels = {LABEL: self._run}
         self._network = self._docker.networks.create(

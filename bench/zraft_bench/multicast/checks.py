@@ -1,4 +1,6 @@
-"""Judges what consumers of a cell read, so that no figure is one of a broken run. Pure; a byte of memory per message.
+"""Check of what consumers of a cell read, so that no figure is one of a broken run.
+
+Pure; a byte of memory per message.
 
 `LogCheck` follows one place's log: dense offsets, ascending stamps, every message once, unchanged, where it
 was sent to, and in the producer's order if it went there alone, or if the cell's order is of all messages.
@@ -32,7 +34,7 @@ _MISSING_SHOWN: Final = 3
 
 
 class BrokenOrderError(ZraftError):
-    """What was read breaks a promise of multicast: the cell measured nothing."""
+    """Error of a run in which reads broke a promise of multicast: the cell measured nothing."""
 
 
 Stamp = tuple[int, int, int, int]
@@ -51,7 +53,7 @@ class Read:
 
 @frozen
 class Arrival:
-    """What a read message says about itself."""
+    """Values that a read message carries about itself."""
 
     sent_us: int
     destinations: int
@@ -59,7 +61,7 @@ class Arrival:
 
 @frozen(kw_only=True)
 class Chain:
-    """What a log has in common with that of `other`: how many messages, and digests over them, the last one of all."""
+    """Common part of a log with that of `other`: the number of messages, and digests over them."""
 
     other: int
     count: int = 0
@@ -104,7 +106,7 @@ class _Running:
 
 
 class LogCheck:
-    """Checks the log of one place, read from its beginning."""
+    """Check of the log of one place, read from its beginning."""
 
     def __init__(self, cell: Cell, nonce: int, place: int) -> None:
         self.place = place

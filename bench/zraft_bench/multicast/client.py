@@ -53,6 +53,7 @@ class TopicsClient:
         await self._client.close()
 
     def name(self, topic: int) -> str:
+        """Return the name of the topic with this number."""
         return f"{self._prefix}{topic}"
 
     async def create(self) -> None:
@@ -142,6 +143,11 @@ class TopicSender:
         self.id = int(producer.id)
 
     async def send(self, places: Destinations, payload: bytes) -> None:
+        """Send a message to these places, and return when it is delivered at all of them.
+
+        Raises:
+            TopicError: the service refused it, or did not answer in time.
+        """
         try:
             await self._producer.send([self._names[place] for place in places], payload)
         except ClientError as error:
@@ -156,6 +162,11 @@ class TopicReader:
         self._places = places
 
     async def read(self) -> dict[int, list[Read]]:
+        """Return the next messages of each place, after a short wait if there are none.
+
+        Raises:
+            TopicError: no replica answered.
+        """
         try:
             records = await self._consumer.poll(READ_WAIT_S, limit=READ_MAX)
         except ClientError as error:

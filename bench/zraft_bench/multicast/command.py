@@ -176,7 +176,7 @@ def multicast(
 
 
 class _Run:
-    """Runs all parts, one after the other; the file is written after each cell."""
+    """Run of all parts, one after the other; the file is written after each cell."""
 
     def __init__(
         self,
@@ -278,6 +278,7 @@ def line_of(one: CellResult | StreamResult | GenuineResult) -> str:
 
 
 def rich_table(table: Table) -> RichTable:
+    """Return a table for the terminal; failed rows are red."""
     shown = RichTable(title=table.title)
     for n, name in enumerate(table.head):
         shown.add_column(name, justify="left" if n in table.texts else "right")

@@ -1,4 +1,4 @@
-"""What servers count of their groups: entries, commands, bundles, deliveries. Read by `mntr`, as operators do."""
+"""Servers' counts of their groups' entries, commands, bundles and deliveries, read by `mntr`."""
 
 from __future__ import annotations
 

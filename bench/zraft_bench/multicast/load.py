@@ -40,7 +40,7 @@ class Sender(Protocol):
 
 
 class Reader(Protocol):
-    """Reads some places, each from its beginning."""
+    """Reader of some places, each from its beginning."""
 
     async def read(self) -> Mapping[int, Sequence[Read]]:
         """Return the next messages by place; wait a while for the first one.

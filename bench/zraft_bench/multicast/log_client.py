@@ -48,10 +48,12 @@ class LogClient:
 
     @contextlib.asynccontextmanager
     async def sender(self) -> AsyncIterator[LogSender]:
+        """Yield a sender of the log's messages."""
         yield LogSender(self._client, f"{self._directory}/{PREFIX}")
 
     @contextlib.asynccontextmanager
     async def reader(self) -> AsyncIterator[LogReader]:
+        """Yield a reader of the log, which is closed at the end."""
         entries = self._client.subscribe_log(self._directory, PREFIX)
         async with entries:
             reader = LogReader(entries, self._payloads)
@@ -62,13 +64,18 @@ class LogClient:
 
 
 class LogSender:
-    """Appends messages to the log."""
+    """Sender that appends messages to the log."""
 
     def __init__(self, client: Client, path: str) -> None:
         self._client = client
         self._path = path
 
     async def send(self, places: Destinations, payload: bytes) -> None:
+        """Append a message, and return when it is committed.
+
+        Raises:
+            TopicError: the service refused it, or did not answer in time.
+        """
         assert places == (0,), "there is one log"
         try:
             await self._client.create(self._path, payload, sequential=True)
@@ -77,7 +84,10 @@ class LogSender:
 
 
 class LogReader:
-    """Reads the log. A log has neither stamps nor ids: they are made of an entry's number and its writer's data."""
+    """Reader of the log.
+
+    A log has neither stamps nor ids: they are made of an entry's number and its writer's data.
+    """
 
     def __init__(self, entries: LogSubscription, payloads: Payloads) -> None:
         self._entries = entries
@@ -85,6 +95,11 @@ class LogReader:
         self._next: asyncio.Task[Entries] | None = None
 
     async def read(self) -> dict[int, list[Read]]:
+        """Return the next message, after a short wait if there is none.
+
+        Raises:
+            TopicError: the subscription ended.
+        """
         # This is not a timeout around it: what was taken and then cancelled would be lost.
         if self._next is None:
             self._next = asyncio.ensure_future(anext(self._entries))
@@ -106,6 +121,7 @@ class LogReader:
         return {0: reads}
 
     async def close(self) -> None:
+        """Stop reading."""
         if self._next is not None:
             self._next.cancel()
             await asyncio.gather(self._next, return_exceptions=True)

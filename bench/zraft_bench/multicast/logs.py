@@ -1,4 +1,4 @@
-"""What messages touched, read from the logs of servers by `zraft log dump`, the program that operators use.
+"""Reader of servers' logs through `zraft log dump`: which groups a message touched.
 
 This module reads its lines; their meaning for genuineness is judged without files.
 """
@@ -31,6 +31,7 @@ class GroupLog:
     entries: dict[int, Entry] = field(factory=dict)
 
     def take(self, value: Entry) -> None:
+        """Add a line of the dump: an entry, or a truncation."""
         if value["record"] == "entry":
             self.entries[value["index"]] = value
         elif value["record"] == "truncate":
@@ -63,6 +64,7 @@ def read_logs(directory: Path) -> dict[int, GroupLog]:
 
 
 def logs_of(values: Iterable[Entry]) -> dict[int, GroupLog]:
+    """Return the log of each group but group 0, from the lines of a dump."""
     logs: dict[int, GroupLog] = {}
     for value in values:
         group = value.get("group", 0)
@@ -83,7 +85,7 @@ def longest(logs: Sequence[Mapping[int, GroupLog]]) -> dict[int, GroupLog]:
 
 @define
 class Footprint:
-    """What stands in all groups' logs about the messages of one producer."""
+    """Traces of one producer's messages in all groups' logs."""
 
     groups: list[TouchedGroup]
     messages: int = 0

@@ -1,4 +1,6 @@
-"""What a multicast cell sends: each message's destinations and content, and when enough was sent. Pure.
+"""Plan of a multicast cell: each message's destinations and content, and its number of messages.
+
+Pure.
 
 A message's destinations follow from the cell, its producer and its number, so that a reader of a log knows
 what must be in it without being told. A *place* is a partition of a topic, numbered through: topic *
@@ -34,12 +36,12 @@ SHARES: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 class Singles(Enum):
-    """Where messages go that are addressed to one topic only."""
+    """Places for messages that are addressed to one topic only."""
 
     OWN = "own"
     """Each producer has a topic of its own, as in the thesis."""
     EVEN = "even"
-    """To all topics in equal shares."""
+    """Singles go to all topics in equal shares."""
 
 
 @frozen(kw_only=True)
@@ -82,6 +84,7 @@ class Cell:
 
     @property
     def places(self) -> int:
+        """The number of partitions of all topics."""
         return self.topics * self.partitions
 
     def limit_of(self, producer: int) -> int:
@@ -90,6 +93,7 @@ class Cell:
         return max(self.messages, share)
 
     def is_enough(self, producer: int, sent: int, elapsed_s: float) -> bool:
+        """Return whether the producer has sent as many messages for as long as the cell wants."""
         return sent >= self.limit_of(producer) or (sent >= self.messages and elapsed_s >= self.seconds)
 
 
@@ -98,7 +102,7 @@ Destinations = tuple[int, ...]
 
 
 class Deck:
-    """Where the messages of one producer go: message n goes to `of[n % len(of)]`."""
+    """Destinations of one producer's messages: message n goes to `of[n % len(of)]`."""
 
     def __init__(self, cell: Cell, producer: int) -> None:
         rng = random.Random(f"{cell.seed} {producer}")
@@ -119,6 +123,7 @@ class Deck:
         )
 
     def destinations(self, number: int) -> Destinations:
+        """Return the destinations of a message."""
         return self.of[number % len(self.of)]
 
     def multicasts(self, count: int) -> int:
@@ -137,12 +142,12 @@ class Deck:
 
 
 class ForeignPayloadError(ZraftError):
-    """This cell does not send such a message, or it was changed on its way."""
+    """Error of a message that this cell does not send, or that was changed on its way."""
 
 
 @frozen
 class Header:
-    """What is at the beginning of every message."""
+    """Header at the beginning of every message."""
 
     producer: int
     number: int
@@ -150,13 +155,14 @@ class Header:
 
 
 class Payloads:
-    """What messages of a cell carry; `nonce` (32 bits) tells runs apart."""
+    """Contents of a cell's messages; `nonce` (32 bits) tells runs apart."""
 
     def __init__(self, cell: Cell, nonce: int) -> None:
         self._nonce = nonce
         self._filler = random.Random(f"{cell.seed} payload").randbytes(cell.value_bytes - HEADER.size)
 
     def make(self, producer: int, number: int, sent_us: int) -> bytes:
+        """Return a message's bytes."""
         return HEADER.pack(self._nonce, producer, number, sent_us) + self._filler
 
     def read(self, payload: bytes) -> Header:

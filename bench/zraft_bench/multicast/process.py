@@ -37,7 +37,7 @@ LOG: Final = "log"
 
 @frozen(kw_only=True)
 class MulticastOrder:
-    """What one process is to do: which producers of the cell it has, and whose logs it reads.
+    """Orders for one process: which producers of the cell it has, and whose logs it reads.
 
     Topics are named `prefix` and their number. `target` is "topics", or "log": a log of znodes.
     """

@@ -1,4 +1,4 @@
-"""What was measured of topics, as values: cells of multicast, what a message touches, streams of one topic. Pure."""
+"""Results of measurements of topics: cells of multicast, what a message touches, streams. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ GENERATOR_BUSY: Final = 0.85
 
 @frozen(kw_only=True)
 class Produced:
-    """What a process saw of its producers. Times are seconds on the machine's monotonic clock.
+    """Measurements of a process's producers.
+
+    Times are seconds on the machine's monotonic clock.
 
     Attributes:
         sent: messages by producer, all of them reported as delivered at all their destinations.
@@ -35,7 +37,10 @@ class Produced:
 
 @frozen(kw_only=True)
 class Consumed:
-    """What a process saw of the places it reads; `arrivals`: by number of destinations, from sending to having it here."""
+    """Measurements of a process's readers.
+
+    `arrivals`: by number of destinations, from sending to having it here.
+    """
 
     places: tuple[int, ...]
     delivered: tuple[int, ...] = ()
@@ -47,7 +52,7 @@ class Consumed:
 
 @frozen(kw_only=True)
 class Counts:
-    """What all servers together counted meanwhile; None where they do not tell.
+    """Counts of all servers together during the run; None where they do not tell.
 
     Attributes:
         entries, commands: of the logs of groups, and what stands in them.
@@ -106,15 +111,17 @@ class CellResult:
 
     @property
     def ok(self) -> bool:
+        """True if nothing was wrong."""
         return not self.reason
 
     @property
     def delivered(self) -> int:
+        """The number of deliveries at all places."""
         return sum(place.delivered for place in self.places)
 
     @property
     def per_second(self) -> float:
-        """Return messages per second, not deliveries."""
+        """The number of messages per second, not of deliveries."""
         return self.messages / self.elapsed_s if self.elapsed_s else 0.0
 
     def per_topic(self) -> list[float]:
@@ -127,7 +134,10 @@ class CellResult:
 
 @frozen(kw_only=True)
 class TouchedGroup:
-    """What stands in a group's log about messages, `addressed` to it or not. `others`: commands about no message."""
+    """Commands in one group's log about messages, `addressed` to it or not.
+
+    `others`: commands about no message.
+    """
 
     name: str
     addressed: bool
@@ -139,7 +149,10 @@ class TouchedGroup:
 
 @frozen(kw_only=True)
 class TouchedServer:
-    """What a server sent and received for groups meanwhile; `hosts`: it has a replica of a group that was addressed."""
+    """Datagrams of a server for groups during the run.
+
+    `hosts`: it has a replica of a group that was addressed.
+    """
 
     name: str
     hosts: bool
@@ -149,7 +162,7 @@ class TouchedServer:
 
 @frozen(kw_only=True)
 class GenuineResult:
-    """What messages to `fanout` of `topics`, one at a time, touched.
+    """Result of messages to `fanout` of `topics`, one at a time: what they touched.
 
     Attributes:
         per_message: messages between groups that were logged or sent for each; `bound`: what it may be,
@@ -170,11 +183,12 @@ class GenuineResult:
 
     @property
     def ok(self) -> bool:
+        """True if nothing was wrong."""
         return not self.reason
 
     @property
     def steps(self) -> int:
-        """Return the steps at the leaders.
+        """The steps at the leaders.
 
         These are the request, two for each commit and, between two commits, one leader's message to another.
         """
@@ -197,6 +211,7 @@ class StreamResult:
 
     @property
     def ok(self) -> bool:
+        """True if nothing was wrong."""
         return not self.reason
 
 
@@ -210,6 +225,7 @@ class MulticastResults:
 
     @property
     def ok(self) -> bool:
+        """True if nothing was wrong in any result."""
         return all(
             (
                 all(one.ok for one in self.cells),
@@ -274,6 +290,7 @@ def combine(
 
 
 def sent_by_producer(cell: Cell, produced: Iterable[Produced]) -> list[int]:
+    """Return how many messages each producer of the cell has sent."""
     sent = [0] * cell.producers
     for one in produced:
         for producer, count in zip(one.producers, one.sent, strict=True):

@@ -20,6 +20,7 @@ async def run_stream(cell: Cell, servers: Servers, processes: int, target: str) 
 
 
 def stream_of(found: CellResult, target: str) -> StreamResult:
+    """Return the result of a stream from that of its cell, which has one topic."""
     cell = found.cell
     return StreamResult(
         target=target,

@@ -283,6 +283,7 @@ def genuineness(results: MulticastResults) -> Table:
 
 
 def streams(results: MulticastResults) -> Table:
+    """Return the table of streams; topics are compared with the log of the same size of messages."""
     rows = []
     logs = {one.value_bytes: one.per_second for one in results.streams if one.target == "log" and one.ok}
     for one in results.streams:

@@ -29,6 +29,7 @@ NOTES: Final = (
 
 
 def importable() -> bool:
+    """Return whether PySyncObj is installed."""
     return importlib.util.find_spec("pysyncobj") is not None
 
 
@@ -49,6 +50,11 @@ class PySyncObjTarget:
         self._waiting: dict[int, asyncio.Future[str | None]] = {}
 
     async def open(self) -> None:
+        """Connect to the node and wait until its cluster has a leader.
+
+        Raises:
+            RequestFailedError: the node does not listen.
+        """
         try:
             reader, self._writer = await asyncio.open_connection(self._address.host, self._address.port)
         except OSError as error:
@@ -69,16 +75,20 @@ class PySyncObjTarget:
             raise RequestFailedError(f"PySyncObj took no write within {FIRST_WRITE_TIMEOUT_S:g} s") from None
 
     async def prepare(self, keys: Sequence[int], value: bytes) -> None:
+        """Write a value to each key."""
         for first in range(0, len(keys), PIPELINED):
             await asyncio.gather(*(self.write(key, value) for key in keys[first : first + PIPELINED]))
 
     async def write(self, key: int, value: bytes) -> None:
+        """Write a value to a key."""
         await self._ask([f"{self._place}/{key}", value])
 
     async def read(self, key: int) -> None:
+        """Read a key's value."""
         await self._ask([f"{self._place}/{key}"])
 
     async def close(self) -> None:
+        """Close the connection."""
         if self._reading is not None:
             self._reading.cancel()
         if self._writer is not None:
@@ -133,18 +143,22 @@ class PySyncObjServers:
 
     @property
     def hosts(self) -> str:
+        """The nodes' addresses, separated by commas."""
         return ",".join(f"{HOST}:{port}" for port in self._client_ports)
 
     @property
     def count(self) -> int:
+        """The number of nodes."""
         return len(self._processes)
 
     def start(self) -> None:
+        """Start all nodes and wait until they listen."""
         for process in self._processes:
             process.start()
         wait_until(self._listen, "PySyncObj's nodes to listen")
 
     def restart(self) -> None:
+        """End all nodes and start them again."""
         self.stop()
         self.start()
 
@@ -157,7 +171,9 @@ class PySyncObjServers:
         return True
 
     def cpu_s(self) -> float | None:
+        """Return the CPU time of all nodes so far, in seconds."""
         return total_cpu_s(self._processes)
 
     def stop(self) -> None:
+        """End all nodes."""
         end_all(self._processes)

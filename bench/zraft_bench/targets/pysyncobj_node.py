@@ -36,6 +36,7 @@ class Node:
         self._obj: Any = SyncObj(own, others, conf=conf, consumers=[self._dict])
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection until it ends."""
         loop = asyncio.get_running_loop()
         unpacker = msgpack.Unpacker()
 
@@ -60,6 +61,7 @@ class Node:
 
 
 async def main(addresses: list[str], port: int, journal: str) -> None:
+    """Run a node until the process is ended."""
     node = Node(addresses, journal)
     server = await asyncio.start_server(node.serve, "127.0.0.1", port)
     await server.serve_forever()

@@ -1,4 +1,4 @@
-"""What a load generator needs of a system: write a key, read a key, over one connection. The systems implement it.
+"""Interface of a system to a load generator: write a key, read a key, over one connection.
 
 A target is made in the process that uses it; `TARGETS` names all targets, so that only the name travels to
 the process. Each imports its library only when it is made.

@@ -21,7 +21,7 @@ from zraft_core.wire.client_requests import CloseSession, Create, GetData, Reque
 
 SESSION_TIMEOUT_MS: Final = 30_000
 PIPELINED: Final = 200
-"""How many creates are under way while the keys are made."""
+"""The number of creates that are under way while the keys are made."""
 
 
 class ZooKeeperTarget(asyncio.Protocol):
@@ -49,6 +49,11 @@ class ZooKeeperTarget(asyncio.Protocol):
     # -- the target
 
     async def open(self) -> None:
+        """Connect to the first server that accepts a session.
+
+        Raises:
+            RequestFailedError: no server did; the message says why.
+        """
         complaints = []
         for attempt in range(len(self._hosts)):
             address = self._hosts[(self._turn + attempt) % len(self._hosts)]
@@ -62,6 +67,7 @@ class ZooKeeperTarget(asyncio.Protocol):
         raise RequestFailedError("cannot connect: " + "; ".join(complaints))
 
     async def prepare(self, keys: Sequence[int], value: bytes) -> None:
+        """Create a znode with the value for each key."""
         await self._make(self._place, b"")
         for first in range(0, len(keys), PIPELINED):
             await asyncio.gather(
@@ -69,9 +75,11 @@ class ZooKeeperTarget(asyncio.Protocol):
             )
 
     async def write(self, key: int, value: bytes) -> None:
+        """Set the data of a key's znode."""
         _expect(await self._ask(SetData(self._path(key), value)))
 
     async def read(self, key: int) -> None:
+        """Read the data of a key's znode, after a sync if reads are linearizable."""
         path = self._path(key)
         if self._linearizable:
             # Two requests of one connection are answered in order: waiting for the read is enough.
@@ -80,6 +88,7 @@ class ZooKeeperTarget(asyncio.Protocol):
         _expect(await self._ask(GetData(path)))
 
     async def close(self) -> None:
+        """End the session and close the connection."""
         if self._transport is not None and not self._transport.is_closing():
             with contextlib.suppress(RequestFailedError, TimeoutError):
                 async with asyncio.timeout(2):
@@ -169,9 +178,11 @@ class ZooKeeperTarget(asyncio.Protocol):
     # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport; asyncio calls this once."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        """Take the server's answers, and give each to its request."""
         try:
             received = self._codec.receive(data)
         except ProtocolError as error:
@@ -190,6 +201,7 @@ class ZooKeeperTarget(asyncio.Protocol):
                     self._connected.set_exception(RequestFailedError("no session was granted"))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Fail the requests that are under way."""
         self._transport = None
         self._lose(f"the connection was lost: {exc or 'closed by the server'}")
 

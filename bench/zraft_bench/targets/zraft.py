@@ -13,7 +13,7 @@ from zraft_client.errors import ClientError, UnknownOutcomeError
 from zraft_client.values import Consistency
 
 PIPELINED: Final = 500
-"""How many writes are under way while the keys are made."""
+"""The number of writes that are under way while the keys are made."""
 
 
 class _InTurn(random.Random):
@@ -39,22 +39,38 @@ class ZraftTarget:
         self._consistency = Consistency.LINEARIZABLE if linearizable else Consistency.LOCAL
 
     async def open(self) -> None:
+        """Connect and wait for a session.
+
+        Raises:
+            RequestFailedError: no server accepted it.
+        """
         try:
             await self._client.connect()
         except ClientError as error:
             raise RequestFailedError(str(error)) from error
 
     async def prepare(self, keys: Sequence[int], value: bytes) -> None:
+        """Write a value to each key."""
         for first in range(0, len(keys), PIPELINED):
             await asyncio.gather(*(self.write(key, value) for key in keys[first : first + PIPELINED]))
 
     async def write(self, key: int, value: bytes) -> None:
+        """Write a value to a key.
+
+        Raises:
+            RequestFailedError: the write failed; `unknown` is true if it may have happened.
+        """
         try:
             await self._client.put(key, value, dictionary=self._place)
         except ClientError as error:
             raise RequestFailedError(str(error), unknown=isinstance(error, UnknownOutcomeError)) from error
 
     async def read(self, key: int) -> None:
+        """Read a key's value.
+
+        Raises:
+            RequestFailedError: no server answered, or the key has no value.
+        """
         try:
             found = await self._client.get(key, dictionary=self._place, consistency=self._consistency)
         except ClientError as error:
@@ -63,4 +79,5 @@ class ZraftTarget:
             raise RequestFailedError(f"key {key} was made and is not there")
 
     async def close(self) -> None:
+        """End the session and close the connection."""
         await self._client.close()

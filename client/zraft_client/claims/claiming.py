@@ -1,4 +1,6 @@
-"""Which partitions a consumer tries to claim, and when (M-5, M-6, M-10). Pure.
+"""Decisions about which partitions a consumer tries to claim, and when (M-5, M-6, M-10).
+
+Pure.
 
 A *round* goes through the partitions from where the last one stopped, looks at each, and ends with the first claim that
 is granted, or with the last partition. Rounds begin at random moments, so that consumers seldom meet. The first round
@@ -17,25 +19,29 @@ from attrs import evolve, frozen
 from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import Seen
 from zraft_client.claims.requests import NEVER, Requests
-from zraft_core.claims.answers import Answer, Granted, Reason, Refused, View
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView, Granted, Reason, Refused
 from zraft_core.claims.commands import ClaimMessages, ClaimPartition
 from zraft_core.claims.values import RANGE_MESSAGES_MAX, Claim, Owner
 
 HELD_LOOKS: Final = 8
-"""How often in a heartbeat interval to look whether a partition that may become free at any moment is free."""
+"""The number of looks in a heartbeat interval at a partition that may become free at any moment."""
 HURRY: Final = 32
-"""By how much waits between rounds are shorter while partitions stand still because their owner is gone."""
+"""The factor by which waits between rounds are shorter while partitions stand still because their owner is
+gone.
+"""
 TRIES_MAX: Final = 3
-"""How often one command or look is sent in a round before the next partition is tried."""
+"""The number of times that one command or look is sent in a round before the next partition is tried."""
 
 Place = tuple[str, int]
 """(topic, partition)."""
 
 
 class Owned(Protocol):
-    """What the consumer owns already."""
+    """Interface to the claims that the consumer already has."""
 
-    def claims(self) -> int: ...
+    def claims(self) -> int:
+        """Return the number of claims."""
+
     def epochs(self, place: Place) -> frozenset[int]:
         """Return the epochs of its claims of this partition, those included that it is releasing."""
         ...
@@ -48,7 +54,7 @@ class Owned(Protocol):
         ...
 
     def holds(self, place: Place) -> bool:
-        """Whether it may process this partition right now."""
+        """Return whether the consumer may process this partition right now."""
         ...
 
 
@@ -100,20 +106,22 @@ class Claiming:
         self._reclaiming = options.fast_reclaim
         self._left_alone: dict[Place, int] = {}
         self._held: set[Place] = set()
-        """What another consumer had when it was last looked at."""
+        """The partitions that another consumer had when they were last looked at."""
         # A client that was restarted takes back its claims before they expire; a new one has no reason to hurry.
         self._next_round_ms = now_ms if options.fast_reclaim else now_ms + self._wait_ms()
 
     @property
     def is_reclaiming(self) -> bool:
+        """True while the first round takes back what an earlier process had."""
         return self._reclaiming
 
     def stop(self) -> None:
+        """Claim nothing more."""
         self._stopped = True
         self._round.clear()
 
     def leave_alone(self, place: Place, until_ms: int) -> None:
-        """Do not look at the partition before this time: it was released for others, or its owner was heard just now."""
+        """Skip the partition until this time: it was released for others, or its owner was just heard."""
         self._left_alone[place] = max(until_ms, self._left_alone.get(place, 0))
 
     def hurry(self, now_ms: int) -> None:
@@ -121,6 +129,7 @@ class Claiming:
         self._next_round_ms = min(self._next_round_ms, now_ms)
 
     def on_time(self, now_ms: int) -> None:
+        """Begin a round if one is due."""
         if self._stopped or self._busy or now_ms < self._next_round_ms:
             return
         self._left_alone = {place: until for place, until in self._left_alone.items() if until > now_ms}
@@ -129,6 +138,7 @@ class Claiming:
 
     @property
     def next_due_ms(self) -> int:
+        """The time of the next round in milliseconds, or `NEVER`."""
         return NEVER if self._stopped or self._busy or not self._places else self._next_round_ms
 
     def _wait_ms(self) -> int:
@@ -234,14 +244,14 @@ class Claiming:
             heartbeat_ms,
         )
 
-    def _look_again_ms(self, view: View, held: Claim) -> int:
+    def _look_again_ms(self, view: ClaimsView, held: Claim) -> int:
         """Return until when a claim cannot expire: there is no use in looking before, unless its owner gives it up."""
         mine = self._options.heartbeat_ms
         left = held.heard_ms + 2 * held.heartbeat_ms - view.log_time_ms
         return max(mine // HELD_LOOKS, min(left, 2 * mine))
 
     def _may_take_over(self, place: Place, claim: Claim) -> bool:
-        """Whether the claim was granted to this process without its knowledge, or to the process before it."""
+        """Return whether the claim was granted to this process without its knowledge, or to the process before it."""
         if claim.owner.client != self._identity.client or claim.epoch in self._owned.epochs(place):
             return False
         if (claim.upto is None) != (self._options.range_messages == 0):
@@ -316,13 +326,13 @@ class Claiming:
     def _send(self, attempt: _Attempt, now_ms: int) -> None:
         self.attempt = attempt.command.attempt
 
-        def then(answer: Answer | None, now_ms: int) -> None:
+        def then(answer: ClaimAnswer | None, now_ms: int) -> None:
             self.attempt = None
             self._on_answer(attempt, answer, now_ms)
 
         self._requests.submit(*attempt.place, attempt.command, self._timeout_ms(now_ms), then)
 
-    def _on_answer(self, attempt: _Attempt, answer: Answer | None, now_ms: int) -> None:
+    def _on_answer(self, attempt: _Attempt, answer: ClaimAnswer | None, now_ms: int) -> None:
         if answer is None and attempt.tries < TRIES_MAX and not self._stopped:
             # This is the same attempt again: it is granted once, however many copies arrive.
             again = evolve(attempt, tries=attempt.tries + 1)

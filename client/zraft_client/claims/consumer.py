@@ -24,7 +24,7 @@ from zraft_client.line import Line
 from zraft_core.claims.values import Owner
 
 TERMINATION_S: float = 10.0
-"""How long `terminate` and `flush` wait for the service before they give up."""
+"""The time that `terminate` and `flush` wait for the service before they give up."""
 
 
 class Committing:
@@ -277,11 +277,17 @@ class Consumer:
             yield last
 
     def statistics(self) -> ConsumerStatistics:
+        """Return the counts of claims and messages so far.
+
+        Raises:
+            ClosedError: the consumer was not started.
+            ClientError: the error that ended it.
+        """
         return self._running().statistics()
 
     @property
     def is_closed(self) -> bool:
-        """Whether the consumer was terminated, or ended before it began."""
+        """True if the consumer was terminated, or ended before it began."""
         return self._closed
 
     # The task ---------------------------------------------------------------------------------------------------

@@ -20,22 +20,22 @@ from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import Fetched, Record
 from zraft_client.claims.requests import NEVER, Requests, Then
 from zraft_client.claims.tracking import Tracking
-from zraft_core.claims.answers import Accepted, Answer, Granted, Reason, Refused
+from zraft_core.claims.answers import Accepted, ClaimAnswer, Granted, Reason, Refused
 from zraft_core.claims.commands import Commit, CommitBatch, CommitRanges, Heartbeat, Release
 from zraft_core.claims.progress import Range
 from zraft_core.claims.values import RANGES_MAX, Mode
 
 COMMIT_WAIT_MS: Final = 100
-"""How long a commit that nobody waits for may wait for others to be sent along with it."""
+"""The time that a commit which nobody waits for may wait for others to be sent along with it."""
 
 
 Told = tuple[int, tuple[Range, ...]]
-"""What is processed: everything below an offset, and ranges above it."""
+"""Processed messages: everything below an offset, and ranges above it."""
 
 
 @unique
 class Ended(Enum):
-    """Why a claim is over."""
+    """Reasons for the end of a claim."""
 
     RELEASED = "released"
     COMPLETE = "complete"
@@ -69,7 +69,7 @@ class Consumption:
         self.partition = partition
         self.claim = claim
         self.committed = claim.committed
-        """What the service knows to be processed."""
+        """The offset below which the service knows everything to be processed."""
         self.end = end
         """The partition's end, as last seen."""
         self.ended: Ended | None = None
@@ -100,7 +100,8 @@ class Consumption:
         self._durable: tuple[Range, ...] = ()
         """Ranges above `committed` that the service knows to be processed."""
         self.is_scattered = False
-        """Whether the service keeps no more ranges: commits above the first gap are not sent until it closes."""
+        """True if the service keeps no more ranges: commits above the first gap are not sent until it closes.
+        """
         self._releasing = False
         self._drain_until_ms: int | None = None
         self._handed_out = 0
@@ -110,38 +111,42 @@ class Consumption:
 
     @property
     def epoch(self) -> int:
+        """The epoch that the service gave to the claim."""
         return self.claim.epoch
 
     @property
     def current(self) -> int:
+        """The offset of the first message that is not committed."""
         return self._tracking.current
 
     @property
     def is_releasing(self) -> bool:
+        """True while the claim is being handed back."""
         return self._releasing
 
     @property
     def lag(self) -> int:
-        """Return how many messages of the partition, as far as it was read, are not committed here."""
+        """The number of messages of the partition, as far as it was read, that are not committed here."""
         upto = self.end if self.claim.upto is None else min(self.end, self.claim.upto)
         return max(0, upto - self.current)
 
     @property
     def has_work(self) -> bool:
-        """Whether the claim's next message exists, as far as is known."""
+        """True if the claim's next message exists, as far as this process knows."""
         return self.current < self.end
 
     @property
     def is_stocked(self) -> bool:
-        """Whether the claim has a message at hand, whatever its lease says."""
+        """True if a message of the claim is in memory, whether or not the lease still holds."""
         return bool(self._ready)
 
     @property
     def stock(self) -> int:
-        """Return how many messages it has at hand."""
+        """The number of messages at hand."""
         return len(self._ready)
 
     def has_ready(self, now_ms: int) -> bool:
+        """Return whether a message can be handed out now."""
         return bool(self._ready) and self.ended is None and self.lease.holds(now_ms)
 
     def next_message(self, now_ms: int) -> Message | None:
@@ -166,7 +171,7 @@ class Consumption:
         return True
 
     def is_durable(self, offset: int) -> bool:
-        """Whether the service knows that the message was processed: nobody else gets it then."""
+        """Return whether the service knows that this message was processed, so that nobody else gets it."""
         return self._are_durable(offset, offset + 1)
 
     def _are_durable(self, first: int, upto: int) -> bool:
@@ -183,7 +188,7 @@ class Consumption:
         return self.current, () if self._plain else self._tracking.committed_ranges(RANGES_MAX)
 
     def knows(self, told: Told) -> bool:
-        """Whether the service was told that much, as far as it keeps it."""
+        """Return whether the service has stored these commits, as far as it keeps them."""
         committed, ranges = told
         if self.committed < committed:
             return False
@@ -217,6 +222,7 @@ class Consumption:
     # Time -------------------------------------------------------------------------------------------------------
 
     def on_time(self, now_ms: int) -> None:
+        """Do what is due by this time, and set `due_ms`."""
         if self.ended is None:
             self._on_time(now_ms)
         self.due_ms = self._next_due_ms(now_ms)
@@ -274,13 +280,13 @@ class Consumption:
         # This happens before it is sent, and so before anybody can have heard it.
         self.lease.on_sent(beat, now_ms)
 
-        def then(answer: Answer | None, now_ms: int) -> None:
+        def then(answer: ClaimAnswer | None, now_ms: int) -> None:
             self._on_heartbeat(beat, answer, now_ms)
 
         command = Heartbeat(self.group, self.epoch, beat, committed)
         self._submit(command, now_ms, then)
 
-    def _on_heartbeat(self, beat: int, answer: Answer | None, now_ms: int) -> None:
+    def _on_heartbeat(self, beat: int, answer: ClaimAnswer | None, now_ms: int) -> None:
         self.due_ms = 0
         self._beating = False
         if answer is None:
@@ -301,7 +307,7 @@ class Consumption:
     def _end_for_health(self) -> int:
         return max(self.end, self.current)
 
-    def _is_owner(self, answer: Answer, now_ms: int) -> bool:
+    def _is_owner(self, answer: ClaimAnswer, now_ms: int) -> bool:
         """Note an answer to a command under this claim; return False if the claim is over."""
         if isinstance(answer, Refused):
             # FENCED says so itself. Whatever else is refused, this owner is mistaken about its claim and must stop.
@@ -343,12 +349,12 @@ class Consumption:
             command = CommitRanges(self.group, self.epoch, committed, ranges)
         self._committing = True
 
-        def then(answer: Answer | None, now_ms: int) -> None:
+        def then(answer: ClaimAnswer | None, now_ms: int) -> None:
             self._on_commit(ranges, answer, now_ms)
 
         self._submit(command, now_ms, then)
 
-    def _on_commit(self, ranges: tuple[Range, ...], answer: Answer | None, now_ms: int) -> None:
+    def _on_commit(self, ranges: tuple[Range, ...], answer: ClaimAnswer | None, now_ms: int) -> None:
         self.due_ms = 0
         self._committing = False
         if answer is None:
@@ -448,7 +454,7 @@ class Consumption:
         self._batching = True
         self._submit(CommitBatch(self.group, self.epoch, self._batch_upto), now_ms, self._on_batch)
 
-    def _on_batch(self, answer: Answer | None, now_ms: int) -> None:
+    def _on_batch(self, answer: ClaimAnswer | None, now_ms: int) -> None:
         self.due_ms = 0
         self._batching = False
         if self.ended is not None or (answer is not None and not self._is_owner(answer, now_ms)):
@@ -494,7 +500,7 @@ class Consumption:
         until = self._drain_until_ms
         return until is not None and now_ms < until and self.lease.holds(now_ms)
 
-    def _on_released(self, answer: Answer | None, now_ms: int) -> None:
+    def _on_released(self, answer: ClaimAnswer | None, now_ms: int) -> None:
         self.due_ms = 0
         if answer is None:
             self._release_sent = False

@@ -79,13 +79,16 @@ class ConsumerCore:
         return sum(one.claim.upto is None or one.has_work for one in self._consumptions.values())
 
     def ranges(self, place: Place) -> tuple[int, int]:
+        """Return how many of the claimed ranges of a partition have messages, and how many have none."""
         ranges = [one.has_work for key, one in self._consumptions.items() if key[:2] == place]
         return sum(ranges), len(ranges) - sum(ranges)
 
     def epochs(self, place: Place) -> frozenset[int]:
+        """Return the epochs of the claims on a partition."""
         return frozenset(key[2] for key in self._consumptions if key[:2] == place)
 
     def holds(self, place: Place) -> bool:
+        """Return whether some claim on the partition may be processed now."""
         return any(
             one.lease.holds(self._now_ms) and not one.is_releasing
             for key, one in self._consumptions.items()
@@ -95,7 +98,7 @@ class ConsumerCore:
     # Input ------------------------------------------------------------------------------------------------------
 
     def on_time(self, now_ms: int) -> None:
-        """Do what is due. Called at `next_due_ms`, or at any time."""
+        """Do what is due. Call it at `next_due_ms`; calling it at other times does no harm."""
         self._now_ms = now_ms
         self._requests.on_time(now_ms)
         self._step(now_ms)
@@ -106,7 +109,7 @@ class ConsumerCore:
         if (
             not self._requests.answered(number, reply, now_ms)
             and isinstance(reply, Granted)
-            # Asked for again, it is about to be granted again, and used.
+            # If it is asked for again, it is about to be granted again, and used.
             and reply.claim.attempt != self._claiming.attempt
         ):
             self._give_back((effect.topic, effect.partition), reply, now_ms)
@@ -183,7 +186,7 @@ class ConsumerCore:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Return when `on_time` is to be called next, unless a reply comes earlier."""
+        """The time at which `on_time` is to be called next, unless a reply comes earlier."""
         due = [one.due_ms for one in self._consumptions.values()]
         due.append(self._requests.next_due_ms)
         if not self._terminating:
@@ -235,7 +238,7 @@ class ConsumerCore:
         return targets
 
     def is_flushed(self, targets: Mapping[Key, Told]) -> bool:
-        """Whether the service knows, or the claim is over."""
+        """Return whether each of these commits is stored by the service, or its claim is over."""
         for key, told in targets.items():
             one = self._consumptions.get(key)
             if one is not None and not one.knows(told):
@@ -260,13 +263,15 @@ class ConsumerCore:
 
     @property
     def is_released(self) -> bool:
-        """Whether nothing is claimed any more, after `terminate(release=True)`."""
+        """True when nothing is claimed any more, after `terminate(release=True)`."""
         return self._terminating and not self._consumptions
 
     def consumptions(self) -> Iterator[Consumption]:
+        """Iterate over the claims that this consumer has."""
         return iter(self._consumptions.values())
 
     def statistics(self) -> ConsumerStatistics:
+        """Return the counts of claims and messages so far."""
         counts = self._counts
         return ConsumerStatistics(
             claims=len(self._consumptions),

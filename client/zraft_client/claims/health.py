@@ -1,4 +1,4 @@
-"""Whether a consumer keeps up with a partition, judged at every heartbeat over the last ten. Pure."""
+"""Judgement whether a consumer keeps up with a partition, at each heartbeat over the last ten. Pure."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Health:
 
     @property
     def velocity(self) -> float:
-        """Return how many messages the consumer commits per interval."""
+        """The number of messages that the consumer commits per interval."""
         return self._mean(1)
 
     @property
     def partition_velocity(self) -> float:
-        """Return how many messages come into the partition per interval."""
+        """The number of messages that come into the partition per interval."""
         return self._mean(2)
 
     def _mean(self, position: int) -> float:

@@ -1,11 +1,11 @@
-"""How long an owner may continue without hearing from the service: self-fencing, by its own clock. Pure."""
+"""Lease of an owner: how long it may continue without an answer, by its own clock. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
 BEATS_KEPT: Final = 8
-"""How many send times of heartbeats are kept; an answer to an older one is ignored."""
+"""The number of heartbeats whose send times are kept; an answer to an older one is ignored."""
 
 
 class Lease:
@@ -23,6 +23,7 @@ class Lease:
         self._sent: dict[int, int] = {}
 
     def on_sent(self, beat: int, now_ms: int) -> None:
+        """Note when a heartbeat was sent; its answer extends the lease from this time on."""
         self._sent[beat] = now_ms
         if len(self._sent) > BEATS_KEPT:
             del self._sent[min(self._sent)]
@@ -38,7 +39,9 @@ class Lease:
 
     @property
     def lapses_ms(self) -> int:
+        """The time in milliseconds at which the lease ends unless a heartbeat is answered."""
         return self._confirmed_ms + self.heartbeat_ms
 
     def holds(self, now_ms: int) -> bool:
+        """Return whether the lease holds at this time."""
         return now_ms < self.lapses_ms

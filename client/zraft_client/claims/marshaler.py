@@ -1,4 +1,4 @@
-"""What a program sees and administers of a group, and where it gets consumers from: Marshal's `Marshaler`."""
+"""Marshal's `Marshaler`: administration of a group, and the source of its consumers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zraft_client.claims.messages import PartitionOffsets
 from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import ClaimsPort, Seen
 from zraft_client.errors import BadArgumentsError, FailedError
-from zraft_core.claims.answers import Accepted, Answer, Refused
+from zraft_core.claims.answers import Accepted, ClaimAnswer, Refused
 from zraft_core.claims.commands import Command, Forget, Pause
 from zraft_core.claims.values import Claim, Freshness, Owner, is_name
 from zraft_core.errors import Code
@@ -133,7 +133,7 @@ class Marshaler:
         ]
 
     async def _demand(self, topic: str, partition: int, command: Command) -> None:
-        answer: Answer = await self._port.submit(topic, partition, command)
+        answer: ClaimAnswer = await self._port.submit(topic, partition, command)
         if isinstance(answer, Refused):
             raise FailedError(
                 f"{topic}/{partition}, group {self.group}: {type(command).__name__} was refused: "

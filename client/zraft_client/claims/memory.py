@@ -11,7 +11,7 @@ from collections.abc import Callable
 from zraft_client.claims.clock import uptime_ms
 from zraft_client.claims.errors import PortError
 from zraft_client.claims.port import Fetched, Record, Seen
-from zraft_core.claims.answers import Answer
+from zraft_core.claims.answers import ClaimAnswer
 from zraft_core.claims.commands import Command
 from zraft_core.claims.expiry import ClaimExpiry
 from zraft_core.claims.state import Claims
@@ -34,12 +34,15 @@ class MemoryPartition:
 
     @property
     def end(self) -> int:
+        """The offset behind the last record."""
         return self.earliest + len(self.records)
 
-    def apply(self, command: Command, now_ms: int) -> Answer:
+    def apply(self, command: Command, now_ms: int) -> ClaimAnswer:
+        """Apply a command as the partition's group would, and return its answer."""
         return self.claims.apply(command, self.claims.position + 1, now_ms, self.end)
 
     def tick(self, now_ms: int) -> None:
+        """Let the time pass: expire the claims whose owners were not heard."""
         self._expiry.advance(min(now_ms - self._looked_ms, STEP_MS_MAX))
         self._looked_ms = now_ms
         self._expiry.wants_round(self.claims, self._round + 1)
@@ -60,6 +63,7 @@ class MemoryService:
         self._failures: list[bool] = []
 
     def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic, or replace the one of that name, with empty partitions."""
         now = self._clock()
         self._topics[topic] = [MemoryPartition(self._heartbeat_ms, now) for _ in range(partitions)]
 
@@ -77,6 +81,11 @@ class MemoryService:
         kept.earliest = max(kept.earliest, earliest)
 
     def partition(self, topic: str, partition: int) -> MemoryPartition:
+        """Return the partition, to look at or fill in a test.
+
+        Raises:
+            KeyError: there is no such topic.
+        """
         return self._topics[topic][partition]
 
     def tick(self) -> None:
@@ -87,20 +96,27 @@ class MemoryService:
                 partition.tick(now)
 
     def fail_next(self, *, carried_out: bool) -> None:
-        """Have the next command fail with `PortError`, before or after it was carried out."""
+        """Make the next command fail with `PortError`, before or after it was carried out."""
         self._failures.append(carried_out)
 
     # ClaimsPort -------------------------------------------------------------------------------------------------
 
     async def partitions(self, topic: str) -> int:
+        """Return how many partitions the topic has; 0 if there is no such topic."""
         return len(self._topics.get(topic, ()))
 
     async def look(self, topic: str, partition: int, group: str) -> Seen:
+        """Return the group's claims on the partition, and the partition's bounds."""
         self.tick()
         kept = self._topics[topic][partition]
         return Seen(kept.claims.view(group, self._clock()), kept.earliest, kept.end)
 
-    async def submit(self, topic: str, partition: int, command: Command) -> Answer:
+    async def submit(self, topic: str, partition: int, command: Command) -> ClaimAnswer:
+        """Carry out a command and return its answer.
+
+        Raises:
+            PortError: `fail_next` asked for it.
+        """
         self.tick()
         carried_out = self._failures.pop(0) if self._failures else None
         if carried_out is False:
@@ -111,6 +127,7 @@ class MemoryService:
         return answer
 
     async def fetch(self, topic: str, partition: int, first: int, count: int, bytes_max: int) -> Fetched:
+        """Return up to `count` records from `first` on, and at least one if there is one."""
         kept = self._topics[topic][partition]
         records: list[Record] = []
         size = 0

@@ -1,4 +1,4 @@
-"""What a program gets to process, and what it commits by."""
+"""Values that a program processes, and the token by which it commits them."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Message:
 
     @property
     def token(self) -> CommitToken:
+        """The token that commits this message."""
         return CommitToken(self.topic, self.partition, self.offset, self.epoch)
 
 

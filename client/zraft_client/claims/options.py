@@ -20,7 +20,7 @@ from zraft_core.errors import ConfigError
 
 @frozen(kw_only=True)
 class ConsumerOptions:
-    """How a consumer claims and consumes.
+    """Settings of how a consumer claims and consumes.
 
     Raises:
         ConfigError: a value is out of its bounds; the message names the option.
@@ -46,9 +46,9 @@ class ConsumerOptions:
     range_messages: int = field(default=0)
     """Above 0: claim ranges of so many messages instead of whole partitions, so that several consumers share one."""
     ranges_ahead: int = field(default=1)
-    """With `range_messages`: how many further ranges to claim in advance, also of future messages."""
+    """The number of further ranges to claim in advance, with `range_messages`, also of future messages."""
     start_at_latest: bool = False
-    """Where a group begins that is new to a partition: at its end instead of at its earliest message."""
+    """True if a group that is new to a partition begins at its end instead of at its earliest message."""
     queue_max: int = field(default=1_000)
     """`MaxMessageQueue`: the most messages of one claim that are fetched and not yet committed."""
     message_bytes_max: int = field(default=2_000_000)
@@ -63,7 +63,7 @@ class ConsumerOptions:
     claim_interval_ms: int = field(default=3_000)
     """The longest wait between two rounds of claiming; each is drawn between 0 and this."""
     poll_ms: int = field(default=100)
-    """How long to wait after a fetch that brought nothing."""
+    """The time to wait after a fetch that brought nothing."""
 
     @heartbeat_ms.validator
     def _check_heartbeat_ms(self, _: object, value: int) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from attrs import frozen
 
-from zraft_core.claims.answers import Answer, View
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.claims.commands import Command
 
 
@@ -36,12 +36,12 @@ class Fetched:
 
 @frozen
 class Seen:
-    """What a look at a partition shows; it may be old when it arrives.
+    """Result of a look at a partition; it may be outdated when it arrives.
 
     `plain`: the servers' release knows neither intervals of single claims nor commits of ranges.
     """
 
-    view: View
+    view: ClaimsView
     earliest: int
     end: int
     plain: bool = False
@@ -54,10 +54,11 @@ class ClaimsPort(Protocol):
         """Return how many partitions the topic has, 0 if there is none of that name."""
         ...
 
-    async def look(self, topic: str, partition: int, group: str) -> Seen: ...
+    async def look(self, topic: str, partition: int, group: str) -> Seen:
+        """Return the group's claims on the partition, and the partition's bounds."""
 
-    async def submit(self, topic: str, partition: int, command: Command) -> Answer:
-        """Have the partition's group carry out the command."""
+    async def submit(self, topic: str, partition: int, command: Command) -> ClaimAnswer:
+        """Let the partition's group carry out a command, and return its answer."""
         ...
 
     async def fetch(self, topic: str, partition: int, first: int, count: int, bytes_max: int) -> Fetched:

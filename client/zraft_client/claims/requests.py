@@ -1,4 +1,6 @@
-"""What a consumer has asked of the service without an answer yet. Pure: effects out, answers in.
+"""Requests of a consumer to the service that have no answer yet.
+
+Pure: effects out, answers in.
 
 Each request has a number and a deadline. One that is not answered in time gets None, which says nothing about
 whether it was carried out; a later answer is ignored.
@@ -12,13 +14,13 @@ from typing import Final
 from attrs import frozen
 
 from zraft_client.claims.port import Fetched, Seen
-from zraft_core.claims.answers import Answer
+from zraft_core.claims.answers import ClaimAnswer
 from zraft_core.claims.commands import Command
 
 
 @frozen
 class Submit:
-    """Have a partition's group carry out a command."""
+    """Effect: let a partition's group carry out a command."""
 
     number: int
     topic: str
@@ -51,8 +53,8 @@ NEVER: Final = 2**63 - 1
 """A time that never comes."""
 
 Effect = Submit | Look | Fetch
-Reply = Answer | Seen | Fetched | None
-Then = Callable[[Answer | None, int], None]
+Reply = ClaimAnswer | Seen | Fetched | None
+Then = Callable[[ClaimAnswer | None, int], None]
 """Takes the answer, None if it did not come in time, and the time."""
 
 
@@ -72,6 +74,11 @@ class Requests:
         deadline_ms: int,
         then: Then,
     ) -> int:
+        """Send a command to a partition's group, and return the request's number.
+
+        `then` is called once, with the answer, or with None at the deadline.
+        """
+
         def taken(reply: Reply, now_ms: int) -> None:
             assert not isinstance(reply, Seen | Fetched), f"{reply!r:.80} to {command!r:.80}"
             then(reply, now_ms)
@@ -88,6 +95,11 @@ class Requests:
         deadline_ms: int,
         then: Callable[[Seen | None, int], None],
     ) -> int:
+        """Ask for a partition's claims and bounds, and return the request's number.
+
+        `then` is called once, with the answer, or with None at the deadline.
+        """
+
         def taken(reply: Reply, now_ms: int) -> None:
             assert reply is None or isinstance(reply, Seen), f"{reply!r:.80} to a look"
             then(reply, now_ms)
@@ -105,6 +117,11 @@ class Requests:
         deadline_ms: int,
         then: Callable[[Fetched | None, int], None],
     ) -> int:
+        """Ask for a partition's records, and return the request's number.
+
+        `then` is called once, with the answer, or with None at the deadline.
+        """
+
         def taken(reply: Reply, now_ms: int) -> None:
             assert reply is None or isinstance(reply, Fetched), f"{reply!r:.80} to a fetch"
             then(reply, now_ms)
@@ -132,9 +149,11 @@ class Requests:
             self.answered(number, None, now_ms)
 
     def take_effects(self) -> list[Effect]:
+        """Return the requests to send, and forget them."""
         taken, self._effects = self._effects, []
         return taken
 
     @property
     def next_due_ms(self) -> int:
+        """The nearest deadline in milliseconds, or `NEVER`."""
         return min((deadline_ms for deadline_ms, _ in self._waiting.values()), default=NEVER)

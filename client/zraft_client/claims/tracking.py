@@ -1,4 +1,9 @@
-"""Which messages of a claim are processed, in any order: the current offset is the first uncommitted one. Pure."""
+"""Record of which messages of a claim are processed, in any order.
+
+Pure.
+
+The current offset is the first one that is not committed.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +45,7 @@ class Tracking:
         if not self._outstanding or not self._outstanding[0] <= offset <= self._outstanding[-1]:
             return False
         low, high = 0, len(self._outstanding)
-        # Without gaps the offset is at its own place; with gaps it is below that.
+        # Without gaps the offset is at its own place; with gaps it is further to the front.
         guess = offset - self._outstanding[0]
         if guess < high and self._outstanding[guess] == offset:
             return True
@@ -54,7 +59,7 @@ class Tracking:
 
     @property
     def current(self) -> int:
-        """Return the first offset that is not committed."""
+        """The first offset that is not committed."""
         return self._outstanding[0] if self._outstanding else self._next
 
     def committed_ranges(self, limit: int) -> tuple[Range, ...]:
@@ -82,5 +87,5 @@ class Tracking:
 
     @property
     def outstanding(self) -> int:
-        """Return how many messages were added and are not yet behind `current`."""
+        """The number of messages that were added and are not yet behind `current`."""
         return len(self._outstanding)

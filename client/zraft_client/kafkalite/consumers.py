@@ -18,7 +18,7 @@ from zraft_client.topics.reading_range import read_range
 
 @frozen
 class ConsumerRecord:
-    """What one poll brought of one partition; `last_offset` is that of the last of `messages`."""
+    """Result of one poll of one partition; `last_offset` is that of the last of `messages`."""
 
     partition_id: int
     messages: tuple[bytes, ...]
@@ -99,7 +99,7 @@ class ConsumerGroup(Mounted):
             ]
 
     def seek(self, partition_id: int, offset: int) -> None:
-        """Have the next poll continue elsewhere in a partition."""
+        """Let the next poll of a partition continue at this offset."""
         with translated():
             if self._consumer is None:
                 self._consumer = self.topics.consumer(self.topic)

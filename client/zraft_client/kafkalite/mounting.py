@@ -1,4 +1,4 @@
-"""What a mounted producer or consumer group owns: a client of the cluster, and Kafka Lite's one topic."""
+"""Base of mounted producers and consumer groups: their client, and Kafka Lite's one topic."""
 
 from __future__ import annotations
 

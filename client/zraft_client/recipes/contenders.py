@@ -1,4 +1,4 @@
-"""Who is next: contenders in a directory, as ephemeral sequential znodes in the order in which they came.
+"""Contenders in a directory: ephemeral sequential znodes, served in the order of their creation.
 
 `standing` is the decision; `Contender` makes the znode, waits its turn and makes sure that none is left
 behind.
@@ -78,7 +78,7 @@ class Contender:
 
     @property
     def token(self) -> int:
-        """Return the fencing token: it grows with every contender that comes, so with every holder.
+        """The fencing token: it grows with every contender that comes, so with every holder.
 
         Raises:
             LockLostError: nothing is held.
@@ -155,12 +155,13 @@ class Contender:
 
     @property
     def name(self) -> str:
+        """The name of this contender's znode in the directory. Valid only while it is entered."""
         assert self._created is not None, f"{self.directory}: not entered"
         return self._created.path.rpartition("/")[2]
 
     @property
     def path(self) -> str:
-        """Return the path of the own znode.
+        """The path of the own znode.
 
         Raises:
             LockLostError: nothing is held.

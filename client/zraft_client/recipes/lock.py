@@ -54,7 +54,7 @@ class Lock:
 
     @property
     def token(self) -> int:
-        """Return the fencing token: higher than that of every holder before.
+        """The fencing token: higher than that of every holder before.
 
         Raises:
             LockLostError: the lock is not held.
@@ -63,7 +63,7 @@ class Lock:
 
     @property
     def lost(self) -> asyncio.Event:
-        """Return an event that is set when the session expired: another one may hold the lock now."""
+        """An event that is set when the session expired: another one may hold the lock now."""
         return self._lost
 
     def _heard(self, state: ConnectionState) -> None:

@@ -64,7 +64,7 @@ class _Blocking(Generic[A_co]):
 def blocking(
     method: Callable[Concatenate[A_co, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[_Blocking[A_co], P], T]:
-    """The blocking version of a coroutine method, with its name, parameters and docstring."""
+    """Return the blocking version of a coroutine method, with its name, parameters and docstring."""
 
     @wraps(method)
     def waits(twin: _Blocking[A_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -76,7 +76,7 @@ def blocking(
 def in_its_thread(
     method: Callable[Concatenate[A_co, P], T],
 ) -> Callable[Concatenate[_Blocking[A_co], P], T]:
-    """The blocking version of a plain method, which may be called in the client's thread only."""
+    """Return the blocking version of a plain method, which may be called in the client's thread only."""
 
     @wraps(method)
     def waits(twin: _Blocking[A_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -94,6 +94,7 @@ class BlockingSent:
 
     @property
     def id(self) -> MessageId:
+        """The message's id; pass it as `after` to order a later message behind this one."""
         return self._sent.id
 
     @property
@@ -102,10 +103,16 @@ class BlockingSent:
         return self._sent
 
     def done(self) -> bool:
+        """Return whether the outcome is known, so that `receipt` does not wait."""
         return self._sent.done()
 
     def result(self, timeout_s: float | None = None) -> Receipt:
-        """Wait for it. Raises what it ended in; TimeoutError if it has not, which stops nothing."""
+        """Wait for the message's outcome, and return its receipt.
+
+        Raises:
+            ClientError: the message failed.
+            TimeoutError: there is no outcome in time; the message is still sent.
+        """
 
         async def wait() -> Receipt:
             async with asyncio.timeout(timeout_s):
@@ -169,7 +176,7 @@ class BlockingConsumer(_Blocking[Consumer]):
     committed = blocking(Consumer.committed)
 
     def __iter__(self) -> Iterator[Record]:
-        """Records for ever."""
+        """Yield records for ever."""
         while True:
             yield from self.poll(60.0)
 
@@ -189,7 +196,7 @@ class BlockingTopics(_Blocking[Topics]):
 
     @property
     def topics(self) -> Topics:
-        """What runs in the client's thread, for `BlockingClient.run`."""
+        """The asyncio version, which runs in the client's thread; use it through `BlockingClient.run`."""
         return self._asyncio_version
 
     list = blocking(Topics.list)
@@ -202,15 +209,15 @@ class BlockingTopics(_Blocking[Topics]):
     bounds = blocking(Topics.bounds)
 
     def producer(self, **options: Any) -> BlockingProducer:
-        """Options are those of `Producer`."""
+        """Return an open producer; options are those of `Producer`."""
         return BlockingProducer(self._client, self._opened(lambda: self.topics.producer(**options)))
 
     def consumer(self, what: str | Partition | Iterable[str | Partition], **options: Any) -> BlockingConsumer:
-        """Options are those of `Consumer`."""
+        """Return an open consumer; options are those of `Consumer`."""
         return BlockingConsumer(self._client, self._opened(lambda: self.topics.consumer(what, **options)))
 
     def merged(self, topic: str, **options: Any) -> BlockingMergedConsumer:
-        """Options are those of `MergedConsumer`."""
+        """Return an open merged consumer; options are those of `MergedConsumer`."""
         return BlockingMergedConsumer(
             self._client, self._opened(lambda: self.topics.merged(topic, **options))
         )

@@ -1,4 +1,4 @@
-"""Where a partition begins and ends, asked of any replica."""
+"""Request for the first and last offset of a partition, to any replica."""
 
 from __future__ import annotations
 

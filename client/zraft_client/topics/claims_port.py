@@ -18,15 +18,15 @@ from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import LinkError, NoTopicError
 from zraft_client.topics.records import record_of
 from zraft_client.topics.requests import FETCH_BYTES_MAX
-from zraft_core.claims.answers import Answer
+from zraft_core.claims.answers import ClaimAnswer
 from zraft_core.claims.commands import Command
 from zraft_core.ids import GroupId
 
 TIMEOUT_S: Final = 10.0
 """Consumers have deadlines of their own, which are shorter."""
 FETCH_WAIT_MS: Final = 1_000
-"""How long a replica keeps a fetch that finds nothing: shorter than consumers' deadlines, and an idle claim asks
-once a second.
+"""The time that a replica keeps a fetch that finds nothing. It is shorter than consumers' deadlines, and an
+idle claim asks once a second.
 """
 
 
@@ -39,6 +39,11 @@ class TopicsPort:
         self._fetch_wait_ms = min(FETCH_WAIT_MS, int(timeout_s * 500))
 
     async def partitions(self, topic: str) -> int:
+        """Return how many partitions the topic has; 0 if there is no such topic.
+
+        Raises:
+            PortError: no server answered.
+        """
         try:
             return len((await self._directory.topic(topic)).partitions)
         except NoTopicError:
@@ -47,6 +52,11 @@ class TopicsPort:
             raise PortError(f"{topic}: {error}") from error
 
     async def look(self, topic: str, partition: int, group: str) -> Seen:
+        """Return the group's claims, from the partition's leader, and its bounds, from any replica.
+
+        Raises:
+            PortError: no server answered in time, or the leader refused.
+        """
         try:
             home = await self._home(topic, partition)
             view, bounds = await asyncio.gather(
@@ -58,7 +68,12 @@ class TopicsPort:
         metadata = await self._directory.known()
         return Seen(view, bounds.first, bounds.end, plain=not metadata.knows_rounds)
 
-    async def submit(self, topic: str, partition: int, command: Command) -> Answer:
+    async def submit(self, topic: str, partition: int, command: Command) -> ClaimAnswer:
+        """Let the partition's leader carry out a command, and return its answer.
+
+        Raises:
+            PortError: nobody answered; the command may have been carried out.
+        """
         try:
             home = await self._home(topic, partition)
             return await self._directory.ask_leader(home, requests.claim(home, command), self._timeout_s)
@@ -66,6 +81,11 @@ class TopicsPort:
             raise PortError(f"{topic}/{partition}: {error}") from error
 
     async def fetch(self, topic: str, partition: int, first: int, count: int, bytes_max: int) -> Fetched:
+        """Return records from any replica, after a short wait if there are none yet.
+
+        Raises:
+            PortError: no replica answered, or it refused.
+        """
         try:
             home = await self._home(topic, partition)
             link = self._directory.link_of(home)
@@ -94,7 +114,7 @@ class TopicsPort:
         return (await self._directory.topic(topic)).partitions[partition]
 
     def _elsewhere(self, topic: str, partition: int) -> None:
-        """Have the next fetch ask another replica."""
+        """Let the next fetch ask another replica."""
         metadata = self._directory.metadata
         group = None if metadata is None else metadata.group(topic, partition)
         server = None if group is None else self._directory.leader(group)

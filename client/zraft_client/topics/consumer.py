@@ -38,12 +38,12 @@ Partition = tuple[str, int]
 
 
 class Start(Enum):
-    """Where to begin a partition without a given offset."""
+    """Places to begin a partition that has no given offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     STORED = "stored"
-    """Where `commit` of the same name stopped; otherwise at the beginning."""
+    """A consumer begins where `commit` of the same name stopped; otherwise at the beginning."""
 
 
 class _Cursor:
@@ -133,7 +133,9 @@ class _Cursor:
 
 
 class Consumer(Polling):
-    """Consumes some partitions, from `Topics.consumer`. Use it as an async context manager, or `open` and `close`.
+    """Consumer of some partitions, from `Topics.consumer`.
+
+    Use it as an async context manager, or `open` and `close`.
 
     Args:
         what: topics, of which all partitions are read, those too that are added later, and (topic,
@@ -222,6 +224,7 @@ class Consumer(Polling):
         return 0
 
     async def close(self) -> None:
+        """Stop reading. Offsets are not committed by this."""
         self._closed = True
         self._arrival.set()
         if self._joining is not None:
@@ -318,7 +321,7 @@ class Consumer(Polling):
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """Return what is read. Partitions that are added to a topic join."""
+        """The partitions that are read. Partitions that are added to a topic join."""
         return tuple(self._cursors)
 
     def positions(self) -> dict[Partition, int]:
@@ -343,6 +346,7 @@ class Consumer(Polling):
         self._cursor(topic, partition).paused = True
 
     def resume(self, topic: str, partition: int) -> None:
+        """Continue with a partition that was paused."""
         self._cursor(topic, partition).paused = False
         self._arrival.set()
         self._reader.kick()

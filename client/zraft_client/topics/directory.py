@@ -1,4 +1,4 @@
-"""Where topics and partitions are, as far as this client knows: the table of group 0, and who seems to lead what.
+"""Directory of topics, partitions and their leaders, as far as this client knows them.
 
 A leader is a guess: the server that should lead, until another one is named. A wrong guess costs one
 question.
@@ -24,9 +24,9 @@ from zraft_core.ids import GroupId, ServerId
 T = TypeVar("T")
 
 ATTEMPT_S: Final = 10.0
-"""How long one server may take over a question before another one is asked."""
+"""The time that one server may take over a question before another one is asked."""
 REFRESH_S: Final = 2.0
-"""How long group 0 may take to tell where things are, for callers that wait for something else."""
+"""The time that group 0 may take to tell where things are, for callers that wait for something else."""
 
 
 class Directory:
@@ -44,7 +44,7 @@ class Directory:
 
     @property
     def metadata(self) -> Metadata | None:
-        """Return the table as of the last refresh, None before the first."""
+        """The table as of the last refresh, None before the first."""
         return self._metadata
 
     async def known(self) -> Metadata:
@@ -188,6 +188,7 @@ class Directory:
             return
 
     async def close(self) -> None:
+        """End the directory and its connections."""
         self._remove()
         if self._refreshing is not None and not self._refreshing.done():
             self._refreshing.cancel()

@@ -1,4 +1,4 @@
-"""Which messages of a producer go to which groups now, the first time or again: a schedule around its decisions.
+"""Schedule of a producer's messages: which ones go to which groups now, first or again.
 
 Pure.
 
@@ -18,7 +18,7 @@ from attrs import frozen
 from zraft_core.ids import GroupId
 from zraft_core.topics.message import Message
 from zraft_core.topics.messages import Answer, Reply, StartRequest
-from zraft_core.topics.producer import Ended, Producer
+from zraft_core.topics.producer import Ended, ProducerCore
 from zraft_core.topics.stamps import MessageId
 
 REPEAT_S: Final = 1.0
@@ -34,7 +34,7 @@ _UNDER_WAY: Final = frozenset((Answer.ACCEPTED, Answer.DELIVERED, Answer.FAILED,
 
 
 class _State:
-    """When a message is due, and how often it was asked to wait."""
+    """State of a message: when it is due, and how often it was asked to wait."""
 
     __slots__ = ("due", "heard", "interval", "message", "repeat", "sooner", "waits")
 
@@ -65,7 +65,7 @@ class Dispatch:
     One of which nothing is heard is sent again after `repeat_s`, then ever later.
     """
 
-    def __init__(self, producer: Producer, *, repeat_s: float = REPEAT_S) -> None:
+    def __init__(self, producer: ProducerCore, *, repeat_s: float = REPEAT_S) -> None:
         self.producer = producer
         self._repeat_s = repeat_s
         self.pending_bytes = 0
@@ -89,7 +89,7 @@ class Dispatch:
 
     @property
     def next_due(self) -> float | None:
-        """Return when `take` has something next."""
+        """The time at which `take` has something next."""
         while self._heap:
             due, seq = self._heap[0]
             state = self._states.get(seq)

@@ -7,7 +7,7 @@ from zraft_core.errors import Code
 
 
 class NoTopicError(FailedError, KeyError):
-    """There is no such topic, or it has no such partition."""
+    """Error of a topic that does not exist, or has no such partition."""
 
     __str__ = FailedError.__str__
 

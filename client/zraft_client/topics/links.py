@@ -23,7 +23,7 @@ from zraft_core.ids import ServerId
 T = TypeVar("T")
 
 CONNECT_WAIT_S: Final = 2.0
-"""How long a request waits for a connection that is just being made."""
+"""The time that a request waits for a connection that is just being made."""
 GRACE_S: Final = 0.3
 """A server that has accepted no connection for so long counts as down."""
 
@@ -46,11 +46,12 @@ class Link:
 
     @property
     def is_up(self) -> bool:
+        """True while the connection is up."""
         return self._up.is_set()
 
     @property
     def is_late(self) -> bool:
-        """Whether the server is down, and not just being connected."""
+        """True if the server seems to be down, and is not just being connected."""
         return not self._up.is_set() and asyncio.get_running_loop().time() - self._since > GRACE_S
 
     def _on_state(self, state: ConnectionState) -> None:
@@ -99,6 +100,7 @@ class Link:
             raise
 
     async def close(self) -> None:
+        """Close the connection and wake those that wait for it."""
         self._remove()
         if not self._down.done():
             self._down.set_result(None)
@@ -157,6 +159,11 @@ class Links:
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
+        """Close all connections.
+
+        Raises:
+            Exception: the first error of a connection that did not close.
+        """
         self._closed = True
         self._listeners.clear()
         links, self._links = list(self._links.values()), {}

@@ -70,7 +70,7 @@ class _Cursor:
 
 
 class MergedConsumer(Polling):
-    """Consumes one topic in one order, from `Topics.merged`.
+    """Consumer of one topic in one order, from `Topics.merged`.
 
     Use it as an async context manager, or `open` and `close`.
 
@@ -124,6 +124,7 @@ class MergedConsumer(Polling):
         self._needing = asyncio.get_running_loop().create_task(self._need(), name="zraft merged consumer")
 
     async def close(self) -> None:
+        """Stop reading."""
         self._closed = True
         self._arrival.set()
         if self._needing is not None:

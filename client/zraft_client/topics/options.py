@@ -21,7 +21,7 @@ Partitioner = Callable[[str, bytes | None, tuple[GroupId, ...]], GroupId]
 
 
 class Acknowledge(Enum):
-    """When a message counts as sent."""
+    """Events after which a message counts as sent."""
 
     DELIVERED = "delivered"
     """The message is delivered at all destinations: every later message comes behind it wherever both go."""
@@ -32,7 +32,7 @@ class Acknowledge(Enum):
 
 
 class Order(Enum):
-    """How one producer's messages are ordered."""
+    """Orders in which the messages of one producer are delivered."""
 
     PARTITION = "partition"
     """Messages to one and the same partition alone come in order."""
@@ -86,6 +86,7 @@ def destinations_of(to: Destination | Iterable[Destination]) -> list[Destination
 
 
 def has_all(metadata: Metadata, names: Sequence[Destination]) -> bool:
+    """Return whether all of these topics and partitions exist in `metadata`."""
     for name in names:
         topic = metadata.topics.get(name if isinstance(name, str) else name[0])
         if topic is None or len(topic.partitions) <= (0 if isinstance(name, str) else name[1]):

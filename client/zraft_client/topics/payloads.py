@@ -1,4 +1,6 @@
-"""What a message carries for programs: key, value and headers as bytes, the value compressed or not. Pure.
+"""Payload of a message: key, value and headers as bytes, the value compressed or not.
+
+Pure.
 
 A payload is the MessagePack array [1, codec, key or nil, value, headers or nil]; headers is a map of strings
 to bin. Codec 0 leaves the value unchanged, 1 is one zstd frame that tells its size. A payload of anything
@@ -28,7 +30,7 @@ _NO_HEADERS: Final[Mapping[str, bytes]] = {}
 
 
 class Compression(IntEnum):
-    """How a producer packs values. A value that does not shrink is not compressed."""
+    """Ways to pack values. A value that does not shrink is not compressed."""
 
     NONE = 0
     ZSTD = 1

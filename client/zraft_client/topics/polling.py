@@ -1,4 +1,4 @@
-"""How programs wait for records: what all consumers share, whatever order they return them in."""
+"""Base of consumers: how programs wait for records, whatever order they are returned in."""
 
 from __future__ import annotations
 

@@ -45,8 +45,7 @@ from zraft_core.errors import Code
 from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.topics.message import Condition, Message
 from zraft_core.topics.messages import Reply
-from zraft_core.topics.producer import Ended, Reach
-from zraft_core.topics.producer import Producer as ProducerCore
+from zraft_core.topics.producer import Ended, ProducerCore, Reach
 from zraft_core.topics.stamps import Stamp
 
 WINDOW: Final = 1024
@@ -180,7 +179,7 @@ class Producer:
 
     @property
     def id(self) -> ProducerId:
-        """Return the producer's id, which its messages carry.
+        """The producer's id, which its messages carry.
 
         Raises:
             ClosedError: the producer was not opened.
@@ -191,7 +190,7 @@ class Producer:
 
     @property
     def pending(self) -> int:
-        """Return how many messages are not decided."""
+        """The number of messages that are not decided."""
         return len(self._sent)
 
     # -- sending
@@ -275,7 +274,7 @@ class Producer:
         return self._core, self._dispatch
 
     def _has_room(self, count: int, size: int) -> bool:
-        """Whether there is room. A single message goes alone if it is larger than the buffer."""
+        """Return whether there is room. A single message goes alone if it is larger than the buffer."""
         core, dispatch = self._core, self._dispatch
         if core is None or dispatch is None or core.room < count:
             return False
@@ -283,7 +282,7 @@ class Producer:
         return before + size <= self._buffer_bytes_max or (not before and count == 1)
 
     def _lacks(self, names: Sequence[Destination]) -> bool:
-        """Whether the table lacks a topic or partition, or may have an old limit."""
+        """Return whether the table lacks a topic or partition, or may have an old limit."""
         self._opened()
         metadata = self._directory.metadata
         return metadata is None or len(names) > metadata.destinations_max or not has_all(metadata, names)
@@ -358,7 +357,10 @@ class Producer:
         return sent
 
     def _has_rounds(self, metadata: Metadata) -> bool:
-        """Whether ordered messages may go many at a time; it begins when nothing is under way in the old manner."""
+        """Return whether ordered messages may go many at a time.
+
+        It begins when nothing is under way in the old manner.
+        """
         core, _ = self._opened()
         if not core.rounds and metadata.knows_rounds and not self._sent:
             core.rounds = True

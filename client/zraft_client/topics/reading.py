@@ -26,19 +26,20 @@ PAUSE_S_MAX: Final = 1.0
 
 
 class Cursor(Protocol):
-    """Reads one partition."""
+    """Interface of one partition's reading."""
 
     @property
-    def group(self) -> GroupId: ...
+    def group(self) -> GroupId:
+        """The partition's group."""
 
     @property
     def offset(self) -> int:
-        """Return what to read next."""
+        """The offset to read next."""
         ...
 
     @property
     def has_room(self) -> bool:
-        """Whether something may be read now."""
+        """True if records may be read now."""
         ...
 
     def on_part(self, asked: int, part: Part) -> None:
@@ -55,7 +56,7 @@ class Cursor(Protocol):
 
 
 class _Reading:
-    """Where a cursor is read."""
+    """Place at which a cursor is read."""
 
     __slots__ = ("busy", "cursor", "failures", "not_before", "server", "turn")
 
@@ -70,7 +71,7 @@ class _Reading:
 
 
 class Reader:
-    """Reads for some cursors until it is closed."""
+    """Reader for some cursors, until it is closed."""
 
     def __init__(
         self, directory: Directory, *, bytes_max: int = FETCH_BYTES_MAX, wait_ms: int = WAIT_MS
@@ -83,9 +84,10 @@ class Reader:
         self._kicking = False
         self._closed = False
         self.failure: ClientError | None = None
-        """What ended all reading, None while it continues."""
+        """The error that ended all reading, None while it continues."""
 
     def add(self, cursors: Iterable[Cursor]) -> None:
+        """Read for these cursors, too."""
         for cursor in cursors:
             self._readings[cursor.group] = _Reading(cursor)
         self.kick()
@@ -214,6 +216,7 @@ class Reader:
         await asyncio.sleep(PAUSE_S)
 
     async def close(self) -> None:
+        """Stop reading and wait for the requests that are under way."""
         self._closed = True
         tasks = list(self._tasks)
         for task in tasks:

@@ -1,4 +1,4 @@
-"""From deliveries of partitions to records for programs. Pure."""
+"""Conversion of partitions' deliveries to records for programs. Pure."""
 
 from __future__ import annotations
 

@@ -12,8 +12,7 @@ from zraft_client.calls import Answer, Kind, Request
 from zraft_client.errors import WireError
 from zraft_client.topics.values import Metadata, Placement, Topic
 from zraft_core.address import parse_address
-from zraft_core.claims.answers import Answer as ClaimAnswer
-from zraft_core.claims.answers import View as ClaimsView
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.claims.codec import decode_answer, decode_view, encode_command
 from zraft_core.claims.commands import Command as ClaimCommand
 from zraft_core.errors import ConfigError, ProtocolError
@@ -45,7 +44,7 @@ class Refused:
 
 @frozen
 class Part:
-    """What a fetch brought of one partition; `deliveries` have no position."""
+    """One partition's part of a fetch; `deliveries` have no position."""
 
     group: GroupId
     first: int
@@ -57,7 +56,7 @@ class Part:
 
 @frozen
 class Fetched:
-    """What a fetch brought."""
+    """Result of a fetch: parts of some partitions, refusals of others."""
 
     parts: tuple[Part, ...]
     refused: tuple[Refused, ...]
@@ -77,11 +76,13 @@ def _nothing(_: Answer) -> None:
 def create_topic(
     name: str, partitions: int, retention_bytes: int | None = None, retention_age_ms: int | None = None
 ) -> Request[int]:
+    """Make a request that creates a topic."""
     fields = {"type": "create_topic", "topic": name, "partitions": partitions}
     return Request(fields | _retention(retention_bytes, retention_age_ms), Kind.WRITE, _created)
 
 
 def retain_topic(name: str, retention_bytes: int | None, retention_age_ms: int | None) -> Request[None]:
+    """Make a request that changes how much of a topic is kept; None is without limit."""
     fields: dict[str, Any] = {"type": "retain_topic", "topic": name}
     return Request(fields | _retention(retention_bytes, retention_age_ms), Kind.WRITE, _nothing)
 
@@ -92,10 +93,12 @@ def _retention(size: int | None, age_ms: int | None) -> dict[str, Any]:
 
 
 def alter_topic(name: str, partitions: int) -> Request[None]:
+    """Make a request that gives a topic this many partitions."""
     return Request({"type": "alter_topic", "topic": name, "partitions": partitions}, Kind.WRITE, _nothing)
 
 
 def delete_topic(name: str) -> Request[None]:
+    """Make a request that deletes a topic with all its messages."""
     return Request({"type": "delete_topic", "topic": name}, Kind.WRITE, _nothing)
 
 
@@ -109,6 +112,7 @@ def register_producer() -> Request[tuple[ProducerId, int]]:
 
 
 def close_producer(producer: ProducerId) -> Request[None]:
+    """Make a request that forgets a producer."""
     return Request({"type": "close_producer", "producer": producer}, Kind.WRITE, _nothing)
 
 
@@ -206,6 +210,7 @@ def replies_of(producer: ProducerId, message: Answer) -> tuple[list[Reply], list
 
 
 def refused_of(row: Sequence[Any]) -> Refused:
+    """Return a refusal from its row on the wire."""
     group, kind, leader, first, detail = row
     return Refused(
         GroupId(group), str(kind), None if leader is None else ServerId(leader), first, str(detail)
@@ -247,6 +252,7 @@ def _fetched(answer: Answer) -> Fetched:
 
 
 def need(times: Mapping[GroupId, int]) -> Request[None]:
+    """Make a request that tells partitions up to which time a consumer needs them."""
     fields = {"type": "need", "partitions": [[group, time] for group, time in times.items()]}
     return Request(fields, Kind.READ, _nothing)
 
@@ -268,6 +274,8 @@ def claim(group: GroupId, command: ClaimCommand) -> Request[ClaimAnswer | Refuse
 
 
 def claims(group: GroupId, name: str) -> Request[ClaimsView | Refused]:
+    """Make a request for a group's claims on a partition."""
+
     def answered(answer: Answer) -> ClaimsView | Refused:
         row = answer["refused"]
         return decode_view(answer["view"]) if row is None else refused_of(row)
@@ -282,9 +290,11 @@ def _offset(answer: Answer) -> int | Refused | None:
 
 
 def seek(group: GroupId, consumer: bytes, offset: int | None) -> Request[int | Refused | None]:
+    """Make a request that stores a consumer's offset; None removes it."""
     fields = {"type": "seek", "group": group, "consumer": consumer, "offset": offset}
     return Request(fields, Kind.READ, _offset)
 
 
 def offset(group: GroupId, consumer: bytes) -> Request[int | Refused | None]:
+    """Make a request for a consumer's stored offset."""
     return Request({"type": "offset", "group": group, "consumer": consumer}, Kind.READ, _offset)

@@ -28,9 +28,11 @@ class Sent:
 
     @property
     def id(self) -> MessageId:
+        """The message's id; pass it as `after` to order a later message behind this one."""
         return self.message.mid
 
     def done(self) -> bool:
+        """Return whether the outcome is known."""
         return self._future.done()
 
     def __await__(self) -> Generator[Any, None, Receipt]:
@@ -70,6 +72,7 @@ def _retrieved(future: asyncio.Future[Any]) -> None:
 
 
 def error_of_end(ended: Ended, *, conditional: bool) -> ClientError | None:
+    """Return the error for how a message ended, or None if it was delivered."""
     which = f"message {ended.mid.seq} of producer {ended.mid.producer}"
     match ended.ending:
         case Ending.DELIVERED:

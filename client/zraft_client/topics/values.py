@@ -35,12 +35,13 @@ class Topic:
 
     @property
     def is_complete(self) -> bool:
+        """True when all wanted partitions exist."""
         return len(self.partitions) >= self.wanted and not self.adding
 
 
 @frozen
 class Placement:
-    """Where a group is: the server that should lead it (None if unknown), and all that have it."""
+    """Place of a group: the preferred leader (None if unknown), and all servers that have a replica."""
 
     leader: ServerId | None
     servers: tuple[ServerId, ...]
@@ -73,7 +74,7 @@ class Metadata:
 
     @property
     def knows_rounds(self) -> bool:
-        """Whether the servers know that level: messages in rounds, intervals of claims, commits of ranges."""
+        """True if the servers know rounds, claims of intervals and commits of ranges."""
         return self.features >= FEATURES_OF_ROUNDS
 
     def topic(self, name: str) -> Topic:
@@ -133,7 +134,7 @@ class Receipt:
 
 @frozen
 class Bounds:
-    """Where a partition begins, and the offset behind its last record."""
+    """Bounds of a partition: its first offset, and the offset behind its last record."""
 
     first: int
     end: int

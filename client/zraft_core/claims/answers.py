@@ -1,4 +1,4 @@
-"""What applying a command comes to, and what a reader is shown of a group."""
+"""Results of commands on claims, and the view of a group that readers get."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zraft_core.claims.values import Claim
 
 @unique
 class Reason(IntEnum):
-    """Why a command changed nothing."""
+    """Reasons for which a command changed nothing."""
 
     HELD = 0
     """Somebody has a live claim; `Refused.holder`."""
@@ -59,7 +59,7 @@ class Accepted:
 
 @frozen
 class Refused:
-    """Nothing changed."""
+    """Answer to a command that changed nothing."""
 
     reason: Reason
     holder: Claim | None
@@ -67,11 +67,11 @@ class Refused:
     log_time_ms: int
 
 
-Answer = Granted | Accepted | Refused
+ClaimAnswer = Granted | Accepted | Refused
 
 
 @frozen
-class View:
+class ClaimsView:
     """A group as it stands at one log position. `last` is the claim that ended last, None if none did.
 
     `floor` and `islands` are done by claims that ended; what live ones have done stands in them.
@@ -92,6 +92,7 @@ class View:
 
     @property
     def paused(self) -> bool:
+        """True while the group is paused, by log time."""
         return self.log_time_ms < self.paused_until_ms
 
     @property
@@ -101,12 +102,15 @@ class View:
 
     @property
     def start(self) -> int:
-        """Where consumption goes on if nobody consumed any more: below it everything was consumed."""
+        """The offset at which consumption would continue if nobody consumed any more.
+
+        All below it is consumed.
+        """
         whole = self.whole
         return self.floor if whole is None else max(self.floor, whole.position)
 
     def free_from(self, offset: int, messages: int) -> Range:
-        """The first free range at or above `offset`, at most so long."""
+        """Return the first free range at or above `offset`, at most so long."""
         first, taken = max(offset, self.floor), sorted(self._taken())
         for a, b in taken:
             if a > first:

@@ -42,51 +42,63 @@ _COMMANDS: Final = Kinds[c.Command](
 )
 _NEWER: Final = 10
 """Kinds from here on are logged from feature level 5 on."""
-_ANSWERS: Final = Kinds[a.Answer](
+_ANSWERS: Final = Kinds[a.ClaimAnswer](
     "an answer about claims",
     {0: FORMS.record(a.Granted), 1: FORMS.record(a.Accepted), 2: FORMS.record(a.Refused)},
 )
-_VIEWS: Final = Kinds[a.View]("a view of claims", {0: FORMS.record(a.View)})
+_VIEWS: Final = Kinds[a.ClaimsView]("a view of claims", {0: FORMS.record(a.ClaimsView)})
 
 
 def is_newer(command: c.Command) -> bool:
-    """Whether it is of a kind that releases do not know which know no feature level above 4."""
+    """Return whether the command needs a feature level above 4."""
     kind, _ = _COMMANDS.of(command)
     return bool(kind >= _NEWER)
 
 
 def encode_command(command: c.Command) -> bytes:
-    """The bytes of the oldest form that says it all."""
+    """Return the bytes of the oldest form that says it all."""
     return _encoded(_COMMANDS, command)
 
 
 def decode_command(data: bytes) -> c.Command:
-    """Raises ProtocolError."""
+    """Return the command in these bytes.
+
+    Raises:
+        ProtocolError: they hold none.
+    """
     return _decoded(_COMMANDS, data)
 
 
-def encode_answer(answer: a.Answer) -> bytes:
-    """The bytes of an answer."""
+def encode_answer(answer: a.ClaimAnswer) -> bytes:
+    """Return the bytes of an answer."""
     return _encoded(_ANSWERS, answer)
 
 
-def decode_answer(data: bytes) -> a.Answer:
-    """Raises ProtocolError."""
+def decode_answer(data: bytes) -> a.ClaimAnswer:
+    """Return the answer in these bytes.
+
+    Raises:
+        ProtocolError: they hold none.
+    """
     return _decoded(_ANSWERS, data)
 
 
-def encode_view(view: a.View) -> bytes:
-    """The bytes of a view."""
+def encode_view(view: a.ClaimsView) -> bytes:
+    """Return the bytes of a view."""
     return _encoded(_VIEWS, view)
 
 
-def decode_view(data: bytes) -> a.View:
-    """Raises ProtocolError."""
+def decode_view(data: bytes) -> a.ClaimsView:
+    """Return the view in these bytes.
+
+    Raises:
+        ProtocolError: they hold none.
+    """
     return _decoded(_VIEWS, data)
 
 
 def unpacked(data: bytes, what: str) -> tuple[Any, ...]:
-    """The array in the bytes.
+    """Return the array in the bytes.
 
     Raises:
         ProtocolError: they hold none, of this format.
@@ -97,6 +109,11 @@ def unpacked(data: bytes, what: str) -> tuple[Any, ...]:
 
 
 def unpacked_unbounded(data: bytes, what: str) -> tuple[Any, ...]:
+    """Return the values of an array that begins with `FORMAT`, without a bound on its size.
+
+    Raises:
+        ProtocolError: the bytes are no such array, or have another format.
+    """
     try:
         values = unpack(data)
     except ProtocolError as error:

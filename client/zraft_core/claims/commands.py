@@ -1,4 +1,6 @@
-"""What can be asked of a partition's claims. What an owner sends carries its claim's epoch; any other epoch is refused.
+"""Commands on a partition's claims.
+
+What an owner sends carries its claim's epoch; any other epoch is refused.
 
 `Expire` is the leader's own: it decides nothing, because applying it looks at the state again. A leader need not
 take it from clients.
@@ -68,7 +70,7 @@ class Heartbeat:
 
 @frozen
 class Commit:
-    """Everything below `committed` is processed."""
+    """Command that tells that everything below `committed` is processed."""
 
     group: str
     epoch: int
@@ -77,7 +79,10 @@ class Commit:
 
 @frozen
 class CommitRanges:
-    """Everything below `committed` is processed, and each of `ranges`, which lie above it: commits came out of order."""
+    """Command that tells that everything below `committed` is processed, and each of `ranges` above it.
+
+    Such commits came out of order.
+    """
 
     group: str
     epoch: int
@@ -87,7 +92,7 @@ class CommitRanges:
 
 @frozen
 class CommitBatch:
-    """At most once: everything below `upto` may be processed by this owner once this is accepted, by nobody else ever."""
+    """Command for at most once: from now on, only this owner may process the messages below `upto`."""
 
     group: str
     epoch: int
@@ -114,7 +119,9 @@ class Expire:
 
 @frozen
 class Pause:
-    """Nobody may claim for this group while log time is below `until_ms`; owners are told to release.
+    """Command that pauses a group: nobody may claim while log time is below `until_ms`.
+
+    Owners are told to release.
 
     `after` is `View.paused_at`: a late copy changes nothing. `until_ms` 0 ends a pause.
     """

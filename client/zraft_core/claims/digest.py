@@ -15,7 +15,7 @@ _MODULUS: Final = 2**128
 
 
 def item_hash(*fields: Any) -> int:
-    """The share of one item; `fields` start with its kind."""
+    """Return the share of one item; `fields` start with its kind."""
     return int.from_bytes(blake2b(msgpack.packb(fields), digest_size=16).digest(), "big")
 
 
@@ -31,10 +31,11 @@ class Digest:
         self._total = 0
 
     def mark(self, name: str) -> None:
-        """The group changed, came, or went."""
+        """Note that the group changed, came, or went."""
         self._marked.add(name)
 
     def total(self, *counters: int) -> int:
+        """Return the digest, after hashing the groups that were marked again."""
         for name in self._marked:
             group = self._groups.get(name)
             self._total -= self._shares.pop(name, 0)

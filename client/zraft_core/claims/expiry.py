@@ -18,9 +18,9 @@ from zraft_core.claims.state import Claims
 from zraft_core.claims.values import Claim
 
 SCAN_INTERVAL_MS: Final = 200
-"""How often all claims are looked at; expiry is late by at most this, and a quorum round."""
+"""The interval at which all claims are looked at; expiry is late by at most this, and a quorum round."""
 PROPOSALS_MAX: Final = 256
-"""Of one turn; the rest is found in the next scan."""
+"""The most proposals of one turn; the rest is found in the next scan."""
 PROPOSED_AGAIN_MS: Final = 5_000
 """A proposal that came to nothing is repeated."""
 
@@ -47,7 +47,7 @@ class ClaimExpiry:
         self._awaited: int | None = None
 
     def advance(self, elapsed_ms: int) -> None:
-        """Time in which this leader ran; the caller bounds the step."""
+        """Add the time in which this leader ran; the caller bounds the step."""
         self._clock += elapsed_ms
 
     def wants_round(self, claims: Claims, next_round: int) -> bool:
@@ -66,7 +66,7 @@ class ClaimExpiry:
         return found
 
     def proposals(self, claims: Claims, quorum_round: int) -> tuple[Expire, ...]:
-        """What to append, after quorum round `quorum_round`: for suspects who are still silent on a second look."""
+        """Return the claims to expire: those whose owners are still silent at this round."""
         if self._awaited is None or quorum_round < self._awaited:
             return ()
         self._awaited = None

@@ -19,7 +19,7 @@ SEQUENCE_MAX: Final = 4_096
 
 
 def _possible(of: type[Any]) -> Callable[..., Any]:
-    """Makes a value of a class that asserts what may not be in it."""
+    """Return a maker of values of a class that asserts what may not be in it."""
 
     def made(*values: Any) -> Any:
         try:

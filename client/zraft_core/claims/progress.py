@@ -1,4 +1,4 @@
-"""Which messages of a partition a group is done with: everything below a floor, and islands above it."""
+"""Progress of a group in a partition: all below a floor is consumed, and islands above it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Progress:
             end = upto
 
     def after(self, first: int, upto: int) -> Progress:
-        """Also [first, upto) is done."""
+        """Return the progress with [first, upto) consumed, too."""
         if upto <= self.floor or first >= upto:
             return self
         return self.after_all(((first, upto),))
 
     def after_all(self, ranges: Iterable[Range]) -> Progress:
-        """Also each of these is done."""
+        """Return the progress with all of these ranges consumed, too."""
         merged: list[Range] = [(0, self.floor)]
         for a, b in sorted((*self.islands, *ranges)):
             if a <= merged[-1][1]:
@@ -41,7 +41,7 @@ class Progress:
         return Progress(merged[0][1], tuple(merged[1:]))
 
     def touches(self, first: int, upto: int) -> bool:
-        """Whether some of [first, upto) is done."""
+        """Return whether some of [first, upto) is consumed."""
         return first < self.floor or any(first < b and a < upto for a, b in self.islands)
 
 

@@ -25,7 +25,7 @@ _FIELDS: Final = row(
 
 
 def encode_snapshot(claims: Claims) -> bytes:
-    """The bytes of the whole state."""
+    """Return the bytes of the whole state."""
     groups = sorted(claims.groups(), key=lambda group: group.name)
     numbers = (claims.position, claims.log_time_ms, claims.heartbeat_ms)
     packed = [GROUP.pack(group) for group in groups]
@@ -33,7 +33,7 @@ def encode_snapshot(claims: Claims) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> Claims:
-    """The state that was encoded.
+    """Return the state that was encoded.
 
     Raises:
         ProtocolError: the bytes are no snapshot of this format, or its digest is another than what it says.

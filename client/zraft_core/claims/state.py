@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from attrs import evolve
 
 from zraft_core.claims import commands as c
-from zraft_core.claims.answers import Accepted, Answer, Granted, Reason, Refused, View
+from zraft_core.claims.answers import Accepted, ClaimAnswer, ClaimsView, Granted, Reason, Refused
 from zraft_core.claims.digest import Digest
 from zraft_core.claims.group import Group
 from zraft_core.claims.progress import NOTHING, Progress
@@ -54,7 +54,7 @@ class Claims:
         self._size = sum(group.size for group in self._groups.values())
         self._digest = Digest(self._groups)
 
-    def apply(self, command: c.Command, position: int, log_time_ms: int, end: int) -> Answer:
+    def apply(self, command: c.Command, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
         """Carry out the command at `position` of the group's log.
 
         Args:
@@ -90,19 +90,21 @@ class Claims:
                 return self._configure(command)
 
     def group(self, name: str) -> Group | None:
+        """Return the group's record, or None if it has none."""
         return self._groups.get(name)
 
     def groups(self) -> Iterable[Group]:
+        """Return the records of all groups."""
         return self._groups.values()
 
-    def view(self, name: str, now_ms: int = 0) -> View:
-        """The group as it stands; a group that is not known stands at the beginning.
+    def view(self, name: str, now_ms: int = 0) -> ClaimsView:
+        """Return the group as it stands; a group that is not known stands at the beginning.
 
         `now_ms` is the leader's log time, where a leader is asked. The time of the last command stands still while
         nothing is logged, and by it a pause of an idle partition would never be over.
         """
         group = self._groups.get(name) or Group(name)
-        return View(
+        return ClaimsView(
             group=name,
             claims=group.claims,
             last=group.last,
@@ -118,12 +120,12 @@ class Claims:
         )
 
     def digest(self) -> int:
-        """128 bits, equal on all replicas at equal positions (D-26)."""
+        """Return the digest: 128 bits, equal on all replicas at equal positions (D-26)."""
         return self._digest.total(self.position, self.log_time_ms, self.heartbeat_ms)
 
     # Claiming ---------------------------------------------------------------------------------------------------
 
-    def _claim_partition(self, command: c.ClaimPartition, end: int) -> Answer:
+    def _claim_partition(self, command: c.ClaimPartition, end: int) -> ClaimAnswer:
         found = self._claimant(command)
         if not isinstance(found, Group):
             return found
@@ -139,7 +141,7 @@ class Claims:
         group = self._begun(group, command.start, end)
         return self._grant(group, command, group.progress.floor, None, command.entire_topic)
 
-    def _claim_messages(self, command: c.ClaimMessages, end: int) -> Answer:
+    def _claim_messages(self, command: c.ClaimMessages, end: int) -> ClaimAnswer:
         found = self._claimant(command)
         if not isinstance(found, Group):
             return found
@@ -163,7 +165,7 @@ class Claims:
         return self._grant(group, command, first, upto, entire_topic=False)
 
     def _claimant(self, command: c.ClaimPartition | c.ClaimMessages) -> Group | Granted | Refused:
-        """The group in which the sender may claim, or the answer."""
+        """Return the group in which the sender may claim, or the answer."""
         if not (is_name(command.group) and is_name(command.client) and is_name(command.instance)):
             return self._refused(Reason.INVALID)
         if command.heartbeat_ms and not HEARTBEAT_MS_MIN <= command.heartbeat_ms <= HEARTBEAT_MS_MAX:
@@ -173,7 +175,7 @@ class Claims:
             return self._refused(Reason.FULL) if len(self._groups) >= GROUPS_MAX else Group(command.group)
         repeated = group.repeated(command.client, command.instance, command.attempt)
         if repeated is not None:
-            # Not heard anew: the owner counts from when it first sent this.
+            # The owner is not heard anew by this: it counts from when it first sent this.
             return Granted(repeated, group.skips(repeated), self.log_time_ms)
         if self.log_time_ms < group.paused_until_ms:
             return self._refused(Reason.PAUSED, group)
@@ -181,14 +183,17 @@ class Claims:
 
     @staticmethod
     def _begun(group: Group, start: int, end: int) -> Group:
-        """The group, with its beginning if it had no claim before."""
+        """Return the group, with its beginning if it had no claim before."""
         if group.last_epoch == 0 and group.progress == NOTHING:
             return evolve(group, progress=Progress(min(start, end)))
         return group
 
     @staticmethod
     def _is_takeover(command: c.ClaimPartition | c.ClaimMessages, held: Claim) -> bool:
-        """Another process, or attempt, of the client that holds it, which knows whose place it takes."""
+        """Return whether this is another process, or attempt, of the client that holds the claim.
+
+        It must know whose place it takes.
+        """
         return held.owner.client == command.client and held.epoch == command.after
 
     def _grant(
@@ -220,7 +225,7 @@ class Claims:
 
     # Owning -----------------------------------------------------------------------------------------------------
 
-    def _heartbeat(self, command: c.Heartbeat, end: int) -> Answer:
+    def _heartbeat(self, command: c.Heartbeat, end: int) -> ClaimAnswer:
         found = self._owned(command)
         if not isinstance(found, Claim):
             return found
@@ -232,7 +237,7 @@ class Claims:
             claim = evolve(claim, beat=command.beat, heard_ms=self.log_time_ms)
         return self._kept(command.group, claim)
 
-    def _commit(self, command: c.Commit, end: int) -> Answer:
+    def _commit(self, command: c.Commit, end: int) -> ClaimAnswer:
         found = self._owned(command)
         if not isinstance(found, Claim):
             return found
@@ -241,8 +246,12 @@ class Claims:
             return self._refused(claim, self._groups[command.group], found)
         return self._kept(command.group, claim)
 
-    def _commit_ranges(self, command: c.CommitRanges, end: int) -> Answer:
-        """What is done above `committed` is an island of the group at once, so that a successor passes over it."""
+    def _commit_ranges(self, command: c.CommitRanges, end: int) -> ClaimAnswer:
+        """Commit ranges.
+
+        What is done above `committed` is an island of the group at once, so that a successor passes
+        over it.
+        """
         found = self._owned(command)
         if not isinstance(found, Claim):
             return found
@@ -263,7 +272,7 @@ class Claims:
         self._put(grown)
         return self._kept(command.group, claim)
 
-    def _commit_batch(self, command: c.CommitBatch, end: int) -> Answer:
+    def _commit_batch(self, command: c.CommitBatch, end: int) -> ClaimAnswer:
         found = self._owned(command)
         if not isinstance(found, Claim):
             return found
@@ -274,7 +283,7 @@ class Claims:
             return self._refused(Reason.BEYOND_END, group, found)
         return self._kept(command.group, evolve(found, claimed=max(found.claimed, command.upto)))
 
-    def _release(self, command: c.Release, end: int) -> Answer:
+    def _release(self, command: c.Release, end: int) -> ClaimAnswer:
         found = self._owned(command)
         if not isinstance(found, Claim):
             return found
@@ -287,7 +296,7 @@ class Claims:
     def _owned(
         self, command: c.Heartbeat | c.Commit | c.CommitRanges | c.CommitBatch | c.Release
     ) -> Claim | Refused:
-        """The live claim of that epoch. Whoever names another one was fenced."""
+        """Return the live claim of that epoch. Whoever names another one was fenced."""
         group = self._groups.get(command.group)
         if group is None:
             return self._refused(Reason.FENCED)
@@ -296,7 +305,7 @@ class Claims:
 
     @staticmethod
     def _committed(claim: Claim, committed: int, end: int) -> Claim | Reason:
-        """The claim with everything below `committed` processed; never less than was."""
+        """Return the claim with everything below `committed` processed; never less than was."""
         if committed <= claim.committed:
             return claim
         if committed > end or (claim.upto is not None and committed > claim.upto):
@@ -314,7 +323,7 @@ class Claims:
 
     # Ending -----------------------------------------------------------------------------------------------------
 
-    def _expire(self, command: c.Expire) -> Answer:
+    def _expire(self, command: c.Expire) -> ClaimAnswer:
         group = self._groups.get(command.group)
         claim = None if group is None else group.live(command.epoch)
         if group is None or claim is None:
@@ -329,7 +338,7 @@ class Claims:
 
     # Administration ---------------------------------------------------------------------------------------------
 
-    def _pause(self, command: c.Pause) -> Answer:
+    def _pause(self, command: c.Pause) -> ClaimAnswer:
         if not is_name(command.group) or not 0 <= command.until_ms <= self.log_time_ms + PAUSE_MS_MAX:
             return self._refused(Reason.INVALID)
         group = self._groups.get(command.group)
@@ -343,7 +352,7 @@ class Claims:
         self._put(group)
         return self._accepted(group, None, ended=False)
 
-    def _forget(self, command: c.Forget) -> Answer:
+    def _forget(self, command: c.Forget) -> ClaimAnswer:
         group = self._groups.get(command.group)
         if group is None:
             return self._refused(Reason.MOVED)
@@ -356,7 +365,7 @@ class Claims:
         self._digest.mark(group.name)
         return self._accepted(group, None, ended=False)
 
-    def _configure(self, command: c.Configure) -> Answer:
+    def _configure(self, command: c.Configure) -> ClaimAnswer:
         if not HEARTBEAT_MS_MIN <= command.heartbeat_ms <= HEARTBEAT_MS_MAX:
             return self._refused(Reason.INVALID)
         self.heartbeat_ms = command.heartbeat_ms

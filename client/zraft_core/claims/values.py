@@ -1,4 +1,4 @@
-"""What a claim is: an owner's right to consume one partition, or a range of it, for one consumer group.
+"""Claims: an owner's right to consume a partition, or a range of it, for one consumer group.
 
 Offsets are dense, from 0; an end (`upto`) is exclusive. Times are milliseconds of log time (D-12), never of a
 reader's clock. An epoch is the log position of the command that was granted the claim (D-16).
@@ -17,7 +17,7 @@ HEARTBEAT_MS_MIN: Final = 100
 HEARTBEAT_MS_MAX: Final = 3_600_000
 
 NAME_BYTES_MAX: Final = 255
-"""Of names of groups and clients, and of instances."""
+"""The most bytes of names of groups and clients, and of instances."""
 GROUPS_MAX: Final = 1_024
 """Consumer groups that one partition knows; `Forget` makes room."""
 RANGES_MAX: Final = 256
@@ -26,24 +26,24 @@ PARTITION_RANGES_MAX: Final = 8_192
 """The same of all groups of a partition together: a few megabytes, and as much in its snapshot."""
 RANGE_MESSAGES_MAX: Final = 1_000_000
 FUTURE_MESSAGES_MAX: Final = 1_000_000
-"""How far beyond the partition's end a range may reach that is claimed in advance."""
+"""The distance beyond the partition's end to which a range may reach that is claimed in advance."""
 PAUSE_MS_MAX: Final = 7 * 86_400_000
 """A longer pause is somebody's mistake, and nobody would remember who made it."""
 
 
 @unique
 class Mode(IntEnum):
-    """When a message counts as consumed."""
+    """Moments at which a message counts as consumed."""
 
     AT_LEAST_ONCE = 0
-    """After it was processed: `Commit` and `Heartbeat` tell how far."""
+    """A message counts after it was processed: `Commit` and `Heartbeat` tell how far."""
     AT_MOST_ONCE = 1
-    """Before it is processed: `CommitBatch` must have been accepted."""
+    """A message counts before it is processed: `CommitBatch` must have been accepted."""
 
 
 @unique
 class Freshness(IntEnum):
-    """How long ago an owner was heard (M-4)."""
+    """Grades of how long ago an owner was heard (M-4)."""
 
     FRESH = 0
     UNKNOWN = 1
@@ -52,7 +52,9 @@ class Freshness(IntEnum):
 
 
 def freshness(heard_ms: int, log_time_ms: int, heartbeat_ms: int) -> Freshness:
-    """By log time alone, so that every replica and every replay comes to the same.
+    """Return how long ago an owner was heard, by log time alone.
+
+    So every replica and every replay gets the same result.
 
     Log time never goes back, so an owner heard "in the future" does not exist; if it did it would be fresh.
     """
@@ -97,7 +99,7 @@ class Claim:
 
     @property
     def position(self) -> int:
-        """Where a successor starts."""
+        """The offset at which a successor starts."""
         return max(self.committed, self.claimed)
 
     @property
@@ -106,12 +108,14 @@ class Claim:
         return self.upto is not None and self.committed >= self.upto
 
     def covers(self, first: int, upto: int | None) -> bool:
-        """Whether it has an offset in common with [first, upto)."""
+        """Return whether the claim has an offset in common with [first, upto)."""
         return (self.upto is None or first < self.upto) and (upto is None or self.first < upto)
 
     def freshness(self, log_time_ms: int) -> Freshness:
+        """Return how long ago the owner was heard, at this log time."""
         return freshness(self.heard_ms, log_time_ms, self.heartbeat_ms)
 
 
 def is_name(name: str) -> bool:
+    """Return whether the name of a group or a client has a permitted length in bytes."""
     return 0 < len(name.encode(errors="surrogatepass")) <= NAME_BYTES_MAX

@@ -110,12 +110,12 @@ _packed_message: Final = binary(0, NUMBER_MAX)
 
 
 def encode_batch(batch: Batch) -> bytes:
-    """The payload of one entry of a group's log."""
+    """Return the payload of one entry of a group's log."""
     return to_bytes((FORMAT, batch.log_time_ms, [_COMMANDS.pack(command) for command in batch.commands]))
 
 
 def decode_batch(payload: bytes | memoryview) -> Batch:
-    """The batch of exactly these bytes.
+    """Return the batch of exactly these bytes.
 
     Raises:
         ProtocolError: they are not one; the group must stop, because all its replicas would have to guess alike (D-5).
@@ -142,7 +142,11 @@ Packed = dict[int, bytes]
 def encode_bundles(
     to: GroupId, messages_to: Iterable[GroupMessage], known: Packed | None = None
 ) -> Iterator[bytes]:
-    """As few bundles as the bound allows. `known`: of other groups' bundles of this turn, and for those after it."""
+    """Yield as few bundles of messages as the size bound allows.
+
+    `known` has the packed messages of this turn, and gets those of this call, so that none is
+    packed twice.
+    """
     packed: list[bytes] = []
     size = 0
     known = {} if known is None else known
@@ -160,7 +164,7 @@ def encode_bundles(
 
 
 def decode_bundle(buffer: bytes | memoryview) -> tuple[Bundle, list[ProtocolError]]:
-    """The messages of exactly these bytes. One that is not understood costs itself only: its error is returned beside.
+    """Return the messages of exactly these bytes, and the errors of those that are not understood.
 
     Raises:
         ProtocolError: the bytes are not a bundle.
@@ -177,12 +181,12 @@ def decode_bundle(buffer: bytes | memoryview) -> tuple[Bundle, list[ProtocolErro
 
 
 def encode_edge(message: Report | StartRequest | Reply) -> bytes:
-    """A message between a group and group 0 or a producer."""
+    """Return a message between a group and group 0 or a producer."""
     return to_bytes((FORMAT, _EDGE.pack(message)))
 
 
 def decode_edge(buffer: bytes | memoryview) -> Report | StartRequest | Reply:
-    """The message of exactly these bytes.
+    """Return the message of exactly these bytes.
 
     Raises:
         ProtocolError: they are not one well-formed message.
@@ -192,12 +196,12 @@ def decode_edge(buffer: bytes | memoryview) -> Report | StartRequest | Reply:
 
 
 def encode_registry(command: RegistryCommand) -> bytes:
-    """One command of group 0's log that concerns topics."""
+    """Return one command of group 0's log that concerns topics."""
     return to_bytes((FORMAT, _REGISTRY.pack(command)))
 
 
 def decode_registry(buffer: bytes | memoryview) -> RegistryCommand:
-    """The command of exactly these bytes.
+    """Return the command of exactly these bytes.
 
     Raises:
         ProtocolError: they are not one well-formed command.
@@ -207,12 +211,12 @@ def decode_registry(buffer: bytes | memoryview) -> RegistryCommand:
 
 
 def encode_message(message: Message) -> bytes:
-    """What a producer said: the contents of a delivery record."""
+    """Return a producer's message as bytes: the contents of a delivery record."""
     return to_bytes(as_fields(message))
 
 
 def decode_message(buffer: bytes | memoryview) -> Message:
-    """The message of exactly these bytes.
+    """Return the message of exactly these bytes.
 
     Raises:
         ProtocolError: they are not one well-formed message.

@@ -47,7 +47,10 @@ class Remote:
 
 @frozen
 class Advance:
-    """Nothing will be stamped up to `time` any more, so that a consumer of several partitions need not wait for this one."""
+    """Promise that nothing will be stamped up to `time` any more.
+
+    So a consumer of several partitions need not wait for this one.
+    """
 
     time: int
 
@@ -62,14 +65,14 @@ class Settled:
 
 @frozen
 class ViewChanged:
-    """What group 0 says, logged here, because apply reads nothing but this group's log (D-9a)."""
+    """News from group 0, logged here because apply reads nothing but this group's log (D-9a)."""
 
     view: AnyView
 
 
 @frozen
 class Seek:
-    """How far a consumer has consumed, whatever it was before; None forgets the consumer."""
+    """Command that sets how far a consumer has consumed, whatever it was before; None forgets the consumer."""
 
     consumer: bytes
     offset: int | None

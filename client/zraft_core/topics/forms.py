@@ -93,11 +93,14 @@ _as_tuple: Final[Any] = tuple.__new__
 
 
 _FIELDS: Final = 8
-"""Of a message; a round is one more."""
+"""The number of a message's fields; a round has one more."""
 
 
 def _plain_message(value: Any) -> Message | None:
-    """The message, if it is a well-formed one as most are: without conditions of any kind. All the same checks, at once."""
+    """Return the message if it is well-formed and has no conditions, as most.
+
+    It makes all the same checks, at once.
+    """
     if type(value) is not tuple or len(value) != _FIELDS:
         return None
     mid, dst, payload, its_number, after, condition, depends, partitions = value
@@ -137,7 +140,7 @@ def _plain_message(value: Any) -> Message | None:
 
 
 def _ruled_message(*values: Any) -> Message:
-    """The message of its fields, with the rules that hold within one."""
+    """Return the message of its fields, with the rules that hold within one."""
     message = Message(*values)
     if message.is_single != (message.number > 0):
         raise wrong("Message.number", "1 or more with one destination, and 0 with several", message.number)
@@ -190,7 +193,7 @@ staged: Final = ruled(
 
 
 def plain_start(kind: Callable[..., _Value]) -> Quick:
-    """Reads the fields of a START (`kind` is its class) as `plain_proposal` does those of a proposal."""
+    """Return a reader of the fields of a START (`kind` is its class), as `plain_proposal` is of a proposal."""
 
     def read(items: tuple[Any, ...]) -> _Value | None:
         if len(items) != 4:
@@ -205,7 +208,9 @@ def plain_start(kind: Callable[..., _Value]) -> Quick:
 
 
 def plain_proposal(kind: Callable[..., _Value]) -> Quick:
-    """Reads the fields of a proposal (`kind` is its class) if they are well-formed: all the same checks, at once.
+    """Return a reader of the fields of a proposal (`kind` is its class), if they are well-formed.
+
+    It makes all the same checks, at once.
 
     A message to k partitions is k - 1 of these in each of their logs, and so half of what a busy server decodes.
     """
@@ -251,7 +256,7 @@ _DELTA: Final = Record(
 
 
 def pack_view(view: AnyView) -> list[Any]:
-    """A whole view is an array of 6, a difference one of 9."""
+    """Return a view as an array: 6 fields if it is whole, 9 if it is a difference."""
     return _VIEW.pack(view) if isinstance(view, View) else _DELTA.pack(view)
 
 

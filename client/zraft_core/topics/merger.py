@@ -21,19 +21,19 @@ NOWHERE = Stamp(0, GroupId(0), 0, GroupId(0))
 
 
 class MergeError(ZraftError):
-    """What was handed in does not follow what was handed in before."""
+    """Error of a read that does not continue the reads before it."""
 
 
 @frozen
 class MergePosition:
-    """Where a merged consumer goes on: the next offset of each partition it reads, and the stamp that it saw last."""
+    """Position of a merged consumer: the next offset of each partition, and the last stamp that it saw."""
 
     offsets: Mapping[GroupId, int]
     last: Stamp = NOWHERE
 
 
 class Merger:
-    """Reads of partitions in, deliveries in the order of stamps out.
+    """Merger of partitions: reads of them go in, deliveries in the order of stamps come out.
 
     Everything up to `position` is taken as seen. Who reads keeps to `room`, so that buffers stay bounded.
     """
@@ -47,25 +47,25 @@ class Merger:
         self._buffered_max = buffered_max
 
     def groups(self) -> tuple[GroupId, ...]:
-        """The partitions that are to be read; a change of the topic adds to them as it comes out."""
+        """Return the partitions that are to be read; a change of the topic adds to them as it comes out."""
         return tuple(self._buffers)
 
     def next_offset(self, group: GroupId) -> int:
-        """What to read next of a partition."""
+        """Return the offset of a partition that is to be read next."""
         return self._read[group]
 
     def room(self, group: GroupId) -> int:
-        """How many deliveries of a partition may be handed in now."""
+        """Return how many deliveries of a partition may be handed in now."""
         return self._buffered_max - len(self._buffers[group])
 
     def position(self) -> MergePosition:
-        """Of what came out so far."""
+        """Return the position behind the deliveries that were taken so far."""
         return MergePosition(
             {group: self._read[group] - len(buffer) for group, buffer in self._buffers.items()}, self._last
         )
 
     def feed(self, group: GroupId, deliveries: Sequence[Delivery], frontier: Stamp) -> None:
-        """A read of `group`: its next deliveries, and a stamp that everything after them is above.
+        """Take a read of `group`: its next deliveries, and a stamp that everything after them is above.
 
         Raises:
             MergeError: offsets are not the next ones, or stamps do not ascend.
@@ -90,7 +90,9 @@ class Merger:
         self._frontiers[group] = max(frontier, self._frontiers.get(group, NOWHERE))
 
     def take(self, limit: int) -> list[Delivery]:
-        """At most `limit` deliveries that are next in the merged order; a message to several partitions comes once.
+        """Take at most `limit` deliveries that are next in the merged order.
+
+        A message to several partitions comes once.
 
         Raises:
             MergeError: a partition delivered behind its frontier.
@@ -124,7 +126,7 @@ class Merger:
         return found
 
     def _reached(self) -> Stamp | None:
-        """No partition without a buffered delivery will deliver up to here; None if there is none of them."""
+        """Return the stamp up to which no partition without a buffered delivery will deliver; None if each has one."""
         empty = (self._frontiers.get(group, NOWHERE) for group, buffer in self._buffers.items() if not buffer)
         return min(empty, default=None)
 
@@ -136,7 +138,7 @@ class Merger:
         return bool(new)
 
     def needed(self) -> dict[GroupId, int]:
-        """Which partitions hold the next message up, and the time that each has to pass."""
+        """Return the partitions that hold the next message up, and the time that each has to pass."""
         if not self._heads:
             return {}
         stamp = self._heads[0][0]
@@ -147,5 +149,9 @@ class Merger:
         }
 
     def time_needed(self, stamp: Stamp) -> int:
-        """One more than the stamp's: at the time itself a partition might still be below what took the bypass (D-17b)."""
+        """Return the time that a partition must pass before the stamp can be taken.
+
+        It is one more than the stamp's: at the time itself a partition might still be below what
+        took the bypass (D-17b).
+        """
         return stamp.time + 1

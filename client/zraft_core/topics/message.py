@@ -1,4 +1,4 @@
-"""What a producer multicasts: destinations, payload, and what has to hold for it. Knows no protocol."""
+"""Message of a producer: destinations, payload and condition. Knows no protocol."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Condition:
 
 @frozen
 class Round:
-    """Puts the staged messages of its producer with numbers from `first` up to `upto`, both included, in their order.
+    """Round that orders its producer's staged messages from number `first` up to `upto`, both included.
 
     They stand one after the other at the round's place in the order of all messages. `zraft_core.topics.producer` makes it
     when each of them is durable at all its destinations, which the round's are all together. One that names a group which
@@ -57,7 +57,7 @@ class Round:
 
     @property
     def places(self) -> int:
-        """How many stamps it takes."""
+        """The number of stamps that the round takes."""
         return self.upto - self.first + 1
 
 
@@ -83,7 +83,7 @@ class Message:
 
     @property
     def is_single(self) -> bool:
-        """Whether it is numbered among the messages to one partition alone."""
+        """True if the message is numbered among the messages to one partition alone."""
         return len(self.destinations) == 1 and self.round is None
 
     @property
@@ -95,7 +95,7 @@ class Message:
 
 
 def as_fields(message: Message) -> list[object]:
-    """A message as the array that is stored and sent (docs/TOPICS.md, "Formats")."""
+    """Return a message as the array that is stored and sent (docs/TOPICS.md, "Formats")."""
     after, condition = message.after, message.condition
     fields: list[object] = [
         message.mid,
@@ -115,7 +115,7 @@ def as_fields(message: Message) -> list[object]:
 
 
 class Outcome(Enum):
-    """What a message came to at a destination."""
+    """Outcomes of a message at a destination."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
@@ -124,7 +124,10 @@ class Outcome(Enum):
 
 @statically_frozen
 class Delivery:
-    """What consumers read. `offset` counts a partition's deliveries from 0, `position` its commands (D-16)."""
+    """Message as consumers read it.
+
+    `offset` counts a partition's deliveries from 0, `position` its commands (D-16).
+    """
 
     offset: int
     stamp: Stamp
@@ -133,7 +136,7 @@ class Delivery:
 
 
 def without_payload(message: Message) -> Message:
-    """What is kept of a message that is delivered here."""
+    """Return the message without its payload, as it is kept once it is delivered here."""
     return Message(
         message.mid,
         message.destinations,
@@ -148,5 +151,5 @@ def without_payload(message: Message) -> Message:
 
 
 def may_change_topics(message: Message) -> bool:
-    """Only group 0 multicasts a change of partitions."""
+    """Return whether the message may change partitions: only group 0 may multicast that."""
     return message.partitions is None or message.mid.producer == COORDINATOR

@@ -1,4 +1,7 @@
-"""What leaders of groups say to each other, to group 0, and to producers. Every one may be lost, late or repeated."""
+"""Messages of groups' leaders to each other, to group 0 and to producers.
+
+Each may be lost, late or repeated.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,10 @@ class Told:
 
 @frozen
 class FloorReport:
-    """Everything up to `floor` is delivered at `sender`. `wanted`: it waits for the receiver's floor."""
+    """Report that everything up to `floor` is delivered at `sender`.
+
+    `wanted`: it waits for the receiver's floor.
+    """
 
     sender: GroupId
     floor: FinalTime
@@ -101,7 +107,7 @@ class StartRequest:
 
 
 class Answer(Enum):
-    """What a destination says of a message."""
+    """Answers of a destination about a message."""
 
     ACCEPTED = "accepted"
     """Begun: it will be delivered, or fail by its condition, whatever breaks."""

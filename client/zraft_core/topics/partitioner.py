@@ -1,4 +1,4 @@
-"""Which partition of a topic a message goes to: chosen once, by the producer, then a part of its destinations. Pure."""
+"""Choice of a message's partition, made once, by the producer. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zraft_core.errors import ZraftError
 from zraft_core.ids import GroupId
 
 Partitions = tuple[GroupId, ...]
-"""Of one topic, in their order."""
+"""The partitions of one topic, in their order."""
 
 
 class NoPartitionError(ZraftError):
@@ -18,12 +18,14 @@ class NoPartitionError(ZraftError):
 
 
 def by_key(key: bytes, partitions: Partitions) -> GroupId:
-    """The same partition for the same key, as long as the topic keeps its partitions; keys spread evenly."""
+    """Return the same partition for the same key, as long as the topic keeps its partitions; keys spread evenly."""
     return partitions[_hash(key) % _some(partitions)]
 
 
 def layer(key: bytes, topics: Sequence[Partitions]) -> list[GroupId]:
-    """One partition of each topic, the same place in all of them: the partition layers of the AtomicKafka thesis.
+    """Return one partition of each topic, the same place in all of them.
+
+    These are the partition layers of the AtomicKafka thesis.
 
     Messages of one layer share their groups, so layers do not wait for each other. Order across layers is that of stamps: a
     merged consumer of a topic sees it. Topics with fewer partitions share theirs among layers.
@@ -33,7 +35,7 @@ def layer(key: bytes, topics: Sequence[Partitions]) -> list[GroupId]:
 
 
 class RoundRobin:
-    """Each topic's partitions in turn."""
+    """Partitioner that takes each topic's partitions in turn."""
 
     __slots__ = ("_next",)
 
@@ -41,6 +43,7 @@ class RoundRobin:
         self._next: Counter[str] = Counter()
 
     def choose(self, topic: str, partitions: Partitions) -> GroupId:
+        """Return the topic's next partition."""
         place = self._next[topic] % _some(partitions)
         self._next[topic] = place + 1
         return partitions[place]

@@ -1,4 +1,6 @@
-"""What a producer's library decides: numbers, to whom to send again, when a message is decided, how far its floor is. Pure.
+"""Decisions of a producer's library: numbers, repeats, outcomes and the floor.
+
+Pure.
 
 A message is sent until every destination has answered for good. Only then its number is below the floor, with which groups
 forget it (D-8b); until then a repeat is recognised wherever it arrives.
@@ -24,14 +26,14 @@ from zraft_core.topics.stamps import MessageId
 
 
 class Reach(Enum):
-    """Whom a message is sent to. The others learn it from the first, a step later."""
+    """Choice of whom a message is sent to. The others learn it from the first, a step later."""
 
     ALL = "all"
     ONE = "one"
 
 
 class Ending(Enum):
-    """What a message came to, for good."""
+    """Final outcomes of a message."""
 
     DELIVERED = "delivered"
     """At all destinations: it precedes, wherever both are addressed, whatever is multicast from now on (D-17c)."""
@@ -40,13 +42,13 @@ class Ending(Enum):
     DECIDED = "decided"
     """One of these two; nobody remembers which."""
     NEVER = "never"
-    """Not delivered, and it never will be: a destination was deleted before it arrived."""
+    """The message is not delivered, and never will be: a destination was deleted before it arrived."""
     UNKNOWN = "unknown"
     """All destinations are removed; there is nobody left to ask."""
 
 
 class WindowFullError(ZraftError):
-    """As many messages as a producer may have undecided are; wait for an answer."""
+    """Error of a message for which the producer's window has no room; wait for an outcome first."""
 
     retriable = True
 
@@ -89,7 +91,7 @@ class _Open:
 _DECIDED = frozenset((Answer.DELIVERED, Answer.FAILED, Answer.DECIDED))
 
 
-class Producer:
+class ProducerCore:
     """One registered producer. Its process may die at any step: nothing is remembered, and the next is another producer."""
 
     def __init__(
@@ -104,9 +106,11 @@ class Producer:
         self.floor = 0
         self.last = 0
         self.rounds = False
-        """Whether partitions know them. Set while nothing is undecided; without, ordered messages go one at a time."""
+        """True if partitions know rounds. Set while nothing is undecided; without, ordered messages go one at
+        a time.
+        """
         self.time = 0
-        """What is decided has stamps up to this time, as far as is known."""
+        """The time up to which stamps of decided messages are known."""
         self._window = window
         self._numbers: Counter[GroupId] = Counter()
         self._open: dict[int, _Open] = {}
@@ -127,11 +131,12 @@ class Producer:
 
     @property
     def room(self) -> int:
-        """How many more messages the window has room for; rounds take none of it."""
+        """The number of messages that the window still has room for; rounds take none of it."""
         return self.floor + self._window - self.last + len(self._numbers_of_rounds)
 
     @property
     def has_room(self) -> bool:
+        """True if the window has room for a message."""
         return self.room > 0
 
     def multicast(
@@ -197,7 +202,10 @@ class Producer:
         self._open[seq] = opened
 
     def _follows(self, message: Message) -> bool:
-        """Everything undecided goes where this one goes, and nowhere else: the numbers of that partition order them."""
+        """Return whether everything undecided goes where this message goes, and nowhere else.
+
+        The numbers of that partition order them then.
+        """
         return (
             message.is_single
             and message.destinations[0] == self._run
@@ -205,7 +213,7 @@ class Producer:
         )
 
     def take_round(self, destinations_max: int) -> Message | None:
-        """The next round, if there is something to put in order: `requests` says what to send for it.
+        """Return the next round, if there is something to put in order: `requests` says what to send for it.
 
         It has what is staged at all its destinations, without a gap, and with nothing undecided before it. While it is under
         way more is staged for the next one.
@@ -234,14 +242,18 @@ class Producer:
         return round_
 
     def _unstaged(self, opened: _Open) -> list[GroupId]:
-        """The destinations that have not said that they have it staged."""
+        """Return the destinations that have not said that they have it staged."""
         assert opened.staged is not None
         return [
             g for g in opened.message.destinations if g not in opened.staged and not self.table.removed(g)
         ]
 
     def _order(self, groups: tuple[GroupId, ...], after: Message | None) -> tuple[int | None, After | None]:
-        """Behind a message with a common destination the groups put it; behind another the library waits."""
+        """Return the message's order: behind which messages it comes.
+
+        Behind a message with a common destination the groups put it; behind another the library
+        waits.
+        """
         if after is None or after.mid.seq not in self._open:
             return None, None
         if set(groups).intersection(after.destinations):
@@ -249,10 +261,11 @@ class Producer:
         return after.mid.seq, None
 
     def undecided(self) -> list[int]:
+        """Return the numbers of the messages that are not decided."""
         return list(self._open)
 
     def requests(self, seq: int) -> list[tuple[GroupId, StartRequest]]:
-        """What to send now for a message, the first time or again."""
+        """Return what to send for a message now, the first time or again."""
         opened = self._open.get(seq)
         if opened is None or self.expired or self.waits(seq):
             return []
@@ -268,7 +281,8 @@ class Producer:
         left = [group for group in message.destinations if not self.table.removed(group)]
         request = StartRequest(message, self.floor, opened.epoch, self.reach is Reach.ONE)
         if self.reach is Reach.ALL:
-            # Who has said what became of it need not be asked again, unless all have: then some other group is removed.
+            # Destinations that have said what became of it need not be asked again, unless all have: then
+            # some other group is removed.
             asked = [group for group in left if opened.answers.get(group) not in _DECIDED] or left
             return [(group, request) for group in asked]
         after = message.after
@@ -278,7 +292,7 @@ class Producer:
         return [(entries[seq % len(entries)], request)] if entries else []
 
     def waits(self, seq: int) -> bool:
-        """Whether it waits here for others to be decided."""
+        """Return whether the message waits here until others are decided."""
         opened = self._open.get(seq)
         if opened is None:
             return False
@@ -287,7 +301,7 @@ class Producer:
     # -- what is heard
 
     def on_table(self, table: Table) -> list[Ended]:
-        """The table of groups, as group 0 has it now."""
+        """Take the table of groups, as group 0 has it now, and return the messages that are decided by it."""
         if table.position <= self.table.position:
             self.table_wanted = self.table_wanted and table.position < self.table.position
             return []
@@ -304,7 +318,7 @@ class Producer:
         return [*ended, *self._given_up()]
 
     def on_reply(self, reply: Reply) -> list[Ended]:
-        """What a destination said; what ends by it: one message, or all of a round."""
+        """Take a destination's answer, and return what is decided by it: one message, or all of a round."""
         seq = reply.mid.seq
         opened = self._open.get(seq)
         if opened is None or reply.mid.producer != self.producer or self.expired:
@@ -334,16 +348,17 @@ class Producer:
         return []
 
     def is_accepted(self, seq: int) -> bool:
-        """Whether some destination has begun it, so that it will be decided whatever breaks."""
+        """Return whether some destination has begun the message, so that it will be decided."""
         opened = self._open.get(seq)
         return opened is not None and opened.accepted
 
     def take_accepted(self) -> list[int]:
-        """Numbers of messages of which `is_accepted` has become true."""
+        """Return the numbers of messages of which `is_accepted` has become true."""
         found, self._newly_accepted = self._newly_accepted, []
         return found
 
     def accepted(self, opened: _Open) -> None:
+        """Note that a destination has begun the message; for a round, also the messages that it orders."""
         if opened.accepted:
             return
         opened.accepted = True
@@ -353,7 +368,7 @@ class Producer:
                 self.accepted(one)
 
     def _put_in_order_by(self, message: Message) -> list[_Open]:
-        """The messages of a round that are not decided."""
+        """Return the messages of a round that are not decided."""
         assert message.round is not None
         numbers = range(message.round.first, message.round.upto + 1)
         return [
@@ -361,7 +376,7 @@ class Producer:
         ]
 
     def _refused(self, opened: _Open, reply: Reply) -> list[Ended]:
-        """One refusal alone is not final: another destination may have begun it (D-9c)."""
+        """Take a refusal. One alone is not final: another destination may have begun the message (D-9c)."""
         if not self.counts(opened, reply):
             return []
         if self.table.epoch < reply.view_epoch:
@@ -379,7 +394,7 @@ class Producer:
         return []
 
     def _given_up(self) -> list[Ended]:
-        """What no round will put in order, because a destination is deleted: nothing of it is begun anywhere.
+        """End what no round will put in order, because a destination is deleted: nothing of it is begun anywhere.
 
         What a round under way names is for that round to decide.
         """
@@ -387,7 +402,11 @@ class Producer:
         return [ended for seq in lost for ended in self._end(seq, Ending.NEVER)]
 
     def counts(self, opened: _Open, reply: Reply) -> bool:
-        """A late refusal of an older epoch says nothing: the group may have taken the repeat under the newer one."""
+        """Return whether a refusal counts.
+
+        A late refusal of an older epoch says nothing: the group may have taken the repeat under the
+        newer one.
+        """
         return reply.epoch == opened.epoch
 
     def _renew(self, opened: _Open) -> None:
@@ -396,11 +415,14 @@ class Producer:
             opened.answers = {g: a for g, a in opened.answers.items() if a is not Answer.STALE}
 
     def current(self, message: Message) -> bool:
-        """Only a message whose destinations all still take messages may go out again under a new epoch (D-18)."""
+        """Return whether all destinations still take messages.
+
+        Only then may it be sent again under a new epoch (D-18).
+        """
         return self.table.groups.issuperset(message.destinations)
 
     def complete(self, message: Message, answers: dict[GroupId, Answer], *, everywhere: bool) -> bool:
-        """Decided at all destinations that are left, by what they said, or one of them for all."""
+        """Return whether all remaining destinations have decided by these answers, or one of them for all."""
         left = [group for group in message.destinations if not self.table.removed(group)]
         return everywhere or all(answers.get(group) in _DECIDED for group in left)
 
@@ -418,7 +440,7 @@ class Producer:
         self._round = None
         members = self._put_in_order_by(round_.message)
         if ending in (Ending.NEVER, Ending.UNKNOWN):
-            # Nothing was begun: what still can be is for the next round.
+            # Nothing was begun: the next round takes what still can be.
             self._staged = dict.fromkeys(sorted([*self._staged, *(one.message.mid.seq for one in members)]))
             return self._given_up()
         following = dict(round_.offsets)
@@ -432,7 +454,7 @@ class Producer:
         return ended
 
     def move_floor(self, seq: int) -> None:
-        """`seq` is decided at all destinations; the floor follows without a gap."""
+        """Note that `seq` is decided at all destinations; the floor follows without a gap."""
         self._decided.add(seq)
         while self.floor + 1 in self._decided:
             self.floor += 1

@@ -17,7 +17,7 @@ class RegisterProducer:
 
 @frozen
 class CloseProducer:
-    """Nothing of it is taken any more; what was begun is delivered."""
+    """Command after which nothing of a producer is accepted; what was begun is delivered."""
 
     producer: ProducerId
 
@@ -48,7 +48,7 @@ class AlterTopic:
 
 @frozen
 class RetainTopic:
-    """How long deliveries are kept from now on."""
+    """Command that sets how long a topic's deliveries are kept from now on."""
 
     name: str
     retention: Retention
@@ -89,7 +89,10 @@ class TopicChanged:
 
 @frozen
 class DeleteTopic:
-    """Its groups take nothing new; they are removed when nothing of them is left anywhere (D-18)."""
+    """Command that deletes a topic.
+
+    Its groups accept nothing new, and are removed when nothing of them is left anywhere (D-18).
+    """
 
     name: str
 

@@ -19,7 +19,7 @@ Disks = tuple[tuple[ServerId, Instance], ...]
 
 
 class Refusal(Enum):
-    """Why a command changed nothing."""
+    """Reasons for which a command changed nothing."""
 
     EXISTS = "a topic of this name exists"
     NO_TOPIC = "there is no such topic"
@@ -62,7 +62,7 @@ class RegistrySettings:
 
 @frozen
 class Retention:
-    """How much of each partition of a topic is kept; None: whatever it takes.
+    """Bounds of how much of each partition of a topic is kept; None is no bound.
 
     `bytes_min`: what may go is what has as much behind it. `age_ms_max`: and what is older. Either is enough.
     """
@@ -94,7 +94,7 @@ class GroupRecord:
 
     @property
     def placed(self) -> bool:
-        """Whether the voters are known to be as wanted, so that any other replica may retire."""
+        """True if the voters are known to be as wanted, so that any other replica may retire."""
         return not self.former
 
     @property
@@ -105,7 +105,7 @@ class GroupRecord:
 
 @frozen
 class Birth:
-    """What a new group begins with."""
+    """Values that a new group begins with."""
 
     record: GroupRecord
     view: View
@@ -122,6 +122,7 @@ class Change:
     epoch: int
 
     def message(self) -> Message:
+        """Return the change as the message that is multicast."""
         return Message(
             MessageId(COORDINATOR, self.seq),
             self.partitions,
@@ -145,21 +146,25 @@ class Topic:
 
 @frozen
 class Table:
-    """What producers' libraries know of groups. `epoch` goes with every START."""
+    """Table of groups for producers' libraries. `epoch` goes with every START."""
 
     position: int
     epoch: int
     groups: frozenset[GroupId]
-    """That take messages."""
+    """The groups that take messages."""
     deleting: frozenset[GroupId] = frozenset()
 
     def removed(self, group: GroupId) -> bool:
+        """Return whether the group existed once and is removed."""
         return group <= self.position and group not in self.groups and group not in self.deleting
 
 
 @frozen
 class Result:
-    """What a command came to: `created` is the id of a producer, topic or group, `removed` are groups that are gone."""
+    """Result of a command.
+
+    `created` is the id of a producer, topic or group, `removed` are groups that are gone.
+    """
 
     refusal: Refusal | None = None
     created: int | None = None
@@ -170,6 +175,7 @@ _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQ
 
 
 def is_topic_name(name: str) -> bool:
+    """Return whether the name is permitted for a topic."""
     return (
         1 <= len(name) <= TOPIC_NAME_BYTES_MAX
         and _NAME_CHARACTERS.issuperset(name)

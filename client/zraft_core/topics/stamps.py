@@ -14,7 +14,7 @@ AFTER_ALL_GROUPS: Final = GroupId(2**63 - 1)
 
 
 class MessageId(NamedTuple):
-    """What a message is known by, everywhere and for ever: numbers of a producer count from 1."""
+    """Id of a message, everywhere and for ever: numbers of a producer count from 1."""
 
     producer: ProducerId
     seq: int

@@ -1,4 +1,4 @@
-"""What group 0 says of producers and groups, as of a position of its log (D-8d): whole, as a difference, as logged."""
+"""Views of producers and groups as of a position of group 0's log (D-8d): whole, difference, logged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class View:
 
 @frozen
 class ViewDelta:
-    """What became of each id that changed after `base`, as of `position`; it fits views from `base` up to `position`."""
+    """Difference of views: the state of each id that changed after `base`, as of `position`.
+
+    It fits views from `base` up to `position`.
+    """
 
     base: int
     position: int
@@ -46,7 +49,7 @@ AnyView = View | ViewDelta
 
 @frozen
 class Gone:
-    """Who is listed no more since the last view."""
+    """Producers and groups that are not listed any more since the last view."""
 
     producers: tuple[ProducerId, ...] = ()
     groups: tuple[GroupId, ...] = ()
@@ -66,21 +69,29 @@ class LoggedView:
         self.deleting = set(view.deleting)
 
     def retired(self, producer: ProducerId) -> bool:
-        """Closed, and nothing of it pending anywhere; told without remembering it."""
+        """Return whether the producer is closed, and nothing of it pending anywhere.
+
+        This is told without remembering it.
+        """
         return producer <= self.position and producer not in self.producers and producer not in self.closed
 
     def names(self, producer: ProducerId) -> bool:
+        """Return whether the view knows the producer, open or closed."""
         return producer in self.producers or producer in self.closed
 
     def removed(self, group: GroupId) -> bool:
+        """Return whether the group existed once and is removed."""
         return group <= self.position and group not in self.groups
 
     def any_removed(self, groups: Groups) -> bool:
-        """Whether one of them is."""
+        """Return whether at least one of the groups is removed."""
         return not self.groups.issuperset(groups) and any(map(self.removed, groups))
 
     def fits(self, view: AnyView) -> bool:
-        """Whether `view` is newer, and begins no later than this one ends. An older one never counts (D-8d)."""
+        """Return whether `view` is newer, and begins no later than this one ends.
+
+        An older one never counts (D-8d).
+        """
         return view.position > self.position and (isinstance(view, View) or view.base <= self.position)
 
     def adopt(self, view: AnyView) -> Gone | None:
@@ -108,6 +119,7 @@ class LoggedView:
         return Gone(tuple(sorted(producers)), tuple(sorted(groups)))
 
     def whole(self) -> View:
+        """Return the view without its history, as group 0 would send it."""
         return View(
             self.position,
             self.epoch,

@@ -114,31 +114,32 @@ class ZkClientCodec:
         password: bytes = NO_PASSWORD,
         read_only: bool | None = False,
     ) -> bytes:
-        """The first bytes of the connection; `read_only` None speaks as clients before ZooKeeper 3.4 did."""
+        """Return the first bytes of the connection; `read_only` None speaks as clients before ZooKeeper 3.4 did."""
         return encode_connect_request(
             ConnectRequest(0, self.last_zxid_seen, timeout_ms, session, password, read_only)
         )
 
     def ask(self, request: Request[Any]) -> tuple[int, bytes]:
-        """(xid, bytes) of any request."""
+        """Return (xid, bytes) of any request."""
         if request.xid is None:
             return self._request(request.opcode, request.body(), request.value)
         return self._send(request.xid, request.opcode, request.body(), request.value)
 
     def write(self, command: Command) -> tuple[int, bytes]:
-        """(xid, bytes) of a write, given as a session's command of `zraft_core.znodes.txn`."""
+        """Return (xid, bytes) of a write, given as a session's command of `zraft_core.znodes.txn`."""
         return self._request(command[0], _encode_command(command))
 
     def read(self, opcode: Opcode, path: str, *, watch: bool = False) -> tuple[int, bytes]:
-        """(xid, bytes) of exists, getData, getChildren or getChildren2."""
+        """Return (xid, bytes) of exists, getData, getChildren or getChildren2."""
         assert opcode in READS, f"{opcode!r} is not a read"
         return self._request(opcode, encode_ustring(path) + (b"\x01" if watch else b"\x00"))
 
     def sync(self, path: str) -> tuple[int, bytes]:
+        """Return a sync request as its xid and its frame."""
         return self._request(Opcode.SYNC, encode_ustring(path))
 
     def set_watches(self, watches: SetWatches) -> tuple[int, bytes]:
-        """(-8, bytes); answered in turn like any request."""
+        """Return (-8, bytes) of setWatches, which is answered in turn like any request."""
         body = (
             _RELATIVE_ZXID.pack(watches.relative_zxid)
             + encode_texts(watches.data)
@@ -148,11 +149,11 @@ class ZkClientCodec:
         return self._send(XID_SET_WATCHES, Opcode.SET_WATCHES, body)
 
     def ping(self) -> bytes:
-        """Answered by a `Pong`, out of turn."""
+        """Return the bytes of a ping, which is answered by a `Pong`, out of turn."""
         return frame(HEADER.pack(XID_PING, Opcode.PING))
 
     def receive(self, chunk: bytes) -> list[Received]:
-        """What the server said, in order.
+        """Return the replies and events that are complete with this chunk, in order.
 
         Raises:
             ProtocolError: the bytes do not follow the protocol, or answer a request that is not next in turn.
@@ -244,7 +245,10 @@ def _decode_children2(reader: JuteReader) -> tuple[tuple[str, ...], Stat]:
 
 
 def _decode_multi(reader: JuteReader) -> tuple[Any, ...]:
-    """The number of results is bounded by the frame: each takes at least its 9-byte header."""
+    """Read the results of a multi.
+
+    Their number is bounded by the frame: each takes at least its 9-byte header.
+    """
     values: list[Any] = []
     while True:
         opcode, done, _ = reader.read_struct(MULTI_HEADER)

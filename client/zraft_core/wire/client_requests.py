@@ -1,4 +1,4 @@
-"""What a client can ask for, one frozen value per operation that `ZkClientCodec.ask` encodes.
+"""Requests of a ZooKeeper client, one frozen value per operation that `ZkClientCodec.ask` encodes.
 
 A request knows its opcode, its body, and how to read its answer; record formats as in
 docs/PROTOCOL-ZOOKEEPER.md, where this server lacks the operation, in ZooKeeper's `zookeeper.jute`.
@@ -38,13 +38,19 @@ class Request(Generic[T]):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         raise NotImplementedError
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         raise NotImplementedError
 
     def value(self, reader: JuteReader) -> T:
-        """What the answer holds. Raises MarshallingError."""
+        """Read the value of a successful answer.
+
+        Raises:
+            MarshallingError: the answer's bytes are not those of the value.
+        """
         raise NotImplementedError
 
 
@@ -73,11 +79,13 @@ class Create(Request[str]):
 
     @property
     def opcode(self) -> Opcode:
+        """The opcode for this kind of znode: container, with a TTL, or plain."""
         if self.container:
             return Opcode.CREATE_CONTAINER
         return Opcode.CREATE if self.ttl_ms is None else Opcode.CREATE_TTL
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         raw = encode_ustring(self.path) + encode_buffer(self.data) + encode_acl(self.acl)
         if self.ttl_ms is not None:
             flags = FLAG_TTL_SEQUENTIAL if self.sequential else FLAG_TTL
@@ -88,130 +96,171 @@ class Create(Request[str]):
         return raw + INT.pack(flags)
 
     def value(self, reader: JuteReader) -> str:
+        """Read the path, with the number of a sequential znode."""
         return reader.read_text()  # a container's and a TTL znode's Stat follows
 
 
 @frozen
 class Delete(_Empty):
+    """Delete a znode; version -1 is any."""
+
     path: str
     version: int = -1
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.DELETE
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + INT.pack(self.version)
 
 
 @frozen
 class SetData(Request[Stat]):
+    """Set a znode's data; version -1 is any. The answer is its new stat."""
+
     path: str
     data: bytes | None
     version: int = -1
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.SET_DATA
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + encode_buffer(self.data) + INT.pack(self.version)
 
     def value(self, reader: JuteReader) -> Stat:
+        """Read the new stat."""
         return decode_stat(reader)
 
 
 @frozen
 class Exists(Request[Stat]):
+    """Ask for a znode's stat, and optionally for one event of it."""
+
     path: str
     watch: bool = False
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.EXISTS
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> Stat:
+        """Read the stat."""
         return decode_stat(reader)
 
 
 @frozen
 class GetData(Request[tuple[bytes | None, Stat]]):
+    """Ask for a znode's data and stat, and optionally for one event of it."""
+
     path: str
     watch: bool = False
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_DATA
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> tuple[bytes | None, Stat]:
+        """Read data and stat."""
         return reader.read_buffer(), decode_stat(reader)
 
 
 @frozen
 class GetChildren(Request[tuple[str, ...]]):
+    """Ask for the names of a znode's children, and optionally for one event of them."""
+
     path: str
     watch: bool = False
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_CHILDREN
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> tuple[str, ...]:
+        """Read the names."""
         return reader.read_texts()
 
 
 @frozen
 class GetChildren2(Request[tuple[tuple[str, ...], Stat]]):
+    """Ask for the names of a znode's children and its stat, and optionally for one event of them."""
+
     path: str
     watch: bool = False
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_CHILDREN2
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return _path_and_watch(self.path, self.watch)
 
     def value(self, reader: JuteReader) -> tuple[tuple[str, ...], Stat]:
+        """Read names and stat."""
         return reader.read_texts(), decode_stat(reader)
 
 
 @frozen
 class Sync(Request[str]):
+    """Ask the server to catch up with the leader; the answer is the path."""
+
     path: str
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.SYNC
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> str:
+        """Read the path."""
         return reader.read_text()
 
 
 @frozen
 class GetAcl(Request[tuple[tuple[Acl, ...], Stat]]):
+    """Ask for a znode's ACL and stat."""
+
     path: str
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_ACL
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> tuple[tuple[Acl, ...], Stat]:
+        """Read ACL and stat."""
+
         def entry() -> Acl:
             return reader.read_int(), reader.read_text(), reader.read_text()
 
@@ -228,12 +277,15 @@ class SetAcl(Request[Stat]):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.SET_ACL
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + encode_acl(self.acl) + INT.pack(self.version)
 
     def value(self, reader: JuteReader) -> Stat:
+        """Read the new stat."""
         return decode_stat(reader)
 
 
@@ -247,9 +299,11 @@ class Auth(_Empty):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.AUTH
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return INT.pack(0) + encode_ustring(self.scheme) + encode_buffer(self.auth)
 
     def __repr__(self) -> str:
@@ -262,12 +316,16 @@ class WhoAmI(Request[tuple[tuple[str, str], ...]]):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.WHO_AM_I
 
     def body(self) -> bytes:
+        """Return the request's body, which is empty."""
         return b""
 
     def value(self, reader: JuteReader) -> tuple[tuple[str, str], ...]:
+        """Read the pairs of scheme and user."""
+
         def pair() -> tuple[str, str]:
             return reader.read_text(), reader.read_text()
 
@@ -282,72 +340,96 @@ class GetEphemerals(Request[tuple[str, ...]]):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_EPHEMERALS
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> tuple[str, ...]:
+        """Read the paths."""
         return reader.read_texts()
 
 
 @frozen
 class GetAllChildrenNumber(Request[int]):
+    """Ask for the number of all znodes below a path."""
+
     path: str
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.GET_ALL_CHILDREN_NUMBER
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path)
 
     def value(self, reader: JuteReader) -> int:
+        """Read the number."""
         return reader.read_int()
 
 
 @frozen
 class AddWatch(_Empty):
+    """Add a persistent watch to a path."""
+
     path: str
     mode: AddWatchMode
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.ADD_WATCH
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + INT.pack(self.mode)
 
 
 @frozen
 class CheckWatches(_Empty):
+    """Ask whether this client has a watch of this type on a path."""
+
     path: str
     type: WatcherType
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.CHECK_WATCHES
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + INT.pack(self.type)
 
 
 @frozen
 class RemoveWatches(_Empty):
+    """Remove this client's watches of this type from a path."""
+
     path: str
     type: WatcherType
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.REMOVE_WATCHES
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         return encode_ustring(self.path) + INT.pack(self.type)
 
 
 @frozen
 class RestoreWatches(_Empty):
-    """setWatches, or setWatches2 if any watch is persistent: older servers know only the former."""
+    """Restore watches on a new connection.
+
+    It is setWatches, or setWatches2 if any watch is persistent, since older servers know only the
+    former.
+    """
 
     relative_zxid: int
     data: tuple[str, ...] = ()
@@ -359,9 +441,11 @@ class RestoreWatches(_Empty):
 
     @property
     def opcode(self) -> Opcode:
+        """The opcode of setWatches2 if any watch is persistent, else that of setWatches."""
         return Opcode.SET_WATCHES2 if self.persistent or self.recursive else Opcode.SET_WATCHES
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         lists = [self.data, self.exist, self.child]
         if self.opcode == Opcode.SET_WATCHES2:
             lists += [self.persistent, self.recursive]
@@ -379,28 +463,35 @@ class Reconfig(Request[tuple[bytes | None, Stat]]):
 
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.RECONFIG
 
     def body(self) -> bytes:
+        """Return the request's body, without its header."""
         texts = (self.joining, self.leaving, self.members)
         return b"".join(map(encode_ustring, texts)) + LONG.pack(self.config)
 
     def value(self, reader: JuteReader) -> tuple[bytes | None, Stat]:
+        """Read the configuration and its stat."""
         return reader.read_buffer(), decode_stat(reader)
 
 
 @frozen
 class CloseSession(_Empty):
+    """End the session."""
+
     @property
     def opcode(self) -> Opcode:
+        """The request's opcode."""
         return Opcode.CLOSE_SESSION
 
     def body(self) -> bytes:
+        """Return the request's body, which is empty."""
         return b""
 
 
 def encode_acl(acl: Sequence[Acl] | None) -> bytes:
-    """A vector of ACL entries; None means world:anyone:cdrwa."""
+    """Return a vector of ACL entries; None means world:anyone:cdrwa."""
     if acl is None:
         return WORLD_ANYONE_ALL
     entries = [INT.pack(perms) + encode_ustring(scheme) + encode_ustring(name) for perms, scheme, name in acl]

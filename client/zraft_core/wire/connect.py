@@ -24,7 +24,10 @@ _USUAL_REQUEST: Final = Struct(">iqiqi16sB")
 
 @frozen
 class ConnectRequest:
-    """What a client asks for; `session` 0 asks for a new one. `timeout_ms` is a wish, not yet clamped."""
+    """Request of a client for a session; `session` 0 asks for a new one.
+
+    `timeout_ms` is a wish, not yet clamped.
+    """
 
     protocol_version: int
     last_zxid_seen: int
@@ -36,7 +39,7 @@ class ConnectRequest:
 
 @frozen
 class ConnectResponse:
-    """What the server grants; a `timeout_ms` of 0 or less says that the session is gone."""
+    """Answer of the server about a session; a `timeout_ms` of 0 or less says that the session is gone."""
 
     protocol_version: int
     timeout_ms: int
@@ -46,9 +49,15 @@ class ConnectResponse:
 
 
 def decode_connect_request(body: bytes) -> ConnectRequest:
-    """Raises MarshallingError; the caller closes the connection, no reply could carry the code."""
+    """Return the request in a frame.
+
+    Raises:
+        MarshallingError: there is none; the caller closes the connection, as no reply could carry
+            the code.
+    """
     if len(body) == _USUAL_REQUEST.size:
-        # What nearly every client sends, in one step: a storm of reconnects is thousands of these.
+        # Nearly every client sends this form, which is read in one step: a storm of reconnects is thousands
+        # of these.
         version, last_zxid, timeout_ms, session, size, password, flag = _USUAL_REQUEST.unpack(body)
         if size == PASSWORD_BYTES:
             return ConnectRequest(version, last_zxid, timeout_ms, session, password, flag != 0)
@@ -64,6 +73,7 @@ def decode_connect_request(body: bytes) -> ConnectRequest:
 
 
 def encode_connect_request(request: ConnectRequest) -> bytes:
+    """Return the request as a frame."""
     head = _REQUEST_HEAD.pack(
         request.protocol_version, request.last_zxid_seen, request.timeout_ms, request.session
     )
@@ -71,7 +81,11 @@ def encode_connect_request(request: ConnectRequest) -> bytes:
 
 
 def decode_connect_response(body: bytes) -> ConnectResponse:
-    """Raises MarshallingError."""
+    """Return the response in a frame.
+
+    Raises:
+        MarshallingError: there is none.
+    """
     reader = JuteReader(body)
     return ConnectResponse(
         protocol_version=reader.read_int(),
@@ -83,12 +97,13 @@ def decode_connect_response(body: bytes) -> ConnectResponse:
 
 
 def encode_connect_response(response: ConnectResponse) -> bytes:
+    """Return the response as a frame."""
     head = _RESPONSE_HEAD.pack(response.protocol_version, response.timeout_ms, response.session)
     return frame(head + encode_buffer(response.password) + _read_only(response.read_only))
 
 
 def encode_session_refusal(request: ConnectRequest) -> bytes:
-    """The answer to a session that is unknown, expired or not proven by its password; close after it."""
+    """Return the answer to a session that is unknown, expired or not proven by its password; close after it."""
     read_only = None if request.read_only is None else False
     return encode_connect_response(ConnectResponse(0, 0, 0, NO_PASSWORD, read_only))
 

@@ -33,7 +33,9 @@ ENTRY_NAME_BYTES_MAX: Final = 200
 """Names of znodes up to here hold their key; longer ones would, too, but few file a thing under a kilobyte."""
 
 KEY_PARTS_MAX: Final = 16_384
-"""Of a key that is an array, with those of the arrays in it: each costs far more than the byte that it takes."""
+"""The most parts of a key that is an array, with those of the arrays in it: each costs far more than its
+byte.
+"""
 
 KEY_DEPTH_MAX: Final = 32
 VALUE_DEPTH_MAX: Final = 512
@@ -41,7 +43,7 @@ _AS_DEEP: Final = b"\x91" * (READER_LEVELS_MAX - VALUE_DEPTH_MAX)
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**64 - 1
 PAIR: Final = b"\x92"
-"""What an entry's data begins with: an array of two."""
+"""The beginning of an entry's data: an array of two."""
 
 _SAFE: Final = "_.~-"  # beside letters and digits
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
@@ -49,7 +51,7 @@ _TEXT, _INT, _PACKED, _HASHED = "=", "#", "*", "!"
 
 
 def pack(value: Any) -> bytes:
-    """One MessagePack value, always the same bytes for the same value.
+    """Return one MessagePack value, always the same bytes for the same value.
 
     Raises:
         MarshallingError: it is none, or nested too deeply.
@@ -61,9 +63,12 @@ def pack(value: Any) -> bytes:
 
 
 def pack_value(value: Any) -> bytes:
-    """The bytes of a value as they are stored. Raises MarshallingError, also if it is nested deeper than we allow.
+    """Return the bytes of a value as they are stored.
 
     A reader gets it inside of an answer, and readers have a limit, too.
+
+    Raises:
+        MarshallingError: the value cannot be packed, or is nested deeper than we allow.
     """
     packed = pack(value)
     if len(packed) > VALUE_DEPTH_MAX and isinstance(value, tuple | list | dict):
@@ -78,7 +83,7 @@ def pack_value(value: Any) -> bytes:
 
 @lru_cache(maxsize=1024)  # few dictionaries, many requests that name them
 def directory_of(name: str) -> str:
-    """The path of a dictionary.
+    """Return the path of a dictionary.
 
     Raises:
         MarshallingError: no dictionary can have this name.
@@ -101,7 +106,9 @@ def _quoted(text: str) -> str:
 
 
 def normalised(key: Any, depth: int = 0) -> Any:
-    """The one form of all keys that Python takes for equal: True and 1.0 are 1, -0.0 is 0, a list is a tuple.
+    """Return the one form of all keys that Python takes for equal.
+
+    True and 1.0 are 1, -0.0 is 0, a list is a tuple.
 
     Raises:
         MarshallingError: no dictionary has such a key: NaN, a map, an extension type, an integer beyond 64 bits.
@@ -138,12 +145,14 @@ def normalised(key: Any, depth: int = 0) -> Any:
 
 
 _AS_THEY_ARE: Final = frozenset((str, bytes, int, type(None)))
-"""What stays as it is in an array; `pack` checks the integers."""
+"""The types that stay as they are in an array; `pack` checks the integers."""
 _WITH_ARRAYS: Final = _AS_THEY_ARE | {tuple}
 
 
 def _is_normal(key: Sequence[Any]) -> bool:
-    """Whether all parts of an array stay as they are; looked at level by level, as there may be many of them.
+    """Return whether all parts of an array stay as they are.
+
+    They are looked at level by level, as there may be many of them.
 
     Raises:
         MarshallingError: there are more than `KEY_PARTS_MAX`.
@@ -169,7 +178,11 @@ def _is_normal(key: Sequence[Any]) -> bool:
 
 
 def entry_name(key: Any) -> str:
-    """The name of the znode of a key. Raises MarshallingError, see `normalised`."""
+    """Return the name of a key's znode.
+
+    Raises:
+        MarshallingError: the key is not permitted; see `normalised`.
+    """
     if key.__class__ is str:
         name = _TEXT + _quoted(key)
         return name if len(name) <= ENTRY_NAME_BYTES_MAX else _hashed(pack(key))
@@ -190,12 +203,17 @@ def _hashed(packed: bytes) -> str:
 
 
 def entry_path(dictionary: str, key: Any) -> str:
-    """The znode of a key in a dictionary. Raises MarshallingError, as `directory_of` and `normalised` do."""
+    """Return the path of a key's znode in a dictionary.
+
+    Raises:
+        MarshallingError: the dictionary or the key is not permitted; see `directory_of` and
+            `normalised`.
+    """
     return f"{directory_of(dictionary)}/{entry_name(key)}"
 
 
 def entry_of(key: Any) -> tuple[str, bytes]:
-    """The name of a key's znode, and what its data begins with; the value follows, packed.
+    """Return the name of a key's znode, and what its data begins with; the value follows, packed.
 
     Raises:
         MarshallingError: see `normalised`.
@@ -208,7 +226,10 @@ def entry_of(key: Any) -> tuple[str, bytes]:
 
 
 def packed_key_of(name: str) -> bytes | None:
-    """The key, packed, that stands in a znode's name; None if only its data tell, or it is no name of an entry."""
+    """Return the key, packed, that stands in a znode's name.
+
+    None if only its data tell, or it is no name of an entry.
+    """
     kind, rest = name[:1], name[1:]
     try:
         if kind == _TEXT:
@@ -223,7 +244,9 @@ def packed_key_of(name: str) -> bytes | None:
 
 
 def split_entry(data: bytes | None) -> tuple[bytes, bytes] | None:
-    """(key, value), both packed; None if it is no entry: anybody may write into the directory by other means.
+    """Return (key, value), both packed; None if it is no entry.
+
+    Anybody may write into the directory by other means.
 
     It is walked and not built, so that headers of what is not there cost nothing.
     """
@@ -241,7 +264,7 @@ def split_entry(data: bytes | None) -> tuple[bytes, bytes] | None:
 
 
 def are_entries(datas: Iterable[bytes]) -> bool:
-    """Whether all of them are entries; cheaper than one by one."""
+    """Return whether all of these are entries; cheaper than asking one by one."""
     walker = msgpack.Unpacker(read_size=64, max_buffer_size=0)
     end = 0
     try:
@@ -259,7 +282,7 @@ def are_entries(datas: Iterable[bytes]) -> bool:
 
 
 def decode_entry(data: bytes) -> tuple[Any, Any]:
-    """(key, value) of an entry, for those who use them.
+    """Return (key, value) of an entry, for those who use them.
 
     Raises:
         MarshallingError: it is no entry, or none that Python can hold.

@@ -17,11 +17,11 @@ STATE_SYNC_CONNECTED: Final = 3
 
 
 NO_ZXID: Final = -1
-"""Of an event that setWatches makes up for: which change it was is not known any more."""
+"""The zxid of an event that setWatches makes up for: which change it was is not known any more."""
 
 
 class EventType(IntEnum):
-    """What happened to a znode, in ZooKeeper's numbers."""
+    """Events of a znode, in ZooKeeper's numbers."""
 
     NODE_CREATED = 1
     NODE_DELETED = 2
@@ -31,7 +31,7 @@ class EventType(IntEnum):
 
 @lru_cache(maxsize=1)
 def encode_watch_event(zxid: int, event_type: int, path: str) -> bytes:
-    """One framed notification; `zxid` is that of the command that caused it, or `NO_ZXID`.
+    """Return one framed notification; `zxid` is that of the command that caused it, or `NO_ZXID`.
 
     Thousands may be told of one change: they are sent the same bytes.
     """

@@ -1,4 +1,4 @@
-"""Cuts a client's byte stream into frames: a 4-byte big-endian length and that many bytes.
+"""Framing of a client's byte stream: a 4-byte big-endian length and that many bytes.
 
 The first four bytes of a connection may be a four-letter word instead of a length; nothing later may.
 See docs/PROTOCOL-ZOOKEEPER.md, "Frames".
@@ -39,7 +39,9 @@ FOUR_LETTER_WORDS: Final = frozenset(
 """The words ZooKeeper knows. Any other four bytes are a length, and as a length too large."""
 
 ARGUMENT_BYTES: Final = {"stmk": 8}
-"""What follows a word in the same read and belongs to it. As in ZooKeeper, nobody waits for a rest of it."""
+"""The length of what follows a word in the same read and belongs to it. As in ZooKeeper, nobody waits for a
+rest of it.
+"""
 
 _WORDS_BY_BYTES: Final = {word.encode(): word for word in FOUR_LETTER_WORDS}
 
@@ -49,12 +51,12 @@ class FrameTooLargeError(ProtocolError):
 
 
 def sniff(first4: bytes) -> str | None:
-    """The four-letter word that a connection begins with, or None if its first bytes are a length."""
+    """Return the four-letter word that a connection begins with, or None if its first bytes are a length."""
     return _WORDS_BY_BYTES.get(first4)
 
 
 class FrameReader:
-    """Feed it what the socket gave, in any cut; it returns the complete frames, without their lengths.
+    """Reader of frames: it takes what the socket gave, in any pieces, and returns the complete frames.
 
     Buffers at most one incomplete frame, so at most `jute_maxbuffer` + 4 bytes between calls. Not safe for
     concurrent use, and not usable after an error.
@@ -63,7 +65,10 @@ class FrameReader:
     __slots__ = ("_jute_maxbuffer", "_needed", "_sniffing", "argument", "partial", "word")
 
     def __init__(self, jute_maxbuffer: int = JUTE_MAXBUFFER, *, words: bool = False) -> None:
-        """With `words`, as servers read, the stream may begin with a four-letter word; see `word`."""
+        """Begin without bytes.
+
+        With `words`, as servers read, the stream may begin with a four-letter word; see `word`.
+        """
         self._jute_maxbuffer = jute_maxbuffer
         self.partial = bytearray()
         """The incomplete frame, as far as it has come; only to be read."""
@@ -72,7 +77,7 @@ class FrameReader:
         self.word: str | None = None
         """The four-letter word the stream began with. Once it is set nothing else of the stream is read."""
         self.argument = b""
-        """What stood behind the word as far as the word takes one: the mask of `stmk`."""
+        """The argument behind the word, as far as the word takes one: the mask of `stmk`."""
 
     @property
     def buffered(self) -> int:
@@ -80,11 +85,11 @@ class FrameReader:
         return len(self.partial)
 
     def clear(self) -> None:
-        """Nothing more is fed: keep nothing."""
+        """Forget the incomplete frame, since nothing more is fed."""
         self.partial = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The frames completed by `chunk`, in order.
+        """Return the frames completed by `chunk`, in order.
 
         Raises:
             FrameTooLargeError: frames that precede the offending one in the same chunk are dropped with the
@@ -135,5 +140,5 @@ class FrameReader:
 
 
 def frame(body: bytes) -> bytes:
-    """`body` behind its length, as it stands on the wire."""
+    """Return `body` with its length in front, as it stands on the wire."""
     return INT.pack(len(body)) + body

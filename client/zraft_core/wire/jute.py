@@ -55,22 +55,29 @@ class JuteReader:
         return start
 
     def read_struct(self, layout: Struct) -> tuple[Any, ...]:
-        """The fields of a fixed layout."""
+        """Return the fields of a fixed layout."""
         return layout.unpack_from(self._data, self._take(layout.size, "fields"))
 
     def read_int(self) -> int:
+        """Read a signed 32-bit integer."""
         value: int = INT.unpack_from(self._data, self._take(4, "int"))[0]
         return value
 
     def read_long(self) -> int:
+        """Read a signed 64-bit integer."""
         value: int = LONG.unpack_from(self._data, self._take(8, "long"))[0]
         return value
 
     def read_bool(self) -> bool:
+        """Read a boolean."""
         return self._data[self._take(1, "bool")] != 0
 
     def read_buffer(self) -> bytes | None:
-        """None for a null buffer, b"" for an empty one."""
+        """Read a buffer: None if it is null, b"" if it is empty.
+
+        Raises:
+            MarshallingError: its length is negative, or beyond the record.
+        """
         size = self.read_int()
         if size < 0:
             if size == NULL_LENGTH:
@@ -82,7 +89,13 @@ class JuteReader:
         return self._data[start : start + size]
 
     def read_ustring(self) -> str | None:
-        """None for a null string; text that is not UTF-8 is refused, never replaced."""
+        """Read a string: None if it is null.
+
+        Text that is not UTF-8 is refused, never replaced.
+
+        Raises:
+            MarshallingError: it is not UTF-8, or its length is not possible.
+        """
         start = self._offset
         raw = self.read_buffer()
         if raw is None:
@@ -93,7 +106,11 @@ class JuteReader:
             raise MarshallingError(f"string at byte {start}: expected UTF-8, found {error.reason}") from error
 
     def read_text(self) -> str:
-        """A string that must not be null, such as a path."""
+        """Read a string that must not be null, such as a path.
+
+        Raises:
+            MarshallingError: it is null or no such string.
+        """
         start = self._offset
         text = self.read_ustring()
         if text is None:
@@ -103,7 +120,11 @@ class JuteReader:
     def read_vector(
         self, read_element: Callable[[], _Element], element_bytes_min: int
     ) -> tuple[_Element, ...] | None:
-        """None for a null vector. A count that the rest of the record cannot hold is refused at once."""
+        """Read a vector: None if it is null.
+
+        Raises:
+            MarshallingError: its count is negative, or more than the rest of the record can hold.
+        """
         assert element_bytes_min > 0, "elements without bytes would make the count unbounded"
         start = self._offset
         count = self.read_int()
@@ -119,24 +140,27 @@ class JuteReader:
         return tuple([read_element() for _ in range(count)])
 
     def read_texts(self) -> tuple[str, ...]:
-        """A vector of strings; null counts as empty."""
+        """Return a vector of strings; null counts as empty."""
         return self.read_vector(self.read_text, element_bytes_min=4) or ()
 
 
 def encode_bool(value: bool) -> bytes:
+    """Return a boolean as its byte."""
     return b"\x01" if value else b"\x00"
 
 
 def encode_buffer(value: bytes | None) -> bytes:
+    """Return a buffer with its length in front; None is a length of -1."""
     return NULL if value is None else INT.pack(len(value)) + value
 
 
 def encode_ustring(value: str | None) -> bytes:
+    """Return a string in UTF-8 with its length in front; None is a length of -1."""
     return NULL if value is None else encode_buffer(value.encode())
 
 
 def encode_texts(values: Iterable[str]) -> bytes:
-    """A vector of strings."""
+    """Return a vector of strings."""
     texts = tuple(values)
     count = INT.pack(len(texts))
     # Names of children are short and ASCII nearly always. Lists of them can be long: this takes a quarter of the time.

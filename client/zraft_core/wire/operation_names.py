@@ -43,5 +43,5 @@ _NAMES: Final = {
 
 
 def operation_name(opcode: int) -> str:
-    """The name of an operation as clients send it; `NA` for one that nobody knows."""
+    """Return the name of an operation as clients send it; `NA` for one that nobody knows."""
     return _NAMES.get(opcode, "NA")

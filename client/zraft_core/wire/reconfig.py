@@ -1,4 +1,6 @@
-"""What a reconfig request asks for: ZooKeeper's server strings become the MEMBERS command. Pure.
+"""Translation of a reconfig request's server strings to the MEMBERS command.
+
+Pure.
 
 A server has one port here, for clients and servers alike. Of the three that ZooKeeper's strings name, it is the
 client port if there is one, else the first; the host is the server's own, since a client address is often 0.0.0.0.
@@ -31,7 +33,7 @@ _NUMBER: Final = re.compile(r"\s*(\d{1,19})\s*")
 
 
 def decode_reconfig_command(frame: bytes) -> Command:
-    """[MEMBERS, replace, version, changes] of a reconfig request.
+    """Return the command [MEMBERS, replace, version, changes] of a reconfig request.
 
     Raises:
         MarshallingError: the body does not follow the protocol. Strings that follow no grammar do not raise.
@@ -49,7 +51,7 @@ def decode_reconfig_command(frame: bytes) -> Command:
 
 
 def _is_other(line: str) -> bool:
-    """What a file of a whole configuration may hold beside servers."""
+    """Return whether a line is none of a server, but one that a file of a whole configuration may hold beside."""
     return line.lstrip().startswith(("#", "version="))
 
 
@@ -59,7 +61,10 @@ def _leaving(text: str) -> tuple[object, ...]:
 
 
 def server_change(text: str) -> tuple[object, ...]:
-    """(server, part, address) of `server.N=host:port:port[:role][;[client host:]client port]`, or UNREADABLE."""
+    """Return (server, part, address) of a server's line, or UNREADABLE.
+
+    The line is `server.N=host:port:port[:role][;[client host:]client port]`.
+    """
     found = _SERVER.fullmatch(text)
     spec = _SPEC.fullmatch(found[2]) if found is not None else None
     if found is None or spec is None:

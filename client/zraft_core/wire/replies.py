@@ -1,4 +1,4 @@
-"""Encodes replies, each as one bytes object with its length in front, ready for the socket.
+"""Encoding of replies, each as one bytes object with its length in front, ready for the socket.
 
 A reply is int length, int xid, long zxid, int err, and a body only if err is 0. The encoders read a znode at
 once: call them right after the command was applied, before the next one changes the same znode.
@@ -41,18 +41,21 @@ _pack_header_and_stat: Final = _HEADER_AND_STAT.pack
 
 
 CREATES_WITH_STAT: Final = frozenset({CREATE2, CREATE_CONTAINER, CREATE_TTL})
-"""What answers with path and Stat; inside a multi all three say that they are create2 (trap 12)."""
+"""The operations that are answered with path and Stat; inside a multi all three say that they are create2
+(trap 12).
+"""
 
 
 class MultiFailure(Protocol):
-    """Why a multi changed nothing: one code per operation, OK before the culprit, -2 after it."""
+    """Codes of a multi that changed nothing: OK before the culprit, its error, -2 after it."""
 
     @property
-    def results(self) -> Sequence[int]: ...
+    def results(self) -> Sequence[int]:
+        """One code for each operation."""
 
 
 def encode_reply_header(xid: int, zxid: int, err: int) -> bytes:
-    """A reply without a body: every error, and the success of what has nothing to say."""
+    """Return a reply without a body: every error, and the success of what has nothing to say."""
     return _pack_header(HEADER_BYTES, xid, zxid, err)
 
 
@@ -60,12 +63,12 @@ encode_error_reply = encode_reply_header
 
 
 def encode_empty_reply(xid: int, zxid: int) -> bytes:
-    """Success of ping, delete, setWatches and closeSession."""
+    """Return the reply to a successful ping, delete, setWatches or closeSession."""
     return _pack_header(HEADER_BYTES, xid, zxid, 0)
 
 
 def encode_set_data_reply(xid: int, zxid: int, node: Znode) -> bytes:
-    """The Stat: of setData, and of exists on a znode that is there."""
+    """Return the Stat: of setData, and of exists on a znode that is there."""
     data = node.data
     children = node.children
     return _pack_header_and_stat(
@@ -91,7 +94,7 @@ encode_exists_reply = encode_set_data_reply
 
 
 def encode_get_data_reply(xid: int, zxid: int, node: Znode) -> bytes:
-    """Null data and empty data are different answers."""
+    """Return the reply to getData. Null data and empty data are different answers."""
     data = node.data
     if data is None:
         return _pack_header_and_length(
@@ -106,7 +109,7 @@ def encode_get_data_reply(xid: int, zxid: int, node: Znode) -> bytes:
 
 
 def encode_get_data_parts(xid: int, zxid: int, node: Znode) -> tuple[bytes, bytes, bytes]:
-    """The same for data that are too large to be copied: what is before them, they themselves, what is behind."""
+    """Return the reply to getData in three parts, for data that are too large to be copied."""
     data = node.data
     assert data is not None, "null data are small"
     size = len(data)
@@ -115,7 +118,7 @@ def encode_get_data_parts(xid: int, zxid: int, node: Znode) -> tuple[bytes, byte
 
 
 def encode_create_reply(xid: int, zxid: int, path: str) -> bytes:
-    """The path as created, with the number of a sequential znode."""
+    """Return the path as created, with the number of a sequential znode."""
     raw = path.encode()
     size = len(raw)
     return _pack_header_and_length(HEADER_BYTES + 4 + size, xid, zxid, 0, size) + raw
@@ -125,6 +128,7 @@ encode_sync_reply = encode_create_reply
 
 
 def encode_create2_reply(xid: int, zxid: int, path: str, node: Znode) -> bytes:
+    """Return the reply to create2: the path and the stat."""
     raw = path.encode()
     size = len(raw)
     return (
@@ -135,11 +139,13 @@ def encode_create2_reply(xid: int, zxid: int, path: str, node: Znode) -> bytes:
 
 
 def encode_children_reply(xid: int, zxid: int, names: Collection[str]) -> bytes:
+    """Return the reply to getChildren."""
     body = encode_texts(names)
     return _pack_header(HEADER_BYTES + len(body), xid, zxid, 0) + body
 
 
 def encode_children2_reply(xid: int, zxid: int, names: Collection[str], node: Znode) -> bytes:
+    """Return the reply to getChildren2: the names and the stat."""
     body = encode_texts(names)
     return _pack_header(HEADER_BYTES + len(body) + STAT_BYTES, xid, zxid, 0) + body + encode_stat(node)
 
@@ -147,7 +153,9 @@ def encode_children2_reply(xid: int, zxid: int, names: Collection[str], node: Zn
 def encode_multi_reply(
     xid: int, zxid: int, ops: Sequence[Command], results: Sequence[Any] | MultiFailure
 ) -> bytes:
-    """The header's err is 0 even if the multi failed.
+    """Return the reply to a multi.
+
+    The header's err is 0 even if the multi failed.
 
     `results` is a tuple with one result per operation: for creates (path, stat), for SET_DATA a
     stat, as tuples in wire order, since later operations may have changed the same znode; else anything. Or
@@ -183,7 +191,10 @@ def _multi_error(code: int) -> bytes:
 
 
 def encode_multi_read_reply(xid: int, zxid: int, results: Sequence[tuple[int, Znode] | int]) -> bytes:
-    """One part per result: (GET_DATA or GET_CHILDREN, the znode), or the code of the part that failed alone."""
+    """Return the reply to a multi read, with one part per result.
+
+    A result is (GET_DATA or GET_CHILDREN, the znode), or the code of the part that failed alone.
+    """
     parts: list[bytes] = []
     for result in results:
         if isinstance(result, int):
@@ -200,34 +211,34 @@ def encode_multi_read_reply(xid: int, zxid: int, results: Sequence[tuple[int, Zn
 
 
 def encode_acl_reply(xid: int, zxid: int, acl: Acl, node: Znode) -> bytes:
-    """The answer to getACL."""
+    """Return the answer to getACL."""
     entries = [INT.pack(bits) + encode_ustring(scheme) + encode_ustring(who) for bits, scheme, who in acl]
     return encode_body_reply(xid, zxid, INT.pack(len(entries)) + b"".join(entries) + encode_stat(node))
 
 
 def encode_who_am_i_reply(xid: int, zxid: int, users: Ids) -> bytes:
-    """(scheme, user) pairs."""
+    """Return (scheme, user) pairs."""
     entries = [encode_ustring(scheme) + encode_ustring(user) for scheme, user in users]
     return encode_body_reply(xid, zxid, INT.pack(len(entries)) + b"".join(entries))
 
 
 def encode_int_reply(xid: int, zxid: int, number: int) -> bytes:
-    """The answer to getAllChildrenNumber; and to addWatch, whose body is an error code of 0 (trap 13)."""
+    """Return the answer to getAllChildrenNumber; and to addWatch, whose body is an error code of 0 (trap 13)."""
     return encode_body_reply(xid, zxid, INT.pack(number))
 
 
 def encode_token_reply(xid: int, zxid: int, token: bytes) -> bytes:
-    """The next step of a SASL exchange."""
+    """Return the next step of a SASL exchange."""
     return encode_body_reply(xid, zxid, encode_buffer(token))
 
 
 def encode_body_reply(xid: int, zxid: int, body: bytes) -> bytes:
-    """Success with a body that is encoded already."""
+    """Return a successful reply with a body that is encoded already."""
     return _pack_header(HEADER_BYTES + len(body), xid, zxid, 0) + body
 
 
 def encode_write_reply(opcode: int, xid: int, zxid: int, command: Command | None, result: Any) -> bytes:
-    """The reply to a write, from what apply returned for it.
+    """Return the reply to a write, from what apply returned for it.
 
     `result` is a `Code` (an error, or OK where there is nothing more to say), or by opcode: SET_DATA,
     SET_ACL and RECONFIG a znode, creates (path, znode), MULTI as for `encode_multi_reply`. `command` is needed

@@ -1,4 +1,4 @@
-"""Decodes the requests of a connected client; writes become the command tuples of `zraft_core.znodes.txn` directly.
+"""Decoding of a client's requests; writes become the command tuples of `zraft_core.znodes.txn` directly.
 
 A frame begins with the request header, int xid and int opcode; all bodies begin at byte 8. Bytes after a body
 are ignored, as ZooKeeper does. Writes and reads are decoded with `Struct.unpack_from` and slices of bytes,
@@ -59,8 +59,8 @@ class SetWatches:
 
 
 @frozen
-class Auth:
-    """What a client offers to prove who it is (op 100); what `auth` means depends on the scheme.
+class Credentials:
+    """Credentials of a client (op 100); what `auth` means depends on the scheme.
 
     A client may leave out either: a scheme that is null is the empty one, which proves nothing.
     """
@@ -70,7 +70,7 @@ class Auth:
 
 
 def decode_header(frame: bytes) -> tuple[int, int]:
-    """(xid, opcode).
+    """Return (xid, opcode).
 
     Raises:
         MarshallingError: the frame is shorter than a header; without an xid no reply is possible, so close.
@@ -81,7 +81,7 @@ def decode_header(frame: bytes) -> tuple[int, int]:
 
 
 def decode_write(opcode: int, frame: bytes) -> Command:
-    """The command that a write request means; `opcode` is one of `opcodes.WRITES`.
+    """Return the command that a write request means; `opcode` is one of `opcodes.WRITES`.
 
     Raises:
         MarshallingError: the body does not follow the protocol.
@@ -95,7 +95,7 @@ def decode_write(opcode: int, frame: bytes) -> Command:
 
 
 def decode_read(frame: bytes) -> tuple[str, bool]:
-    """(path, watch) of exists, getData, getChildren and getChildren2.
+    """Return (path, watch) of exists, getData, getChildren and getChildren2.
 
     Raises:
         MarshallingError: the body does not follow the protocol.
@@ -113,47 +113,79 @@ def decode_read(frame: bytes) -> tuple[str, bool]:
 
 
 def decode_path(frame: bytes) -> str:
-    """The path of sync, getACL and getAllChildrenNumber. Raises MarshallingError."""
+    """Return the path of sync, getACL and getAllChildrenNumber.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     return JuteReader(frame, BODY_OFFSET).read_text()
 
 
 def decode_prefix(frame: bytes) -> str:
-    """The prefix of getEphemerals, "" for null. Raises MarshallingError."""
+    """Return the prefix of getEphemerals, "" for null.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     return JuteReader(frame, BODY_OFFSET).read_ustring() or ""
 
 
 def decode_path_and_number(frame: bytes) -> tuple[str, int]:
-    """(path, type or mode) of addWatch, checkWatches and removeWatches. Raises MarshallingError."""
+    """Return (path, type or mode) of addWatch, checkWatches and removeWatches.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     return reader.read_text(), reader.read_int()
 
 
 def decode_set_watches(frame: bytes) -> SetWatches:
-    """Raises MarshallingError."""
+    """Return the watches of setWatches.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     return SetWatches(reader.read_long(), reader.read_texts(), reader.read_texts(), reader.read_texts())
 
 
 def decode_set_watches2(frame: bytes) -> SetWatches:
-    """Raises MarshallingError."""
+    """Return the watches of setWatches2.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     return SetWatches(reader.read_long(), *[reader.read_texts() for _ in range(5)])
 
 
-def decode_auth(frame: bytes) -> Auth:
-    """Raises MarshallingError."""
+def decode_auth(frame: bytes) -> Credentials:
+    """Return the credentials of auth.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     reader.read_int()  # a type, which is always 0
-    return Auth(reader.read_ustring() or "", reader.read_buffer())
+    return Credentials(reader.read_ustring() or "", reader.read_buffer())
 
 
 def decode_sasl(frame: bytes) -> bytes:
-    """The token. Raises MarshallingError."""
+    """Return the token of sasl.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     return JuteReader(frame, BODY_OFFSET).read_buffer() or b""
 
 
 def decode_multi_read(frame: bytes) -> list[tuple[int, str]]:
-    """(opcode, path) of each part, getChildren or getData; they set no watches. Raises MarshallingError."""
+    """Return (opcode, path) of each part, getChildren or getData; they set no watches.
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     parts: list[tuple[int, str]] = []
     while True:
@@ -167,7 +199,11 @@ def decode_multi_read(frame: bytes) -> list[tuple[int, str]]:
 
 
 def decode_reconfig(frame: bytes) -> tuple[str | None, str | None, str | None, int]:
-    """(joining, leaving, new members, version of the present configuration). Raises MarshallingError."""
+    """Return (joining, leaving, new members, version of the present configuration).
+
+    Raises:
+        MarshallingError: the body does not follow the protocol.
+    """
     reader = JuteReader(frame, BODY_OFFSET)
     return reader.read_ustring(), reader.read_ustring(), reader.read_ustring(), reader.read_long()
 
@@ -235,7 +271,9 @@ def _decode_set_acl(frame: bytes, offset: int) -> tuple[Command, int]:
 
 
 def _decode_acl(frame: bytes, offset: int) -> tuple[tuple[Acl, ...], int]:
-    """A null list comes out empty: in a command nil stands for world:anyone; apply refuses both.
+    """Return an ACL, empty for a null list.
+
+    In a command nil stands for world:anyone; apply refuses both.
 
     So does a null id: kazoo writes the empty one of `auth:` (its CREATOR_ALL_ACL) that way. And so does a null scheme,
     which makes an ACL that apply refuses in its turn, as ZooKeeper does.
@@ -291,7 +329,10 @@ def _decode_set_data(frame: bytes, offset: int) -> tuple[Command, int]:
 
 
 def _decode_multi(frame: bytes, offset: int) -> tuple[Command, int]:
-    """The number of operations is bounded by the frame: each takes at least its 9-byte header."""
+    """Return a multi.
+
+    The number of operations is bounded by the frame: each takes at least its 9-byte header.
+    """
     operations: list[Command] = []
     while True:
         opcode, done, _ = MULTI_HEADER.unpack_from(frame, offset)

@@ -17,38 +17,61 @@ assert STAT.size == 68, "ZooKeeper's Stat has 68 bytes"
 
 
 class Znode(Protocol):
-    """What the encoders read of a znode. They read it at once and keep nothing, so it may change afterwards.
+    """Interface of a znode to the encoders.
+
+    They read it at once and keep nothing, so it may change afterwards.
 
     Times are milliseconds since 1970; `cversion` is the wire value (creates + deletes of children);
     `ephemeral_owner` is a signed 64-bit session id, 0 for none; versions are signed 32-bit.
     """
 
     @property
-    def data(self) -> bytes | None: ...
+    def data(self) -> bytes | None:
+        """The data, None if it was created with none."""
+
     @property
-    def czxid(self) -> int: ...
+    def czxid(self) -> int:
+        """The zxid of the creation."""
+
     @property
-    def mzxid(self) -> int: ...
+    def mzxid(self) -> int:
+        """The zxid of the last change of the data."""
+
     @property
-    def pzxid(self) -> int: ...
+    def pzxid(self) -> int:
+        """The zxid of the last change of the children."""
+
     @property
-    def ctime(self) -> int: ...
+    def ctime(self) -> int:
+        """The time of the creation."""
+
     @property
-    def mtime(self) -> int: ...
+    def mtime(self) -> int:
+        """The time of the last change of the data."""
+
     @property
-    def version(self) -> int: ...
+    def version(self) -> int:
+        """The number of changes of the data."""
+
     @property
-    def cversion(self) -> int: ...
+    def cversion(self) -> int:
+        """The number of creations and deletions of children."""
+
     @property
-    def aversion(self) -> int: ...
+    def aversion(self) -> int:
+        """The number of changes of the ACL."""
+
     @property
-    def ephemeral_owner(self) -> int: ...
+    def ephemeral_owner(self) -> int:
+        """The session that the znode ends with, 0 if none."""
+
     @property
-    def children(self) -> Collection[str] | None: ...
+    def children(self) -> Collection[str] | None:
+        """The names of the children; None stands for no children."""
 
 
 def encode_stat(node: Znode) -> bytes:
-    """The 68 bytes."""
+    """Return the 68 bytes."""
     data = node.data
     children = node.children
     return STAT.pack(
@@ -67,5 +90,9 @@ def encode_stat(node: Znode) -> bytes:
 
 
 def decode_stat(reader: JuteReader) -> Stat:
-    """Raises MarshallingError."""
+    """Read a stat.
+
+    Raises:
+        MarshallingError: the record is too short.
+    """
     return Stat(*reader.read_struct(STAT))

@@ -1,4 +1,4 @@
-"""Who may do what to a znode: checking ACLs, and sharing equal ones.
+"""Access control of znodes: checks of ACLs, and one stored copy of equal ones.
 
 Source: ZooKeeper's `fixupACL` and `checkACL`.
 """
@@ -25,7 +25,7 @@ Ids = tuple[tuple[str, str], ...]
 """The (scheme, id) pairs that a connection has proved."""
 
 OPEN_ACL: Final[Acl] = ((ALL, "world", "anyone"),)
-"""What nearly every znode has. The table hands out this very object, so that `is` decides the common case."""
+"""The ACL of nearly every znode. The table hands out this very object, so that `is` decides the common case."""
 
 READ_ONLY_ACL: Final[Acl] = ((READ, "world", "anyone"),)
 
@@ -42,7 +42,7 @@ _INT32_MAX: Final = 2**31 - 1
     maxsize=1024
 )  # a pure function; ACLs name few networks, and the check runs for every guarded operation
 def _network(text: str) -> tuple[int, int, int] | None:
-    """(IP version, prefix, bits to drop) of "address" or "address/bits"; None if it is neither."""
+    """Return (IP version, prefix, bits to drop) of "address" or "address/bits"; None if it is neither."""
     address, slash, bits = text.partition("/")
     if "%" in address:
         return None
@@ -78,7 +78,7 @@ def _ip_matches(network_text: str, address_text: str) -> bool:
 
 
 def are_ids(ids: Any) -> bool:
-    """Is it what a run may say about its connection?"""
+    """Return whether this is a valid list of ids, as a run gives for its connection."""
     if ids.__class__ is not tuple:
         return False
     for pair in ids:
@@ -90,7 +90,10 @@ def are_ids(ids: Any) -> bool:
 
 
 def permits(acl: Acl, permission: int, ids: Ids) -> bool:
-    """Does `acl` grant any bit of `permission` to a connection with these ids? "super" is granted everything."""
+    """Return whether `acl` grants any bit of `permission` to a connection with these ids.
+
+    The id "super" is granted everything.
+    """
     if acl is OPEN_ACL:
         return True
     for bits, scheme, who in acl:
@@ -106,14 +109,16 @@ def permits(acl: Acl, permission: int, ids: Ids) -> bool:
 
 
 def user_of(scheme: str, who: str) -> str | None:
-    """Whom an id names when it is shown to anybody: never the hash of a password. None for "super"."""
+    """Return whom an id names when it is shown to anybody, never the hash of a password; None for "super"."""
     if scheme == "digest":
         return who.partition(":")[0]
     return None if scheme == SUPER else who
 
 
 def checked_acl(acl: Any, ids: Ids) -> Acl | Code:
-    """The ACL that a create or setACL asks for: without duplicates, and "auth" replaced by the caller's ids.
+    """Return the ACL that a create or setACL asks for.
+
+    It is without duplicates, and "auth" is replaced by the caller's ids.
 
     Returns:
         INVALID_ACL for an empty list, an unknown scheme or a bad id, or "auth" of a caller who has proved nothing
@@ -171,7 +176,7 @@ class AclTable:
         return len(self._users)
 
     def hold(self, acl: Acl) -> Acl:
-        """The shared object equal to `acl`; one `release` is owed."""
+        """Return the shared object equal to `acl`; one `release` is owed."""
         if acl == OPEN_ACL:
             return OPEN_ACL
         shared, users = self._users.get(acl, (acl, 0))
@@ -179,6 +184,7 @@ class AclTable:
         return shared
 
     def release(self, acl: Acl) -> None:
+        """Give up one use of an ACL; the last use removes it."""
         if acl is OPEN_ACL:
             return
         shared, users = self._users[acl]

@@ -1,4 +1,4 @@
-"""What a change of the tree tells watchers, and how they may watch; the numbers are ZooKeeper's."""
+"""Events of the tree for watchers, and kinds of watches; the numbers are ZooKeeper's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AddWatchMode(IntEnum):
 
 
 class WatcherType(IntEnum):
-    """What checkWatches and removeWatches look for, in ZooKeeper's numbers."""
+    """Kinds of watches that checkWatches and removeWatches look for, in ZooKeeper's numbers."""
 
     CHILDREN = 1
     DATA = 2

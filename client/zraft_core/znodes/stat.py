@@ -1,4 +1,4 @@
-"""What ZooKeeper tells of a znode beside its data."""
+"""Stat of a znode: its versions, times and counts as ZooKeeper shows them."""
 
 from __future__ import annotations
 

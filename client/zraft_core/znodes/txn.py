@@ -104,12 +104,12 @@ Batch = tuple[ServerId, Instance, int, int, Sequence[Run]]
 
 
 def pack_batch(server: ServerId, instance: Instance, boot: int, seq: int, runs: Iterable[Run]) -> bytes:
-    """The immutable bytes of one batch."""
+    """Return the immutable bytes of one batch."""
     return msgpack.packb((server, instance, boot, seq, runs), use_bin_type=True)  # type: ignore[no-any-return]
 
 
 def pack_entry(log_time_ms: int, wall_time_ms: int, batches: Iterable[bytes]) -> bytes:
-    """An entry's payload: a header followed by batches that are already packed (MessagePack concatenates)."""
+    """Return an entry's payload: a header followed by batches that are already packed (MessagePack concatenates)."""
     blobs = list(batches)
     packer = msgpack.Packer(autoreset=False)
     packer.pack_array_header(3 + len(blobs))
@@ -121,7 +121,7 @@ def pack_entry(log_time_ms: int, wall_time_ms: int, batches: Iterable[bytes]) ->
 
 
 def unpack_batch(blob: bytes) -> Batch:
-    """One batch from an origin's datagram, so that a leader can refuse to append what is not one.
+    """Return one batch from an origin's datagram, so that a leader can refuse to append what is not one.
 
     Raises:
         ProtocolError: `blob` is not exactly one well-formed batch.
@@ -138,12 +138,12 @@ def unpack_batch(blob: bytes) -> Batch:
 
 
 def command_count(runs: Iterable[Run]) -> int:
-    """How many commands, hence positions, a batch's runs take."""
+    """Return how many commands, and therefore positions, a batch's runs take."""
     return sum(len(commands) for _, _, commands in runs)
 
 
 def unpack_entry(payload: bytes) -> tuple[int, int, tuple[Batch, ...]]:
-    """(log_time_ms, wall_time_ms, batches).
+    """Return (log_time_ms, wall_time_ms, batches).
 
     A batch of the wrong shape is left out: it is in the log of every server, and all must get past it. What
     is inside its commands is judged by `Machine.execute`.
@@ -167,7 +167,7 @@ def unpack_entry(payload: bytes) -> tuple[int, int, tuple[Batch, ...]]:
 
 
 def _is_batch(batch: Any) -> bool:
-    """Can the frame of this batch be walked? Costs nothing per command."""
+    """Return whether the frame of this batch can be walked. It costs nothing per command."""
     if batch.__class__ is not tuple or len(batch) != 5 or batch[4].__class__ is not tuple:
         return False
     return all(

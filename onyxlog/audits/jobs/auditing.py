@@ -1,4 +1,4 @@
-"""Runs rules over tables, check by check: each check holds, is broken by violations, or had no data.
+"""Audits of tables by rules, check by check: each check holds, is broken by violations, or had no data.
 
 The caller hands in frames and is told of progress; nothing here knows where tables come from or how results
 are shown.
@@ -109,7 +109,7 @@ def _result(
     violations_max: int,
     clock: Callable[[], float],
 ) -> CheckResult:
-    # What needs Arrow is imported where it is used: reports of findings need no Spark.
+    # Modules that need Arrow are imported where they are used: reports of findings need no Spark.
     from onyxlog.audits.jobs.keyed import violations_in, violations_of
 
     began = clock()

@@ -28,7 +28,7 @@ SPARK_VIOLATIONS: Final = StructType(
     [StructField(name, LongType() if name in _NUMBERS else StringType()) for name in COLUMNS]
 )
 BATCH_ROWS: Final = 1_000
-"""How many violations are in an Arrow batch."""
+"""The number of violations in an Arrow batch."""
 
 
 def violations_of(
@@ -104,6 +104,7 @@ def violations_in(frame: DataFrame) -> list[Violation]:
 
 
 def field_names(row: type[Any]) -> tuple[str, ...]:
+    """Return the names of a row's fields, in order."""
     return tuple(each.name for each in row.__attrs_attrs__)
 
 
@@ -121,6 +122,7 @@ def judging(
 
 
 def as_batch(violations: Iterable[Violation]) -> pa.RecordBatch:
+    """Return violations as a batch of Arrow's."""
     columns = list(zip(*map(as_row, violations), strict=True))
     return pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, VIOLATIONS, strict=True)],

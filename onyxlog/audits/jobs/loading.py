@@ -1,4 +1,4 @@
-"""Loads tables of the source, decoded once into Parquet: then every rule reads columns instead of logs."""
+"""Decoding of the source's tables once, into Parquet: then every rule reads columns instead of logs."""
 
 from __future__ import annotations
 

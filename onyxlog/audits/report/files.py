@@ -1,4 +1,4 @@
-"""Writes an audit's findings into a directory: `violations.parquet`, `audit.json` and `report.html`."""
+"""Files of an audit's findings: `violations.parquet`, `audit.json` and `report.html`."""
 
 from __future__ import annotations
 

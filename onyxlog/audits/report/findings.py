@@ -26,6 +26,7 @@ class RuleResult:
 
     @property
     def verdict(self) -> Verdict:
+        """The verdict over all checks: broken if one is, without data if none had any."""
         found = {check.verdict for check in self.checks}
         return next(
             verdict for verdict in (Verdict.BROKEN, Verdict.HOLDS, Verdict.NO_DATA) if verdict in found
@@ -33,14 +34,17 @@ class RuleResult:
 
     @property
     def violations(self) -> tuple[Violation, ...]:
+        """The violations of all checks."""
         return tuple(one for check in self.checks for one in check.violations)
 
     @property
     def seconds(self) -> float:
+        """The time that the checks took, in seconds."""
         return sum(check.seconds for check in self.checks)
 
     @property
     def rows(self) -> int:
+        """The number of rows that the largest check read."""
         return max(check.rows for check in self.checks)
 
 
@@ -67,15 +71,17 @@ class Findings:
 
     @property
     def violations(self) -> tuple[Violation, ...]:
+        """The violations of all rules."""
         return tuple(one for rule in self.rules for one in rule.violations)
 
     @property
     def broken(self) -> bool:
+        """True if a rule is broken."""
         return any(rule.verdict is Verdict.BROKEN for rule in self.rules)
 
     @property
     def judged(self) -> int:
-        """Return the rules that had something to judge."""
+        """The rules that had something to judge."""
         return sum(rule.verdict is not Verdict.NO_DATA for rule in self.rules)
 
 

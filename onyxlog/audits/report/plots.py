@@ -27,7 +27,7 @@ class Plot:
 
 
 def available() -> bool:
-    """Whether matplotlib is installed. A report without it has tables only."""
+    """Return whether matplotlib is installed. A report without it has tables only."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
@@ -71,6 +71,7 @@ def _plots(findings: Findings) -> Iterator[Plot]:
 
 
 def draw(title: str, about: str, fill: Callable[[Any], None]) -> Plot:
+    """Draw a plot that `fill` adds lines and bars to, and return it as PNG."""
     # The figure is made by itself: pyplot would keep global state, and look for a screen.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -23,7 +23,7 @@ from onyxlog.audits.rules.violation import Violation, violation_at
 RULE: Final = "S17"
 ACYCLIC: Final = "deliveries of all logs have one order"
 EPOCH_ROWS: Final = 50_000
-"""How many deliveries an epoch should have: what one task holds in memory."""
+"""The number of deliveries that an epoch should have: what one task holds in memory."""
 
 
 @frozen(kw_only=True)

@@ -48,6 +48,7 @@ class Input:
     present: tuple[str, ...] = ()
 
     def keeps(self, row: Row) -> bool:
+        """Return whether the check reads the row."""
         return all(getattr(row, name) in values for name, values in self.where.items()) and all(
             getattr(row, name) is not None for name in self.present
         )
@@ -101,7 +102,7 @@ class Check:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Return the source tables that the check reads, including those that derived ones are computed from."""
+        """The source tables that the check reads, including those that derived ones are computed from."""
         made = {each.name for each in self.derived}
         read = [each.table for each in self.inputs] + [name for each in self.derived for name in each.needs]
         return tuple(dict.fromkeys(name for name in read if name not in made))

@@ -16,7 +16,7 @@ from onyxlog.audits.rules.violation import Violation, violation_at
 from onyxlog.audits.tables.claims import ClaimRow
 from onyxlog.audits.tables.placed import Standing
 from zraft_core.claims import commands as c
-from zraft_core.claims.answers import Accepted, Answer, Granted
+from zraft_core.claims.answers import Accepted, ClaimAnswer, Granted
 from zraft_core.claims.state import Claims
 from zraft_core.claims.values import FUTURE_MESSAGES_MAX, Claim, Mode
 
@@ -30,7 +30,7 @@ END_UNKNOWN: Final = 2**62
 """Stands for a partition's end that the log does not tell: no offset is refused for being above it."""
 assert END_UNKNOWN + FUTURE_MESSAGES_MAX < 2**63
 
-Decide = Callable[[c.Command, int, int, int], Answer]
+Decide = Callable[[c.Command, int, int, int], ClaimAnswer]
 """`Claims.apply` of one partition."""
 
 
@@ -123,7 +123,7 @@ class Intervals:
     islands: dict[str, set[tuple[int, int]]] = field(factory=dict)
     log_time_ms: int = 0
 
-    def judge(self, row: ClaimRow, answer: Answer) -> Iterator[Violation]:
+    def judge(self, row: ClaimRow, answer: ClaimAnswer) -> Iterator[Violation]:
         """Judge one command with its answer, in order of positions."""
         self.log_time_ms = max(self.log_time_ms, row.log_time_ms)
         live = self.live.setdefault(row.consumer_group or "", [])

@@ -9,7 +9,9 @@ from typing import Final, TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
 STARTS_MAX: Final = 200
-"""From how many items of the core a shortest cycle is searched; one of the shortest is enough of a witness."""
+"""The number of items of the core from which a shortest cycle is searched; one of the shortest is enough of a
+witness.
+"""
 
 
 def graph_of(orders: Iterable[Sequence[Item]]) -> dict[Item, set[Item]]:

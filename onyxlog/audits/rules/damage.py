@@ -1,4 +1,6 @@
-"""What the other rules may use of damaged files: only that from which nothing wrong can follow. Pure.
+"""Limits of what rules may use of damaged files: only that from which nothing wrong can follow.
+
+Pure.
 
 A log, a journal or a recording is read up to its damage. Conclusions from something that was not written
 would be wrong then: a truncation or a step down may stand behind the damage. So notes of a server with a
@@ -25,14 +27,14 @@ HISTORY: Final = "history"
 
 @frozen
 class Damaged:
-    """What rules must know of damaged files: (server, instance) of logs, file names of journals."""
+    """Damaged files as rules know them: (server, instance) of logs, file names of journals."""
 
     logs: frozenset[tuple[int, str]] = frozenset()
     journals: frozenset[str] = frozenset()
     histories: bool = False
 
     def keeps(self, row: EventRow | HistoryRow) -> bool:
-        """Whether the row is judged."""
+        """Return whether the row may be judged."""
         if isinstance(row, HistoryRow):
             return not self.histories
         return (row.server, row.instance) not in self.logs and not any(

@@ -23,11 +23,12 @@ LOG: Final = ("server", "instance", "group")
 
 
 def is_majority(of: Collection[int], votes: Collection[int]) -> bool:
+    """Return whether the votes are a majority of these voters."""
     return 2 * len(set(of).intersection(votes)) > len(of)
 
 
 def can_decide(configuration: MembershipRow, votes: Collection[int]) -> bool:
-    """Whether these are a majority of the voters and, in a joint configuration, of the outgoing voters."""
+    """Return whether the votes are a majority of the voters, and of the outgoing ones in a joint configuration."""
     outgoing = configuration.outgoing
     return is_majority(configuration.voters, votes) and (not outgoing or is_majority(outgoing, votes))
 
@@ -69,7 +70,7 @@ class ElectionRow(EventRow):
     instances: tuple[str, ...] = ()
 
     def counts(self, row: HardStateRow) -> bool:
-        """Whether that disk's vote was counted; also if nothing says which disk it was."""
+        """Return whether that disk's vote was counted; true also if nothing says which disk it was."""
         disk = dict(zip(self.servers, self.instances, strict=False)).get(row.server, "")
         return row.server in self.votes and disk in ("", row.instance)
 

@@ -48,7 +48,7 @@ def _reach(rows: Iterator[EventRow]) -> Iterator[Violation]:
 
 
 class Frontier:
-    """How far was committed by when: terms ascend, and so do the indices that count."""
+    """Steps in which the committed index grew: terms ascend, and so do the indices that count."""
 
     def __init__(self) -> None:
         self._terms: list[int] = []
@@ -156,7 +156,7 @@ LEADER_COMMITS: Final = Derived(
     ),
     rows=_by_leaders,
 )
-"""What leaders noted of commits in their own term, while they led."""
+"""The commits that leaders noted in their own term, while they led."""
 
 LEADER_COMPLETENESS: Final = Rule(
     id=RULE,

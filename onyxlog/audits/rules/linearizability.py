@@ -57,7 +57,7 @@ def _registers(rows: Iterator[HistoryRow]) -> Iterator[Violation]:
     except UndecidedError as error:
         yield _violation(taken[-1], "a history that can be decided", str(error))
         return
-    # Of the states that the key may have begun with, the one that explains most.
+    # Take the state, of those that the key may have begun with, that explains most.
     broken = max(found, key=lambda each: each.operation.returned_us or 0)
     witness = next(row for row, one in zip(taken, history, strict=True) if one is broken.operation)
     yield _violation(

@@ -51,6 +51,7 @@ class PoolMeans:
 
 
 def pools_in(drawn: Sequence[int]) -> Iterator[Arcs]:
+    """Yield the pools of a result, each as arcs with their counts."""
     at = 0
     while at < len(drawn):
         count = drawn[at]

@@ -76,9 +76,10 @@ class Executed:
 
 
 class Observer(Protocol):
-    """Judges commands one by one, in the order of the log."""
+    """Interface of a judge of commands one by one, in the order of the log."""
 
-    def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]: ...
+    def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]:
+        """Judge one command after it was executed."""
 
 
 LoadState = Callable[[StateRow], Machine | None]
@@ -164,12 +165,13 @@ def _about(one: Executed, rule: str, promise: str, subject: str, expected: str, 
 
 @define
 class OnceOnly:
-    """Judges numbered commands: executed the first time, afterwards answered as the first time, never below the floor."""
+    """Judge of numbered commands: executed once, answered alike afterwards, never below the floor."""
 
     done: dict[tuple[int, int], Any] = field(factory=dict)
     floors: dict[int, int] = field(factory=dict)
 
     def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]:
+        """Judge a numbered command by what was answered before."""
         if one.command[0] == CLOSE_SESSION and one.result is Code.OK:
             self._forget(one.session)
         if one.command[0] != ONCE or one.result.__class__ is not tuple or len(one.command) != 4:
@@ -202,11 +204,12 @@ class OnceOnly:
 
 @define
 class EphemeralLives:
-    """Judges ephemerals: only live sessions make them, and they are gone when these end."""
+    """Judge of ephemerals: only live sessions make them, and they are gone when these end."""
 
     of: dict[int, set[str]] = field(factory=dict)
 
     def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]:
+        """Judge the creation or removal of ephemerals, and the end of sessions."""
         opcode, result = one.command[0], one.result
         if opcode == ONCE and len(one.command) == 4 and result.__class__ is tuple and result[2] == 0:
             opcode, one = one.command[3][0], evolve(one, command=one.command[3])
@@ -235,11 +238,12 @@ class EphemeralLives:
 
 @define
 class GrowingNumbers:
-    """Judges sequential znodes: by parent, each number is above all before it, for as long as the parent lives."""
+    """Judge of sequential znodes: each number is above all before it, as long as the parent lives."""
 
     last: dict[str, int] = field(factory=dict)
 
     def on_executed(self, one: Executed, machine: Machine) -> Iterator[Violation]:
+        """Judge the number of a sequential znode."""
         opcode, result = one.command[0], one.result
         if opcode == DELETE and result is Code.OK:
             self.last.pop(one.command[1], None)

@@ -26,10 +26,12 @@ STAMP_SQL: Final = "struct(time, time_group, sub, single)"
 
 
 def stamp_of(row: DeliveryRow) -> tuple[int, int, int, int]:
+    """Return the stamp of a delivery."""
     return row.time, row.time_group, row.sub, row.single
 
 
 def described(row: DeliveryRow) -> str:
+    """Return a delivery's stamp and message as text for a violation."""
     return f"stamp {stamp_of(row)}, message {row.producer}:{row.number} of digest {row.payload_digest.hex()}"
 
 
@@ -95,7 +97,7 @@ def _largest(rows: Iterator[Row]) -> Iterator[Violation]:
 
 @define
 class _Round:
-    """What groups logged of one round."""
+    """Round as the groups logged it."""
 
     first: int = 0
     upto: int = 0

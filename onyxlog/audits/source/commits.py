@@ -1,4 +1,6 @@
-"""What is committed, as far as the logs of several servers prove it. Pure.
+"""Proof of what is committed, from the logs of several servers.
+
+Pure.
 
 A server's log does not say how far it is committed; a majority of logs does. The rule is Raft's own (section
 5.4.2): an entry is committed when a majority of voters had it, or a later one, while they were in its own
@@ -19,7 +21,7 @@ from zraft.raft.membership.quorum import agreed_value
 
 @frozen
 class Evidence:
-    """What one server's log says of one group.
+    """Evidence in one server's log about one group.
 
     Attributes:
         proven: per term the highest index that it held while in that term.
@@ -34,7 +36,9 @@ class Evidence:
 
 @frozen
 class Committed:
-    """How far a group is committed. `runs` are those of the committed log; before the first of them it is not known.
+    """Committed part of a group's log.
+
+    `runs` are those of the committed log; before the first of them it is not known.
 
     `by_term`: what was committed by entries of that term, for each term that has a majority.
     """
@@ -44,7 +48,10 @@ class Committed:
     by_term: tuple[tuple[int, int], ...] = ()
 
     def holds(self, index: int, term: int) -> bool:
-        """Whether the entry of that index and term is committed. By log matching these two are enough."""
+        """Return whether the entry of that index and term is committed.
+
+        By log matching these two are enough.
+        """
         return index <= self.index and term_in(self.runs, index) == term
 
 

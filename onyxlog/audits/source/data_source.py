@@ -20,7 +20,7 @@ NAME = "zraft"
 
 
 class PiecesPartition(InputPartition):
-    """What one task reads, in order."""
+    """Pieces that one task reads, in order."""
 
     def __init__(self, pieces: Sequence[plan.Piece]) -> None:
         self.value = tuple(pieces)
@@ -31,12 +31,15 @@ class ZraftDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """Return the name by which Spark knows the source."""
         return NAME
 
     def schema(self) -> str:
+        """Return the table's schema in Spark's DDL."""
         return options.parse(self.options).ddl
 
     def reader(self, schema: StructType) -> ZraftReader:
+        """Return a reader of the table as it is now."""
         return ZraftReader(options.parse(self.options))
 
     def streamReader(self, schema: StructType) -> ZraftStreamReader:
@@ -68,6 +71,7 @@ class ZraftReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
+        """Return the partitions of the table, each with pieces for one task."""
         pieces = plan.plan(
             self._options, directories.find(self._options.paths, damaged_too=self._options.stops)
         )
@@ -76,6 +80,7 @@ class ZraftReader(DataSourceReader):
         ] or [PiecesPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the rows of a partition in batches of Arrow's."""
         assert isinstance(partition, PiecesPartition)
         for piece in partition.value:
             yield from batches(self._options, plan.read_piece(piece))
@@ -96,27 +101,34 @@ class ZraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._live
 
     def initialOffset(self) -> dict[str, Any]:
+        """Return the offset at which the stream begins."""
         return self._following().initial()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the offset to which the next batch may read."""
         return self._following().latest(start, limit.max_bytes if isinstance(limit, ReadMaxBytes) else None)
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit of bytes for a batch."""
         return ReadMaxBytes(self._options.bytes_per_batch)
 
     def prepareForTriggerAvailableNow(self) -> None:
+        """Let the stream end where the files end now."""
         self._following().freeze()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the partitions between two offsets, each with pieces for one task."""
         pieces = self._following().pieces(start, end)
         return [PiecesPartition(some) for some in shared_out(pieces, self._options.segments_per_partition)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the rows of a partition in batches of Arrow's."""
         assert isinstance(partition, PiecesPartition)
         for piece in partition.value:
             yield from batches(self._options, plan.read_piece(piece))
 
     def commit(self, end: dict[str, Any]) -> None:
+        """Forget what is kept for offsets up to this one."""
         self._following().done(end)
 
 

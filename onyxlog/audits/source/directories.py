@@ -1,4 +1,4 @@
-"""What the given paths hold: data directories of servers, recordings of peers, histories of clients.
+"""Finder of data directories of servers, recordings of peers and histories of clients below given paths.
 
 Reads names only.
 """
@@ -22,7 +22,7 @@ RECORDING_SUFFIX: Final = ".onyx"
 """The suffix of a file in which a peer group records what it applies and receives."""
 HISTORY_SUFFIX: Final = ".jsonl"
 DEPTH_MAX: Final = 4
-"""How far below a given path data directories are searched."""
+"""The depth below a given path to which data directories are searched."""
 
 
 @frozen

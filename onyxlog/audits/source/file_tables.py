@@ -208,7 +208,7 @@ def event_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
 
 
 def is_whole(row: Values) -> bool:
-    """Whether a row of `files` is of a whole file."""
+    """Return whether a row of `files` is of a file without damage."""
     return row[-1] is None
 
 

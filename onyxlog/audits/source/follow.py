@@ -1,4 +1,4 @@
-"""Which way of following serves which table."""
+"""Choice of the way in which each table is followed."""
 
 from __future__ import annotations
 
@@ -21,17 +21,22 @@ from zraft.storage.filesystem import FileSystem, ReadOnlyFileSystem
 
 
 class Following(Protocol):
-    """What a stream asks of its source; offsets are plain values that Spark stores as JSON."""
+    """Interface of a source to a stream; offsets are plain values that Spark stores as JSON."""
 
-    def freeze(self) -> None: ...
+    def freeze(self) -> None:
+        """Let `latest` return no more than what exists now."""
 
-    def initial(self) -> dict[str, Any]: ...
+    def initial(self) -> dict[str, Any]:
+        """Return the offset at which the stream begins."""
 
-    def latest(self, start: dict[str, Any], bytes_max: int | None) -> dict[str, Any]: ...
+    def latest(self, start: dict[str, Any], bytes_max: int | None) -> dict[str, Any]:
+        """Return the offset behind what can be read now, at most `bytes_max` bytes further."""
 
-    def pieces(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Piece]: ...
+    def pieces(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Piece]:
+        """Return what is to be read between two offsets."""
 
-    def done(self, end: dict[str, Any]) -> None: ...
+    def done(self, end: dict[str, Any]) -> None:
+        """Forget what is kept for offsets up to this one."""
 
 
 def follow(options: Options, found: Found, fs: FileSystem | None = None) -> Following:

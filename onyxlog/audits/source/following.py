@@ -1,4 +1,4 @@
-"""Reads the frames of a write-ahead log that may belong to a running server, in order, and continues where it stopped.
+"""Reading of a write-ahead log's frames, which may belong to a running server, in order and again.
 
 Nothing is locked or changed. A frame that is being written, or was torn by a crash, ends the reading; it is
 read again the next time. Damage before that is an error with its place.
@@ -57,17 +57,17 @@ class PlacedFrame:
 
     @property
     def before(self) -> Position:
-        """Return the position before the frame."""
+        """The position before the frame."""
         return Position(self.header.segment, self.frame.offset, self.frame.number)
 
     @property
     def is_base(self) -> bool:
-        """Whether the frame restates the state of groups when the segment was begun."""
+        """True if the frame restates the state of groups at the beginning of a segment."""
         return self.header.begins_with_base and self.frame.number == self.header.first_frame
 
 
 class Follower:
-    """Reads one server's log. `data`: its data directory."""
+    """Reader of one server's log. `data`: its data directory."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Follower:
                 at = self._over_the_gap(at, numbers[0])
             numbers = [number for number in numbers if number >= at.segment]
         else:
-            # What lies before a gap is left from a compaction that was interrupted.
+            # Segments before a gap are left from a compaction that was interrupted.
             gap = max(
                 (i for i, number in enumerate(numbers) if i and numbers[i - 1] != number - 1), default=0
             )

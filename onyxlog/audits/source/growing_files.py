@@ -1,4 +1,7 @@
-"""Follows files that only grow, record by record: journals of servers, recordings of peers. Knows no Spark."""
+"""Following of files that only grow, record by record: journals of servers, recordings of peers.
+
+Knows no Spark.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from onyxlog.audits.source.options import Options
 from onyxlog.audits.source.plan import Piece
 
 Sizes = dict[str, int]
-"""By file, how many bytes of it were read."""
+"""The number of bytes that were read, by file."""
 
 
 class GrowingFiles:
-    """Follows files that only grow.
+    """Follower of files that only grow.
 
     `pieces_now` lists the present files. `size` returns up to where a file holds whole records, at most up to
     the place that it is given. `bytes_per_batch` does not divide these: they are small beside logs.
@@ -38,6 +41,7 @@ class GrowingFiles:
         self._frozen = self._sizes()
 
     def initial(self) -> Sizes:
+        """Return the sizes from which the files are followed: none, or those of now."""
         return {} if self._options.starting == "earliest" else self._sizes()
 
     def latest(self, start: Sizes, bytes_max: int | None) -> Sizes:
@@ -54,7 +58,7 @@ class GrowingFiles:
         ]
 
     def done(self, end: Sizes) -> None:
-        """Do nothing, as nothing is kept."""
+        """Do nothing, since nothing is kept."""
 
     def _sizes(self) -> Sizes:
         self._known = {

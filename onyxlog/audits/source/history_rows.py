@@ -57,7 +57,7 @@ def history_file(path: str) -> tuple[Any, ...]:
 
 
 def was_history(path: str) -> bool:
-    """Whether the file continues as a history does, though it does not begin as one."""
+    """Return whether the file continues like a history, although it does not begin like one."""
     with open(path, "rb") as lines:
         lines.readline()
         try:
@@ -68,7 +68,7 @@ def was_history(path: str) -> bool:
 
 
 def is_history(path: str) -> bool:
-    """Whether a file of lines of JSON begins as a history does; others use that suffix, too."""
+    """Return whether a file of lines of JSON begins like a history; other files have that suffix, too."""
     with open(path, encoding="utf-8", errors="replace") as lines:
         try:
             heading = json.loads(lines.readline())

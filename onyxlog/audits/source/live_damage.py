@@ -1,4 +1,6 @@
-"""Follows files of running servers and peers for damage: the table `files` as a stream. Knows no Spark.
+"""Following of files of running servers and peers for damage: the table `files` as a stream.
+
+Knows no Spark.
 
 A file is given once, when two looks one after the other find the same damage in it: a server that removes a
 group meanwhile leaves files without those that belong to them, for moments. What was read and is whole is not
@@ -27,7 +29,7 @@ from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 
 Offsets = dict[str, list[Any]]
-"""By damaged file its row of `files`, so that what a batch gives follows from its offsets alone."""
+"""The row of `files` by damaged file, so that what a batch gives follows from its offsets alone."""
 TABLE: Final = "files"
 PATH: Final = 2
 """The column `file`."""
@@ -37,7 +39,7 @@ SMALL_BYTES: Final = 256 << 10
 
 
 class LiveDamage:
-    """Follows several servers and recordings."""
+    """Follower of several servers and recordings."""
 
     def __init__(self, found: Found, fs: FileSystem) -> None:
         self._found = found
@@ -47,7 +49,7 @@ class LiveDamage:
         """Sizes of files when they were last read."""
         self._damaged: Offsets = {str(row[PATH]): list(row) for row in unreadable_rows(found)}
         self._suspects: set[str] = set()
-        """What the last look found damaged for the first time."""
+        """The files that the last look found damaged for the first time."""
         self._frozen = False
 
     def freeze(self) -> None:
@@ -72,7 +74,7 @@ class LiveDamage:
         return [RowsPiece(TABLE, rows)] if rows else []
 
     def done(self, end: Offsets) -> None:
-        """Do nothing, as nothing is kept."""
+        """Do nothing, since nothing is kept."""
 
     def _look(self) -> None:
         found = {str(row[PATH]): row for row in self._damaged_now()}
@@ -95,7 +97,7 @@ class LiveDamage:
                     yield row
 
     def _is_due(self, file: SizedFile) -> bool:
-        """Whether a file is to be read; from then on it counts as read."""
+        """Return whether a file is to be read; from then on it counts as read."""
         if file.path in self._damaged:
             return False
         if file.path in self._suspects:

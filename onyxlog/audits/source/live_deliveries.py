@@ -1,4 +1,6 @@
-"""Follows what partitions deliver on running servers. Knows no Spark.
+"""Following of what partitions deliver on running servers.
+
+Knows no Spark.
 
 Deliveries follow from committed entries only, so whatever is whole may be given; after a power failure a
 server writes the same ones again.
@@ -15,7 +17,7 @@ from onyxlog.audits.errors import AuditError
 from onyxlog.audits.source.directories import ServerDirectory
 from onyxlog.audits.source.file_tables import FilePiece, delivery_groups
 from onyxlog.audits.source.options import Options
-from zraft.storage.delivery.frames import HEAD_BYTES, FrameHead
+from zraft.storage.delivery.frames import HEAD_BYTES, DeliveryFrameHead
 from zraft.storage.delivery.manifest import Manifest, load_manifest
 from zraft.storage.delivery.recovery import directory_of
 from zraft.storage.delivery.scanning import scan_heads
@@ -25,9 +27,9 @@ from zraft.storage.filesystem import FileSystem
 from zraft_core.errors import StorageError
 
 Offsets = dict[str, dict[str, int]]
-"""By data directory and group (as text): the offset of the next delivery."""
+"""The offset of the next delivery, by data directory and group (as text)."""
 DELIVERY_BYTES: Final = 256
-"""What a delivery takes on a disk, roughly, by which `bytes_per_batch` counts."""
+"""The bytes that a delivery takes on a disk, roughly, by which `bytes_per_batch` counts."""
 
 
 class LiveDeliveries:
@@ -98,7 +100,7 @@ class LiveDeliveries:
         return found
 
     def done(self, end: Offsets) -> None:
-        """Do nothing, as nothing is kept."""
+        """Do nothing, since nothing is kept."""
 
     def _ends(self) -> Offsets:
         wanted = self._options.group
@@ -154,7 +156,7 @@ class LiveDeliveries:
         Heads are whole before the records behind them are, so the newest frame's are checked, too.
         """
         end = 0
-        newest: tuple[int, FrameHead] | None = None
+        newest: tuple[int, DeliveryFrameHead] | None = None
         for position, head in scan_heads(self._fs, file, seed=seed, limit=self._fs.size(file)):
             end = head.offset
             newest = position, head

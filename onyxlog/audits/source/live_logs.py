@@ -1,4 +1,4 @@
-"""Follows the logs of running servers: what of them is decided for good by now, batch after batch.
+"""Following of the logs of running servers: what is decided for good by now, batch after batch.
 
 A batch ends, in each log, before the first entry that is neither proven to be committed nor truncated. So
 what a batch gives never changes, and reading it again after a crash gives the same rows. Knows no Spark.
@@ -25,7 +25,8 @@ from zraft.storage.filesystem import FileSystem
 from zraft.storage.records import RecordReader, is_entry
 
 Offsets = dict[str, dict[str, int]]
-"""By data directory: segment, offset and frame of the position behind what was read.
+"""Segment, offset and frame of the position behind what was read, by data directory. Plain values, as Spark
+stores them.
 
 Plain values, as Spark stores them.
 """
@@ -228,8 +229,10 @@ class _Tail:
 
 
 def as_offset(position: Position) -> dict[str, int]:
+    """Return a position as a value for JSON."""
     return {"segment": position.segment, "offset": position.offset, "frame": position.frame}
 
 
 def position_of(offset: Mapping[str, int]) -> Position:
+    """Return the position from its value in JSON."""
     return Position(int(offset["segment"]), int(offset["offset"]), int(offset["frame"]))

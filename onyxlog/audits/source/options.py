@@ -29,7 +29,7 @@ ENTRIES: Final[Mapping[str, frozenset[str]]] = {
     LIVE: frozenset({Standing.COMMITTED.value, Standing.OPEN.value}),
     WRITTEN: frozenset(standing.value for standing in Standing),
 }
-"""What each value of `entries` gives, by standing."""
+"""The standings that each value of `entries` gives."""
 NAMES: Final = (
     *("path", "paths", "table", "entries", "group", "payloads", "columns", "batch_rows"),
     *("segments_per_partition", "starting", "bytes_per_batch", "damage", "copies"),
@@ -67,22 +67,23 @@ class Options:
 
     @property
     def standings(self) -> frozenset[str]:
+        """The standings of the entries that are read."""
         return ENTRIES[self.entries]
 
     @property
     def stops(self) -> bool:
-        """Whether damage ends what can be read of a log or file, instead of failing the reading."""
+        """True if damage ends the reading of a log or file, instead of failing it."""
         return self.damage == STOP
 
     @property
     def selected(self) -> tuple[int, ...]:
-        """Return the places of the wanted columns in the table's."""
+        """The places of the wanted columns in the table's."""
         names = [column.name for column in self.table.columns]
         return tuple(names.index(name) for name in self.columns) if self.columns else tuple(range(len(names)))
 
     @property
     def ddl(self) -> str:
-        """Return the schema of what is given."""
+        """The schema of what is given."""
         found = [self.table.columns[at] for at in self.selected]
         return ", ".join(f"`{c.name}` {c.ddl}{'' if c.nullable else ' NOT NULL'}" for c in found)
 
@@ -126,7 +127,7 @@ def _unknown(name: str) -> str:
 
 
 class _Values:
-    """Reads values, and notes what is wrong with them instead of stopping at the first."""
+    """Reader of values, which notes what is wrong with them instead of stopping at the first."""
 
     def __init__(self, found: Mapping[str, str], problems: list[str]) -> None:
         self._found = found

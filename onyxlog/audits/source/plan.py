@@ -1,4 +1,4 @@
-"""Plans the reading of a table: surveys what exists, and divides it into pieces that tasks read independently."""
+"""Plan of reading a table: a survey of what exists, divided into pieces for independent tasks."""
 
 from __future__ import annotations
 
@@ -189,6 +189,7 @@ def _known_points(fs: FileSystem, directory: ServerDirectory) -> dict[int, list[
 def wal_piece(
     options: Options, log: ServerLog, span: Span, known: dict[int, Committed], standings: frozenset[str]
 ) -> WalPiece:
+    """Return the piece for one span of a log, with what is needed to judge its entries."""
     groups = {group for group, _ in log.survey.standpoints().items()}
     if options.group is not None:
         groups &= {options.group}
@@ -211,7 +212,7 @@ def _wal_pieces(options: Options, logs: Sequence[ServerLog], known: dict[int, Co
         if options.table.name in PARTITIONS_TABLES and not _has_partitions(log.survey):
             continue
         for span in log.spans():
-            # Behind damage an entry may have been truncated that nothing proves to be committed.
+            # An entry that nothing proves to be committed may have been truncated behind the damage.
             sure = log.damaged and options.entries == LIVE
             piece = wal_piece(options, log, span, known, ENTRIES[COMMITTED] if sure else options.standings)
             yield evolve(piece, elsewhere=tuple(elsewhere))
@@ -268,7 +269,7 @@ def surveyed(
 
 
 def _has_partitions(survey: Survey) -> bool:
-    """Whether a server has partitions, or had some that are gone."""
+    """Return whether a server has partitions, or had some that are gone."""
     return any(survey.standpoints()) or any(cut.group for cut in survey.cuts)
 
 
@@ -282,12 +283,13 @@ def _standing(survey: Survey, row: MembershipRow, order: int, known: dict[int, C
     if row.source == "entry" and is_cut(survey.cuts, row.group, row.index, order):
         return Standing.TRUNCATED.value
     judged = known.get(row.group)
-    # What a log begins with is of a snapshot, so it is committed whatever is left of it.
+    # The beginning of a log is that of a snapshot, so it is committed whatever is left of it.
     held = row.source != "entry" or (judged is not None and judged.holds(row.index, row.term))
     return (Standing.COMMITTED if held else Standing.OPEN).value
 
 
 def file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Piece]:
+    """Yield the pieces of a table that is read a file at a time."""
     name, wanted, stops = options.table.name, options.group, options.stops
     for directory in found.servers:
         data = directory.path

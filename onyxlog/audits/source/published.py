@@ -34,7 +34,7 @@ def published_values(head: tuple[Any, ...], fields: EntryFields) -> Iterator[tup
                     try:
                         found = decode(data, "digest")
                     except EntryError:
-                        continue  # of another release, whose peers complain about it
+                        continue  # it is of another release, whose peers complain about it
                     yield (
                         *(tenancy, found.group, found.position, "published", found.chain, None, wall_time),
                         *(server, instance, path, offset),

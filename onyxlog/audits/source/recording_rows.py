@@ -17,7 +17,7 @@ RECORDED: Final = frozenset({"onyx_entries", "replica_digests", "gossip", "log_r
 
 
 def recording_values(piece: FilePiece) -> Iterator[Values]:
-    """The rows of a table that one recording has, from `first` up to `end`, which are ends of records.
+    """Yield the rows of a table that one recording has, from `first` up to `end`, which are ends of records.
 
     Raises:
         EntryError: the file is damaged, or another release's.
@@ -33,7 +33,7 @@ def recording_values(piece: FilePiece) -> Iterator[Values]:
 
 
 def recording_file(path: str) -> Values:
-    """The row of `files` of a recording; read whole."""
+    """Return the row of `files` of a recording; read whole."""
     end = items = 0
     damage: str | None = None
     with _mapped(path) as data:
@@ -48,12 +48,12 @@ def recording_file(path: str) -> Values:
 
 
 def recording_size(path: str) -> int:
-    """Bytes of the file."""
+    """Return the number of bytes of the file."""
     return os.stat(path).st_size
 
 
 def recorded_bytes(piece: FilePiece, known: int) -> int:
-    """Up to where it holds whole records, if it does up to `known`; or up to damage if that `stops` it."""
+    """Return up to where the file holds whole records; up to damage if that `stops` the reading."""
     end = known
     with _mapped(piece.path) as data:
         try:
@@ -67,7 +67,7 @@ def recorded_bytes(piece: FilePiece, known: int) -> int:
 
 @contextmanager
 def _mapped(path: str) -> Iterator[mmap | bytes]:
-    """The file as it is now; b"" if it is empty."""
+    """Yield the file as it is now; b"" if it is empty."""
     with open(path, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             yield b""

@@ -24,7 +24,7 @@ from zraft.storage.records import (
 
 @frozen
 class Start:
-    """What reading must know to begin at `position`: the number of the record before, and the standpoint of groups."""
+    """Knowledge to begin reading at `position`: the number of the record before, groups' standpoints."""
 
     position: Position
     order: int
@@ -52,11 +52,11 @@ class ServerLog:
         self._closed: list[Span] = []
         self._oldest: int | None = None
         self.damaged = False
-        """Whether what comes next is damaged, and was not read."""
+        """True if what comes next is damaged, and was not read."""
 
     @property
     def position(self) -> Position:
-        """Return the position behind everything that was read."""
+        """The position behind everything that was read."""
         return self._follower.position
 
     def start(self) -> Start:

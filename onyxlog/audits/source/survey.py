@@ -1,4 +1,4 @@
-"""Follows one server's write-ahead log record by record: the standpoint of each group, by segment and term.
+"""Survey of one server's write-ahead log, record by record: each group's standpoint, by segment and term.
 
 Pure: records in, values out. Planning an audit needs this of every server before anything can be said about
 any entry: what was truncated later, and what a majority has. It keeps no entries, only runs of equal terms.
@@ -255,7 +255,7 @@ class Survey:
 
     @property
     def record(self) -> int:
-        """Return the number of the last record in its frame, from 0."""
+        """The number of the last record in its frame, from 0."""
         return self.order & _RECORD_MASK
 
     def order_of(self, frame: int) -> int:
@@ -325,7 +325,7 @@ class Survey:
 
 
 def is_cut(cuts: Sequence[Cut], group: int, index: int, order: int) -> bool:
-    """Whether the entry `index`, written as record number `order`, was truncated later."""
+    """Return whether the entry `index`, written as record number `order`, was truncated later."""
     return any(cut.order > order and cut.group == group and index >= cut.from_index for cut in cuts)
 
 

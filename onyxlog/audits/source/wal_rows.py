@@ -97,7 +97,7 @@ def read_wal(fs: FileSystem, piece: WalPiece) -> Iterator[tuple[Any, ...]]:
 
 
 class _Rows:
-    """Follows the span's records, as planning did, and makes rows of them."""
+    """Rows of the span's records, which are followed as in planning."""
 
     def __init__(self, piece: WalPiece) -> None:
         self._piece = piece

@@ -1,4 +1,7 @@
-"""What every row of a server's files begins with: its server and its place, so that a violation can point at it."""
+"""Columns that begin every row of a server's files: its server and its place.
+
+So a violation can point at them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from attrs import frozen
 
 
 class Standing(StrEnum):
-    """What became of an entry that stands in a server's log, as far as the directories that are read tell."""
+    """Standings of an entry in a server's log, as far as the directories that are read tell."""
 
     COMMITTED = "committed"
     """A majority of voters had it durably in its leader's term, or a durable snapshot holds it, or the server said so."""

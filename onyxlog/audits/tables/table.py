@@ -44,7 +44,7 @@ class Column:
 
     @property
     def ddl(self) -> str:
-        """Return the column's type as Spark's DDL says it."""
+        """The column's type as Spark's DDL says it."""
         plain = _DDL[self.of]
         return f"ARRAY<{plain}>" if self.many else plain
 
@@ -70,7 +70,7 @@ class Table:
 
     @property
     def ddl(self) -> str:
-        """Return the schema for Spark."""
+        """The schema for Spark."""
         return ", ".join(
             f"`{column.name}` {column.ddl}{'' if column.nullable else ' NOT NULL'}" for column in self.columns
         )

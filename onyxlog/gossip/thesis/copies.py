@@ -1,4 +1,4 @@
-"""How many copies of one event the thesis' gossip makes (tables 8.7 to 8.9), and which reading of it explains them.
+"""Count of the copies of one event in the thesis' gossip (tables 8.7 to 8.9), by several readings of it.
 
 Copies are counted, not sent: they multiply with every hop, and four hops among 55 peers are thousands.
 """
@@ -17,7 +17,7 @@ from onyxlog.gossip.streams import Arc
 
 
 class Reading(Enum):
-    """How listings 6.2 to 6.4 can be read; the values are what tables say."""
+    """Readings of listings 6.2 to 6.4; the values are shown in tables."""
 
     TWICE = "the origin emits each event twice; all receptions are passed on"
     LISTING = "as listing 6.4: all receptions are passed on"
@@ -48,13 +48,14 @@ class CopyFigures:
 
 @frozen
 class Copies:
-    """What became of one event: `received` by each peer, published `sends` times."""
+    """Copies of one event: `received` by each peer, published `sends` times."""
 
     origin: int
     received: tuple[int, ...]
     sends: int
 
     def figures(self) -> CopyFigures:
+        """Return coverage and redundancy as the thesis computes them."""
         origin, received = self.origin, self.received
         shares = [(count - (peer != origin)) / count for peer, count in enumerate(received) if count]
         total = sum(received)

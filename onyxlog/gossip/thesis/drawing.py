@@ -15,7 +15,7 @@ from onyxlog.gossip.streams import Arc, drawn_arc
 
 
 class UndefinedDrawError(OnyxlogError, ValueError):
-    """There are fewer than two streams to draw from for so few peers."""
+    """Error of a draw among fewer than two streams, for so few peers."""
 
 
 def pick_streams(peers: int, generator: Random) -> Arc:
@@ -57,6 +57,7 @@ class GraphFigures:
 
 
 def figures_of(pool: Sequence[Arc]) -> GraphFigures:
+    """Return the thesis' figures of a pool."""
     peers = len(pool)
     listening = Counter(arc.listens for arc in pool)
     publishing = Counter(arc.publishes for arc in pool)
@@ -101,7 +102,7 @@ def _distances(root: Stream, arcs: set[Arc]) -> dict[Stream, int]:
 
 
 def cut_off_on_arrival(peers: int, generator: Random) -> bool:
-    """Whether the last of `peers`, which came one by one and drew by the number there was then, is cut off.
+    """Return whether the last of `peers`, which came one by one, is cut off.
 
     A peer is cut off if nobody listens where it publishes, or nobody publishes where it listens. For peers
     that raise the number of streams the probability is 2/streams.

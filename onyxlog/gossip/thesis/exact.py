@@ -1,4 +1,4 @@
-"""How probable it is that the thesis' pool is not connected: exactly, as fractions, for any size.
+"""Probability that the thesis' pool is not connected: exact, as fractions, for any size.
 
 Each peer takes one of the s(s-1) arcs with the same probability. A set of m arcs is exactly the set of those
 taken in surj(n, m) of the s(s-1)^n cases, so that it remains to count sets of arcs. Those with equal sets of
@@ -30,6 +30,7 @@ class Disconnection:
 
     @property
     def islands(self) -> Fraction:
+        """The probability of a pool in parts that the thesis' test does not notice."""
         return self.truly - self.thesis
 
 

@@ -1,4 +1,4 @@
-"""What carries gossip's datagrams: a UDP socket for each group, or a test's replacement."""
+"""Transport of gossip's datagrams: a UDP socket for each group, or a test's replacement."""
 
 from __future__ import annotations
 
@@ -7,33 +7,36 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Final, Protocol
 
-from zraft.transport.udp import MAPPED, AddressError, UdpEndpoint
-from zraft.transport.udp import Address as SocketAddress
+from zraft.transport.udp import MAPPED, AddressError, SocketAddress, UdpEndpoint
 from zraft_core.address import Address
 from zraft_core.errors import ConfigError
 
 LOOK_UP_AGAIN_S: Final = 15.0
 """Seconds. A name may get another address while we run, as containers restart."""
 TARGETS_MAX: Final = 65_536
-"""How many addresses are remembered; beyond, all are forgotten. There is one for each group."""
+"""The number of addresses that are remembered; beyond, all are forgotten. There is one for each group."""
 _NEVER_SEEN: Final = (None, 0.0)
 
 Received = Callable[[bytes, Address], None]
 
 
 class Link(Protocol):
-    """Carries datagrams to and from addresses. They may be lost, doubled, late, and come in any order."""
+    """Carrier of datagrams to and from addresses.
+
+    They may be lost, doubled, late, and come in any order.
+    """
 
     @property
     def address(self) -> Address:
-        """Return where others reach this end."""
+        """The address at which others reach this end."""
         ...
 
     def send(self, to: Address, datagram: bytes) -> None:
         """Send a datagram. This never waits."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the link; nothing is received any more."""
 
 
 OpenLink = Callable[[Received], Awaitable[Link]]
@@ -52,7 +55,7 @@ class UdpLink:
         self._endpoint: UdpEndpoint | None = None
         self._told = Address("", 0)
         self._targets: dict[Address, tuple[SocketAddress | None, float]] = {}
-        """Where an address is, None if that is not known, and when to look it up again."""
+        """The resolved address of each address, None if that is not known, and when to look it up again."""
         self._lookups: set[asyncio.Task[None]] = set()
 
     async def open(self, address: Address, advertise: Address | None) -> None:
@@ -63,9 +66,11 @@ class UdpLink:
 
     @property
     def address(self) -> Address:
+        """The address that other groups are told."""
         return self._told
 
     def send(self, to: Address, datagram: bytes) -> None:
+        """Send a datagram; its host is looked up now and then, and it is dropped while that is not known."""
         if self._endpoint is None:
             return
         target, again_at = self._targets.get(to, _NEVER_SEEN)
@@ -75,6 +80,7 @@ class UdpLink:
             self._endpoint.send(target, datagram)
 
     def close(self) -> None:
+        """Close the socket."""
         for lookup in self._lookups:
             lookup.cancel()
         if self._endpoint is not None:

@@ -1,4 +1,4 @@
-"""Seals the datagrams of gossip: AES-256-GCM with a key of each run of each group, the same for all who receive it.
+"""Seals of gossip's datagrams: AES-256-GCM with a key of each run of each group, the same for all receivers.
 
 As an event goes to many groups it is sealed once. A run draws a salt; its key is derived from the salt and
 the cluster key, and the nonce counts up from 0, so that a key which was used once is never used again (D-6).
@@ -30,14 +30,16 @@ MAGIC: Final = 0x6F
 FORMAT: Final = 1
 SALT_BYTES: Final = 16
 SENDERS_MAX: Final = 8192
-"""How many runs' keys and windows are kept; the one that was heard of least recently is dropped first."""
+"""The number of runs whose keys and windows are kept; the one that was heard of least recently is dropped
+first.
+"""
 
 _HEADER: Final = struct.Struct(f">BB4s{SALT_BYTES}sQ")
 _NONCE: Final = struct.Struct(">4xQ")
 
 
 class Sealer:
-    """Seals for one run of a group.
+    """Sealer for one run of a group.
 
     `salt`: SALT_BYTES from the system's generator, drawn for this run. `keys` None: no secrecy.
     """
@@ -53,6 +55,7 @@ class Sealer:
         self._senders: OrderedDict[tuple[bytes, bytes], tuple[Cipher, ReplayWindow]] = OrderedDict()
 
     def seal(self, message: bytes) -> bytes:
+        """Return a message as a sealed datagram."""
         counter = next(self._counter)
         header = _HEADER.pack(MAGIC, FORMAT, self._key_id, self._salt, counter)
         return header + self._cipher.encrypt(_NONCE.pack(counter), self._me + message, header)
@@ -79,7 +82,7 @@ class Sealer:
             body = cipher.decrypt(_NONCE.pack(counter), datagram[_HEADER.size :], header)
         except InvalidTag:
             raise DatagramError("datagram whose seal is broken") from None
-        # Not earlier: nobody without the key may push others out of the memory.
+        # This is not done earlier: nobody without the key may push others out of the memory.
         window.mark(counter)
         self._senders[key_id, salt] = (cipher, window)
         self._senders.move_to_end((key_id, salt))

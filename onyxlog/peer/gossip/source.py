@@ -49,7 +49,10 @@ log = structlog.get_logger()
 
 
 class DivergedError(OnyxlogError):
-    """This group's replica differs from the others'. It begins again, from the origin and under a new id."""
+    """Error of a group whose replica differs from the others'.
+
+    The group begins again, from the origin and under a new id.
+    """
 
 
 class GossipSource:
@@ -88,10 +91,11 @@ class GossipSource:
         self._tasks: set[asyncio.Task[None]] = set()
         self._name = ""
         self.refused = 0
-        """How many datagrams were not of this tenancy's groups, or came twice."""
+        """The number of datagrams that were not of this tenancy's groups, or came twice."""
 
     @property
     def counters(self) -> Counters:
+        """Counts of messages and entries so far."""
         return Counters() if self._messenger is None else self._messenger.counters
 
     async def begin(self, open_link: OpenLink) -> None:
@@ -108,6 +112,7 @@ class GossipSource:
     # -- the group's side
 
     def entries(self, first: Position, chain: bytes) -> AsyncIterator[tuple[Entry, ...]]:
+        """Begin to gossip, and return the entries from `first` on."""
         if self._messenger is None:
             self._messenger = Messenger(
                 self._group,
@@ -160,6 +165,7 @@ class GossipSource:
             return None
 
     def appended(self, entry: Entry) -> None:
+        """Spread an entry that this group has written."""
         if self._messenger is None:
             self._early.append(entry)
             return
@@ -167,6 +173,7 @@ class GossipSource:
         self._changed()
 
     def applied(self, replica: Replica, chain: bytes) -> None:
+        """Tell the messenger how far the group has applied, and who belongs to the pool now."""
         before, self._replica = self._replica, replica
         view = None
         if before is None or replica.arcs is not before.arcs or replica.streams != before.streams:
@@ -180,6 +187,7 @@ class GossipSource:
         self._changed()
 
     async def close(self) -> None:
+        """Stop gossiping, and close the link."""
         if self._timer is not None:
             self._timer.cancel()
         tasks = [*self._tasks]
@@ -280,7 +288,7 @@ class GossipSource:
         self._changed()
 
     async def _follow(self, first: Position) -> None:
-        """Have the log push its entries, as a sentinel or until the group has joined."""
+        """Let the log push its entries, as a sentinel or until the group has joined."""
         assert self._messenger is not None
         while True:
             try:
@@ -327,7 +335,7 @@ class GossipSource:
                 self._do(output)
         due = messenger.deadline() / 1000
         if self._timer is not None:
-            # Nothing else tells: uvloop's handle of a moment that is over does not.
+            # Nothing else tells: uvloop's handle does not say that its time is over.
             if self._due == due:
                 return
             self._timer.cancel()

@@ -20,7 +20,7 @@ Send = Callable[[Sequence[bytes]], Awaitable[Sequence[Position]]]
 
 
 class Appender:
-    """Appends batches, one at a time: the next must not overtake a refused one that is sent again."""
+    """Appender of batches, one at a time: the next must not overtake a refused one that is sent again."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

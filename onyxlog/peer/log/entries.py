@@ -22,7 +22,7 @@ class MissingEntryError(EntryError):
 def entries_of(
     layout: Layout, rows: Iterable[tuple[Position, bytes]], first: Position, following: Position
 ) -> tuple[Entry, ...]:
-    """The entries of positions from `first` on, in front of `following`, which must all be there.
+    """Return the entries of positions from `first` on, in front of `following`, which must all be there.
 
     Raises:
         MissingEntryError: peers that had read it before it was removed go on with replicas that nobody can compute again.
@@ -41,6 +41,7 @@ def entries_of(
 
 
 def missing(layout: Layout, position: Position) -> MissingEntryError:
+    """Return the error for an entry that is missing although the log goes on behind it."""
     return MissingEntryError(
         f"{layout.entry(position)}: missing, though the log goes on behind it: somebody removed it. "
         "Entries are removed by garbage collection only; begin another tenancy, or restore the servers' backup",
@@ -49,6 +50,7 @@ def missing(layout: Layout, position: Position) -> MissingEntryError:
 
 
 def overtaken(layout: Layout, position: Position, first: Position) -> OvertakenError:
+    """Return the error for an entry that garbage collection has removed."""
     return OvertakenError(
         f"{layout.entry(position)}: gone, the log begins at {first} by now; begin at the origin"
     )

@@ -22,7 +22,9 @@ _LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.OperationTimeoutError)
 
 
 class KazooSession:
-    """Owns `client`. All methods are for the loop that `connect` was called in, unless kazoo's threads call them.
+    """Session of kazoo's `client`.
+
+    All methods are for the loop that `connect` was called in, unless kazoo's threads call them.
 
     Args:
         client: a client of kazoo's that is not started.
@@ -41,6 +43,7 @@ class KazooSession:
 
     @property
     def client(self) -> KazooClient:
+        """The kazoo client."""
         return self._client
 
     @property
@@ -95,7 +98,7 @@ class KazooSession:
             self._connected.set()
 
     def soon(self, function: Callable[..., object], *arguments: object) -> None:
-        """Have the loop call a function; for kazoo's threads."""
+        """Call a function in the loop; for kazoo's threads."""
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(function, *arguments)

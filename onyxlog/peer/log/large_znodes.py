@@ -23,23 +23,40 @@ from zraft_client.errors import BadVersionError, NodeExistsError, NoNodeError, N
 from zraft_client.values import Stat, Znode
 
 AT_ONCE: Final = 8
-"""How many parts are under way at a time: 4 MiB."""
+"""The number of parts that are under way at a time: 4 MiB."""
 ATTEMPTS_MAX: Final = 100
-"""How many times in a row another writer may be quicker with the same znode."""
+"""The number of times in a row that another writer may be quicker with the same znode."""
 
 
 class Znodes(Protocol):
     """Plain znodes; raises what `zraft_client` raises. An implementation that cannot tell may do a write twice."""
 
-    async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None: ...
+    async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        """Create a znode.
 
-    async def read(self, path: str) -> Znode | None: ...
+        Raises:
+            NodeExistsError: it exists.
+        """
 
-    async def exists(self, path: str) -> Stat | None: ...
+    async def read(self, path: str) -> Znode | None:
+        """Return the znode, or None if it does not exist."""
 
-    async def set(self, path: str, data: bytes, version: int) -> None: ...
+    async def exists(self, path: str) -> Stat | None:
+        """Return the znode's stat, or None if it does not exist."""
 
-    async def remove(self, path: str) -> None: ...
+    async def set(self, path: str, data: bytes, version: int) -> None:
+        """Set the data of the znode if it has this version.
+
+        Raises:
+            BadVersionError: it has another one.
+        """
+
+    async def remove(self, path: str) -> None:
+        """Remove the znode.
+
+        Raises:
+            NoNodeError: it does not exist.
+        """
 
     async def children(self, path: str) -> tuple[str, ...]:
         """Return the names of the children, sorted; none if there is no such znode."""

@@ -41,7 +41,7 @@ def checked_name(name: str, what: str) -> str:
 
 @frozen
 class Layout:
-    """Where a tenancy keeps what: one log, and everything that belongs to it."""
+    """Paths of a tenancy: one log, and everything that belongs to it."""
 
     tenancy: str
 
@@ -50,6 +50,7 @@ class Layout:
 
     @property
     def root(self) -> str:
+        """The directory of the tenancy."""
         return f"{TOP}/{self.tenancy}"
 
     @property
@@ -64,10 +65,12 @@ class Layout:
 
     @property
     def origin(self) -> str:
+        """The znode of the origin."""
         return f"{self.root}/origin/origin"
 
     @property
     def parameters(self) -> str:
+        """The znode of the parameters."""
         return f"{self.root}/parameters"
 
     @property
@@ -77,6 +80,7 @@ class Layout:
         return (TOP, self.root, *(f"{self.root}/{name}" for name in below))
 
     def entry(self, position: Position) -> str:
+        """Return the znode of the entry at this position."""
         return f"{self.entry_stem}{position:0{DIGITS}d}"
 
     def position(self, path: str) -> Position:
@@ -85,12 +89,23 @@ class Layout:
 
     @property
     def pulses(self) -> str:
+        """The directory of pulses."""
         return f"{self.root}/pulse"
 
     def pulse(self, group: GroupId) -> str:
+        """Return the znode of a group's pulse.
+
+        Raises:
+            ConfigError: the id is no valid name.
+        """
         return f"{self.pulses}/{checked_name(group, 'group')}"
 
     def job(self, job: JobId) -> str:
+        """Return the znode of a job's description.
+
+        Raises:
+            ConfigError: the id is no valid name.
+        """
         return f"{self.root}/jobs/{checked_name(job, 'job')}"
 
     def writer(self, session: int) -> str:

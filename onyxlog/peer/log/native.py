@@ -89,6 +89,12 @@ class NativeLog(StoredLog):
         return [position(one.path) for one in made if isinstance(one, Created)]
 
     async def tail(self, first: Position) -> AsyncIterator[tuple[Entry, ...]]:
+        """Yield the entries from `first` on, as the server pushes them.
+
+        Raises:
+            OvertakenError: the log begins behind `first` by now.
+            ClosedError: the port was closed.
+        """
         self._counters.watches += 1
         with self._kept(self._client.subscribe_log(self.layout.log, ENTRY_PREFIX, first)) as subscription:
             async for push in subscription:
@@ -102,6 +108,11 @@ class NativeLog(StoredLog):
             raise ClosedError("the port was closed")
 
     async def read(self, first: Position, end: Position) -> tuple[Entry, ...]:
+        """Return the entries from `first` up to `end`, without it.
+
+        Raises:
+            OvertakenError: the log begins behind `first` by now.
+        """
         found: list[Entry] = []
         while first < end:
             self._counters.reads += 1
@@ -117,6 +128,7 @@ class NativeLog(StoredLog):
         return tuple(found)
 
     async def bounds(self) -> LogBounds:
+        """Return the positions at which the log begins and ends."""
         self._counters.reads += 1
         page = await self._client.log(self.layout.log, ENTRY_PREFIX, 0, limit=1, bytes_max=1)
         return LogBounds(max(page.first, await self._first()), page.end)
@@ -144,6 +156,7 @@ class NativeLog(StoredLog):
         return stat is not None and session is not None and stat.ephemeral_owner == session.id
 
     async def silences(self) -> Mapping[GroupId, Silence]:
+        """Return how long the service has not heard of each group, if the server can tell."""
         path = self.layout.pulses
         self._counters.reads += 1
         try:
@@ -174,6 +187,11 @@ class NativeLog(StoredLog):
             await asked.close()
 
     async def watch_pulse(self, group: GroupId, gone: Callable[[], None]) -> Callable[[], None]:
+        """Call `gone` once when a group's pulse is gone, and return a function that ends the watch.
+
+        Raises:
+            DeadlineError: the server did not accept the watch in time.
+        """
         path = self.layout.pulse(group)
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.get_running_loop().create_task(
@@ -227,12 +245,14 @@ class NativeLog(StoredLog):
                 await asyncio.sleep(RETRY_S)
 
     async def set_will(self, record: Record | None) -> None:
+        """Let the service append the record when this session ends; None takes it back."""
         if record is None:
             await self._client.will(None)
         else:
             await self._client.will(self.layout.log, ENTRY_PREFIX, encode_record(record))
 
     async def close(self) -> None:
+        """End the session, and with it the group's pulse."""
         self._unlisten()
         watches = list(self._watches)
         for task in watches:
@@ -251,10 +271,12 @@ class NativeZnodes:
         self._acl = acl
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        """Create a znode, open to the program's ids alone."""
         # Other tenancies, with other ids, stand below the top.
         await self._client.create(path, data, ephemeral=ephemeral, acl=None if path == TOP else self._acl)
 
     async def read(self, path: str) -> Znode | None:
+        """Return the znode, or None if it does not exist."""
         self._counters.reads += 1
         try:
             return await self._client.read(path)
@@ -262,16 +284,20 @@ class NativeZnodes:
             return None
 
     async def exists(self, path: str) -> Stat | None:
+        """Return the znode's stat, or None if it does not exist."""
         self._counters.reads += 1
         return await self._client.exists(path)
 
     async def set(self, path: str, data: bytes, version: int) -> None:
+        """Set the data of the znode if it has this version."""
         await self._client.set(path, data, version=version)
 
     async def remove(self, path: str) -> None:
+        """Remove the znode."""
         await self._client.remove(path)
 
     async def children(self, path: str) -> tuple[str, ...]:
+        """Return the names of the children, none if the znode does not exist."""
         self._counters.reads += 1
         try:
             return (await self._client.children(path)).names

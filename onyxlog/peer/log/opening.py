@@ -1,4 +1,4 @@
-"""Opens a group's log in a service: over zraft's own protocol, or over any ZooKeeper's."""
+"""Opening of a group's log in a service: over zraft's own protocol, or over any ZooKeeper's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SESSION_TIMEOUT_S: Final = 10.0
 
 
 class Service(StrEnum):
-    """What holds the log."""
+    """Services that can hold the log."""
 
     ZRAFT = "zraft"
     """Tail subscription, exactly-once appends, wills."""

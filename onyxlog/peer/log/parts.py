@@ -45,6 +45,7 @@ class Head:
 
 
 def head_of(order: int, data: bytes, part_bytes: int = PART_BYTES) -> Head:
+    """Return the head of a version of data, which has the data itself if it is small."""
     if len(data) <= part_bytes:
         return Head(order, data)
     return Head(order, None, -(-len(data) // part_bytes), len(data), _digest(data))
@@ -57,6 +58,7 @@ def split(data: bytes, part_bytes: int = PART_BYTES) -> Iterator[tuple[str, byte
 
 
 def part_name(number: int) -> str:
+    """Return the name of a part."""
     return f"{number:04d}"
 
 
@@ -76,7 +78,7 @@ def join(head: Head, parts: Sequence[bytes], where: str) -> bytes:
 
 
 def is_parts(name: str) -> bool:
-    """Whether a child of a head is parts of some version, and not a znode of its own."""
+    """Return whether a child of a head has parts of some version, and is not a znode of its own."""
     return name.startswith(PREFIX)
 
 
@@ -87,6 +89,7 @@ def order_of(name: str) -> int:
 
 
 def encode_head(head: Head) -> bytes:
+    """Return a head as bytes."""
     if head.data is not None:
         packed: bytes = msgpack.packb([FORMAT, head.order, head.data])
     else:

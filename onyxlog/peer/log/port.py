@@ -1,4 +1,4 @@
-"""What a peer needs of the log; docs/ONYXLOG.md describes the znodes below it.
+"""Interface of the log to a peer; docs/ONYXLOG.md describes the znodes below it.
 
 There are three implementations: over zraft's own protocol (tail subscription, exactly-once append, truncation
 with the origin in one step, wills); over any ZooKeeper's protocol (a watch on the next entry), which is
@@ -21,7 +21,7 @@ from onyxlog.replica.replica import Parameters, Replica
 
 @frozen
 class Origin:
-    """Where playing begins: the replica as of `position` (-1: nothing yet), and the digest chain's value there."""
+    """Origin of the log: the replica as of `position` (-1: nothing yet), and the digest chain there."""
 
     position: Position
     replica: Replica
@@ -61,7 +61,7 @@ class LogBounds:
 
 @frozen
 class Silence:
-    """How long the service has heard nothing of a group's session, if it knows, and after how long the group is gone."""
+    """Silence of a group's session, if the service knows it, and the time after which the group is gone."""
 
     silent_s: float | None
     timeout_s: float
@@ -96,7 +96,8 @@ class LogPort(Protocol):
         """
         ...
 
-    async def origin(self) -> Origin: ...
+    async def origin(self) -> Origin:
+        """Return the origin."""
 
     async def bounds(self) -> LogBounds:
         """Return where the log begins and ends now. Everything that was acknowledged before is in it."""
@@ -135,7 +136,8 @@ class LogPort(Protocol):
         """Make the group's ephemeral znode."""
         ...
 
-    async def is_alive(self, group: GroupId) -> bool: ...
+    async def is_alive(self, group: GroupId) -> bool:
+        """Return whether the group's pulse stands."""
 
     async def silences(self) -> Mapping[GroupId, Silence]:
         """Return the silence of each group that shows a pulse; nothing where the service does not tell."""
@@ -152,7 +154,7 @@ class LogPort(Protocol):
         ...
 
     async def set_will(self, record: Record | None) -> None:
-        """Have the service append the record when this session ends, however it ends.
+        """Let the service append the record when this session ends, however it ends; None takes it back.
 
         Raises:
             UnsupportedError: the service has no wills.
@@ -186,7 +188,8 @@ class LogPort(Protocol):
         """
         ...
 
-    async def state(self, path: str) -> bytes | None: ...
+    async def state(self, path: str) -> bytes | None:
+        """Return the data that is stored under a path, or None."""
 
     async def states(self, path: str) -> tuple[str, ...]:
         """Return the names directly below a znode of `state/`, sorted; none if there is no such znode."""
@@ -196,7 +199,8 @@ class LogPort(Protocol):
         """Remove a znode below `state/` and all below it; nothing happens if there is none."""
         ...
 
-    def statistics(self) -> LogStatistics: ...
+    def statistics(self) -> LogStatistics:
+        """Return counts of what was asked of the log."""
 
     async def close(self) -> None:
         """End the session: the pulse goes, and the will is carried out."""

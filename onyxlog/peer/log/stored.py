@@ -1,4 +1,4 @@
-"""What the ports over servers share: everything of a tenancy except the log itself, as plain znodes."""
+"""Base of the ports over servers: everything of a tenancy except the log itself, as plain znodes."""
 
 from __future__ import annotations
 
@@ -55,11 +55,17 @@ class StoredLog(ABC):
 
     @abstractmethod
     async def _owns(self, path: str) -> bool:
-        """Whether this session's ephemeral znode exists."""
+        """Return whether this session's ephemeral znode exists."""
 
     # -- the tenancy
 
     async def begin(self, parameters: Parameters) -> Origin:
+        """Create the log if it does not exist, and return its origin.
+
+        Raises:
+            NoNodeError: something that belongs to the log was removed.
+            ParametersError: the log was begun with other parameters.
+        """
         layout = self.layout
         found = await self._znodes.read(layout.parameters)
         if found is None:
@@ -86,6 +92,11 @@ class StoredLog(ABC):
             pass
 
     async def origin(self) -> Origin:
+        """Return the origin.
+
+        Raises:
+            NoNodeError: the log was not begun.
+        """
         data = await self._large.read(self.layout.origin)
         if data is None:
             raise not_begun(self.layout)
@@ -103,6 +114,7 @@ class StoredLog(ABC):
         return head.order
 
     async def store_origin(self, origin: Origin) -> bool:
+        """Store an origin and truncate the log before it; return False if a later one is stored."""
         assert origin.position == origin.replica.version, f"{origin.position=} {origin.replica.version=}"
         path, order = self.layout.origin, origin.position + 1
         if await self._first() >= order:
@@ -119,6 +131,7 @@ class StoredLog(ABC):
     # -- entries
 
     async def append(self, record: Record) -> Position:
+        """Append a record, and return its position."""
         self._counters.appends += 1
         return await self._appender.append(encode_record(record))
 
@@ -142,6 +155,7 @@ class StoredLog(ABC):
     # -- pulses
 
     async def show_pulse(self, group: GroupId) -> None:
+        """Create the group's pulse, which ends with this session."""
         path = self.layout.pulse(group)
         try:
             await self._znodes.create(path, b"", ephemeral=True)
@@ -150,19 +164,31 @@ class StoredLog(ABC):
                 raise
 
     async def is_alive(self, group: GroupId) -> bool:
+        """Return whether the group's pulse stands."""
         return await self._znodes.exists(self.layout.pulse(group)) is not None
 
     async def silences(self) -> Mapping[GroupId, Silence]:
+        """Return nothing, since ZooKeeper cannot tell."""
         return {}  # ZooKeeper has no such request
 
     # -- jobs and state
 
     async def put_job(self, job: JobId, parts: bytes) -> None:
+        """Store a job's description under its id.
+
+        Raises:
+            EntryError: another description is stored there.
+        """
         path = self.layout.job(job)
         if not await self._large.write_once(path, parts):
             raise EntryError(f"{path}: another job is stored there; submit this one under an id of its own")
 
     async def job(self, job: JobId) -> bytes:
+        """Return a job's description.
+
+        Raises:
+            NoNodeError: there is no such job.
+        """
         path = self.layout.job(job)
         found = await self._large.read(path)
         if found is None:
@@ -170,25 +196,32 @@ class StoredLog(ABC):
         return found
 
     async def forget_job(self, job: JobId) -> None:
+        """Remove a job's description."""
         await self._large.remove(self.layout.job(job))
 
     async def put_state(self, path: str, data: bytes) -> None:
+        """Store data under a path."""
         await self._large.write(self.layout.state(path), data)
 
     async def state(self, path: str) -> bytes | None:
+        """Return the data that is stored under a path, or None."""
         return await self._large.read(self.layout.state(path))
 
     async def states(self, path: str) -> tuple[str, ...]:
+        """Return the names below a path."""
         return await self._large.names(self.layout.state(path))
 
     async def remove_state(self, path: str) -> None:
+        """Remove the data under a path, and all below it."""
         assert path, "all of a tenancy's state is removed by its names"
         await self._large.remove(self.layout.state(path))
 
     def statistics(self) -> LogStatistics:
+        """Return counts of what was asked of the log."""
         counted = self._counters
         return LogStatistics(counted.appends, counted.reads, counted.pushes, counted.watches)
 
 
 def not_begun(layout: Layout) -> NoNodeError:
+    """Return the error for a log that was not begun."""
     return NoNodeError(f"{layout.root}: the log was not begun; begin it", Code.NO_NODE)

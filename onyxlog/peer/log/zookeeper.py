@@ -42,7 +42,7 @@ from zraft_core.errors import Code
 POLL_S: Final = 15.0
 RETRY_S: Final = 0.2
 PAGE_ENTRIES: Final = 256
-"""How many reads are under way at a time."""
+"""The number of reads that are under way at a time."""
 RECORD_BYTES_MAX: Final = 1_000_000
 """ZooKeeper closes the connection on a record that is longer than its jute.maxbuffer; it would be sent again for ever.
 """
@@ -171,6 +171,7 @@ class ZookeeperLog(StoredLog):
         )
 
     async def tail(self, first: Position) -> AsyncIterator[tuple[Entry, ...]]:
+        """Yield the entries from `first` on, and watch for the next one."""
         while True:
             end = await self._end()
             if first < end:
@@ -204,6 +205,7 @@ class ZookeeperLog(StoredLog):
             changed.clear()
 
     async def read(self, first: Position, end: Position) -> tuple[Entry, ...]:
+        """Return the entries from `first` up to `end`, without it."""
         await self._znodes_of_kazoo.sync(self.layout.log)
         end = min(end, await self._end())
         found: list[Entry] = []
@@ -214,6 +216,7 @@ class ZookeeperLog(StoredLog):
         return tuple(found)
 
     async def bounds(self) -> LogBounds:
+        """Return the positions at which the log begins and ends."""
         await self._znodes_of_kazoo.sync(self.layout.log)
         return LogBounds(await self._first(), await self._end())
 
@@ -246,7 +249,7 @@ class ZookeeperLog(StoredLog):
         stat = await self._znodes.exists(self.layout.log)
         assert stat is not None
         if stat.num_children > (stat.cversion + stat.num_children) // 2 - end:
-            # What an unfinished truncation left.
+            # Remove the rest of an unfinished truncation.
             names = [n for n in await self._znodes.children(self.layout.log) if self.layout.position(n) < end]
             for start in range(0, len(names), PAGE_ENTRIES):
                 await self._remove(f"{self.layout.log}/{n}" for n in names[start : start + PAGE_ENTRIES])
@@ -267,6 +270,7 @@ class ZookeeperLog(StoredLog):
         return stat is not None and stat.ephemeral_owner == self._session.id
 
     async def watch_pulse(self, group: GroupId, gone: Callable[[], None]) -> Callable[[], None]:
+        """Call `gone` once when a group's pulse is gone, and return a function that ends the watch."""
         self._session.check()
         path = self.layout.pulse(group)
         await self._znodes_of_kazoo.sync(path)
@@ -292,12 +296,18 @@ class ZookeeperLog(StoredLog):
         return stop
 
     async def set_will(self, record: Record | None) -> None:
+        """Accept None, which takes back nothing.
+
+        Raises:
+            UnsupportedError: a record is given, and ZooKeeper has no wills.
+        """
         if record is not None:
             raise UnsupportedError(
                 "a will needs zraft's own protocol; over ZooKeeper's, groups join by the ring (parameters.join)"
             )
 
     async def close(self) -> None:
+        """End the session, and with it the group's pulse."""
         watches = list(self._watches)
         for task in watches:
             task.cancel()
@@ -315,15 +325,18 @@ class KazooZnodes:
         self._counters = counters
 
     async def sync(self, path: str) -> None:
+        """Let the connected server catch up with the leader."""
         self._counters.reads += 1
         await self._session.read(lambda: self._client.sync_async(path))
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        """Create a znode, open to the program's ids alone."""
         # Other tenancies, with other ids, stand below the top.
         acl = _kazoo_acl(OPEN_TO_ALL) if path == TOP else None
         await self._session.write(lambda: self._client.create_async(path, data, acl, ephemeral=ephemeral))
 
     async def read(self, path: str) -> Znode | None:
+        """Return the znode after a sync, or None if it does not exist."""
         await self.sync(path)
         self._counters.reads += 1
         try:
@@ -333,18 +346,22 @@ class KazooZnodes:
         return Znode(data, Stat(*stat))
 
     async def exists(self, path: str) -> Stat | None:
+        """Return the znode's stat after a sync, or None if it does not exist."""
         await self.sync(path)
         self._counters.reads += 1
         stat = await self._session.read(lambda: self._client.exists_async(path))
         return None if stat is None else Stat(*stat)
 
     async def set(self, path: str, data: bytes, version: int) -> None:
+        """Set the data of the znode if it has this version."""
         await self._session.write(lambda: self._client.set_async(path, data, version))
 
     async def remove(self, path: str) -> None:
+        """Remove the znode."""
         await self._session.write(lambda: self._client.delete_async(path))
 
     async def children(self, path: str) -> tuple[str, ...]:
+        """Return the names of the children after a sync, none if the znode does not exist."""
         await self.sync(path)
         self._counters.reads += 1
         try:

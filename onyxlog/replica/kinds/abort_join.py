@@ -1,4 +1,4 @@
-"""abort-join: an attempt to join is given up; the joiner makes another after a while."""
+"""Entry abort-join: an attempt to join is given up; the joiner makes another after a while."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Aborted:
 
 
 def apply(replica: Replica, entry: Entry, command: AbortJoin) -> Replica:
+    """Return the replica without the joiner's attempt."""
     joiner = command.joiner
     if replica.parameters.join is not JoinMode.RING:
         return replica
@@ -37,12 +38,14 @@ def apply(replica: Replica, entry: Entry, command: AbortJoin) -> Replica:
 
 
 def diff(old: Replica, new: Replica, command: AbortJoin) -> Aborted | None:
+    """Return the joiner whose attempt ended, or None."""
     return Aborted(command.joiner) if new.aborted is not old.aborted else None
 
 
 def effects(
     old: Replica, new: Replica, entry: Entry, diff: Aborted | None, viewer: Viewer
 ) -> tuple[Effect, ...]:
+    """Let the joiner prepare another attempt later."""
     if diff is None or diff.joiner != viewer.group or viewer.join_once:
         return ()
     return (AppendLater(PrepareJoin(diff.joiner)),)

@@ -1,4 +1,4 @@
-"""accept-join: the joiner watches its future neighbour, and is put into the ring before it."""
+"""Entry accept-join: the joiner watches its future neighbour, and is put into the ring before it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Accepted:
 
 
 def apply(replica: Replica, entry: Entry, command: AcceptJoin) -> Replica:
+    """Return the replica with the joiner in the ring, before the watcher's present neighbour."""
     if replica.accepted.get(command.watcher) != command.joiner:
         return replica
     # The neighbour is the present one: the one that was named may have left since, and the ring have closed.
@@ -37,6 +38,7 @@ def apply(replica: Replica, entry: Entry, command: AcceptJoin) -> Replica:
 
 
 def diff(old: Replica, new: Replica, command: AcceptJoin) -> Accepted | None:
+    """Return the join, or None if nothing changed."""
     if new.pairs is old.pairs:
         return None
     return Accepted(command.watcher, command.joiner, new.pairs[command.joiner])

@@ -1,4 +1,4 @@
-"""add-virtual-peer: a worker offers itself; it waits as an orphan until its group is in."""
+"""Entry add-virtual-peer: a worker offers itself; it waits as an orphan until its group is in."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Added:
 
 
 def apply(replica: Replica, entry: Entry, command: AddVirtualPeer) -> Replica:
+    """Return the replica with the worker, as an orphan if its group has not joined."""
     if command.group in replica.left or command.peer in replica.peers or command.peer in replica.orphans:
         return replica
     new = {command.peer: VirtualPeer(command.group, command.site, command.tags)}
@@ -32,6 +33,7 @@ def apply(replica: Replica, entry: Entry, command: AddVirtualPeer) -> Replica:
 
 
 def diff(old: Replica, new: Replica, command: AddVirtualPeer) -> Added | None:
+    """Return the worker, or None if nothing changed."""
     if new.peers is old.peers and new.orphans is old.orphans:
         return None
     return Added(command.peer, command.peer in new.orphans)

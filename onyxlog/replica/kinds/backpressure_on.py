@@ -1,4 +1,4 @@
-"""backpressure-on: a worker cannot keep up; the inputs of its job wait."""
+"""Entry backpressure-on: a worker cannot keep up; the inputs of its job wait."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from onyxlog.replica.replica import PeerState, Replica
 
 
 def apply(replica: Replica, entry: Entry, command: BackpressureOn) -> Replica:
+    """Return the replica with the worker under backpressure."""
     if replica.peer_states.get(command.peer) is not PeerState.ACTIVE:
         return replica
     return evolve(replica, peer_states=replica.peer_states.set(command.peer, PeerState.BACKPRESSURE))
 
 
 def diff(old: Replica, new: Replica, command: BackpressureOn) -> StateChange | None:
+    """Return the change of the worker's state, or None."""
     return state_change(old, new, command.peer)
 
 

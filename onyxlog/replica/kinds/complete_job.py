@@ -1,4 +1,4 @@
-"""complete-job: a job's coordinator says that it is done."""
+"""Entry complete-job: a job's coordinator says that it is done."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ class Completed:
 
 
 def apply(replica: Replica, entry: Entry, command: CompleteJob) -> Replica:
+    """Return the replica with the job completed and its workers given to others."""
     if not is_meant(replica, command.job, command.submitted):
         return replica
     return rescheduled(completed(replica, command.job, entry.position), entry.position)
 
 
 def diff(old: Replica, new: Replica, command: CompleteJob) -> Completed | None:
+    """Return the completed job, or None if nothing changed."""
     return Completed(command.job) if new.jobs is not old.jobs else None
 
 

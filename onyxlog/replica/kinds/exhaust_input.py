@@ -1,4 +1,4 @@
-"""exhaust-input: an input task has nothing more to read, and all it read is acknowledged."""
+"""Entry exhaust-input: an input task has nothing more to read, and all it read is acknowledged."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Exhausted:
 
 
 def apply(replica: Replica, entry: Entry, command: ExhaustInput) -> Replica:
+    """Return the replica with the task exhausted; a job without outputs may be complete by that."""
     key = (command.job, command.task)
     if key in replica.exhausted or command.task not in inputs(replica, command.job):
         return replica
@@ -33,6 +34,7 @@ def apply(replica: Replica, entry: Entry, command: ExhaustInput) -> Replica:
 
 
 def diff(old: Replica, new: Replica, command: ExhaustInput) -> Exhausted | None:
+    """Return the task, and whether all inputs of its job are exhausted; None if nothing changed."""
     if new.exhausted is old.exhausted:
         return None
     return Exhausted(command.job, command.task, all_exhausted(new, command.job))

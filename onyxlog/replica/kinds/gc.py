@@ -1,4 +1,7 @@
-"""gc: what is over is forgotten by all; the caller makes the replica the origin and truncates the log."""
+"""Entry gc: what is over is forgotten by all.
+
+The caller makes the replica the origin and truncates the log.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,19 @@ from onyxlog.replica.replica import Replica
 
 
 def apply(replica: Replica, entry: Entry, command: Gc) -> Replica:
+    """Return the replica without what is over."""
     return collected(replica, command, entry.position)
 
 
 def diff(old: Replica, new: Replica, command: Gc) -> Collected:
+    """Return what was forgotten."""
     return difference(old, new)
 
 
 def effects(
     old: Replica, new: Replica, entry: Entry, diff: Collected | None, viewer: Viewer
 ) -> tuple[Effect, ...]:
+    """Let the caller store the origin and forget the descriptions of jobs."""
     caller: str = entry.command.caller  # type: ignore[union-attr]
     if caller not in (viewer.group, viewer.client) or diff is None:
         return ()

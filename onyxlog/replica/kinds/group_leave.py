@@ -1,4 +1,4 @@
-"""group-leave: a group is gone, with all its workers; the ring closes behind it."""
+"""Entry group-leave: a group is gone, with all its workers; the ring closes behind it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ class Died:
 
 
 def apply(replica: Replica, entry: Entry, command: GroupLeave) -> Replica:
-    # Nothing can follow of a group about which nothing is known: the entry ends what it is about. To remember
-    # it would let repeated leaves fill the replica.
+    """Return the replica without the group, if something is known of it."""
+    # Nothing can follow from a group about which nothing is known: the entry has no effect. To remember it
+    # would let repeated leaves fill the replica.
     return departed(replica, command.group, entry.position) if is_known(replica, command.group) else replica
 
 
 def diff(old: Replica, new: Replica, command: GroupLeave) -> Died | None:
+    """Return the group, who watched it, and which joins it strands; None if nothing changed."""
     if new.left is old.left:
         return None
     gone = command.group
@@ -53,6 +55,7 @@ def diff(old: Replica, new: Replica, command: GroupLeave) -> Died | None:
 def reactions(
     old: Replica, new: Replica, entry: Entry, diff: Died | None, viewer: Viewer
 ) -> tuple[Command, ...]:
+    """Let a stranded joiner give up its attempt."""
     if diff is None or viewer.group not in diff.stranded:
         return ()
     return (AbortJoin(viewer.group),)

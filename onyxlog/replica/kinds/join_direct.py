@@ -1,4 +1,4 @@
-"""join-direct: a group is in with one entry; its leave is the will of its session."""
+"""Entry join-direct: a group is in with one entry; its leave is the will of its session."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Joined:
 
 
 def apply(replica: Replica, entry: Entry, command: JoinDirect) -> Replica:
+    """Return the replica with the group as a member."""
     group = command.group
     if replica.parameters.join is not JoinMode.DIRECT or group in replica.left or group in replica.groups:
         return replica
@@ -29,6 +30,7 @@ def apply(replica: Replica, entry: Entry, command: JoinDirect) -> Replica:
 
 
 def diff(old: Replica, new: Replica, command: JoinDirect) -> Joined | None:
+    """Return the group, or None if nothing changed."""
     return Joined(command.group) if new.groups is not old.groups else None
 
 

@@ -1,4 +1,4 @@
-"""kill-job: a job ends before it is done."""
+"""Entry kill-job: a job ends before it is done."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ class Killed:
 
 
 def apply(replica: Replica, entry: Entry, command: KillJob) -> Replica:
+    """Return the replica with the job killed and its workers given to others."""
     if not is_meant(replica, command.job, command.submitted):
         return replica
     return rescheduled(killed(replica, [command.job], entry.position), entry.position)
 
 
 def diff(old: Replica, new: Replica, command: KillJob) -> Killed | None:
+    """Return the killed job, or None if nothing changed."""
     return Killed(command.job, command.reason) if new.jobs is not old.jobs else None
 
 

@@ -1,4 +1,4 @@
-"""leave: one worker leaves, its group stays."""
+"""Entry leave: one worker leaves, its group stays."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Died:
 
 
 def apply(replica: Replica, entry: Entry, command: Leave) -> Replica:
+    """Return the replica without the worker."""
     worker = replica.peers.get(command.peer) or replica.orphans.get(command.peer)
     if worker is None or worker.group != command.group:
         return replica
@@ -31,6 +32,7 @@ def apply(replica: Replica, entry: Entry, command: Leave) -> Replica:
 
 
 def diff(old: Replica, new: Replica, command: Leave) -> Died | None:
+    """Return the worker, or None if nothing changed."""
     return Died(command.peer) if new.peers is not old.peers or new.orphans is not old.orphans else None
 
 

@@ -1,4 +1,4 @@
-"""notify-join: the watcher has begun to watch the joiner, which is to watch the watcher's neighbour in turn."""
+"""Entry notify-join: the watcher watches the joiner, which is to watch the watcher's neighbour in turn."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Notified:
 
 
 def apply(replica: Replica, entry: Entry, command: NotifyJoin) -> Replica:
+    """Return the replica with the join accepted by the watcher."""
     if replica.prepared.get(command.watcher) != command.joiner:
         return replica
     return evolve(
@@ -34,6 +35,7 @@ def apply(replica: Replica, entry: Entry, command: NotifyJoin) -> Replica:
 
 
 def diff(old: Replica, new: Replica, command: NotifyJoin) -> Notified | None:
+    """Return who watches whom, or None if nothing changed."""
     if new.accepted is old.accepted:
         return None
     return Notified(command.watcher, command.joiner, ring.neighbour(new, command.watcher))
@@ -42,6 +44,7 @@ def diff(old: Replica, new: Replica, command: NotifyJoin) -> Notified | None:
 def reactions(
     old: Replica, new: Replica, entry: Entry, diff: Notified | None, viewer: Viewer
 ) -> tuple[Command, ...]:
+    """Let the joiner accept."""
     # A notification without effect needs no answer: whatever ended the attempt made the joiner try again.
     if diff is None or diff.joiner != viewer.group:
         return ()

@@ -1,4 +1,4 @@
-"""prepare-join: a group asks to join the ring; alone, it is in at once."""
+"""Entry prepare-join: a group asks to join the ring; alone, it is in at once."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ Diff = Joined | Prepared | Refused
 
 
 def apply(replica: Replica, entry: Entry, command: PrepareJoin) -> Replica:
+    """Return the replica with a watcher for the joiner, or with the joiner as the only member."""
     joiner = command.joiner
     if (
         replica.parameters.join is not JoinMode.RING
@@ -62,6 +63,7 @@ def apply(replica: Replica, entry: Entry, command: PrepareJoin) -> Replica:
 
 
 def diff(old: Replica, new: Replica, command: PrepareJoin) -> Diff | None:
+    """Return whether the group joined, was given a watcher, or was refused; None if nothing changed."""
     joiner = command.joiner
     if joiner in new.groups and joiner not in old.groups:
         return Joined(joiner)
@@ -76,6 +78,7 @@ def diff(old: Replica, new: Replica, command: PrepareJoin) -> Diff | None:
 def reactions(
     old: Replica, new: Replica, entry: Entry, diff: Diff | None, viewer: Viewer
 ) -> tuple[Command, ...]:
+    """Let the watcher notify the joiner, or a refused joiner give up its attempt."""
     match diff:
         case Prepared(watcher, joiner) if watcher == viewer.group:
             return (NotifyJoin(joiner, watcher),)
@@ -87,6 +90,7 @@ def reactions(
 def effects(
     old: Replica, new: Replica, entry: Entry, diff: Diff | None, viewer: Viewer
 ) -> tuple[Effect, ...]:
+    """Let a refused joiner look after one of the members."""
     if not isinstance(diff, Refused) or diff.joiner != viewer.group:
         return ()
     # If all members died at once nobody is left to notice: each refused joiner looks after one of them.

@@ -1,4 +1,4 @@
-"""seal-output: an output task wrote its last segment; with the last of them the job is complete."""
+"""Entry seal-output: an output task wrote its last segment; with the last of them the job is complete."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Sealed:
 
 
 def apply(replica: Replica, entry: Entry, command: SealOutput) -> Replica:
+    """Return the replica with the task sealed, or with the job completed."""
     key = (command.job, command.task)
     if key in replica.sealed or command.task not in outputs(replica, command.job):
         return replica
@@ -39,6 +40,7 @@ def apply(replica: Replica, entry: Entry, command: SealOutput) -> Replica:
 
 
 def diff(old: Replica, new: Replica, command: SealOutput) -> Sealed | None:
+    """Return the task, and whether its job is complete; None if nothing changed."""
     done = new.completed is not old.completed
     return Sealed(command.job, command.task, done) if done or new.sealed is not old.sealed else None
 

@@ -1,4 +1,4 @@
-"""signal-ready: a worker's task has started."""
+"""Entry signal-ready: a worker's task has started."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from onyxlog.replica.replica import PeerState, Replica
 
 
 def apply(replica: Replica, entry: Entry, command: SignalReady) -> Replica:
+    """Return the replica with the worker active, if it still has that task."""
     peer = command.peer
     if replica.peer_states.get(peer) is not PeerState.WARMING_UP:
         return replica
@@ -25,6 +26,7 @@ def apply(replica: Replica, entry: Entry, command: SignalReady) -> Replica:
 
 
 def diff(old: Replica, new: Replica, command: SignalReady) -> StateChange | None:
+    """Return the change of the worker's state, or None."""
     return state_change(old, new, command.peer)
 
 

@@ -11,8 +11,10 @@ from onyxlog.replica.replica import Replica
 
 
 def no_reactions(old: Replica, new: Replica, entry: Entry, diff: Any, viewer: Viewer) -> tuple[Command, ...]:
+    """Return nothing."""
     return ()
 
 
 def no_effects(old: Replica, new: Replica, entry: Entry, diff: Any, viewer: Viewer) -> tuple[Effect, ...]:
+    """Return nothing."""
     return ()

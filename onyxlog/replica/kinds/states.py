@@ -1,4 +1,4 @@
-"""What entries about a worker's state change."""
+"""Change of a worker's state by an entry."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class StateChange:
 
 
 def state_change(old: Replica, new: Replica, peer: PeerId) -> StateChange | None:
+    """Return the change of a worker's state, or None."""
     if new.peer_states is old.peer_states:
         return None
     return StateChange(peer, old.peer_states[peer], new.peer_states[peer])

@@ -1,4 +1,4 @@
-"""How workers are divided between jobs: one module for each scheduler, and the table of them."""
+"""Schedulers that divide workers between jobs: one module for each, and the table of them."""
 
 from __future__ import annotations
 

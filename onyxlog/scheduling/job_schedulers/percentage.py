@@ -1,4 +1,4 @@
-"""Each job has its percentage of all workers; a job that would exceed 100 % waits.
+"""Scheduler that gives each job its percentage of all workers; a job that would exceed 100 % waits.
 
 The greatest percentages come first, and among equal ones the job that was submitted first. A job that would
 exceed 100 % is left out, and smaller ones after it may still fit. (Onyx' loop ends at the first one, unlike

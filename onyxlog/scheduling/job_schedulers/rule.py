@@ -1,4 +1,4 @@
-"""What a job scheduler consists of."""
+"""Parts of a job scheduler."""
 
 from __future__ import annotations
 
@@ -29,4 +29,5 @@ class JobRule:
 
 
 def nobody(_jobs: Sequence[JobDemand]) -> frozenset[int]:
+    """Return no job."""
     return frozenset()

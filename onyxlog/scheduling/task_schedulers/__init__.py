@@ -1,4 +1,4 @@
-"""How a job's workers are divided between its tasks: one module for each scheduler, and the table of them."""
+"""Schedulers that divide a job's workers between its tasks: one module for each, and the table of them."""
 
 from __future__ import annotations
 

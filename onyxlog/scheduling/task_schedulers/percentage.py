@@ -34,7 +34,7 @@ def split(workers: int, tasks: Sequence[TaskDemand]) -> list[int]:
             counts[index] = bound
             left -= bound
         sharing = [index for index in sharing if index not in set_now]
-    # What is left when all with a percentage are at their bounds goes to those without one.
+    # The rest, when all with a percentage are at their bounds, goes to those without one.
     return _level(counts, workers - sum(counts), tasks)
 
 

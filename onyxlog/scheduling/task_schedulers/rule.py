@@ -1,4 +1,4 @@
-"""What a task scheduler consists of."""
+"""Parts of a task scheduler."""
 
 from __future__ import annotations
 

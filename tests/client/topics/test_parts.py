@@ -18,7 +18,7 @@ from zraft_client.topics.payloads import Content, decode_content, encode_content
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.topics.message import Message
 from zraft_core.topics.messages import Answer, Reply
-from zraft_core.topics.producer import Producer
+from zraft_core.topics.producer import ProducerCore
 from zraft_core.topics.registry_values import Table
 
 A, B = GroupId(1), GroupId(2)
@@ -28,7 +28,7 @@ class Sender:
     """A producer of two groups and its schedule."""
 
     def __init__(self) -> None:
-        self.core = Producer(ProducerId(9), Table(5, 0, frozenset((A, B))))
+        self.core = ProducerCore(ProducerId(9), Table(5, 0, frozenset((A, B))))
         self.dispatch = Dispatch(self.core)
 
     def send(self, now: float, *to: GroupId, after: Message | None = None) -> Message:

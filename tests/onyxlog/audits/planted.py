@@ -14,7 +14,7 @@ from onyxlog.replica.codec import decode_origin, encode_origin
 from onyxlog.replica.commands import Entry, Record
 from onyxlog.replica.digests import CHAIN_START, digest
 from onyxlog.replica.playing import play
-from onyxlog.replica.pool import Arc
+from onyxlog.replica.pool import GroupArc
 from onyxlog.replica.replica import Replica
 from tests.onyxlog.audits.sound import (
     INSTANCES,
@@ -437,7 +437,7 @@ def _unsound_origin() -> list[Any]:
     origin = recording("gz")[0]
     replica, chain = decode_origin(origin.entry, "here")
     # A group that has not joined has an arc of the pool.
-    replica = evolve(replica, version=5, arcs=replica.arcs.set("ghost", Arc(0, 1)))
+    replica = evolve(replica, version=5, arcs=replica.arcs.set("ghost", GroupArc(0, 1)))
     return [
         evolve(
             last, seq=0, position=5, kind="origin", source="", chain=chain, digest=digest(replica),

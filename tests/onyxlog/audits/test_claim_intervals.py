@@ -14,12 +14,12 @@ from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.tables.claims import ClaimRow
 from tests.onyxlog.audits.sound import LEFT, claims, sound
 from zraft_core.claims import commands as c
-from zraft_core.claims.answers import Accepted, Answer, Granted
+from zraft_core.claims.answers import Accepted, ClaimAnswer, Granted
 from zraft_core.claims.state import Claims
 from zraft_core.claims.values import Claim, Mode, Owner
 
 
-def judged(decide: Callable[..., Answer], rows: list[ClaimRow] | None = None) -> list[Violation]:
+def judged(decide: Callable[..., ClaimAnswer], rows: list[ClaimRow] | None = None) -> list[Violation]:
     return list(intervals(iter(claims(1) if rows is None else rows), decide))
 
 
@@ -42,15 +42,15 @@ def test_a_log_whose_beginning_is_gone_is_not_judged() -> None:
 class Broken:
     """The shipped state machine, but for one kind of command."""
 
-    def __init__(self, kind: type[Any], answer: Callable[[Any, int, int], Answer]) -> None:
+    def __init__(self, kind: type[Any], answer: Callable[[Any, int, int], ClaimAnswer]) -> None:
         self._claims, self._kind, self._answer = Claims(), kind, answer
 
-    def apply(self, command: c.Command, position: int, log_time_ms: int, end: int) -> Answer:
+    def apply(self, command: c.Command, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
         answer = self._claims.apply(command, position, log_time_ms, end)
         return self._answer(command, position, log_time_ms) if isinstance(command, self._kind) else answer
 
 
-def grant(command: c.ClaimPartition, position: int, log_time_ms: int) -> Answer:
+def grant(command: c.ClaimPartition, position: int, log_time_ms: int) -> ClaimAnswer:
     claim = Claim(
         epoch=position, owner=Owner(command.client, command.instance), attempt=command.attempt,
         mode=Mode.AT_LEAST_ONCE, first=0, upto=None, entire_topic=False, heartbeat_ms=1000, claimed_ms=log_time_ms,
@@ -59,7 +59,7 @@ def grant(command: c.ClaimPartition, position: int, log_time_ms: int) -> Answer:
     return Granted(claim, (), log_time_ms)
 
 
-def accept(committed: int, ended: bool) -> Callable[[Any, int, int], Answer]:
+def accept(committed: int, ended: bool) -> Callable[[Any, int, int], ClaimAnswer]:
     return lambda command, position, log_time_ms: Accepted(
         command.epoch, committed, 0, ended, paused=False, log_time_ms=log_time_ms
     )
@@ -77,7 +77,7 @@ def accept(committed: int, ended: bool) -> Callable[[Any, int, int], Answer]:
     ],
 )
 def test_a_wrong_answer_is_seen_where_it_was_given(
-    promise: str, kind: type[Any], answer: Callable[[Any, int, int], Answer], position: int
+    promise: str, kind: type[Any], answer: Callable[[Any, int, int], ClaimAnswer], position: int
 ) -> None:
     rows = claims(1)
     if kind is c.Expire:
@@ -91,7 +91,7 @@ def test_a_wrong_answer_is_seen_where_it_was_given(
 def test_a_successor_that_is_given_what_was_committed_out_of_order_is_seen() -> None:
     claims = Claims()
 
-    def apply(command: c.Command, position: int, log_time_ms: int, end: int) -> Answer:
+    def apply(command: c.Command, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
         if isinstance(command, c.CommitRanges):
             command = evolve(command, ranges=())
         return claims.apply(command, position, log_time_ms, end)

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from onyxlog.replica.commands import SubmitJob
 from onyxlog.replica.invariants import INVARIANTS, step_violations, violations
-from onyxlog.replica.pool import Arc
+from onyxlog.replica.pool import GroupArc
 from onyxlog.replica.replica import PeerState, Replica, VirtualPeer
 from onyxlog.replica.table import Table
 from tests.onyxlog.replica.scripts import Log, job, ring, worker
@@ -51,7 +51,7 @@ PLANTED: list[tuple[str, dict[str, Any]]] = [
     ("the_ring_is_one_cycle_over_all", {"pairs": Table({"a": "b", "b": "a", "c": "c"})}),
     ("the_ring_is_one_cycle_over_all", {"pairs": Table({"a": "b", "b": "c", "c": "b"})}),
     ("every_group_has_an_arc_of_a_connected_pool", {"arcs": FINE.arcs.without("a")}),
-    ("every_group_has_an_arc_of_a_connected_pool", {"arcs": Table(dict.fromkeys("abc", Arc(0, 1)))}),
+    ("every_group_has_an_arc_of_a_connected_pool", {"arcs": Table(dict.fromkeys("abc", GroupArc(0, 1)))}),
     ("every_group_has_an_arc_of_a_connected_pool", {"streams": 3}),
     ("no_position_is_ahead", {"groups": FINE.groups.set("a", 999)}),
 ]

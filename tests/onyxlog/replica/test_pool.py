@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onyxlog.replica.pool import (
     STREAMS_MIN,
     THRESHOLDS,
-    Arc,
+    GroupArc,
     Pool,
     departed,
     ends_in_order,
@@ -130,7 +130,7 @@ def test_an_arc_of_the_cycle_that_falls_empty_is_filled_by_one_move() -> None:
     left = departed(pool, lonely)
     moved = [group for group in left.arcs if left.arcs[group] != pool.arcs[group]]
     assert len(moved) == 1
-    assert left.arcs[moved[0]] == Arc(1, 0, former=(0,))
+    assert left.arcs[moved[0]] == GroupArc(1, 0, former=(0,))
 
 
 def test_who_was_never_in_leaves_nothing() -> None:

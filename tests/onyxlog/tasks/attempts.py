@@ -12,8 +12,8 @@ from onyxlog.jobs.specification import Job, encode_job
 from onyxlog.peer.log.port import LogPort
 from onyxlog.replica.commands import Command, CompleteJob, KillJob
 from onyxlog.replica.effects import StartTask, StopTask
-from onyxlog.replica.replica import Job as ReplicaJob
 from onyxlog.replica.replica import Replica, VirtualPeer
+from onyxlog.replica.replica import SubmittedJob as ReplicaJob
 from onyxlog.replica.table import Table
 from onyxlog.tasks.runner import JobRunner, RunnerSettings, start_runner
 from tests.onyxlog.simulation.memory_log import MemoryLog

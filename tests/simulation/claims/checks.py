@@ -13,7 +13,7 @@ from attrs import define, field
 
 from tests.simulation.broken import BrokenPromiseError
 from zraft_core.claims import commands as c
-from zraft_core.claims.answers import Accepted, Answer, Granted
+from zraft_core.claims.answers import Accepted, ClaimAnswer, Granted
 from zraft_core.claims.values import Mode, Owner
 
 SLACK_MS = 2
@@ -85,7 +85,7 @@ class Checks:
         position: int,
         log_time_ms: int,
         command: c.Command,
-        answer: Answer,
+        answer: ClaimAnswer,
         leadership: int,
         awake_ms: int,
     ) -> None:

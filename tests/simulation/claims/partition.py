@@ -18,7 +18,7 @@ from tests.simulation.claims.checks import Checks
 from tests.simulation.claims.profile import HEARTBEAT_MS
 from tests.simulation.schedule import Schedule
 from zraft_core.claims import snapshot
-from zraft_core.claims.answers import Answer, View
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.claims.commands import Command
 from zraft_core.claims.expiry import ClaimExpiry
 from zraft_core.claims.state import Claims
@@ -28,7 +28,7 @@ TICK_MS: Final = 200
 AWAKE_STEP_MS: Final = 250
 """As a driver: a turn that comes late ages nobody by more."""
 
-Reply = Callable[[Answer], None]
+Reply = Callable[[ClaimAnswer], None]
 
 
 @define
@@ -75,7 +75,7 @@ class Replica:
         """What the entry says; nobody's own clock."""
         return entry.log_time_ms
 
-    def apply(self, entry: Entry, now_ms: int) -> Answer | None:
+    def apply(self, entry: Entry, now_ms: int) -> ClaimAnswer | None:
         assert entry.position == self.applied + 1
         self.applied = entry.position
         if entry.command is None:
@@ -228,7 +228,7 @@ class SimulatedPartition:
         if self._rng.random() < 0.02:
             self._follow(self._rng.choice(self._replicas))
 
-    def _apply(self, leader: Replica, entry: Entry) -> Answer | None:
+    def _apply(self, leader: Replica, entry: Entry) -> ClaimAnswer | None:
         answer = leader.apply(entry, self._schedule.now_ms)
         self.end = entry.end
         if answer is not None and entry.command is not None:
@@ -279,7 +279,7 @@ class SimulatedPartition:
                 self._catch_up(replica)
                 self.compare(replica)
 
-    def view(self, group: str) -> View | None:
+    def view(self, group: str) -> ClaimsView | None:
         """What some replica shows that is awake, up to date or not."""
         now = self._schedule.now_ms
         awake = [one for one in self._replicas if not one.server.is_stopped(now)]

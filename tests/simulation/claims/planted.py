@@ -17,7 +17,7 @@ from zraft_client.claims.lease import Lease
 from zraft_client.claims.tracking import Tracking
 from zraft_core.claims import commands as c
 from zraft_core.claims import snapshot, values
-from zraft_core.claims.answers import Accepted, Answer, Reason, Refused, View
+from zraft_core.claims.answers import Accepted, ClaimAnswer, ClaimsView, Reason, Refused
 from zraft_core.claims.expiry import ClaimExpiry
 from zraft_core.claims.group import Group
 from zraft_core.claims.progress import Range
@@ -38,14 +38,14 @@ def _robbing(stale: Callable[[Claim, int], bool]) -> Sequence[Patch]:
     """As Marshal: a claim that looks stale to a reader does not exist, and is ended by the next claim."""
     original, original_view = Claims._claim_partition, Claims.view
 
-    def claim(self: Claims, command: c.ClaimPartition, end: int) -> Answer:
+    def claim(self: Claims, command: c.ClaimPartition, end: int) -> ClaimAnswer:
         group = self._groups.get(command.group)
         held = group.claims[0] if group is not None and group.claims else None
         if group is not None and held is not None and held.upto is None and stale(held, self.log_time_ms):
             self._groups[command.group] = group.with_end_of(held, self.position)
         return original(self, command, end)
 
-    def view(self: Claims, name: str, now_ms: int = 0) -> View:
+    def view(self: Claims, name: str, now_ms: int = 0) -> ClaimsView:
         seen = original_view(self, name, now_ms)
         return evolve(seen, claims=tuple(one for one in seen.claims if not stale(one, seen.log_time_ms)))
 
@@ -71,7 +71,7 @@ def future_is_stale() -> Sequence[Patch]:
         # Clocks that differ by up to two seconds.
         return self._schedule.now_ms + 1_000 * self.leader.server.number
 
-    def apply(self: Claims, command: c.Command, position: int, log_time_ms: int, end: int) -> Answer:
+    def apply(self: Claims, command: c.Command, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
         self.log_time_ms = log_time_ms
         return original(self, command, position, log_time_ms, end)
 
@@ -87,7 +87,7 @@ def future_is_stale() -> Sequence[Patch]:
 def heartbeat_overwrites() -> Sequence[Patch]:
     original = Claims._heartbeat
 
-    def heartbeat(self: Claims, command: c.Heartbeat, end: int) -> Answer:
+    def heartbeat(self: Claims, command: c.Heartbeat, end: int) -> ClaimAnswer:
         group = self._groups.get(command.group)
         last = None if group is None else group.last
         if group is not None and last is not None and last.epoch == command.epoch and not last.is_complete:
@@ -108,7 +108,7 @@ def successor_at_committed() -> Sequence[Patch]:
 def batch_without_epoch() -> Sequence[Patch]:
     original = Claims._commit_batch
 
-    def commit_batch(self: Claims, command: c.CommitBatch, end: int) -> Answer:
+    def commit_batch(self: Claims, command: c.CommitBatch, end: int) -> ClaimAnswer:
         answer = original(self, command, end)
         if isinstance(answer, Refused):
             return Accepted(command.epoch, 0, command.upto, False, False, self.log_time_ms)
@@ -147,7 +147,7 @@ def fenced_at_two_intervals() -> Sequence[Patch]:
 def lease_from_answer() -> Sequence[Patch]:
     original = Consumption._on_heartbeat
 
-    def on_heartbeat(self: Consumption, beat: int, answer: Answer | None, now_ms: int) -> None:
+    def on_heartbeat(self: Consumption, beat: int, answer: ClaimAnswer | None, now_ms: int) -> None:
         if answer is not None:
             self.lease._sent[beat] = now_ms
         original(self, beat, answer, now_ms)
@@ -173,7 +173,7 @@ def expired_while_unknown() -> Sequence[Patch]:
 def late_claim_counts() -> Sequence[Patch]:
     original = Claims._claim_partition
 
-    def claim(self: Claims, command: c.ClaimPartition, end: int) -> Answer:
+    def claim(self: Claims, command: c.ClaimPartition, end: int) -> ClaimAnswer:
         group = self._groups.get(command.group)
         if group is not None and not group.claims:
             command = evolve(command, after=group.last_epoch)
@@ -186,7 +186,7 @@ def late_claim_counts() -> Sequence[Patch]:
 def late_range_counts() -> Sequence[Patch]:
     original = Claims._claim_messages
 
-    def claim(self: Claims, command: c.ClaimMessages, end: int) -> Answer:
+    def claim(self: Claims, command: c.ClaimMessages, end: int) -> ClaimAnswer:
         return original(self, evolve(command, seen=2**62), end)
 
     return ((Claims, "_claim_messages", claim),)
@@ -234,7 +234,7 @@ def expiry_on_waking() -> Sequence[Patch]:
 
 @plant("D-11", "an expiry is applied without looking whether the owner was heard since")
 def expiry_applied_blindly() -> Sequence[Patch]:
-    def expire(self: Claims, command: c.Expire) -> Answer:
+    def expire(self: Claims, command: c.Expire) -> ClaimAnswer:
         group = self._groups.get(command.group)
         claim = None if group is None else group.live(command.epoch)
         if group is None or claim is None:
@@ -270,7 +270,7 @@ def durable_when_sent() -> Sequence[Patch]:
 def ranges_not_kept() -> Sequence[Patch]:
     original = Claims._commit_ranges
 
-    def commit(self: Claims, command: c.CommitRanges, end: int) -> Answer:
+    def commit(self: Claims, command: c.CommitRanges, end: int) -> ClaimAnswer:
         return original(self, evolve(command, ranges=()), end)
 
     return ((Claims, "_commit_ranges", commit),)

@@ -16,7 +16,7 @@ from tests.simulation.claims.profile import FAULTY_MS, HEARTBEAT_MS, GroupProfil
 from tests.simulation.schedule import Schedule
 from zraft_client.claims.port import Fetched, Record, Seen
 from zraft_client.claims.requests import Effect, Fetch, Look, Submit
-from zraft_core.claims.answers import Answer
+from zraft_core.claims.answers import ClaimAnswer
 from zraft_core.claims.commands import ClaimMessages, ClaimPartition, Command, Pause
 
 RESTART_MS_MAX: Final = 3 * HEARTBEAT_MS
@@ -224,7 +224,7 @@ class Simulation:
         match effect:
             case Submit(number, _, _, command):
 
-                def reply(answer: Answer) -> None:
+                def reply(answer: ClaimAnswer) -> None:
                     for delay in self._delays():
                         self.schedule.after(delay, process.on_reply, number, answer, effect)
 

@@ -16,13 +16,13 @@ from zraft.topics.applied import Verdict
 from zraft.topics.chain import message_digest
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.partition import Partition
-from zraft.topics.pending import Settled
+from zraft.topics.pending import SettledEntries
 from zraft.topics.registry import Registry
 from zraft.topics.resending import Resending
 from zraft.topics.rows import Row
 from zraft_core.topics.merger import Merger
 from zraft_core.topics.messages import Answer, Propose, Told
-from zraft_core.topics.producer import Ended, Ending, Producer
+from zraft_core.topics.producer import Ended, Ending, ProducerCore
 from zraft_core.topics.stamps import AFTER_ALL_GROUPS, FinalTime, Stamp
 from zraft_core.topics.view import LoggedView
 
@@ -149,10 +149,10 @@ def settled_never_kept() -> Sequence[Patch]:
 
 @plant("D-8c", "one other destination's floor is enough to forget a message")
 def settled_dropped_on_any_floor() -> Sequence[Patch]:
-    def has(self: Settled, entry: Any, group: Any) -> bool:
+    def has(self: SettledEntries, entry: Any, group: Any) -> bool:
         return self.entries.pop(entry.mid, None) is not None
 
-    return [(Settled, "_has", has)]
+    return [(SettledEntries, "_has", has)]
 
 
 @plant("D-8c", "a removed group is waited for", Mode.DELETING)
@@ -171,24 +171,24 @@ def removed_still_awaited() -> Sequence[Patch]:
 
 @plant("D-8b", "a producer's floor passes what is only accepted")
 def floor_by_accepted() -> Sequence[Patch]:
-    def accepted(self: Producer, opened: Any) -> None:
+    def accepted(self: ProducerCore, opened: Any) -> None:
         opened.accepted = True
         self.move_floor(opened.message.mid.seq)
 
-    return [(Producer, "accepted", accepted)]
+    return [(ProducerCore, "accepted", accepted)]
 
 
 @plant("D-8b", "a producer's floor passes what one destination has delivered")
 def floor_by_first_delivery() -> Sequence[Patch]:
-    original = Producer.complete
+    original = ProducerCore.complete
 
-    def complete(self: Producer, message: Any, answers: Any, *, everywhere: bool) -> bool:
+    def complete(self: ProducerCore, message: Any, answers: Any, *, everywhere: bool) -> bool:
         if original(self, message, answers, everywhere=everywhere):
             return True
         self.move_floor(message.mid.seq)
         return False
 
-    return [(Producer, "complete", complete)]
+    return [(ProducerCore, "complete", complete)]
 
 
 @plant("D-8b", "PROPOSE does not carry the producer's floor")
@@ -300,21 +300,21 @@ def one_refusal_is_final() -> Sequence[Patch]:
 
 @plant("D-9c", "refusals of the destinations that are left are final", Mode.DELETING)
 def refusals_before_removal_count() -> Sequence[Patch]:
-    original = Producer._refused
+    original = ProducerCore._refused
 
-    def refused(self: Producer, opened: Any, reply: Any) -> list[Ended]:
+    def refused(self: ProducerCore, opened: Any, reply: Any) -> list[Ended]:
         ended = original(self, opened, reply)
         left = [g for g in opened.message.destinations if not self.table.removed(g)]
         if not ended and left and all(opened.answers.get(g) is Answer.STALE for g in left):
             return self._end(reply.mid.seq, Ending.NEVER)
         return ended
 
-    return [(Producer, "_refused", refused)]
+    return [(ProducerCore, "_refused", refused)]
 
 
 @plant("D-9c", "a refusal of an older epoch counts for the newer one", Mode.DELETING)
 def late_refusal_counts() -> Sequence[Patch]:
-    return [(Producer, "counts", lambda self, opened, reply: True)]
+    return [(ProducerCore, "counts", lambda self, opened, reply: True)]
 
 
 @plant("D-9d", "every destination judges the condition by itself")
@@ -363,7 +363,7 @@ def condition_effect_at_delivery() -> Sequence[Patch]:
 
 @plant("D-17c", "delivered at one destination is told as delivered")
 def delivered_by_first() -> Sequence[Patch]:
-    return [(Producer, "complete", lambda self, message, answers, *, everywhere: True)]
+    return [(ProducerCore, "complete", lambda self, message, answers, *, everywhere: True)]
 
 
 @plant("D-17b", "messages to one partition alone are taken in any order")
@@ -443,44 +443,44 @@ def boundary_ignored() -> Sequence[Patch]:
 
 @plant("D-17e", "a round puts in order what only some destinations have staged", Mode.ORDERED)
 def released_before_staged() -> Sequence[Patch]:
-    original = Producer._unstaged
-    return [(Producer, "_unstaged", lambda self, opened: [] if opened.staged else original(self, opened))]
+    original = ProducerCore._unstaged
+    return [(ProducerCore, "_unstaged", lambda self, opened: [] if opened.staged else original(self, opened))]
 
 
 @plant("D-17e", "a round passes what was sent before and is undecided", Mode.ORDERED)
 def released_behind_undecided() -> Sequence[Patch]:
-    original = Producer.take_round
+    original = ProducerCore.take_round
 
-    def take_round(self: Producer, destinations_max: int) -> Any:
+    def take_round(self: ProducerCore, destinations_max: int) -> Any:
         direct, self._direct = self._direct, {}
         found = original(self, destinations_max)
         self._direct = direct | self._direct
         return found
 
-    return [(Producer, "take_round", take_round)]
+    return [(ProducerCore, "take_round", take_round)]
 
 
 @plant("D-17e", "a round is sent while another one is under way", Mode.ORDERED)
 def rounds_overlap() -> Sequence[Patch]:
-    original = Producer.take_round
+    original = ProducerCore.take_round
 
-    def take_round(self: Producer, destinations_max: int) -> Any:
+    def take_round(self: ProducerCore, destinations_max: int) -> Any:
         self._round = None
         return original(self, destinations_max)
 
-    return [(Producer, "take_round", take_round)]
+    return [(ProducerCore, "take_round", take_round)]
 
 
 @plant("D-17e", "a round does not depend on what was decided before it", Mode.ORDERED)
 def round_without_depends() -> Sequence[Patch]:
-    original = Producer._add
+    original = ProducerCore._add
 
-    def add(self: Producer, opened: Any) -> None:
+    def add(self: ProducerCore, opened: Any) -> None:
         if opened.message.round is not None:
             opened.message = evolve(opened.message, depends=0)
         original(self, opened)
 
-    return [(Producer, "_add", add)]
+    return [(ProducerCore, "_add", add)]
 
 
 @plant("D-17e", "a message is said to be staged before it is committed", Mode.ORDERED)
@@ -589,7 +589,7 @@ def stale_epoch_admitted() -> Sequence[Patch]:
 
 @plant("D-18", "a repeat takes the newer epoch though a destination is being deleted", Mode.DELETING)
 def epoch_raised_blindly() -> Sequence[Patch]:
-    return [(Producer, "current", lambda self, message: True)]
+    return [(ProducerCore, "current", lambda self, message: True)]
 
 
 # -- leaders and snapshots

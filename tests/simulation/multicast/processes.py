@@ -1,4 +1,4 @@
-"""Programs that multicast and that consume, around the shipped `Producer` and `Merger`. They may die at any step."""
+"""Programs that multicast and that consume, around the shipped `ProducerCore` and `Merger`. They may die at any step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zraft_core.ids import GroupId
 from zraft_core.topics.merger import MergePosition, Merger
 from zraft_core.topics.message import Condition, Message
 from zraft_core.topics.messages import Reply, StartRequest
-from zraft_core.topics.producer import Ended, Producer
+from zraft_core.topics.producer import Ended, ProducerCore
 from zraft_core.topics.registry_values import Table
 from zraft_core.topics.stamps import MessageId, Stamp
 
@@ -22,7 +22,7 @@ class Producing:
 
     def __init__(
         self,
-        producer: Producer,
+        producer: ProducerCore,
         left: int,
         rng: Random,
         groups: Mapping[GroupId, HostedGroup],

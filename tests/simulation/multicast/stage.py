@@ -15,7 +15,7 @@ from zraft_core.topics.codec import Bundle
 from zraft_core.topics.merger import MergePosition, Merger
 from zraft_core.topics.message import COORDINATOR, Message
 from zraft_core.topics.messages import Need, Reply, Report
-from zraft_core.topics.producer import Ended, Producer, Reach
+from zraft_core.topics.producer import Ended, ProducerCore, Reach
 from zraft_core.topics.registry_commands import (
     CloseProducer,
     CreateTopic,
@@ -46,7 +46,7 @@ class Stage(SimulatedRegistry):
         """On their way until `carry` or `drop`."""
         self.replies: list[Reply] = []
         self.sent: Counter[tuple[str, GroupId, GroupId]] = Counter()
-        self.producers: dict[ProducerId, Producer] = {}
+        self.producers: dict[ProducerId, ProducerCore] = {}
         self.messages: dict[MessageId, Message] = {}
         self.ended: dict[MessageId, Ended] = {}
         self._found("topic1", partitions)
@@ -85,20 +85,20 @@ class Stage(SimulatedRegistry):
 
     # -- producers
 
-    def producer(self, reach: Reach = Reach.ALL, *, rounds: bool = False) -> Producer:
-        producer = Producer(self.register(), self.registry.table(), window=WINDOW, reach=reach)
+    def producer(self, reach: Reach = Reach.ALL, *, rounds: bool = False) -> ProducerCore:
+        producer = ProducerCore(self.register(), self.registry.table(), window=WINDOW, reach=reach)
         producer.rounds = rounds
         self.producers[producer.producer] = producer
         return producer
 
-    def round(self, producer: Producer) -> Message | None:
+    def round(self, producer: ProducerCore) -> Message | None:
         """The producer puts in order what is staged."""
         found = producer.take_round(64)
         if found is not None:
             self.messages[found.mid] = found
         return found
 
-    def start(self, producer: Producer, message: Message, *to: GroupId) -> None:
+    def start(self, producer: ProducerCore, message: Message, *to: GroupId) -> None:
         """Send what the producer would send now for a message, to some of its destinations."""
         self.messages[message.mid] = message
         for group, request in producer.requests(message.mid.seq):
@@ -131,7 +131,7 @@ class Stage(SimulatedRegistry):
     def delete(self, group: GroupId) -> None:
         self.log(DeleteTopic(self.names[group]))
 
-    def close(self, producer: Producer) -> None:
+    def close(self, producer: ProducerCore) -> None:
         self.log(CloseProducer(producer.producer))
 
     # -- groups

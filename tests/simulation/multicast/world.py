@@ -27,7 +27,7 @@ from zraft_core.topics.commands import Advance
 from zraft_core.topics.merger import MergeError
 from zraft_core.topics.message import COORDINATOR, Message
 from zraft_core.topics.messages import GroupMessage, Need, Propose, Query, Reply, Report, StartRequest, Told
-from zraft_core.topics.producer import Ended, Ending, Producer
+from zraft_core.topics.producer import Ended, Ending, ProducerCore
 from zraft_core.topics.registry_commands import (
     AlterTopic,
     CloseProducer,
@@ -122,7 +122,7 @@ class World(SimulatedRegistry):
 
     def _join(self, count: int) -> None:
         pid = self.register()
-        producer = Producer(pid, self.registry.table(), window=self.profile.window, reach=reach(self.rng))
+        producer = ProducerCore(pid, self.registry.table(), window=self.profile.window, reach=reach(self.rng))
         self.producing[pid] = Producing(
             producer,
             count,

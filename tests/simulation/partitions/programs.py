@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.topic_clients import Deaf
 from zraft.topics.service import Fetched, Offset, TopicRefusal, TopicService
-from zraft_core.claims.answers import Answer, Granted, View
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView, Granted
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.codec import decode_message
 from zraft_core.topics.merger import MergePosition, Merger
 from zraft_core.topics.message import Delivery, Message
 from zraft_core.topics.messages import Reply
-from zraft_core.topics.producer import Ended, Producer, Reach
+from zraft_core.topics.producer import Ended, ProducerCore, Reach
 from zraft_core.topics.registry_values import Table
 from zraft_core.topics.stamps import MessageId, Stamp
 
@@ -27,7 +27,7 @@ class Producing(Deaf):
 
     def __init__(
         self,
-        producer: Producer,
+        producer: ProducerCore,
         rng: random.Random,
         leader: Callable[[GroupId], TopicService | None],
         now_ms: Callable[[], int],
@@ -188,7 +188,7 @@ class Claiming(Deaf):
         self._asked[self._number] = self._stored.get((group, consumer), 0)
         service.offset_of(self, self._number, group, consumer)
 
-    def on_claim(self, id: int, answer: Answer | View) -> None:
+    def on_claim(self, id: int, answer: ClaimAnswer | ClaimsView) -> None:
         self.answers += 1
         if isinstance(answer, Granted):
             self.granted.append((f"g{answer.claim.attempt % 3}", answer.claim.epoch))

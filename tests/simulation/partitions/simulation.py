@@ -35,7 +35,7 @@ from zraft_core.claims.commands import ClaimPartition, Command, CommitRanges, Co
 from zraft_core.claims.values import Mode
 from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.topics.message import Delivery, Message
-from zraft_core.topics.producer import Ending, Producer
+from zraft_core.topics.producer import Ending, ProducerCore
 from zraft_core.topics.registry_commands import (
     CloseProducer,
     CreateTopic,
@@ -242,7 +242,7 @@ class PartitionsSimulation(HostsSimulation[PartitionsReport], SimulatedCoordinat
     def _join(self) -> None:
         rng = self._programs_rng
         for number in range(PRODUCERS):
-            producer = Producer(self.register(), self.registry.table(), window=64)
+            producer = ProducerCore(self.register(), self.registry.table(), window=64)
             self.producing[producer.producer] = Producing(
                 producer, rng, self._service_of_leader, self._now, ordered=number > 0, causal=number > 1
             )

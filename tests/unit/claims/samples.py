@@ -24,7 +24,7 @@ COMMANDS: tuple[c.Command, ...] = (
     c.ClaimPartition(G, "x", "i1", 1, 0, ONCE, 5, True, 3_000),
     c.ClaimMessages(G, "x", "i1", 2, 9, LEAST, 10, 20, 33, 1, 3_000),
 )
-ANSWERS: tuple[a.Answer, ...] = (
+ANSWERS: tuple[a.ClaimAnswer, ...] = (
     a.Granted(CLAIM, ((12, 14),), 300),
     a.Accepted(7, 12, 15, False, True, 300),
     a.Refused(a.Reason.FENCED, CLAIM, 9, 300),

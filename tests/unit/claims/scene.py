@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zraft_core.claims.answers import Accepted, Answer, Granted, Reason, Refused, View
+from zraft_core.claims.answers import Accepted, ClaimAnswer, ClaimsView, Granted, Reason, Refused
 from zraft_core.claims.commands import (
     ClaimMessages,
     ClaimPartition,
@@ -30,10 +30,10 @@ class Scene:
         self.end = end
         self._attempts = 0
 
-    def apply(self, command: Command) -> Answer:
+    def apply(self, command: Command) -> ClaimAnswer:
         return self.claims.apply(command, self.claims.position + 1, self.now_ms, self.end)
 
-    def view(self) -> View:
+    def view(self) -> ClaimsView:
         return self.claims.view(G, self.now_ms)
 
     def accepted(self, command: Command) -> Accepted:

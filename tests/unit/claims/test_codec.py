@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.claims.samples import ANSWERS, CLAIM, COMMANDS, rich_scene
 from tests.unit.claims.scene import G
 from zraft_core.claims import codec
-from zraft_core.claims.answers import Answer
+from zraft_core.claims.answers import ClaimAnswer
 from zraft_core.claims.commands import ClaimPartition, Command, CommitRanges, Heartbeat
 from zraft_core.claims.values import Mode
 from zraft_core.errors import ProtocolError
@@ -25,7 +25,7 @@ def test_a_command_is_read_as_it_was_written(command: Command) -> None:
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_answer_is_read_as_it_was_written(answer: Answer) -> None:
+def test_an_answer_is_read_as_it_was_written(answer: ClaimAnswer) -> None:
     assert codec.decode_answer(codec.encode_answer(answer)) == answer
 
 

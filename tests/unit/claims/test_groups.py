@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.claims.scene import HB, LEAST, G, Scene
 from zraft_core.claims import state
-from zraft_core.claims.answers import Accepted, Answer, Granted, Reason, Refused
+from zraft_core.claims.answers import Accepted, ClaimAnswer, Granted, Reason, Refused
 from zraft_core.claims.commands import (
     ClaimMessages,
     ClaimPartition,
@@ -114,7 +114,7 @@ def test_all_groups_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     """Many groups with many ranges each: the bound counts claims and islands as they are, also after a restart."""
     monkeypatch.setattr(state, "PARTITION_RANGES_MAX", 6)
 
-    def claim(claims: Claims, group: str, first: int) -> Answer:
+    def claim(claims: Claims, group: str, first: int) -> ClaimAnswer:
         command = ClaimMessages(group, "x", "i", first, 0, LEAST, first, first + 1, claims.position)
         return claims.apply(command, claims.position + 1, 0, 100)
 

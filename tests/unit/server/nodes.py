@@ -22,7 +22,7 @@ from zraft_core.address import Address
 from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.topics.codec import decode_message, encode_registry
 from zraft_core.topics.message import Message
-from zraft_core.topics.producer import Ended, Producer
+from zraft_core.topics.producer import Ended, ProducerCore
 from zraft_core.topics.registry_commands import CreateTopic, RegisterProducer, RegistryCommand
 from zraft_core.wire.client import ZkClientCodec
 from zraft_core.znodes.txn import TOPICS
@@ -199,7 +199,7 @@ class _Handle:
 class Sending:
     """A producer that sends everything again every now and then, to whoever leads, until it is decided."""
 
-    def __init__(self, nodes: Nodes, producer: Producer) -> None:
+    def __init__(self, nodes: Nodes, producer: ProducerCore) -> None:
         self._nodes = nodes
         self._producer = producer
         self._clients: dict[int, Remembering] = {}
@@ -220,7 +220,7 @@ class Sending:
         result = await nodes.command(RegisterProducer(session), session)
         registry = nodes.leader.driver.machine.registry
         assert result.created is not None, result
-        return cls(nodes, Producer(ProducerId(result.created), registry.table()))
+        return cls(nodes, ProducerCore(ProducerId(result.created), registry.table()))
 
     async def send(self, messages: Iterable[tuple[Iterable[GroupId], bytes]]) -> None:
         """All of these, until they are decided everywhere."""

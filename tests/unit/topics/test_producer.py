@@ -8,14 +8,14 @@ from tests.unit.topics.groups import A, B, C, P
 from zraft_core.ids import GroupId
 from zraft_core.topics.message import After, Message
 from zraft_core.topics.messages import Answer, Reply
-from zraft_core.topics.producer import Ended, Ending, Producer, Reach, UnknownGroupError, WindowFullError
+from zraft_core.topics.producer import Ended, Ending, ProducerCore, Reach, UnknownGroupError, WindowFullError
 from zraft_core.topics.registry_values import Table
 
 TABLE = Table(20, 0, frozenset((A, B, C)))
 
 
-def producer(reach: Reach = Reach.ALL, window: int = 4) -> Producer:
-    return Producer(P, TABLE, window=window, reach=reach)
+def producer(reach: Reach = Reach.ALL, window: int = 4) -> ProducerCore:
+    return ProducerCore(P, TABLE, window=window, reach=reach)
 
 
 def reply(

@@ -15,7 +15,7 @@ from zraft_core.topics.codec import decode_batch, encode_batch, encode_message
 from zraft_core.topics.commands import Batch, Stage
 from zraft_core.topics.message import After, Message, Round
 from zraft_core.topics.messages import Answer, Reply, StartRequest
-from zraft_core.topics.producer import Ending, Producer
+from zraft_core.topics.producer import Ending, ProducerCore
 from zraft_core.topics.registry_values import Table
 from zraft_core.topics.stamps import MessageId, Stamp
 
@@ -30,8 +30,8 @@ def round_of(seq: int, first: int, upto: int, *groups: GroupId) -> Message:
     return Message(MessageId(P, seq), groups, round=Round(first, upto))
 
 
-def ordered(window: int = 8) -> Producer:
-    producer = Producer(P, TABLE, window=window)
+def ordered(window: int = 8) -> ProducerCore:
+    producer = ProducerCore(P, TABLE, window=window)
     producer.rounds = True
     return producer
 

@@ -11,8 +11,8 @@ import pytest
 from tests.ipv6 import has_ipv6
 from zraft.transport.udp import (
     DATAGRAMS_PER_WAKEUP_MAX,
-    Address,
     AddressError,
+    SocketAddress,
     UdpEndpoint,
 )
 from zraft_core.address import Address as ListenAddress
@@ -22,11 +22,11 @@ class Ear:
     """Collects batches and wakes the test when enough datagrams are there."""
 
     def __init__(self, enough: int) -> None:
-        self.batches: list[list[tuple[bytes, Address]]] = []
+        self.batches: list[list[tuple[bytes, SocketAddress]]] = []
         self.enough = enough
         self.done = asyncio.Event()
 
-    def __call__(self, batch: list[tuple[bytes, Address]]) -> None:
+    def __call__(self, batch: list[tuple[bytes, SocketAddress]]) -> None:
         self.batches.append(batch)
         if len(self.datagrams) >= self.enough:
             self.done.set()

@@ -15,7 +15,7 @@ from zraft_core.wire.client import ZkClientCodec
 from zraft_core.wire.opcodes import READS, SUPPORTED, WRITES, Opcode
 from zraft_core.wire.requests import (
     WORLD_ANYONE_ALL,
-    Auth,
+    Credentials,
     SetWatches,
     decode_auth,
     decode_header,
@@ -169,8 +169,10 @@ def test_set_watches2_golden_bytes():
 
 
 def test_rarer_requests_golden_bytes():
-    assert decode_auth(raw(100, "00000000 00000006 646967657374 00000003 613a62")) == Auth("digest", b"a:b")
-    assert decode_auth(raw(100, "00000000 00000002 6970 ffffffff")) == Auth("ip", None)
+    assert decode_auth(raw(100, "00000000 00000006 646967657374 00000003 613a62")) == Credentials(
+        "digest", b"a:b"
+    )
+    assert decode_auth(raw(100, "00000000 00000002 6970 ffffffff")) == Credentials("ip", None)
     assert decode_sasl(raw(102, "00000002 0001")) == b"\0\1"
     assert decode_sasl(raw(102, "ffffffff")) == b""
     assert decode_path_and_number(raw(106, PATH, "00000001")) == ("/a", 1)
@@ -180,7 +182,7 @@ def test_rarer_requests_golden_bytes():
 
 
 def test_passwords_are_not_shown_with_the_request():
-    assert "secret" not in repr(Auth("digest", b"bob:secret"))
+    assert "secret" not in repr(Credentials("digest", b"bob:secret"))
 
 
 def test_a_multi_read_of_anything_else_is_malformed():

@@ -1,1 +1,1 @@
-"""Who belongs to a group: the value, how it may change, what a majority of it is, and who has just left."""
+"""Membership of a group: the value, how it may change, its majorities, and who has just left."""

@@ -1,4 +1,4 @@
-"""Which configuration may follow which (Ongaro's dissertation, chapter 4): one entry, or a joint one first.
+"""Changes of a configuration (Ongaro's dissertation, chapter 4): by one entry, or by a joint one first.
 
 Values in, a value out. That only one change is under way at a time, and that the leader committed an entry of
 its own term before it, is for who leads (without the latter, two leaders may commit configurations whose
@@ -18,7 +18,7 @@ from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
 
 
 def next_membership(present: Membership, target: Mapping[ServerId, Member]) -> Membership:
-    """The configuration to append so that `target` holds in the end; joint if other servers vote then.
+    """Return the configuration to append so that `target` holds in the end; joint if other servers vote then.
 
     Raises:
         ConfigError: the change would not be safe, or leaves nobody to decide; says what to do instead.

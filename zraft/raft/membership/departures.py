@@ -33,23 +33,24 @@ class Departures:
         return server in self._departures
 
     def has(self, server: ServerId, instance: Instance) -> bool:
-        """Is it that disk which was removed?"""
+        """Return whether that disk was removed."""
         departure = self._departures.get(server)
         return departure is not None and departure.instance == instance
 
     def add(self, server: ServerId, instance: Instance, index: int) -> None:
-        """The entry `index` removes it."""
+        """Note that the entry `index` removes a server."""
         self._departures[server] = _Departure(instance, index)
 
     def discard(self, server: ServerId) -> None:
-        """It, or another disk of it, is a member again."""
+        """Forget a removed server, because it, or another disk of it, is a member again."""
         self._departures.pop(server, None)
 
     def clear(self) -> None:
+        """Forget all removed servers."""
         self._departures.clear()
 
     def over(self, commit_index: int, now: int, patience: int) -> tuple[ServerId, ...]:
-        """Those who were told for long enough; they are forgotten."""
+        """Return those who were told for long enough; they are forgotten."""
         gone = []
         for server, departure in self._departures.items():
             if departure.until is None:

@@ -14,7 +14,7 @@ from zraft_core.ids import ServerId
 
 
 class VoteResult(Enum):
-    """Where an election stands."""
+    """Results of an election so far."""
 
     PENDING = "pending"
     WON = "won"
@@ -22,12 +22,12 @@ class VoteResult(Enum):
 
 
 def majority(voters: int) -> int:
-    """The smallest number of voters of which any two sets share a member."""
+    """Return the smallest number of voters of which any two sets share a member."""
     return voters // 2 + 1
 
 
 def majority_value(values: Iterable[int]) -> int:
-    """The greatest value that a majority has reached, given one value per voter; 0 without voters."""
+    """Return the greatest value that a majority has reached, given one value per voter; 0 without voters."""
     ordered = sorted(values, reverse=True)
     return ordered[len(ordered) // 2] if ordered else 0
 
@@ -47,7 +47,7 @@ def majority_vote(voters: Collection[ServerId], votes: Mapping[ServerId, bool]) 
 
 
 def agreed_value(membership: Membership, value_of: Callable[[ServerId], int]) -> int:
-    """The greatest value that a majority of the voters and, while joint, of the outgoing ones has reached."""
+    """Return the greatest value that a majority of the voters and, while joint, of the outgoing ones has reached."""
     agreed = majority_value(map(value_of, membership.voters))
     if membership.joint:
         agreed = min(agreed, majority_value(map(value_of, membership.outgoing)))
@@ -55,7 +55,7 @@ def agreed_value(membership: Membership, value_of: Callable[[ServerId], int]) ->
 
 
 def vote_result(membership: Membership, votes: Mapping[ServerId, bool]) -> VoteResult:
-    """An election is won with a majority of both, and lost as soon as one of them cannot be had."""
+    """Return the result by a majority of both sets: won with both, lost as soon as one cannot be had."""
     result = majority_vote(membership.voters, votes)
     if not membership.joint or result is VoteResult.LOST:
         return result

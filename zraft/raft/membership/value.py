@@ -1,4 +1,4 @@
-"""Who belongs to a group and who of them votes: a value, and its bytes in a MEMBERSHIP entry.
+"""Membership of a group and its voters: a value, and its bytes in a MEMBERSHIP entry.
 
 A member is a (server, disk instance) pair: a wiped or replaced disk is somebody else, whose votes and
 acknowledgements count for nothing (D-1). Learners and observers receive the log but never vote and never
@@ -84,11 +84,11 @@ class Membership:
 
     @property
     def joint(self) -> bool:
-        """Does every decision need a majority of the outgoing voters, too?"""
+        """True if every decision needs a majority of the outgoing voters, too."""
         return bool(self.outgoing)
 
     def final(self) -> Membership:
-        """The configuration that a joint one leads to; itself if it is not joint."""
+        """Return the configuration that a joint one leads to; itself if it is not joint."""
         if not self.joint:
             return self
         return Membership(
@@ -100,28 +100,28 @@ class Membership:
         )
 
     def has(self, server: ServerId, instance: Instance) -> bool:
-        """Is that disk of that server a member, voting or not?"""
+        """Return whether that disk of that server is a member, voting or not."""
         member = self.members.get(server)
         return member is not None and member.instance == instance != UNKNOWN_INSTANCE
 
     def has_voter(self, server: ServerId, instance: Instance) -> bool:
-        """Does that disk of that server vote, now or, while joint, still?"""
+        """Return whether that disk of that server votes, now or, while joint, still."""
         return server in self.electorate and self.has(server, instance)
 
     def with_member(self, server: ServerId, member: Member) -> Mapping[ServerId, Member]:
-        """The members with one added or replaced: a target for `Raft.change_membership`."""
+        """Return the members with one added or replaced: a target for `Raft.change_membership`."""
         return {**self.members, server: member}
 
     def with_role(self, server: ServerId, role: MemberRole) -> Mapping[ServerId, Member]:
-        """The members with one in another role: a target for `Raft.change_membership`."""
+        """Return the members with one in another role: a target for `Raft.change_membership`."""
         return {**self.members, server: evolve(self.members[server], role=role)}
 
     def without(self, server: ServerId) -> Mapping[ServerId, Member]:
-        """The members without one: a target for `Raft.change_membership`."""
+        """Return the members without one: a target for `Raft.change_membership`."""
         return {other: member for other, member in self.members.items() if other != server}
 
     def encode(self) -> bytes:
-        """MessagePack: [FORMAT, [[server, instance, role, address], ...], [outgoing voter, ...]].
+        """Return MessagePack: [FORMAT, [[server, instance, role, address], ...], [outgoing voter, ...]].
 
         Rows are in order of server ids.
         """
@@ -162,7 +162,7 @@ class Membership:
 
 
 def _check(membership: Membership) -> None:
-    """What holds between the fields of every configuration."""
+    """Check what holds between the fields of every configuration."""
     for server in membership.outgoing:
         if server not in membership.members:
             raise ProtocolError(f"MEMBERSHIP entry names outgoing voter {server}, who is no member")

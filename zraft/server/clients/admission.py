@@ -1,4 +1,6 @@
-"""When a client that asks for a session gets its turn: storms of reconnecting clients are taken in order, in portions.
+"""Admission of clients that ask for a session.
+
+Storms of reconnecting clients are taken in order, in portions.
 
 An attach goes through the log and costs every server; with a thousand of them in one batch, everybody else's next
 write waits for all. Only so many may be on their way at a time, and so many per second if the operator says so; the
@@ -22,25 +24,28 @@ MS_PER_S: Final = 1_000
 
 
 class Admission(Generic[T]):
-    """Who asks to be admitted, in order; who is on the way; and the rate at which the one becomes the other."""
+    """Queue of clients that wait to be admitted, those being admitted, and the rate of admission."""
 
     def __init__(self, *, in_flight_max: int = ATTACHES_IN_FLIGHT_MAX, per_second_max: int = 0) -> None:
-        """`per_second_max` of 0 is no limit; otherwise as many may come at once as in one second."""
+        """Begin with nobody.
+
+        `per_second_max` of 0 is no limit; otherwise as many may come at once as in one second.
+        """
         self._in_flight_max = in_flight_max
         self._per_second_max = per_second_max
         self.waiting: dict[T, None] = {}
-        """Who waits, in order; only to be read."""
+        """Those who wait, in order; only to be read."""
         self._in_flight: set[T] = set()
         # In thousandths of an attach, so that a rate below one per millisecond loses nothing to rounding.
         self._tokens = per_second_max * MS_PER_S
         self._filled_at: int | None = None
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return how many wait."""
         return len(self.waiting)
 
     def ask(self, one: T) -> bool:
-        """True if `one` is admitted at once, False if it waits from now on."""
+        """Admit `one` at once and return True, or let it wait from now on and return False."""
         if not self.waiting and self._may_go():
             self._in_flight.add(one)
             return True
@@ -48,7 +53,7 @@ class Admission(Generic[T]):
         return False
 
     def begin_turn(self, now_ms: int) -> list[T]:
-        """A turn begins: who is admitted now of those who waited."""
+        """Begin a turn, and return those who waited and are admitted now."""
         if self._per_second_max:
             if self._filled_at is not None:
                 elapsed = max(0, now_ms - self._filled_at)
@@ -64,12 +69,15 @@ class Admission(Generic[T]):
         return admitted
 
     def finish(self, one: T) -> None:
-        """`one` is attached, or gone, whether it was admitted, waited, or neither."""
+        """Forget `one`, which is attached, or gone, whether it was admitted, waited, or neither."""
         self._in_flight.discard(one)
         self.waiting.pop(one, None)
 
     def due_in_ms(self) -> int | None:
-        """After how long a turn can admit somebody; None if nobody waits, or only the end of others can help."""
+        """Return after how long a turn can admit somebody, in ms.
+
+        None if nobody waits, or if an earlier admission must end first.
+        """
         if not self.waiting or len(self._in_flight) >= self._in_flight_max:
             return None
         if not self._per_second_max or self._tokens >= MS_PER_S:
@@ -90,12 +98,12 @@ class AddressCount:
     """Connections per client address, for those who want to bound them; ZooKeeper's bound of 60 is nobody's default."""
 
     def __init__(self, per_address_max: int = 0) -> None:
-        """0 is no bound, and nothing is counted."""
+        """Begin with no address. A bound of 0 is none, and nothing is counted then."""
         self._max = per_address_max
         self._counts: Counter[str] = Counter()
 
     def admit(self, host: str) -> bool:
-        """True, and counted, if `host` may have one more."""
+        """Count one more of `host` and return True, if it may have one more."""
         if not self._max:
             return True
         if self._counts[host] >= self._max:
@@ -104,12 +112,12 @@ class AddressCount:
         return True
 
     def release(self, host: str) -> None:
-        """One that was admitted is over."""
+        """Give back the place of one that was admitted."""
         if self._max:
             self._counts[host] -= 1
             if not self._counts[host]:
                 del self._counts[host]
 
     def __len__(self) -> int:
-        """Addresses that are counted now."""
+        """Return the number of addresses that are counted now."""
         return len(self._counts)

@@ -61,18 +61,18 @@ _UNPRINTABLE: Final = {
 
 
 def server_line(operation: str, wall_ms: int) -> bytes:
-    """`serverStart` and `serverStop`."""
+    """Return the line for `serverStart` or `serverStop`."""
     return f"{_time(wall_ms)}user={_SERVER}\toperation={operation}\tresult=success\n".encode()
 
 
 def dropped_line(count: int, wall_ms: int) -> bytes:
-    """What stands in the place of lines that the disk was too slow for."""
+    """Return the line that takes the place of lines that the disk was too slow for."""
     head = f"{_time(wall_ms)}user={_SERVER}\t"
     return f"{head}operation=auditLinesDropped\tcount={count}\tresult=failure\n".encode()
 
 
 class AuditTap:
-    """Stands between the apply loop and the commands of one batch; `sink` gets the lines of the batch at its end.
+    """Tap between the apply loop and the commands of one batch; `sink` gets the batch's lines at its end.
 
     Used only while an audit log is kept: without one, nothing of this is on the path of a command.
     """
@@ -83,7 +83,10 @@ class AuditTap:
         self._results: list[tuple[bool, Any]] = []
 
     def executing(self, machine: Machine) -> Callable[[Command], object]:
-        """The machine's `execute`, remembering what a line will need: of a session's end the znodes that went with it."""
+        """Execute a command, and remember what its line will need.
+
+        For a session's end these are the znodes that went with it.
+        """
         self._wall_ms = machine.wall_time
         execute = machine.execute
         events = machine.events
@@ -91,7 +94,9 @@ class AuditTap:
         results.clear()
 
         def remembering(command: Command) -> object:
-            before = len(events)  # what a truncation left to be removed may stand there already (D-20)
+            before = len(
+                events
+            )  # a znode that a truncation left to be removed may stand there already (D-20)
             result = execute(command)
             if command.__class__ is tuple and command and command[0] == txn.ONCE:
                 results.append(_once(result, machine.last_zxid))
@@ -102,14 +107,14 @@ class AuditTap:
         return remembering
 
     def finish(self, runs: Iterable[Run]) -> None:
-        """All commands of the batch were executed: hand out their lines."""
+        """Hand out the lines of a batch whose commands were all executed."""
         results = iter(self._results)
         lines: list[str] = []
         for session, ids, commands in runs:
             who = _who(session, ids)
             for command in commands:
                 succeeded, more = next(results)
-                if succeeded or ids:  # what a leader decided and apply found overtaken happened to nobody
+                if succeeded or ids:  # a leader's decision that apply found overtaken happened to nobody
                     _add_lines(lines, who, command, succeeded, more)
         self._results.clear()
         if lines:
@@ -118,7 +123,7 @@ class AuditTap:
 
 
 def _time(wall_ms: int) -> str:
-    """The field in front of all others, in UTC; of a clock beyond the calendar the bare milliseconds."""
+    """Return the field in front of all others, in UTC; of a clock beyond the calendar the bare milliseconds."""
     try:
         at = datetime.fromtimestamp(wall_ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -127,7 +132,7 @@ def _time(wall_ms: int) -> str:
 
 
 def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple[bool, Any]:
-    """(whether it succeeded, what is to be kept of the result), while later commands have not changed it."""
+    """Return (whether it succeeded, what is to be kept of the result), while later commands have not changed it."""
     succeeded = not isinstance(result, int) or result == Code.OK
     # A faulty leader's batch may hold what is no command; it was answered with a code.
     opcode = command[0] if command.__class__ is tuple and command and command[0].__class__ is int else None
@@ -138,13 +143,13 @@ def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple
             return False, None
         return True, [_created_path(part) for part in result]
     if opcode in _SESSION_ENDS:
-        # Also on failure it has none: an EXPIRE that came too late deletes nothing.
+        # It has none on failure, either: an EXPIRE that came too late deletes nothing.
         return succeeded, [path for event_type, path, _ in events if event_type == NODE_DELETED]
     return succeeded, None
 
 
 def _once(result: object, zxid: int) -> tuple[bool, Any]:
-    """Of a numbered command; `_REPEATED` if it was executed, and told of, before."""
+    """Return the outcome of a numbered command; `_REPEATED` if it was executed, and told of, before."""
     if not isinstance(result, tuple):
         return False, None
     done_at, _, code, body = result
@@ -156,7 +161,7 @@ def _once(result: object, zxid: int) -> tuple[bool, Any]:
 
 
 def _created_path(result: object) -> str | None:
-    """The path that a create, also inside a multi, has made; a Stat has no text in front."""
+    """Return the path that a create, also inside a multi, has made; a Stat has no text in front."""
     return result[0] if isinstance(result, tuple) and isinstance(result[0], str) else None
 
 
@@ -214,7 +219,7 @@ def _type_of(command: Command) -> str:
 
 
 def _acl(acl: Any) -> str:
-    """`world:anyone,cdrwa`-like text; a digest without its hash."""
+    """Return text like `world:anyone,cdrwa`; a digest without its hash."""
     if not isinstance(acl, tuple):
         return ""
     shown = []
@@ -226,7 +231,10 @@ def _acl(acl: Any) -> str:
 
 
 def _who(session: int, ids: Sequence[tuple[str, str]]) -> str:
-    """The head of the lines of one run. `ip` is an id like the others, and the address at the same time."""
+    """Return the head of the lines of one run.
+
+    `ip` is an id like the others, and the address at the same time.
+    """
     address = ""
     users: list[str] = []
     for scheme, who in ids:
@@ -241,7 +249,7 @@ def _who(session: int, ids: Sequence[tuple[str, str]]) -> str:
 
 
 def _shown(text: Any) -> str:
-    """As one field of one line: what a client names must not be able to begin another."""
+    """Return a text as one field of one line: what a client names must not be able to begin another."""
     if not isinstance(text, str):
         return ""
     if len(text) > TEXT_CHARS_MAX:

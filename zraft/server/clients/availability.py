@@ -1,10 +1,10 @@
-"""What this server may do for its clients now."""
+"""State of this server towards its clients."""
 
 from __future__ import annotations
 
 
 class Availability:
-    """Whether clients are served; the driver sets it, in each turn.
+    """Flags that the driver sets in each turn, and by which clients are served or not.
 
     Attributes:
         serving: sessions may be attached, and told something, now.

@@ -1,4 +1,4 @@
-"""How many bytes of one kind a server's clients hold, per address and together, and who gives way at the bounds.
+"""Budget of one kind of bytes that a server's clients hold, and the choice of who gives way at its bounds.
 
 Connections that are each within their own bound can together hold more than the machine has. A budget knows what each holds:
 
@@ -31,7 +31,7 @@ class Holder(Protocol):
 
     @property
     def address(self) -> str:
-        """Where its client is: `host:port`, or `[host]:port`."""
+        """The client's address: `host:port`, or `[host]:port`."""
 
     def __hash__(self) -> int: ...
 
@@ -49,7 +49,7 @@ class Bound:
 
 @frozen
 class Excess(Generic[T]):
-    """Somebody who has to go.
+    """Client that has to go.
 
     Attributes:
         one: who.
@@ -61,7 +61,7 @@ class Excess(Generic[T]):
 
 
 class _Share(Generic[T]):
-    """What the connections of one address hold."""
+    """Share of one address: what its connections hold."""
 
     __slots__ = ("address", "held", "ones")
 
@@ -72,7 +72,7 @@ class _Share(Generic[T]):
 
 
 class Budget(Generic[T]):
-    """What is held of one kind of bytes.
+    """Budget of one kind of bytes, per address and for all connections together.
 
     Attributes:
         held: bytes that all connections hold together.
@@ -97,7 +97,10 @@ class Budget(Generic[T]):
     )
 
     def __init__(self, what: str, *, per_address: Bound, together: Bound) -> None:
-        """`what` is held, in words: "bytes of answers that their clients do not read"."""
+        """Begin with nothing held.
+
+        `what` says in words what is held: "bytes of answers that their clients do not read".
+        """
         self._what = what
         self._per_address = per_address
         self._together = together
@@ -106,20 +109,20 @@ class Budget(Generic[T]):
         self._since: dict[T, int] = {}
         """Since when each has held something all the time, oldest first."""
         self._narrow = 0
-        """How many addresses hold more than a quarter of their bound."""
+        """The number of addresses that hold more than a quarter of their bound."""
         self._crowded = 0
-        """How many hold more than half of it."""
+        """The number of addresses that hold more than half of it."""
         self.held = 0
         self.pressed = False
         self.wide = True
         self.evicted_total = 0
 
     def __len__(self) -> int:
-        """How many connections hold something."""
+        """Return how many connections hold something."""
         return len(self._shares)
 
     def hold(self, one: T, size: int, now_ms: int) -> bool:
-        """From now on `one` holds `size` bytes; True if a bound is passed by that, see `excess`."""
+        """Note that `one` holds `size` bytes from now on; return True if a bound is exceeded, see `excess`."""
         share = self._shares.get(one)
         if share is None:
             if not size:
@@ -152,12 +155,15 @@ class Budget(Generic[T]):
         )
 
     def held_by(self, one: T) -> int:
-        """What `one` holds."""
+        """Return how many bytes `one` holds."""
         share = self._shares.get(one)
         return 0 if share is None else share.ones[one]
 
     def has_room(self, one: T, size: int) -> bool:
-        """Whether `one` may hold `size` bytes more without waiting. Somebody may always: whoever is alone."""
+        """Return whether `one` may hold `size` bytes more without waiting.
+
+        It may always if nobody else holds anything.
+        """
         if not self.held:
             return True
         share = self._by_address.get(address_of(one.address))
@@ -167,7 +173,7 @@ class Budget(Generic[T]):
         )
 
     def is_pressed(self, one: T) -> bool:
-        """Whether more than half of a bound that holds for `one` is used."""
+        """Return whether more than half of a bound that applies to `one` is used."""
         if self.held > self._together.bytes_max // 2:
             return True
         share = self._shares.get(one)
@@ -203,7 +209,7 @@ class Budget(Generic[T]):
         )
 
     def excess(self, now_ms: int) -> list[Excess[T]]:
-        """Those who must go for the bounds to hold again, largest first; they hold nothing from now on."""
+        """Return those who must go for the bounds to hold again, largest first; they hold nothing from now on."""
         gone: list[Excess[T]] = []
         for share in [s for s in self._by_address.values() if s.held > self._per_address.bytes_max]:
             enough = _relieved(self._per_address)
@@ -237,12 +243,12 @@ class Budget(Generic[T]):
 
 
 def _relieved(bound: Bound) -> int:
-    """What may be left after somebody had to go, so that not every further byte is looked at."""
+    """Return what may be left after somebody had to go, so that not every further byte is looked at."""
     return bound.bytes_max - bound.bytes_max // 8
 
 
 def address_of(client: str) -> str:
-    """What counts as one address for `host:port`: the host, of IPv6 the network that one machine is given."""
+    """Return the address that bounds count by: the host, for IPv6 the network that one machine is given."""
     host = client.rpartition(":")[0].strip("[]")
     if ":" not in host:
         return host

@@ -1,4 +1,4 @@
-"""What every kind of client connection is to the server: who it is, what it holds, what is to be written to it.
+"""Base of all client connections: identity, what is held, what is to be written.
 
 `Connection` speaks ZooKeeper's protocol, `NativeConnection` ours. `Clients`, the applier and the reads know only this.
 What a connection may ask of the server is the other half of the interface: `zraft.server.clients.services`.
@@ -27,7 +27,9 @@ LARGE_BYTES: Final = 64 * 1024
 """Data of this size are sent as they are in the tree, without a copy, and wait for room (`client.output_bytes_sum_max`)."""
 
 UNCOUNTED_BYTES: Final = 4 * 1024
-"""What a connection may keep of what its client sent without being counted: as much as the connection itself costs."""
+"""The bytes that a connection may keep of what its client sent without being counted: as much as the
+connection itself costs.
+"""
 
 BEGUN_BYTES: Final = 64 * 1024
 """A request of which no more has come may wait for its rest until others have room; one that is further goes on."""
@@ -46,7 +48,7 @@ zxid, because applying a command publishes its events before it completes the wr
 
 
 class Phase(Enum):
-    """Where a connection is in its life."""
+    """Phases in the life of a connection."""
 
     NEW = "nothing read yet"
     ATTACHING = "its session is being created or resumed through the log"
@@ -57,15 +59,23 @@ class Phase(Enum):
 
 
 class Watcher(Protocol):
-    """Who is told of a watch that fires: a connection, or one subscription of a native one."""
+    """Interface of those that are told when a watch fires: a connection, or a subscription of a native one."""
 
     @property
-    def phase(self) -> Phase: ...
+    def phase(self) -> Phase:
+        """The connection's phase."""
+
     @property
-    def ids(self) -> Ids: ...
+    def ids(self) -> Ids:
+        """The ids that the client has proved, by which ACLs are checked."""
+
     @property
-    def session(self) -> int: ...
-    def on_event(self, zxid: int, event_type: int, path: str) -> None: ...
+    def session(self) -> int:
+        """The session, 0 if there is none."""
+
+    def on_event(self, zxid: int, event_type: int, path: str) -> None:
+        """Tell the client of an event."""
+
     def __hash__(self) -> int: ...
 
 
@@ -102,7 +112,7 @@ class ClientConnection(ABC):
     )
 
     queue: Sequence[object]
-    """What is not answered yet, as far as it is answered in order; writes first of all."""
+    """Requests that are not answered yet, as far as they are answered in order; writes first of all."""
 
     def __init__(self, address: str, ids: Ids, now: int) -> None:
         """`now`: when it was established, in ms of the turn's clock."""
@@ -119,15 +129,15 @@ class ClientConnection(ABC):
         """A SASL login that has begun and is not over."""
         self.out: Outgoing = []
         self.out_bytes = 0
-        """Of `out`, answers to writes left out: those are no larger than what the client sent."""
+        """The bytes of `out`, answers to writes left out: those are no larger than what the client sent."""
         self.pieces = 0
-        """How many more parts `out` has than messages: large data are parts of their own."""
+        """The number of parts of `out` beyond its messages: large data are parts of their own."""
         self.due_bytes = 0
-        """Of answers that are known and not encoded yet."""
+        """The bytes of answers that are known and not encoded yet."""
         self.unsent = 0
         """Bytes that the shell was given and could not send yet: the client does not take them."""
         self.counted = False
-        """Whether something that the client sent is counted in a budget; see `account`."""
+        """True if something that the client sent is counted in a budget; see `account`."""
         self.dirty = False
         self.closing = False
         self.cut = False
@@ -137,7 +147,7 @@ class ClientConnection(ABC):
         self.handle: Any = None
         self.received = 0
         self.sent = 0
-        # For operators: per batch, never per request. Times are ms of the turn's clock.
+        # These are for operators, counted per batch, never per request. Times are ms of the turn's clock.
         self.established = now
         self.asked_at: float | None = None
         """When the oldest request that is being measured arrived; None while nothing is unanswered."""
@@ -155,29 +165,29 @@ class ClientConnection(ABC):
 
     @abstractmethod
     def connection_lost(self) -> None:
-        """The client is gone."""
+        """Take note that the client is gone."""
 
     @abstractmethod
     def on_stalled(self) -> None:
-        """The client does not take what is written: it is told nothing but what it cannot do without."""
+        """Take note that the client does not take what is written: it is told only what it cannot do without."""
 
     @abstractmethod
     def on_taken(self) -> None:
-        """The client has taken all that was written: it may be told what was put off."""
+        """Take note that the client has taken all that was written: it may be told what was put off."""
 
     @abstractmethod
     def on_release(self) -> None:
-        """The connection is over: it keeps nothing of what the client sent, and nothing of it is left in other tables."""
+        """Free what the client sent, and what is left of the connection in other tables, since it is over."""
 
     @property
     def holds_promises(self) -> bool:
-        """Whether it was told, or waits for, what this server cannot keep without contact with a quorum."""
+        """True if the client has been told, or awaits, what cannot be kept without contact with a quorum."""
         return self.phase is not Phase.NEW
 
     @property
     @abstractmethod
     def answered(self) -> bool:
-        """Whether nothing that was read of it is without an answer, so that it can be closed after those."""
+        """True if everything that was read from the client is answered, so that it can be closed."""
 
     @property
     @abstractmethod
@@ -187,7 +197,7 @@ class ClientConnection(ABC):
     @property
     @abstractmethod
     def last_number(self) -> int:
-        """Its xid or id; -1 before the first."""
+        """The xid or id of the last request; -1 before the first."""
 
     # -- input
 
@@ -203,7 +213,10 @@ class ClientConnection(ABC):
 
     @abstractmethod
     def account(self) -> bool:
-        """Have counted what is kept of what the client sent, and give `wants_read`; after each read of the socket."""
+        """Count what is kept of what the client sent, and return `wants_read`.
+
+        Called after each read of the socket.
+        """
 
     @property
     def wants_flush(self) -> bool:
@@ -212,30 +225,30 @@ class ClientConnection(ABC):
 
     @abstractmethod
     def data_received(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes of the client."""
 
     @abstractmethod
     def take_backlog(self) -> None:
-        """There is room again: handle what was kept, unless it stands behind a request that takes longer."""
+        """Handle what was kept, since there is room again, unless it stands behind a request that takes longer."""
 
     # -- what became of what it asked for
 
     @abstractmethod
     def attached(self, session: Session) -> None:
-        """The session is ours now: greet the client and handle what it already sent."""
+        """Greet the client, whose session is ours now, and handle what it already sent."""
 
     def attached_read_only(self, session: int, timeout_ms: int, password: bytes) -> None:
-        """Without a quorum: a session that only this server knows, for as long as the connection lasts."""
+        """Give the client a session that only this server knows, and that lasts as long as the connection."""
         raise AssertionError("only ZooKeeper's clients can ask for it")
 
     @abstractmethod
     def refuse_session(self, request: ConnectRequest) -> None:
-        """The session is gone or not this client's: say so in the form that clients know, then close."""
+        """Tell the client that the session is gone or not its own, in the form that clients know, then close."""
 
     @abstractmethod
     def send_elsewhere(self) -> None:
-        """This server cannot serve it now, another one can."""
+        """Send the client to another server, since this one cannot serve it now."""
 
     @abstractmethod
     def complete(self, result: Any, zxid: int) -> None:
-        """The oldest write was applied with this result at this zxid."""
+        """Answer the oldest write, which was applied with this result at this zxid."""

@@ -13,14 +13,14 @@ from zraft.server.clients.connection import Phase
 
 
 class SyncWaiter(Protocol):
-    """Who waits for all that was committed when it asked to be applied here."""
+    """Interface of those that wait until all that was committed when they asked is applied here."""
 
     def complete_sync(self) -> None:
-        """It is."""
+        """Take note that it is applied."""
 
 
 class Errand:
-    """Stands where a batch expects the connection that waits for its results."""
+    """Errand that stands where a batch expects the connection that waits for its results."""
 
     __slots__ = ("_done", "phase")
 
@@ -29,7 +29,7 @@ class Errand:
         self.phase = Phase.ATTACHED
 
     def complete(self, result: object, zxid: int) -> None:
-        """The command was applied, or its fate will not be known here; only the first word counts."""
+        """Take the result of the command, or that its fate will not be known here; only the first word counts."""
         if self.phase is not Phase.CLOSED:
             self.phase = Phase.CLOSED
             self._done(result)

@@ -1,4 +1,4 @@
-"""What leaves on connections when a turn ends."""
+"""Output of connections at the end of a turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client connection may ask of its server, whatever protocol it speaks.
+"""Interface of the server to a client connection, whatever protocol it speaks.
 
 Connections and their parts know the server only by this; `zraft.server.clients.table` is it. Each protocol adds what only
 its own connections ask for: `zookeeper.services` and `native.services`.
@@ -29,40 +29,44 @@ class ClientServices(Protocol):
 
     @property
     def machine(self) -> Machine:
-        """What is applied here, from which reads are answered."""
+        """The state that is applied here, from which reads are answered."""
 
     @property
-    def settings(self) -> ClientSettings: ...
+    def settings(self) -> ClientSettings:
+        """The bounds of clients."""
 
     @property
     def availability(self) -> Availability:
-        """Whether clients are served now."""
+        """The flags by which clients are served now or not."""
 
     # -- what is shared with other connections
 
     @property
     def turn(self) -> TurnShare:
-        """What clients may still take of this turn."""
+        """The share of this turn that clients may still use."""
 
     @property
     def sums(self) -> Sums:
-        """What all connections hold together."""
+        """The budgets of all connections together."""
 
     @property
     def touches(self) -> TouchReporter:
-        """Which sessions are to be kept alive."""
+        """The reporter of sessions that are to be kept alive."""
 
     @property
     def watches(self) -> WatchTable[Watcher]:
-        """Who is told when a znode changes."""
+        """The watches of all clients."""
 
     # -- what becomes of a connection
 
     def attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
-        """It asks for a session: `attached`, `refuse_session` or `send_elsewhere` follows, sooner or later."""
+        """Attach a connection that asks for a session.
+
+        `attached`, `refuse_session` or `send_elsewhere` follows, sooner or later.
+        """
 
     def log_in(self, connection: ClientConnection, token: bytes) -> tuple[Ids, bytes]:
-        """One step of a SASL login: the ids of later writes, and the answer.
+        """Return one step of a SASL login: the ids of later writes, and the answer.
 
         Raises:
             AuthenticationError: the client did not prove who it is, or there is no SASL.
@@ -75,30 +79,33 @@ class ClientServices(Protocol):
         """End it without another word. Commands already taken from it still go their way."""
 
     def forget(self, connection: ClientConnection) -> None:
-        """Its socket is closed: nobody has anything of it any more."""
+        """Forget a connection whose socket is closed, everywhere."""
 
     # -- what it asks for
 
     def count_requests(self, connection: ClientConnection, requests: int, size: int) -> None:
-        """So many complete requests arrived in one read of `size` bytes."""
+        """Count the complete requests that arrived in one read of `size` bytes."""
 
     def submit(self, connection: ClientConnection, commands: list[Command], size: int) -> None:
         """Hand in commands, of `size` bytes; `complete` is called for each of them, in order."""
 
     def request_sync(self, waiter: SyncWaiter) -> None:
-        """`waiter.complete_sync()` is due when all that is committed by now is applied here."""
+        """Call `waiter.complete_sync()` when all that is committed by now is applied here."""
 
     def on_follower(self) -> None:
-        """Somebody follows what is written from now on."""
+        """Take note that somebody follows what is written from now on."""
 
     def on_backlog(self, connection: ClientConnection) -> None:
-        """It has requests that wait for the next turn, or for room in the origin stream."""
+        """Take note that a connection has requests that wait.
+
+        They wait for the next turn, or for room in the origin stream.
+        """
 
     def on_no_room(self, connection: ClientConnection, size: int) -> None:
-        """Its next answer, of `size` bytes, waits until others have taken theirs."""
+        """Take note that the next answer, of `size` bytes, waits until others have taken theirs."""
 
     def mark_dirty(self, connection: ClientConnection) -> None:
-        """It has output, and had none."""
+        """Take note that a connection has output, and had none."""
 
     def notice(self, connection: ClientConnection, what: str) -> None:
         """Tell the operator; the connection stays."""

@@ -1,4 +1,4 @@
-"""Which connection has which session on this server, and how it comes to have it.
+"""Sessions of the connections on this server, and how a connection gets one.
 
 An older connection of a session is closed before a new one is attached (D-3a). An attach always goes through the log,
 and a client that is ahead of this server is sent elsewhere.
@@ -28,7 +28,9 @@ from zraft_core.znodes.txn import ATTACH, CREATE_SESSION, Command
 ATTACH_BYTES: Final = 64
 
 OPEN_TIMEOUT_MS: Final = 10_000
-"""What a connection without a session counts as: it is given up after a third of it without contact with a quorum."""
+"""The session timeout that a connection without a session counts as: it is given up after a third of it
+without contact with a quorum.
+"""
 
 
 class AttachedSessions:
@@ -52,7 +54,7 @@ class AttachedSessions:
         entropy: Callable[[int], bytes],
         close: Callable[[ClientConnection], None],
     ) -> None:
-        """`close` ends a connection without another word."""
+        """Begin with no session. `close` ends a connection without another word."""
         self._machine = machine
         self._origin = origin
         self._touches = touches
@@ -72,13 +74,13 @@ class AttachedSessions:
         self.timeout_ms_min: int | None = None
 
     def __len__(self) -> int:
-        """Sessions whose connection is here."""
+        """Return the number of sessions whose connection is here."""
         return len(self._by_session)
 
     # -- the way in
 
     def attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
-        """A connection asks for a session; in a storm it waits for its turn, and so do its requests."""
+        """Attach a connection that asks for a session; in a storm it waits for its turn, and so do its requests."""
         connection.phase = Phase.ATTACHING
         availability = self._availability
         if availability.leaving or not availability.serving or self._admission.ask(connection):
@@ -86,17 +88,23 @@ class AttachedSessions:
 
     @property
     def due_in_ms(self) -> int | None:
-        """After how many ms a turn can attach one of those that wait; None if none waits, or only others can help."""
+        """The time in ms after which a turn can attach a waiting connection.
+
+        None if none waits, or only others can help.
+        """
         return self._admission.due_in_ms()
 
     def begin_turn(self) -> None:
-        """A turn begins: those who waited and are admitted now. Due while somebody waits, or if `paced`."""
+        """Attach those who waited and are admitted now. Due while somebody waits, or if `paced`."""
         for connection in self._admission.begin_turn(self._turn.now):
             assert connection.request is not None
             self._attach(connection, connection.request)
 
     def _attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
-        """Always decided through the log, also when the session resumes here (D-3)."""
+        """Attach a connection.
+
+        This is always decided through the log, also when the session resumes here (D-3).
+        """
         machine = self._machine
         if self._may_read_only(request):
             self._attach_read_only(connection, request)
@@ -125,7 +133,7 @@ class AttachedSessions:
         self._origin.add(connection, 0, connection.ids, [command], ATTACH_BYTES)
 
     def on_attach(self, connection: ClientConnection, result: object, cut_at: int) -> None:
-        """The attach of one of our connections was applied."""
+        """Take the result of a connection's attach, which was applied."""
         request = connection.request
         assert request is not None
         self._admission.finish(connection)
@@ -142,7 +150,7 @@ class AttachedSessions:
         connection.attached(result)
 
     def opened(self, connection: ClientConnection) -> None:
-        """The connection goes on without a session."""
+        """Take note that the connection continues without a session."""
         connection.phase = Phase.OPEN
         connection.timeout_ms = OPEN_TIMEOUT_MS
         self._count_timeout(OPEN_TIMEOUT_MS)
@@ -151,7 +159,7 @@ class AttachedSessions:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether reads are served although there is no contact with a quorum.
+        """True if reads are served although there is no contact with a quorum.
 
         Not by a removed server: it will never know more, and whoever it serves would stay there for ever.
         """
@@ -163,7 +171,9 @@ class AttachedSessions:
         )
 
     def _may_read_only(self, request: ConnectRequest) -> bool:
-        """Only for a new session of a client that asks for it, and of what was applied since this start.
+        """Return whether a connection may read only: a new session of a client that asks for it.
+
+        Something must have been applied since this start.
 
         What a log holds beyond that may never have been committed.
         """
@@ -183,13 +193,13 @@ class AttachedSessions:
     # -- the way out
 
     def on_session_moved(self, session: int, to: ClientConnection | None) -> None:
-        """The session was attached through connection `to`, or ended (None): no other connection may keep it."""
+        """Close an older connection of a session that was attached through `to`, or has ended (None)."""
         connection = self._by_session.get(session)
         if connection is not None and connection is not to:
             self._close(connection)
 
     def release(self, connection: ClientConnection) -> None:
-        """The connection is about to be closed: it has, and waits for, no session any more."""
+        """Forget a connection that is about to be closed: it has, and waits for, no session any more."""
         if connection.phase is Phase.ATTACHED:
             if self._by_session.get(connection.session) is connection:
                 del self._by_session[connection.session]

@@ -1,4 +1,4 @@
-"""What operators bound of clients, as the parts of this room take it."""
+"""Bounds of clients that operators set, as the parts of this room take them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all clients of one server hold together: who may hold more, who waits for room, and who has to go.
+"""Sums of what all clients of a server hold: who may hold more, who waits for room, and who has to go.
 
 Source: docs/SECURITY.md, "Sums".
 """
@@ -47,7 +47,7 @@ class Sums:
     def __init__(
         self, settings: ClientSettings, turn: TurnShare, give_up: Callable[[ClientConnection, str], None]
     ) -> None:
-        """`give_up` ends a connection at once, and tells the operator why."""
+        """Begin with nothing held. `give_up` ends a connection at once, and tells the operator why."""
         self._turn = turn
         self._give_up = give_up
         self.output: Budget[ClientConnection] = Budget(
@@ -71,7 +71,7 @@ class Sums:
         self.overdrawn = False
         self.waiting: dict[ClientConnection, int] = {}
         self._looked_at = -1
-        """What `output` held when there was no room for those that wait."""
+        """The bytes that `output` held when there was no room for those that wait."""
 
     @property
     def held(self) -> int:
@@ -86,13 +86,19 @@ class Sums:
     # -- what connections call
 
     def may_read(self, connection: ClientConnection, unfinished: int, waiting: int) -> bool:
-        """Whether more is read from a connection that has sent so much of an unfinished request, and of complete ones."""
+        """Return whether more is read from a connection.
+
+        `unfinished` are the bytes of an unfinished request, `waiting` those of complete ones.
+        """
         if waiting > UNCOUNTED_BYTES and (waiting >= BACKLOG_BYTES_MAX or self.input.is_pressed(connection)):
             return False
         return not UNCOUNTED_BYTES < unfinished <= BEGUN_BYTES or not self.unfinished.is_pressed(connection)
 
     def count_input(self, connection: ClientConnection, unfinished: int, waiting: int) -> None:
-        """It keeps so much of what its client sent: of an unfinished request, and of complete ones."""
+        """Count what a connection keeps of what its client sent.
+
+        `unfinished` are the bytes of an unfinished request, `waiting` those of complete ones.
+        """
         if connection.phase is Phase.CLOSED:
             return
         counts = (self.unfinished, unfinished), (self.input, waiting)
@@ -107,7 +113,7 @@ class Sums:
         self.is_wide = self.unfinished.wide and self.input.wide
 
     def count_output(self, connection: ClientConnection) -> None:
-        """What is to be written to it, or its client does not take, has become more or less."""
+        """Count what is to be written to a connection, or is not taken by its client."""
         size = connection.unsent + connection.out_bytes + connection.due_bytes
         if not connection.cut and self.output.hold(connection, size, self._turn.now):
             self.overdrawn = True
@@ -115,7 +121,7 @@ class Sums:
     # -- what the table of connections calls
 
     def wait(self, connection: ClientConnection, size: int) -> None:
-        """Its next answer, of `size` bytes, waits until others have taken theirs."""
+        """Take note that the next answer, of `size` bytes, waits until others have taken theirs."""
         self.waiting[connection] = size
         self._looked_at = -1
 
@@ -147,7 +153,7 @@ class Sums:
         return found
 
     def release(self, connection: ClientConnection) -> None:
-        """The connection is over: it holds nothing but what is still to be sent."""
+        """Count a connection that is over as holding nothing but what is still to be sent."""
         self.waiting.pop(connection, None)
         connection.due_bytes = 0
         if connection.counted:
@@ -157,7 +163,7 @@ class Sums:
             self.is_wide = self.unfinished.wide and self.input.wide
 
     def forget(self, connection: ClientConnection) -> None:
-        """Its socket is closed: it holds nothing at all."""
+        """Count a connection whose socket is closed as holding nothing."""
         connection.unsent = 0
         self.output.hold(connection, 0, self._turn.now)
 

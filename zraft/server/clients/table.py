@@ -54,13 +54,17 @@ REFUSALS_KEPT_MAX: Final = 64
 """Refused connections, and notices, remembered between two turns, for the log."""
 
 WORD_REQUESTS: Final = 2_048
-"""As so many requests counts a four-letter word: with ten thousand connections, `mntr` and `cons` take that long."""
+"""The number of requests that a four-letter word counts as: with ten thousand connections, `mntr` and `cons`
+take that long.
+"""
 
 TOLD_PER_TURN_MAX: Final = 8_192
 """About 10 ms: however many clients watch what is written, heartbeats and pings are answered between two turns."""
 
 PUSHED_PER_TURN_BYTES_MAX: Final = 4 * 1024 * 1024
-"""To all subscriptions together, a few milliseconds; the others come first in the next turn."""
+"""The most bytes that are pushed to all subscriptions together, a few milliseconds; the others come first in
+the next turn.
+"""
 
 
 SERVED: Final = (Phase.ATTACHED, Phase.OPEN, Phase.READ_ONLY)
@@ -97,15 +101,15 @@ class Clients:
         )
         self.watches: WatchTable[Watcher] = WatchTable()
         self.feeds = Feeds(machine)
-        """What native clients subscribed to."""
+        """The subscriptions of native clients."""
         self.listings = Listings(machine)
         self.view: ClusterView | None = None
-        """Who leads, and the rest of the server as clients may see it; set by whoever knows the server."""
+        """The leader, and the rest of the server as clients may see it; set by whoever knows the server."""
         self.topics: TopicService | None = None
         """The partitions of this server; set by whoever has them, None while the cluster has no topics."""
         self.refusals: deque[tuple[ClientConnection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
         self.notices: deque[tuple[ClientConnection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
-        """What clients were refused, for the operator: (connection, what and why)."""
+        """Refusals of clients, for the operator: (connection, what and why)."""
         self.full_knob = ""
         """The bound that the last refused connection met."""
         self.arrived = 0.0
@@ -148,7 +152,7 @@ class Clients:
     # -- what the shell calls
 
     def connect(self, address: str, ids: Ids) -> Connection | None:
-        """A client connected; None if there are too many already, `full_knob` then says of what."""
+        """Return the connection of a new client; None if there are too many, `full_knob` then says of what."""
         if len(self._connections) >= self.settings.connections_max:
             self.full_knob = "client.connections_max"
             self.rejected_total += 1
@@ -163,7 +167,7 @@ class Clients:
         return connection
 
     def native(self, connection: Connection) -> NativeConnection:
-        """The client that `connection` was made for speaks the native protocol: what stands for it from now on."""
+        """Return the native connection that replaces `connection`, whose client speaks the native protocol."""
         assert connection.phase is Phase.NEW, "it has spoken ZooKeeper's protocol"
         native = NativeConnection(self, connection.address, connection.ids)
         native.handle, connection.handle = connection.handle, None
@@ -174,11 +178,12 @@ class Clients:
         return native
 
     def opened(self, connection: NativeSpeaker) -> None:
-        """It goes on without a session."""
+        """Take note that a connection continues without a session."""
         self.sessions.opened(connection)
 
     @property
     def connections(self) -> Sequence[ClientConnection]:
+        """The connections that are open."""
         return tuple(self._connections)
 
     def __len__(self) -> int:
@@ -187,7 +192,7 @@ class Clients:
     # -- what connections call
 
     def count_requests(self, connection: ClientConnection, requests: int, size: int) -> None:
-        """So many complete requests arrived in one read of `size` bytes."""
+        """Count the complete requests that arrived in one read of `size` bytes."""
         connection.received += requests
         self.received_total += requests
         self.bytes_received_total += size
@@ -195,23 +200,27 @@ class Clients:
             connection.asked_at = self.arrived
 
     def mark_dirty(self, connection: ClientConnection) -> None:
-        """The connection has output."""
+        """Take note that the connection has output."""
         connection.dirty = True
         self._dirty.append(connection)
 
     def on_backlog(self, connection: ClientConnection) -> None:
-        """It has requests that wait for the next turn, or for room in the origin stream."""
+        """Take note that a connection has requests that wait.
+
+        They wait for the next turn, or for room in the origin stream.
+        """
         if not connection.unsent and connection not in self.sums.waiting:
-            # Else it is remembered by whoever makes room for its answers: `left_unsent`, `Sums.make_room`.
+            # Otherwise it is remembered by whoever makes room for its answers: `left_unsent`,
+            # `Sums.make_room`.
             self._backlogged[connection] = None
 
     def on_no_room(self, connection: ClientConnection, size: int) -> None:
-        """Its next answer, of `size` bytes, waits until others have taken theirs."""
+        """Take note that the next answer, of `size` bytes, waits until others have taken theirs."""
         self._backlogged.pop(connection, None)
         self.sums.wait(connection, size)
 
     def left_unsent(self, connection: ClientConnection, size: int) -> bool:
-        """The shell could not send `size` bytes of what it was given; True if the next turn should come at once."""
+        """Note that the shell could not send `size` bytes; return True if the next turn should come at once."""
         if connection.cut:
             return False
         was_unsent, connection.unsent = connection.unsent > 0, size
@@ -247,13 +256,17 @@ class Clients:
             self.close(connection)
 
     def log_in(self, connection: ClientConnection, token: bytes) -> tuple[Ids, bytes]:
-        """One step of a SASL login: the ids after it, and the answer. Raises AuthenticationError."""
+        """Do one step of a SASL login, and return the ids after it, and the answer.
+
+        Raises:
+            AuthenticationError: the client did not prove who it is.
+        """
         auth = self.settings.auth
         login = connection.login
         if login is None:
             if auth.users is None:
                 raise AuthenticationError("SASL is not configured; set auth.sasl_users_file")
-            # With the users of now: their file may have changed.
+            # The present users count, as their file may have changed.
             login = DigestMd5(auth.users(), entropy=self._entropy)
         step = login.respond(token)
         if step.user is None:
@@ -266,19 +279,22 @@ class Clients:
         return ids, step.token
 
     def submit(self, connection: ClientConnection, commands: list[Command], size: int) -> None:
-        """Commands of an attached session, in order."""
+        """Submit commands of an attached session, in order."""
         self._origin.add(connection, connection.session, connection.ids_of_writes, commands, size)
 
     def request_sync(self, waiter: SyncWaiter) -> None:
-        """`waiter.complete_sync()` is due when all that is committed by now is applied here."""
+        """Call `waiter.complete_sync()` when all that is committed by now is applied here."""
         self._syncs.append(waiter)
 
     def on_topics(self, connection: NativeSpeaker) -> None:
-        """It is told of topics at the end of the turn."""
+        """Take note that a connection is to be told of topics at the end of the turn."""
         self._topical[connection] = None
 
     def on_floor(self, connection: NativeSpeaker) -> None:
-        """It has reads that wait for this server to have applied more; they are looked at once per turn."""
+        """Take note that a connection has reads that wait for this server to apply more.
+
+        They are looked at once per turn.
+        """
         self._floored[connection] = None
 
     def request_steps(self, connection: ZooKeeperSpeaker, steps: Steps) -> None:
@@ -297,11 +313,11 @@ class Clients:
                 self._steps.append((connection, steps))
 
     def notice(self, connection: ClientConnection, what: str) -> None:
-        """Have the operator told; the connection stays."""
+        """Tell the operator something about a connection, which stays."""
         self.notices.append((connection, what))
 
     def on_follower(self) -> None:
-        """Somebody follows what is written from now on."""
+        """Take note that somebody follows what is written from now on."""
         self._origin.on_follower()
 
     def count_followers(self) -> int:
@@ -309,7 +325,7 @@ class Clients:
         return self.watches.lasting_count + len(self.feeds)
 
     def bound_watches(self, connection: ZooKeeperSpeaker) -> None:
-        """Watches were added; a connection with too many of them is refused."""
+        """Refuse a connection that has too many watches after some were added."""
         count = self.watches.count_of(connection)
         if count > self.settings.watches_per_connection_max:
             self.refuse(
@@ -320,15 +336,16 @@ class Clients:
 
     @property
     def has_syncs(self) -> bool:
+        """True if somebody waits for a sync that was not taken yet."""
         return bool(self._syncs)
 
     def take_syncs(self) -> list[SyncWaiter]:
-        """Who asked for a sync since the last call."""
+        """Return those that asked for a sync since the last call."""
         taken, self._syncs = self._syncs, []
         return taken
 
     def on_word(self, connection: ZooKeeperSpeaker) -> None:
-        """It asks one four-letter word, whose answer may take milliseconds: now, or when a turn has time for it."""
+        """Answer a four-letter word now, or when a turn has time for it, since it may take milliseconds."""
         if self.turn.busy or self._words:
             self._words.append(connection)
         else:
@@ -340,11 +357,17 @@ class Clients:
             connection.answer_word(self.four_letter_word)
 
     def attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
-        """It asks for a session: `attached`, `refuse_session` or `send_elsewhere` follows, sooner or later."""
+        """Attach a connection that asks for a session.
+
+        `attached`, `refuse_session` or `send_elsewhere` follows, sooner or later.
+        """
         self.sessions.attach(connection, request)
 
     def end_read_only(self) -> None:
-        """There is contact again: those that had to read only find that out, and a real session, by reconnecting."""
+        """Close the connections that may only read, since there is contact again.
+
+        Their clients get a real session by reconnecting.
+        """
         for connection in list(self._connections):
             if connection.phase is Phase.READ_ONLY:
                 self.close(connection)
@@ -366,12 +389,12 @@ class Clients:
                 self.mark_dirty(connection)
 
     def forget(self, connection: ClientConnection) -> None:
-        """Its socket is closed: nobody has anything of it any more."""
+        """Forget a connection whose socket is closed, everywhere."""
         self.release(connection)
         self.sums.forget(connection)
 
     def release(self, connection: ClientConnection) -> None:
-        """The connection is over, whoever ended it: nothing here may keep it, but for what is still to be sent."""
+        """Forget a connection that is over, whoever ended it, except what is still to be sent."""
         if connection.phase is Phase.CLOSED:
             return
         self.sessions.release(connection)
@@ -398,7 +421,8 @@ class Clients:
             watchers = self.watches.trigger(event_type, path)
             self.told_total += len(watchers)
             for watcher in watchers:
-                # Also those that only read: what comes from a leader who does not hear us is applied meanwhile.
+                # This closes those that only read, too: entries of a leader that does not hear us are applied
+                # meanwhile.
                 if watcher.phase is not Phase.CLOSED and permits(acl, READ, watcher.ids):
                     watcher.on_event(zxid, event_type, path)
                     self.events_total += 1
@@ -409,7 +433,7 @@ class Clients:
     # -- what the driver calls, once per turn
 
     def begin_turn(self) -> None:
-        """What waited for this turn, in the order in which it began to wait."""
+        """Begin a turn with the requests that waited for it, in the order in which they began to wait."""
         turn, sums = self.turn, self.sums
         turn.taken = 0
         turn.cut_short = False
@@ -430,7 +454,7 @@ class Clients:
 
     @property
     def wants_turn(self) -> bool:
-        """Whether something is left that the next turn can do at once."""
+        """True if something is left that the next turn can do at once."""
         return self.due_in_ms == 0
 
     @property
@@ -472,12 +496,12 @@ class Clients:
         self.bytes_received_total = self.bytes_sent_total = 0
 
     def reset_connection_statistics(self) -> None:
-        """The same for each connection."""
+        """Reset the counts of each connection."""
         for connection in self._connections:
             connection.reset_statistics()
 
     def close_all(self, why: str = "") -> None:
-        """This server cannot know what became of its sessions (D-4, D-14): clients ask another one.
+        """Close all clients, since this server cannot know what became of their sessions (D-4, D-14).
 
         The operator is told `why`, unless that is empty.
         """
@@ -488,7 +512,10 @@ class Clients:
                 self.close(connection)
 
     def dismiss_all(self) -> None:
-        """This server is no member any more: clients get the answers that are there, and ask another one."""
+        """Close all clients, since this server is no member any more.
+
+        They get the answers that there are, and ask another one.
+        """
         for connection in list(self._connections):
             if connection.holds_promises:
                 if self._may_speak(connection, self.turn.now):
@@ -519,14 +546,17 @@ class Clients:
             self.mark_dirty(connection)
 
     def _may_speak(self, connection: ClientConnection, now: int) -> bool:
-        """Whether its session cannot have ended elsewhere meanwhile (D-14)."""
+        """Return whether its session cannot have ended elsewhere meanwhile (D-14)."""
         return (
             connection.phase is not Phase.ATTACHED
             or self.touches.age(connection.session, now) <= connection.third_ms
         )
 
     def flush(self, now: int) -> list[Output]:
-        """What to write now. Sessions without a fresh acknowledged touch keep their output, in order (D-14)."""
+        """Return what to write now.
+
+        Sessions without a fresh acknowledged touch keep their output, in order (D-14).
+        """
         if self.sums.overdrawn:
             self.sums.relieve_output()
         if self._floored:
@@ -538,7 +568,7 @@ class Clients:
         if self._topical:
             topical, self._topical = self._topical, {}
             for native in topical:
-                # What is put off is brought back by `on_taken`.
+                # `on_taken` brings back what is put off.
                 if not native.unsent and not native.push_topics():
                     self._topical[native] = None
                     self.turn.cut_short = True
@@ -576,7 +606,7 @@ class Clients:
             asked_at = connection.asked_at
             if asked_at is not None and out:
                 connection.latency.add(now - asked_at if now > asked_at else 0.0, now, zxid)
-                # What is still unanswered arrived later than what was answered now.
+                # Requests that are still unanswered arrived later than those that were answered now.
                 connection.asked_at = now if connection.queue else None
             out.clear()
             connection.out_bytes = 0
@@ -595,7 +625,7 @@ def _asks_for_much(connection: ClientConnection) -> bool:
 
 
 def _parts_of(out: Iterable[bytes]) -> list[bytes]:
-    """The same bytes in fewer parts: large ones as they are, what stands between them as one."""
+    """Return the same bytes in fewer parts: large ones as they are, what stands between them as one."""
     parts: list[bytes] = []
     small: list[bytes] = []
     for part in out:
@@ -612,5 +642,5 @@ def _parts_of(out: Iterable[bytes]) -> list[bytes]:
 
 
 def _host(address: str) -> str:
-    """Of `host:port`, or `[host]:port`."""
+    """Return the host of `host:port`, or `[host]:port`."""
     return address.rpartition(":")[0]

@@ -31,21 +31,21 @@ class TurnShare:
 
     @property
     def full(self) -> bool:
-        """Whether requests have to wait: for room in the origin stream, or for the next turn."""
+        """True if requests have to wait: for room in the origin stream, or for the next turn."""
         return self.taken >= REQUESTS_PER_TURN_MAX or self._origin.full
 
     @property
     def busy(self) -> bool:
-        """Whether this turn has no time left for a request that takes milliseconds."""
+        """True if this turn has no time left for a request that takes milliseconds."""
         return self.taken >= REQUESTS_PER_TURN_MAX
 
     @property
     def room(self) -> int:
-        """How many more requests this turn may take."""
+        """The number of requests that this turn may still take."""
         return max(0, REQUESTS_PER_TURN_MAX - self.taken)
 
     def lets_pass(self, size: int) -> bool:
-        """Whether `size` bytes from a client that waits for nothing are taken although the share is `full`.
+        """Return whether `size` bytes of a client that waits for nothing pass although the share is `full`.
 
         Otherwise a client that fills the origin stream, or all turns, would make everybody else wait for all that it asks
         for. What takes long does not pass; see `busy`.

@@ -1,1 +1,1 @@
-"""What operators ask of a server, and what they see of it."""
+"""Requests of operators to a server, and the numbers that they see."""

@@ -1,4 +1,4 @@
-"""What a server does for its operators: lists and changes members, takes snapshots, changes replicated settings.
+"""Administration of a server: lists and changes members, takes snapshots, changes replicated settings.
 
 Requests come from whoever holds the cluster key (`zraft.operator`). Nothing here waits: a reply may be given later,
 when its command was applied or the disk has done its part.
@@ -61,8 +61,9 @@ from zraft_core.znodes.txn import MEMBERS, SETTINGS, Command
 Reply = Callable[[OperatorReply], None]
 
 _PASSING: Final = (Code.RECONFIG_IN_PROGRESS, Code.UNIMPLEMENTED, Code.BAD_VERSION)
-"""What a young cluster answers for its first seconds, or one whose members were changed at the same moment: worth asking
-again until the caller's time is up."""
+"""The answers of a young cluster in its first seconds, or of one whose members were changed at the same
+moment: they are worth asking again until the caller's time is up.
+"""
 
 PART_BYTES_MAX: Final = 256 * 1024
 WAITING_MAX: Final = 64
@@ -101,7 +102,9 @@ class Administration:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._taking: list[tuple[int, Reply]] = []
-        """Who wants a snapshot, and of which entry at least: what was acknowledged before has to be in it."""
+        """Those who want a snapshot, and of which entry at least: what was acknowledged before has to be in
+        it.
+        """
         self._transfers: list[_Transferring] = []
         self._raising: list[_Raising] = []
 
@@ -141,7 +144,7 @@ class Administration:
             case FeatureRaise(level):
                 self._raise(raft, level, reply)
             case TopicList() | TopicDescribe():
-                # The leader's: who has just created a topic wants to see it.
+                # The leader answers this: somebody who has just created a topic wants to see it.
                 reply(self._elsewhere(raft) or answer(driver.machine.registry, request))
             case TopicCreate() | TopicAlter() | TopicRetain() | TopicDelete():
                 change(driver.machine.feature_level, request, driver.submit, reply)
@@ -150,7 +153,7 @@ class Administration:
 
     @property
     def awaited(self) -> bool:
-        """Whether an operator waits for what only a later `turn` can tell."""
+        """True if an operator waits for what only a later `turn` can tell."""
         return bool(self._taking or self._raising or self._transfers)
 
     def turn(self) -> None:
@@ -194,7 +197,7 @@ class Administration:
         )
 
     def _elsewhere(self, raft: Raft) -> Refused | None:
-        """Who can answer what only the leader can; None if this server leads."""
+        """Return who can answer what only the leader can; None if this server leads."""
         leader = self._driver.leader
         if raft.role is Role.LEADER:
             return None
@@ -251,7 +254,10 @@ class Administration:
         )
 
     def _left(self, raft: Raft, server: ServerId) -> str | None:
-        """What has to happen first after a removal that was decided; who leads knows whether the server answers."""
+        """Return what has to happen first after a removal that was decided.
+
+        Who leads knows whether the server answers.
+        """
         member = raft.membership.members.get(server)
         partitions = (
             0 if member is None else self._driver.machine.registry.groups_on((server, member.instance))
@@ -285,7 +291,7 @@ class Administration:
             self._submit(command, reply, lambda: text)
 
     def _submit(self, command: Command, reply: Reply, text: Callable[[], str]) -> None:
-        """Into the log, and answered when it is applied here."""
+        """Append a command to the log, and answer when it is applied here."""
 
         def done(result: object) -> None:
             if isinstance(result, Code) and result is not Code.OK:

@@ -1,4 +1,4 @@
-"""What `envi` tells of the process and its machine: properties in ZooKeeper's form, those of a JVM replaced."""
+"""Properties of the process and its machine for `envi`, in ZooKeeper's form, those of a JVM replaced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ MEGABYTE: Final = 1024 * 1024
 
 
 def environment() -> tuple[tuple[str, str], ...]:
-    """(name, value); the version first, because clients read it. Looks at the machine, so ask once per start."""
+    """Return (name, value); the version first, because clients read it.
+
+    Looks at the machine, so ask once per start.
+    """
     return (
         ("zookeeper.version", VERSION_LINE),
         ("host.name", socket.gethostname()),
@@ -36,7 +39,7 @@ def environment() -> tuple[tuple[str, str], ...]:
 
 
 def memory() -> tuple[tuple[str, str], ...]:
-    """The machine's memory as of now: in ZooKeeper these are the JVM's, which has a share of its own."""
+    """Return the machine's memory as of now: in ZooKeeper these are the JVM's, which has a share of its own."""
     pages = os.sysconf("SC_PAGE_SIZE")
     total = os.sysconf("SC_PHYS_PAGES") * pages // MEGABYTE
     free = os.sysconf("SC_AVPHYS_PAGES") * pages // MEGABYTE

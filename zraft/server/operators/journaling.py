@@ -1,4 +1,4 @@
-"""Decides what a server notes for audits: what changed in a group since it was looked at last.
+"""Decision what a server notes for audits: what changed in a group since it was looked at last.
 
 Pure. Looked at after turns; costs a few comparisons then.
 """
@@ -23,7 +23,7 @@ GROUP_COMMIT_INTERVAL_MS: Final = 60_000
 
 @define
 class _Seen:
-    """What was noted of a group."""
+    """Notes so far about a group."""
 
     led: int = 0
     committed: int = 0
@@ -32,27 +32,29 @@ class _Seen:
 
 
 class Journaling:
-    """Of all groups of a server."""
+    """Notes for audits about all groups of a server."""
 
     def __init__(self) -> None:
         self._seen: dict[GroupId, _Seen] = {}
 
     def opened(self, raft: Raft | None, wall_ms: int) -> Note:
-        """The first note of a process."""
+        """Return the first note of a process."""
         term, index = (0, 0) if raft is None else (raft.term, raft.log.last_index)
         return Note(Kind.OPENED, COORDINATION_GROUP, term, index, wall_ms)
 
     def closed(self, raft: Raft | None, wall_ms: int) -> Note:
-        """The last one, if it ends in good order."""
+        """Return the last one, if it ends in good order."""
         term, index = (0, 0) if raft is None else (raft.term, raft.commit_index)
         return Note(Kind.CLOSED, COORDINATION_GROUP, term, index, wall_ms)
 
     def forget(self, group: GroupId) -> None:
-        """It has no replica here any more."""
+        """Forget a group that has no replica here any more."""
         self._seen.pop(group, None)
 
     def look(self, raft: Raft, digests: Iterable[tuple[int, int]], wall_ms: int) -> Iterator[Note]:
-        """What is to be noted of a group now; nearly always nothing. `digests`: the newest of its state, by index.
+        """Yield what is to be noted of a group now; nearly always nothing.
+
+        `digests` are the newest ones of its state, by index.
 
         Whoever cannot write one down takes no more of them: it comes again with the next look, before all that is newer.
         A leadership whose end was lost would seem to commit what its successor did.

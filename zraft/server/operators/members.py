@@ -1,4 +1,4 @@
-"""Which change of the members an operator's request means, judged by who the members are.
+"""Meaning of an operator's request about members, given who the members are.
 
 Adding, moving and promoting are verbs of their own: a mistyped number must not give a healthy server another address.
 
@@ -36,7 +36,7 @@ class MemberChange:
 def change_of(
     request: MemberRequest, wanted: Wanted, present: Mapping[ServerId, Member]
 ) -> MemberChange | Done | Refused:
-    """The change that `request` means; `Done` if it is so already.
+    """Return the change that `request` means; `Done` if it is so already.
 
     Args:
         wanted: who is to belong, {} until the leader has written it down; then every request is a change, which the
@@ -96,7 +96,7 @@ def _no_member(server: ServerId, wanted: Wanted, then: str = "") -> Refused:
 
 
 def _unusable(server: ServerId, address: str, wanted: Wanted) -> Refused | None:
-    """Why nobody can be at this address."""
+    """Return why nobody can be at this address."""
     if address.startswith(EVERYWHERE):
         return Refused(
             f"server {server} cannot be at {address}: that only says where a server listens; name the address at which "
@@ -111,7 +111,7 @@ def _unusable(server: ServerId, address: str, wanted: Wanted) -> Refused | None:
 def _elsewhere(
     server: ServerId, address: str, member: WantedMember | None, present: Mapping[ServerId, Member]
 ) -> Refused | None:
-    """Why a server that is at another address is not added at this one."""
+    """Return why a server that is at another address is not added at this one."""
     if member is not None:
         if member.address in ("", address):
             return None

@@ -112,19 +112,24 @@ class Report:
 
     @property
     def serving(self) -> bool:
+        """True if clients are served, at least with reads."""
         return self._driver.serving or self.read_only
 
     @property
     def read_only(self) -> bool:
+        """True if only reads are served, without contact with a quorum."""
         return self._driver.clients.sessions.is_read_only
 
     def environment(self) -> tuple[tuple[str, str], ...]:
+        """Return the properties of the process, its machine and its memory."""
         return self._environment + memory()
 
     def trace_mask(self) -> int:
+        """Return the mask that was set last; it has no effect."""
         return self._trace_mask
 
     def set_trace_mask(self, mask: int) -> None:
+        """Keep a mask, which has no effect."""
         self._trace_mask = mask
 
     def reset_server(self) -> None:
@@ -135,10 +140,11 @@ class Report:
         self._process.reset()
 
     def reset_connections(self) -> None:
+        """Reset the counts of all connections."""
         self._driver.clients.reset_connection_statistics()
 
     def server(self) -> ServerStatistics | None:
-        """The numbers of `srvr` and `mntr`, or None while this server does not serve its clients."""
+        """Return the numbers of `srvr` and `mntr`, or None while this server does not serve its clients."""
         driver = self._driver
         raft = driver.raft
         if raft is None or not self.serving:
@@ -194,7 +200,7 @@ class Report:
         )
 
     def _metrics(self, raft: Raft) -> dict[str, Metric]:
-        """What `mntr` lists beyond ZooKeeper's fixed part: its counters that we can fill, then our own."""
+        """Return what `mntr` lists beyond ZooKeeper's fixed part: its counters that we can fill, then our own."""
         driver, process = self._driver, self._process
         clients = driver.clients
         campaigns = raft.statistics().campaigns_total
@@ -235,20 +241,21 @@ class Report:
         }
 
     def _digest(self) -> dict[str, Metric]:
-        """The state digest if it is cheap to have now; while the tree changes fast it would stop the loop."""
+        """Return the state digest if it is cheap to have now; while the tree changes fast it would stop the loop."""
         found = self.digest()
         if found is None:
             return {"state_digest_pending": self._driver.machine.undigested}
         return {"state_digest": found[1], "state_digest_index": self._driver.applied_index}
 
     def digest(self) -> tuple[int, str] | None:
-        """(zxid, digest in hexadecimal), None if too much is left to hash, or it would be of no whole entry."""
+        """Return (zxid, digest in hexadecimal), None if too much is left to hash, or it would be of no whole entry."""
         machine = self._driver.machine
         if machine.undigested > DIGEST_ITEMS_MAX or self._driver.applier.halfway:
             return None
         return machine.last_zxid, f"{machine.digest():032x}"
 
     def connections(self) -> Listing[ConnectionStatistics]:
+        """Return the statistics of connections, up to a bound."""
         clients = self._driver.clients
         shift = self._wall_now() - self._now()
         found = [c for c in clients.connections if c.phase is not Phase.CLOSED]
@@ -258,6 +265,7 @@ class Report:
         )
 
     def configuration(self) -> Configuration:
+        """Return the configuration in force."""
         config = self._config
         settings = self._driver.machine.settings
         sizes = _sizes(config.data)
@@ -280,6 +288,7 @@ class Report:
         )
 
     def dump(self) -> Dump:
+        """Return sessions, their ephemeral znodes and connections, up to a bound."""
         driver = self._driver
         sessions = driver.machine.sessions
         connections, counted = self._connection_deadlines()
@@ -297,7 +306,7 @@ class Report:
         )
 
     def _expiries(self) -> SessionExpiries | None:
-        """A leader's view: when each session ends if nothing more is heard of it."""
+        """Return a leader's view: when each session ends if nothing more is heard of it."""
         leadership = self._driver.leadership
         if leadership is None:
             return None
@@ -320,7 +329,7 @@ class Report:
         return self._by_time(ends), len(found)
 
     def _by_time(self, ends: Iterable[tuple[int, T]]) -> tuple[tuple[int, tuple[T, ...]], ...]:
-        """What ends in so many ms, by the wall-clock tick at which that is."""
+        """Return what ends in so many ms, by the wall-clock tick at which that is."""
         tick = self._driver.machine.settings.tick_time_ms
         wall = self._wall_now()
         by_time: defaultdict[int, list[T]] = defaultdict(list)
@@ -329,26 +338,30 @@ class Report:
         return tuple((at, tuple(by_time[at])) for at in sorted(by_time))
 
     def watch_summary(self) -> WatchSummary:
+        """Return the counts of watchers, paths and watches."""
         watches = self._driver.clients.watches
         return WatchSummary(watches.watcher_count(), watches.path_count(), watches.watch_count())
 
     def watches_by_session(self) -> WatchesBySession:
+        """Return the watched paths of each session, up to a bound."""
         watches = self._driver.clients.watches
         found = _first((connection.session, paths) for connection, paths in watches.by_watcher())
         return Listing(found, self._watchings(sum(len(paths) for _, paths in found)))
 
     def watches_by_path(self) -> WatchesByPath:
+        """Return the watching sessions of each path, up to a bound."""
         watches = self._driver.clients.watches
         found = _first((path, (one.session for one in watchers)) for path, watchers in watches.by_path())
         return Listing(found, self._watchings(sum(len(sessions) for _, sessions in found)))
 
     def _watchings(self, listed: int) -> int:
-        """How many (session, path) there are: exact while all are listed, else at most this."""
+        """Return how many (session, path) there are: exact while all are listed, else at most this."""
         return listed if listed < LISTED_MAX else self._driver.clients.watches.watch_count()
 
     # -- beyond ZooKeeper's words
 
     def status(self) -> Status:
+        """Return the numbers of all parts of the server."""
         driver, process = self._driver, self._process
         config = self._config
         reasons = self.reasons()
@@ -406,19 +419,21 @@ class Report:
         )
 
     def knobs(self) -> tuple[tuple[str, str], ...]:
+        """Return the settings in force by name."""
         return settings_in_force(self._config)
 
     def cluster_text(self) -> str:
+        """Return the configured servers, one a line."""
         return "".join(f"{server}={address}\n" for server, address in sorted(self._config.cluster.items()))
 
     def reasons(self) -> tuple[str, ...]:
-        """Why clients are better served elsewhere now."""
+        """Return the reasons for which clients are better served elsewhere now."""
         driver = self._driver
         reasons = []
         if driver.coordination.problem is not None:
             reasons.append(driver.coordination.problem)
         elif driver.serving:
-            pass  # also for the moment without a leader that an election takes: nobody's request fails of it
+            pass  # true also for the moment without a leader that an election takes: nobody's request fails by it
         elif driver.raft is None:
             reasons.append(
                 driver.coordination.waiting
@@ -472,7 +487,7 @@ class Report:
         )
 
     def _listed(self, raft: Raft | None) -> list[tuple[ServerId, str, str]]:
-        """(server, address, part): who belongs; who is to; before that is known, who is configured."""
+        """Return (server, address, part): who belongs; who is to; before that is known, who is configured."""
         driver = self._driver
         members = {} if raft is None else raft.membership.members
         if not members:
@@ -600,7 +615,7 @@ def _peer_traffic(traffic: tuple[UdpStatistics, LinkStatistics] | None) -> PeerT
 
 
 def _first(lists: Iterable[tuple[K, Iterable[T]]]) -> tuple[tuple[K, tuple[T, ...]], ...]:
-    """The first `LISTED_MAX` items of several lists, each under the name of its own."""
+    """Return the first `LISTED_MAX` items of several lists, each under the name of its own."""
     found: list[tuple[K, tuple[T, ...]]] = []
     left = LISTED_MAX
     for name, items in lists:
@@ -613,12 +628,18 @@ def _first(lists: Iterable[tuple[K, Iterable[T]]]) -> tuple[tuple[K, tuple[T, ..
 
 
 def _sizes(data: Path) -> tuple[int, int, int]:
-    """Bytes of a data directory: of files of its own, of its log, of its snapshots. A few dozen calls that do not wait."""
+    """Return the bytes of a data directory: of files of its own, of its log, of its snapshots.
+
+    These are a few dozen calls that do not wait.
+    """
     return _folder_bytes(data), _folder_bytes(data / "wal"), _folder_bytes(data / "groups" / "0" / "snap")
 
 
 def _folder_bytes(folder: Path) -> int:
-    """A file may go while they are counted: the log and the snapshots are cut by threads."""
+    """Return the bytes of a folder.
+
+    A file may go while they are counted: the log and the snapshots are cut by threads.
+    """
     total = 0
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:

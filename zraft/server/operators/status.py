@@ -32,7 +32,9 @@ class MemberStatus:
     needs_snapshot: bool | None = None
     """The log no longer holds what it needs next."""
     snapshot_sent_bytes: int | None = None
-    """Of the snapshot that is being sent to it, None if none is; out of `snapshot_bytes`."""
+    """The bytes of the snapshot that were sent to it so far, None if none is being sent; out of
+    `snapshot_bytes`.
+    """
     snapshot_bytes: int | None = None
     silent_ms: int | None = None
     """Since it last said anything, or since the leadership began."""
@@ -134,7 +136,7 @@ class ClientTraffic:
 
 @frozen(kw_only=True)
 class Durations:
-    """In seconds, but for the two of entries, which are commands and bytes."""
+    """Distributions of durations in seconds, and of two sizes of entries: commands and bytes."""
 
     fsync: Distribution
     writes: Distribution
@@ -148,7 +150,10 @@ class Durations:
 
 @frozen(kw_only=True)
 class Status:
-    """Everything but what `ServerStatistics` says. `reasons` is empty exactly while `ready`; times in ms."""
+    """Status of all parts, beyond what `ServerStatistics` has.
+
+    `reasons` is empty exactly while `ready`; times in ms.
+    """
 
     server: int
     version: str
@@ -173,9 +178,9 @@ class Status:
     snapshot_received: tuple[int, int] | None = None
     """(bytes here, bytes of all) of a snapshot that the leader is sending."""
     log_bytes: int = 0
-    """Of the write-ahead log on disk."""
+    """The bytes of the write-ahead log on disk."""
     snapshots_bytes: int = 0
-    """Of all snapshots on disk."""
+    """The bytes of all snapshots on disk."""
     data_free_bytes: int = 0
     """Room that is left for the server's user on the file system of the data directory, out of `data_size_bytes`."""
     data_size_bytes: int = 0
@@ -188,20 +193,24 @@ class Status:
 class AdminReports(Reports, Protocol):
     """The values of the words, and those of the admin server."""
 
-    def status(self) -> Status: ...
+    def status(self) -> Status:
+        """Return the numbers of all parts of the server."""
 
     def reasons(self) -> tuple[str, ...]:
-        """Why clients are better served elsewhere now; costs nothing, as the rest of `status` does."""
+        """Return the reasons for which clients are better served elsewhere now.
+
+        This costs nothing, unlike the rest of `status`.
+        """
 
     def knobs(self) -> tuple[tuple[str, str], ...]:
-        """The configuration in force, as (knob, value)."""
+        """Return the configuration in force, as (knob, value)."""
 
     def cluster_text(self) -> str:
-        """The servers as the configuration lists them."""
+        """Return the servers as the configuration lists them."""
 
 
 def readiness(reasons: tuple[str, ...]) -> tuple[int, str]:
-    """What `/readyz` answers: the HTTP status, and "ok" or a reason a line."""
+    """Return the answer to `/readyz`: the HTTP status, and "ok" or a reason a line."""
     if not reasons:
         return 200, "ok\n"
     return 503, "".join(f"{reason}\n" for reason in reasons)

@@ -1,4 +1,4 @@
-"""What operators ask of topics, from the registry: pages of what there is, and changes as commands of the log."""
+"""Operators' requests about topics: pages from the registry, and changes as commands of the log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _UNKNOWN: Final = "it is unknown whether it was done, for this server was far be
 
 
 def answer(registry: Registry, request: TopicLook) -> OperatorReply:
-    """A page of topics, or of one topic's partitions."""
+    """Return a page of topics, or of one topic's partitions."""
     match request:
         case TopicList(after):
             names = sorted(registry.names)
@@ -110,7 +110,7 @@ def _description(registry: Registry, topic: Topic, first: int) -> TopicDescripti
 
 
 def topics_status(registry: Registry) -> TopicsStatus:
-    """How many of everything."""
+    """Return the counts of topics and partitions."""
     return TopicsStatus(
         topics=len(registry.topics),
         partitions=sum(len(topic.partitions) for topic in registry.topics.values()),
@@ -123,7 +123,7 @@ def topics_status(registry: Registry) -> TopicsStatus:
 
 
 def topic_metrics(registry: Registry) -> dict[str, int]:
-    """The same under the names of `mntr`."""
+    """Return the same under the names of `mntr`."""
     found = topics_status(registry)
     return {
         "topics": found.topics,
@@ -137,7 +137,10 @@ def topic_metrics(registry: Registry) -> dict[str, int]:
 
 
 def change(level: int, request: TopicChange, submit: Submit, reply: Reply) -> None:
-    """Into the log, and answered when it is applied here; not below the feature level that topics need."""
+    """Append a change to the log, and answer when it is applied here.
+
+    It is refused below the feature level that topics need.
+    """
     if level < LEVEL_OF_TOPICS:
         reply(Refused(_NEEDS_LEVEL, retriable=True))  # a young cluster has it in a second
         return

@@ -1,1 +1,1 @@
-"""What is special about a topic's group: its replicated state, its leader, and what its clients ask of it."""
+"""Parts that are special about a topic's group: its replicated state, its leader, its clients' requests."""

@@ -1,4 +1,4 @@
-"""What partitions need to know of the coordination group, and say to it."""
+"""Interface of the coordination group to partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zraft_core.topics.view import View
 
 @frozen
 class Beginning:
-    """What a new partition begins with. `born` as in `zraft.topics.partition.Partition`."""
+    """Values that a new partition begins with. `born` as in `zraft.topics.partition.Partition`."""
 
     view: View
     settings: PartitionSettings
@@ -28,24 +28,24 @@ class Coordination(Protocol):
 
     @property
     def leader(self) -> ServerId | None:
-        """Who leads group 0, as far as is known here."""
+        """The leader of group 0, as far as it is known here."""
 
     @property
     def destinations_max(self) -> int:
-        """How many partitions a producer's message may go to, as far as is known here."""
+        """The number of partitions that a producer's message may go to, as far as it is known here."""
 
     @property
     def features(self) -> int:
         """The feature level in force, as far as is known here: what partitions may log goes by it (D-5)."""
 
     def beginning(self, group: GroupId) -> Beginning | None:
-        """What a group begins with; None if it is not known here (yet, or any more)."""
+        """Return what a group begins with; None if it is not known here (yet, or any more)."""
 
     def replicas(self, group: GroupId) -> Sequence[ServerId]:
-        """Where a group is, or should be; the one that should lead it first. Empty if it is not known."""
+        """Return the servers of a group, the preferred leader first; empty if the group is not known."""
 
     def retention(self, group: GroupId) -> Retention:
-        """How much of its deliveries is kept."""
+        """Return how much of a group's deliveries is kept."""
 
     def hear(self, message: Report | Reply) -> None:
-        """What a group says to group 0, on the server that leads it; elsewhere it is to be dropped."""
+        """Take a message of a group to group 0, on the server that leads it; elsewhere it is dropped."""

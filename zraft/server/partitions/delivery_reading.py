@@ -41,7 +41,7 @@ def perform(task: ReadDeliveries) -> ReadResult:
 
 
 class DeliveryReaders:
-    """Owns the threads; `on_read` is called in them, and the caller carries it to its loop.
+    """Readers in threads; `on_read` is called in them, and the caller carries it to its loop.
 
     How many reads wait is for the caller to bound.
     """

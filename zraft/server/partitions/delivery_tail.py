@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from zraft.storage.delivery.values import Delivery
 
 OVERHEAD_BYTES = 128
-"""What a delivery takes in memory beside its payload, roughly."""
+"""The bytes that a delivery takes in memory beside its payload, roughly."""
 
 
 class DeliveryTail:
@@ -27,14 +27,14 @@ class DeliveryTail:
         self.size = 0
 
     def restart(self, end: int) -> None:
-        """The partition ends there, by a snapshot whose deliveries are on the disk."""
+        """Begin anew at the end of a snapshot whose deliveries are on the disk."""
         self._kept.clear()
         self._unwritten.clear()
         self.first = self.end = self.written = end
         self.size = 0
 
     def append(self, deliveries: Sequence[Delivery], index: int) -> None:
-        """What the entry at `index` delivered."""
+        """Append the deliveries of the entry at `index`."""
         for one in deliveries:
             assert one.offset == self.end, f"offset {one.offset} after {self.end}"
             self._kept[one.offset] = one
@@ -43,7 +43,7 @@ class DeliveryTail:
         self._unwritten.append((index, self.end))
 
     def wrote(self, index: int) -> None:
-        """Whatever entries up to `index` delivered can be read from the disk."""
+        """Note that whatever entries up to `index` delivered can be read from the disk."""
         unwritten = self._unwritten
         while unwritten and unwritten[0][0] <= index:
             self.written = unwritten.popleft()[1]
@@ -56,7 +56,10 @@ class DeliveryTail:
             self.first += 1
 
     def read(self, offset: int, bytes_max: int) -> list[Delivery]:
-        """Deliveries from `offset` on, which is at least `first`: as far as `bytes_max` go, at least one if any."""
+        """Return deliveries from `offset` on, which is at least `first`.
+
+        They are as many as `bytes_max` allows, at least one if there is any.
+        """
         found: list[Delivery] = []
         size = 0
         for at in range(offset, self.end):

@@ -33,13 +33,15 @@ class Waiter:
 
 
 class HostedPartition:
-    """Attributes:
-    log: its deliveries on the disk, once they are open.
-    failure: why they cannot be used; "" while they can.
-    leadership: while this server leads it, and it is born.
-    birth_term: in which this server proposed a birth.
-    stop_noticed: whether it was told that it stopped.
-    counted_bytes: what its tail counts for among all of the server.
+    """Partition on this server.
+
+    Attributes:
+        log: the deliveries on the disk, once they are open.
+        failure: why the deliveries cannot be used; "" while they can.
+        leadership: set while this server leads the partition, and it is born.
+        birth_term: the term in which this server proposed a birth.
+        stop_noticed: whether it was reported that the partition stopped.
+        counted_bytes: what the tail counts for among all of the server.
     """
 
     def __init__(self, group: GroupId) -> None:
@@ -62,7 +64,7 @@ class HostedPartition:
     # -- what is delivered
 
     def take_applied(self, tasks: list[delivery_tasks.Task]) -> list[AppliedEntry]:
-        """What was applied since the last call; what it delivered goes to `tasks`."""
+        """Return what was applied since the last call, and add the writing of its deliveries to `tasks`."""
         machine = self.machine
         if machine.restored_total != self._restored:
             self._restored = machine.restored_total
@@ -80,21 +82,21 @@ class HostedPartition:
         return entries
 
     def opened(self, log: DeliveryLog) -> None:
-        """Its deliveries can be read, and added to."""
+        """Take note that the partition's deliveries can be read, and appended to."""
         self.log = log
         self.failure = ""
         self._durable_index = max(self._durable_index, log.durable_index)
 
     def wrote(self, index: int) -> None:
-        """What entries up to `index` delivered is on the disk, durable or not."""
+        """Take note that the deliveries of entries up to `index` are on the disk, durable or not."""
         self.tail.wrote(index)
 
     def durable(self, index: int) -> None:
-        """It survives a power failure."""
+        """Take note that the deliveries of entries up to `index` survive a power failure."""
         self._durable_index = max(self._durable_index, index)
 
     def cut_index(self, applied_index: int) -> int:
-        """Up to where the group's log is not needed for its deliveries any more; never less than it was."""
+        """Return up to where the group's log is not needed for its deliveries any more; never less than it was."""
         cut = applied_index if self._durable_index >= self._appended_index else 0
         self._cut_index = max(self._cut_index, self._durable_index, cut)
         return self._cut_index
@@ -103,6 +105,7 @@ class HostedPartition:
 
     @property
     def end(self) -> int:
+        """The offset behind the last delivery."""
         return self.machine.next_offset
 
     @property
@@ -111,18 +114,21 @@ class HostedPartition:
         return self.tail.first if self.log is None else min(self.log.base.offset, self.tail.first)
 
     def frontier(self) -> Stamp:
-        """Every later delivery has a stamp above it."""
+        """Return a stamp that every later delivery is above."""
         partition = self.machine.partition
         return NOWHERE if partition is None else partition.frontier()
 
     def frontier_moved(self) -> bool:
-        """Has it, since the last call?"""
+        """Return whether the frontier has moved since the last call."""
         frontier = self.frontier()
         moved, self._frontier = frontier != self._frontier, frontier
         return moved
 
     def fetched(self, offset: int, found: Sequence[Delivery]) -> Fetched:
-        """The answer to a fetch at `offset`. What is not applied here is not given, though it may be on the disk."""
+        """Return the answer to a fetch at `offset`.
+
+        What is not applied here is not given, though it may be on the disk.
+        """
         end = self.end
         given = [one for one in found if one.offset < end]
         following = given[-1].offset + 1 if given else offset

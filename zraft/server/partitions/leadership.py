@@ -32,7 +32,7 @@ from zraft_core.topics.messages import GroupMessage, Reply, Report, StartRequest
 from zraft_core.topics.stamps import MessageId
 
 COMMAND_BYTES: Final = 128
-"""What a command takes in an entry beside its payload, roughly."""
+"""The bytes that a command takes in an entry beside its payload, roughly."""
 CLAIMS_PER_ENTRY_MAX: Final = 1024
 _LISTS_OF_VIEWS: Final = (
     *("producers", "groups", "opened", "closed", "retired", "created", "deleting", "removed"),
@@ -59,7 +59,7 @@ class OffsetQuery:
 
 @frozen
 class _InFlight:
-    """Who asked for what of an entry that is in the log, not applied."""
+    """Entry that is in the log and not applied, and who asked for what of it."""
 
     claims: tuple[Asker | None, ...]
     seeks: tuple[tuple[Asker, bytes], ...]
@@ -76,7 +76,7 @@ class _Encoded:
 
 @frozen
 class LeaderOutput:
-    """What a leader says to others: messages by group, and what goes to group 0."""
+    """Output of a leader: messages by group, and messages to group 0."""
 
     messages: dict[GroupId, list[GroupMessage]]
     edges: list[Report | Reply]
@@ -84,14 +84,14 @@ class LeaderOutput:
 
 @define
 class Logged:
-    """What leaderships of this server have put into logs."""
+    """Counts of what leaderships of this server have appended to logs."""
 
     entries: int = 0
     commands: int = 0
 
 
 class PartitionLeadership:
-    """Of `machine`, whose birth was applied.
+    """Leadership of the partition in `machine`, whose birth was applied.
 
     Args:
         run_ms: time in which this process ran; the leadership's clock.
@@ -140,7 +140,7 @@ class PartitionLeadership:
     # -- what is asked
 
     def produce(self, asker: Asker, request: StartRequest) -> None:
-        """A producer's message; it is answered to whoever asked for that producer last."""
+        """Take a producer's message; it is answered to whoever asked for that producer last."""
         message = request.message
         self._askers[message.mid.producer] = asker
         if request.relayed and not message.is_single:
@@ -148,7 +148,7 @@ class PartitionLeadership:
         self.leader.on_start(request)
 
     def knows(self, mid: MessageId) -> bool:
-        """Was this message begun or decided here?"""
+        """Return whether the message was begun or decided here."""
         return self._partition.known(mid)
 
     def start(self, request: StartRequest) -> None:
@@ -156,14 +156,14 @@ class PartitionLeadership:
         self.leader.on_start(request)
 
     def hear(self, messages: Sequence[GroupMessage]) -> None:
-        """What other groups' leaders say."""
+        """Take messages of other groups' leaders; they are dropped while the backlog is too large."""
         if self._backlog_bytes > BACKLOG_BYTES_MAX:
             return
         for message in messages:
             self.leader.on_message(message)
 
     def claim(self, asker: Asker, command: ClaimCommand) -> None:
-        """A consumer's command. Expiry is for the leader alone to propose."""
+        """Take a consumer's command. Expiry is for the leader alone to propose."""
         if isinstance(command, Expire):
             self._answers.give(asker, Refused(Reason.INVALID, None, 0, self._machine.log_time_ms))
         elif self._takes(asker):
@@ -191,14 +191,14 @@ class PartitionLeadership:
             self._reads.add(query)
 
     def drop(self, client: TopicClient) -> None:
-        """A connection is gone. What it asked for goes on, unanswered."""
+        """Forget a connection that is gone. What it asked for goes on, unanswered."""
         self._askers = {p: asker for p, asker in self._askers.items() if asker[0] is not client}
         self._reads.keep(lambda query: query.asker[0] is not client)
 
     # -- what was applied
 
     def on_applied(self, entry: AppliedEntry) -> None:
-        """An entry of the group's log was applied, whoever proposed it."""
+        """Take an entry of the group's log that was applied, whoever proposed it."""
         applied = entry.applied
         if applied is not None:
             self.leader.on_applied(applied)
@@ -220,7 +220,7 @@ class PartitionLeadership:
             self._answers.give(asker, Offset(self.group, consumer, self._partition.offsets.get(consumer)))
 
     def on_round(self, number: int, run_ms: int) -> None:
-        """A quorum round was confirmed, and what was committed before it is applied."""
+        """Answer the reads of a confirmed round, since what was committed before it is applied."""
         for query in self._reads.answered(number):
             if isinstance(query, OffsetQuery):
                 offset = self._partition.offsets.get(query.consumer)
@@ -232,11 +232,11 @@ class PartitionLeadership:
     # -- a turn
 
     def log_time_ms(self, run_ms: int) -> int:
-        """Never goes back, and stands still while this process does not run (D-12)."""
+        """Return the log time, which never goes back, and stands still while this process does not run (D-12)."""
         return self._log_time_base + run_ms - self._began
 
     def turn(self, host: GroupHost, run_ms: int, wall_ms: int) -> LeaderOutput:
-        """Whatever is due and waits: into the log as far as that takes it, the rest to others."""
+        """Do what is due: append what waits as far as the log takes it, and return the rest for others."""
         ticks = (run_ms - self._began) // self._settings.tick_ms
         if ticks > self._ticked:
             self.leader.tick(ticks - self._ticked)
@@ -260,7 +260,10 @@ class PartitionLeadership:
         return LeaderOutput(output.messages, edges)
 
     def due_in(self, run_ms: int) -> int | None:
-        """Milliseconds until `turn` has something to do by itself; None if something else has to happen first."""
+        """Return the milliseconds until `turn` has something to do by itself.
+
+        None if something else has to happen first.
+        """
         due: list[int] = []
         ticks = self.leader.due_in()
         if ticks is not None:
@@ -274,7 +277,7 @@ class PartitionLeadership:
         return max(0, min(due)) if due else None
 
     def _expire(self, run_ms: int) -> None:
-        """Claims whose owners are silent (docs/CLAIMS.md, rule 4)."""
+        """Expire claims whose owners are silent (docs/CLAIMS.md, rule 4)."""
         claims, expiry = self._machine.claims, self._expiry
         assert claims is not None
         expiry.advance(run_ms - self._aged_at)
@@ -335,7 +338,7 @@ class PartitionLeadership:
     # -- its end
 
     def end(self, leader: ServerId | None) -> None:
-        """Somebody else leads, `leader` as far as is known: whoever waits is told."""
+        """Tell all who wait that somebody else leads: `leader`, as far as is known."""
         detail = f"group {self.group} is led by another server now"
         for asker in set(self._askers.values()):
             self._answers.refuse(asker, "not_leader", self.group, detail, leader=leader)
@@ -352,7 +355,7 @@ class PartitionLeadership:
                 self._answers.refuse(by, "timeout", self.group, detail, leader=leader)
 
     def statistics(self) -> LeaderStatistics:
-        """Of what is pending."""
+        """Return counts of what is pending."""
         return self.leader.statistics()
 
 

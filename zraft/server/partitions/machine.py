@@ -1,4 +1,4 @@
-"""What a partition's group replicates: the partition, the claims on it, and what entries came to until that is taken.
+"""State of a partition's group: the partition, the claims on it, and results that were not taken yet.
 
 Pure. Changes by committed entries alone (D-5). The birth is the first entry that counts: until then there is no partition.
 """
@@ -16,7 +16,7 @@ from zraft.topics.applied import Applied, BrokenGroupError
 from zraft.topics.entries import BatchEntry, BirthEntry, decode_entry
 from zraft.topics.image import partition_image, read_image
 from zraft.topics.partition import Partition
-from zraft_core.claims.answers import Answer as ClaimAnswer
+from zraft_core.claims.answers import ClaimAnswer
 from zraft_core.claims.snapshot import decode_snapshot, encode_snapshot
 from zraft_core.claims.state import Claims
 from zraft_core.errors import ProtocolError
@@ -34,7 +34,10 @@ _PIECES: Final = listed(_BLOB, 1 << 30, 1)
 
 @frozen
 class AppliedEntry:
-    """What an entry came to. `applied` is None for a birth; `answers` are those to its claims' commands, in order."""
+    """Result of an entry.
+
+    `applied` is None for a birth; `answers` are those to its claims' commands, in order.
+    """
 
     index: int
     term: int
@@ -65,6 +68,7 @@ class PartitionMachine:
 
     @property
     def stopped(self) -> bool:
+        """True after an error in the state, after which nothing is applied."""
         return bool(self.error)
 
     @property
@@ -74,13 +78,13 @@ class PartitionMachine:
 
     @property
     def log_time_ms(self) -> int:
-        """Of the last entry (D-12)."""
+        """The log time of the last entry (D-12)."""
         if self.partition is None or self.claims is None:
             return 0
         return max(self.partition.log_time_ms, self.claims.log_time_ms)
 
     def take_fresh(self) -> list[AppliedEntry]:
-        """What was applied since the last call, in order."""
+        """Return the results since the last call, in order."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
@@ -141,6 +145,7 @@ class PartitionMachine:
         return AppliedEntry(entry.index, entry.term, applied, answers, deliveries)
 
     def snapshot(self) -> bytes:
+        """Return the state as the bytes of a snapshot."""
         partition, claims = self.partition, self.claims
         if partition is None or claims is None:
             return to_bytes((FORMAT, self.group, None, None, ()))
@@ -148,6 +153,11 @@ class PartitionMachine:
         return to_bytes((FORMAT, self.group, mark, encode_snapshot(claims), list(partition_image(partition))))
 
     def restore(self, image: bytes) -> None:
+        """Replace the state by that of a snapshot.
+
+        Raises:
+            ProtocolError: the bytes are no image of this group, or contradict themselves.
+        """
         mark, claims, pieces = _unpacked(image, self.group)
         if mark is None:
             self.partition = self.claims = self._last_stamp = None
@@ -167,11 +177,12 @@ class PartitionMachine:
         self.restored_offset = self.next_offset
 
     def digest(self) -> int:
+        """Return the digest of the whole state."""
         return int.from_bytes(blake2b(self.snapshot(), digest_size=16).digest())
 
 
 def mark_of_image(group: GroupId, image: bytes, index: int) -> Mark:
-    """What a snapshot, which covers the log up to `index`, says of the group's deliveries.
+    """Return where the group's deliveries stand in a snapshot that covers the log up to `index`.
 
     Raises:
         ProtocolError: the bytes are no image of that group.
@@ -181,7 +192,10 @@ def mark_of_image(group: GroupId, image: bytes, index: int) -> Mark:
 
 
 def _unpacked(image: bytes, group: GroupId) -> tuple[Mark | None, bytes, tuple[bytes, ...]]:
-    """Where the deliveries stand, None before the birth; the claims' image; the pieces of the partition's."""
+    """Return where the deliveries stand, the claims' image, and the pieces of the partition's.
+
+    The first is None before the birth.
+    """
     what = f"image of group {group}"
     _, found, place, claims, pieces = formatted(from_bytes(image), what, FORMAT, _IMAGE_FIELDS)
     if found != group:

@@ -37,9 +37,9 @@ from zraft_core.topics.codec import Packed, decode_bundle, decode_edge, encode_b
 from zraft_core.topics.messages import GroupMessage, Need, Reply, Report, StartRequest
 
 BIRTH_AGAIN_MS: Final = 100
-"""How long a leader that does not know what its group begins with waits before it looks again."""
+"""The time that a leader which does not know what its group begins with waits before it looks again."""
 STAND_ASIDE_AGAIN_MS: Final = 1_000
-"""How long a leader that cannot go on waits before it asks the next server to lead."""
+"""The time that a leader which cannot go on waits before it asks the next server to lead."""
 CONTEXT_BITS: Final = 32
 """Numbers of reads: those of a start of this server begin above those of all earlier ones."""
 KEEP_ALL: Final = Retention()
@@ -108,13 +108,13 @@ class Partitions:
     # -- which partitions are here
 
     def open(self, group: GroupId) -> PartitionMachine:
-        """This server has a replica of the group from now on: its state machine, empty."""
+        """Return an empty state machine for a group that has a replica on this server from now on."""
         assert group not in self.hosted, f"group {group} is open"
         hosted = self.hosted[group] = HostedPartition(group)
         return hosted.machine
 
     def closed(self, group: GroupId) -> None:
-        """The replica is gone."""
+        """Forget a group whose replica is gone."""
         hosted = self.hosted.pop(group)
         if hosted.leadership is not None:
             hosted.leadership.end(None)
@@ -125,7 +125,7 @@ class Partitions:
         self._tails_bytes -= hosted.counted_bytes
 
     def cut_index(self, group: GroupId) -> int:
-        """The index of the group's log up to which everything that it delivered is durable."""
+        """Return the index of the group's log up to which everything that it delivered is durable."""
         host, hosted = self._host, self.hosted.get(group)
         if host is None or hosted is None:
             return 0
@@ -135,18 +135,19 @@ class Partitions:
     # -- what the disk did
 
     def take_tasks(self) -> Sequence[delivery_tasks.Task]:
-        """What the disk of deliveries is to do, in this order for each group."""
+        """Return the tasks for the disk of deliveries, in order for each group."""
         tasks, self._tasks = self._tasks, []
         return tasks
 
     def performed(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
-        """It has done a task; of appends that were written together only the last is told."""
+        """Take the result of a task; of appends that were written together only the last is told."""
         hosted = self.hosted.get(task.group)
         if hosted is None:
             return
         if isinstance(result, StorageError):
             if isinstance(task, delivery_tasks.Open | delivery_tasks.Append):
-                # What is on this disk contradicts the state (D-26), or is damaged: nothing may be added to either.
+                # The files on this disk contradict the state (D-26), or are damaged: nothing may be added to
+                # either.
                 hosted.failure = hosted.machine.error = str(result)
                 self._stir(task.group)
                 self.topics.wake(task.group)
@@ -165,24 +166,31 @@ class Partitions:
                 hosted.durable(result)
 
     def synced(self, durable: Mapping[GroupId, int]) -> None:
-        """By group, the index of its log up to which everything delivered is durable."""
+        """Take, by group, the index of its log up to which everything delivered is durable."""
         for group, index in durable.items():
             hosted = self.hosted.get(group)
             if hosted is not None:
                 hosted.durable(index)
 
     def read_done(self, task: ReadDeliveries, result: ReadResult) -> None:
-        """A read that was handed out ended."""
+        """Take the result of a read that was handed out."""
         self.topics.read_done(task, result)
 
     # -- what others say
 
     def tell(self, group: GroupId, message: GroupMessage | StartRequest) -> None:
-        """Something for the leader of a group, wherever it is. It may be lost; whoever needs it says it again."""
+        """Send something to the leader of a group, wherever it is.
+
+        It may be lost; whoever needs it says it again.
+        """
         self._say(group, message if isinstance(message, StartRequest) else (message,))
 
     def receive(self, sender: ServerId, message: PeerMessage) -> None:
-        """What another server's partitions say, or this server's own; other messages are not for here."""
+        """Take a message of partitions of another server or of this one; other messages are ignored.
+
+        Raises:
+            ProtocolError: the message is not what a server would send.
+        """
         try:
             match message:
                 case Bundle():
@@ -227,7 +235,7 @@ class Partitions:
         self._inbox.append((bundle.to, said.messages))
 
     def _pass_on(self, sender: ServerId, bundle: Bundle) -> None:
-        """This server does not lead that group; who does, the sender did not know."""
+        """Pass on a bundle for a group that this server does not lead; the sender did not know who does."""
         replica = self._replica(bundle.to)
         if replica is None or replica.retired or replica.raft.leader in (None, replica.raft.server):
             self._counts["strays"] += 1
@@ -250,7 +258,7 @@ class Partitions:
     # -- what is said to others
 
     def take_outgoing(self) -> Sequence[tuple[ServerId, PeerMessage]]:
-        """What partitions say to other servers, and to group 0 on this one."""
+        """Return the messages to other servers, and to group 0 on this one."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
@@ -294,7 +302,7 @@ class Partitions:
 
     @property
     def wants_turn(self) -> bool:
-        """Was anything given since the last turn that it should come for?"""
+        """True if something was given since the last turn that deserves one."""
         return bool(self._stirred or self._inbox or self._answers or self._outgoing or self.topics.wants_turn)
 
     @property
@@ -310,7 +318,10 @@ class Partitions:
         return left if deadline is None or left < deadline else deadline
 
     def before(self, host: GroupHost, step: int, now_ms: int, wall_ms: int) -> None:
-        """Before the host's turn: what leaders propose, for `step` more ms in which this process ran."""
+        """Let leaders propose, before the host's turn.
+
+        `step` is the time in ms for which this process ran since the last turn.
+        """
         if self._host is not host:
             self._host, self._me = host, host.server
             self._contexts = count((host.boot << CONTEXT_BITS) + 1)
@@ -335,7 +346,7 @@ class Partitions:
         self._retain(wall_ms)
 
     def after(self, host: GroupHost, effects: GroupEffects, now_ms: int, wall_ms: int) -> None:
-        """After the host's turn: what was applied, which roles changed, which reads may be answered."""
+        """Deal with what the host's turn applied, with changed roles, and with reads that may be answered."""
         self._now_ms = now_ms
         touched = dict.fromkeys(effects.touched)
         touched.update(dict.fromkeys(effects.applied))
@@ -464,7 +475,7 @@ class Partitions:
         hosted.counted_bytes = tail.size
 
     def _forget_tails(self) -> None:
-        """All together are too many: those that delivered least recently go first."""
+        """Forget tails if all together are too many: those that delivered least recently go first."""
         excess = len(self._tails) if self._tails_bytes > self.settings.tails_bytes_max else 0
         for _ in range(excess):
             if self._tails_bytes <= self.settings.tails_bytes_max:
@@ -476,7 +487,7 @@ class Partitions:
                 self._tails[group] = None
 
     def _retain(self, wall_ms: int) -> None:
-        """Now and then: remove what was kept long enough."""
+        """Remove now and then what was kept long enough."""
         if self._run_ms < self._retain_at:
             return
         self._retain_at = self._run_ms + self.settings.retain_interval_ms
@@ -488,7 +499,10 @@ class Partitions:
     # -- what operators see
 
     def statistics(self) -> PartitionsStatistics:
-        """Counts of this moment; looks at every partition, so it is for who scrapes metrics and not for a turn."""
+        """Return the counts of this moment.
+
+        It looks at every partition, so it is for scrapes of metrics and not for a turn.
+        """
         pending = pending_bytes = settled = started = leading = unborn = stopped = failed = age_ms = 0
         for hosted in self.hosted.values():
             unborn += hosted.machine.partition is None
@@ -533,7 +547,7 @@ class Partitions:
 
     @property
     def failures(self) -> dict[GroupId, str]:
-        """Why partitions stopped, or their deliveries cannot be used."""
+        """The reasons for which partitions stopped, or their deliveries cannot be used."""
         return {
             group: hosted.machine.error or hosted.failure
             for group, hosted in self.hosted.items()

@@ -36,7 +36,7 @@ class QuorumReads(Generic[_Query]):
         return len(self._waiting) + len(self._asked)
 
     def add(self, query: _Query) -> None:
-        """It waits for a round that begins from now on."""
+        """Let a read wait for a round that begins from now on."""
         self._waiting.append(query)
 
     def want(self) -> None:
@@ -49,7 +49,7 @@ class QuorumReads(Generic[_Query]):
         return self._newest + 1
 
     def begin(self, run_ms: int) -> int | None:
-        """The number of the round to ask for now; None if none is needed, or one is under way."""
+        """Return the number of the round to ask for now; None if none is needed, or one is under way."""
         lost = self._under_way is not None and run_ms - self._begun_at >= ASK_AGAIN_MS
         if self._under_way is not None and not lost:
             return None
@@ -62,7 +62,7 @@ class QuorumReads(Generic[_Query]):
         return self._under_way
 
     def answered(self, number: int) -> list[_Query]:
-        """A round was confirmed, and what was committed when it began is applied: what may be read now."""
+        """Return the queries of a confirmed round: what was committed when it began is applied."""
         if number != self._under_way:
             return []
         self._under_way = None
@@ -71,16 +71,16 @@ class QuorumReads(Generic[_Query]):
         return asked
 
     def due_in(self, run_ms: int) -> int | None:
-        """When a round that is under way counts as lost."""
+        """Return after how long the round that is under way counts as lost; None without a round."""
         return None if self._under_way is None else max(0, self._begun_at + ASK_AGAIN_MS - run_ms)
 
     def take_all(self) -> list[_Query]:
-        """The leadership is over."""
+        """Return all queries, which nobody can answer here any more, since the leadership is over."""
         queries = [*self._asked, *self._waiting]
         self._asked, self._waiting = [], []
         return queries
 
     def keep(self, wanted: Callable[[_Query], bool]) -> None:
-        """Nobody waits for the others any more."""
+        """Keep only the wanted queries; nobody waits for the others any more."""
         self._asked = [one for one in self._asked if wanted(one)]
         self._waiting = [one for one in self._waiting if wanted(one)]

@@ -1,4 +1,6 @@
-"""Where to send what the leader of a group is to hear, as far as that can be known without being told. Pure.
+"""Guesses of where a group's leader is.
+
+Pure.
 
 Only guesses: whoever gets something for a group that it does not lead passes it on, and says who leads. What is lost is said
 again by those who need it.
@@ -15,7 +17,9 @@ from attrs import define
 from zraft_core.ids import GroupId, ServerId
 
 TRUSTED_MS: Final = 2_000
-"""How long a leader that was heard is taken for one. Then its group is asked where it should be, and elsewhere in turn."""
+"""The time for which a leader that was heard is taken for one. Then its group is asked where it should be,
+and elsewhere in turn.
+"""
 KNOWN_MAX: Final = 65_536
 
 
@@ -34,7 +38,7 @@ class GroupRoutes:
         self._tries: dict[GroupId, int] = {}
 
     def heard(self, group: GroupId, server: ServerId, now_ms: int) -> None:
-        """`server` speaks for the group, or somebody says so."""
+        """Note that `server` speaks for the group, or that somebody says so."""
         known = self._known.get(group)
         if known is None:
             self._known[group] = _Known(server, now_ms)
@@ -45,7 +49,7 @@ class GroupRoutes:
         self._tries.pop(group, None)
 
     def target(self, group: GroupId, now_ms: int) -> ServerId | None:
-        """Whom to send to now; None if nobody is known."""
+        """Return whom to send to now; None if nobody is known."""
         known = self._known.get(group)
         if known is not None:
             if now_ms - known.heard_ms <= TRUSTED_MS:

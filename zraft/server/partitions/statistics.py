@@ -1,4 +1,4 @@
-"""What metrics and operators see of a server's partitions: counts, never a series per partition."""
+"""Statistics of a server's partitions for metrics and operators: counts, never a series per partition."""
 
 from __future__ import annotations
 

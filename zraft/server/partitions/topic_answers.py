@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from zraft.topics.service import Fetched, Offset, RefusalKind, TopicClient, TopicRefusal
-from zraft_core.claims.answers import Answer as ClaimAnswer
-from zraft_core.claims.answers import View as ClaimsView
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import Reply
 
@@ -15,7 +14,7 @@ AnswerValue = Reply | Fetched | ClaimAnswer | ClaimsView | Offset | TopicRefusal
 
 
 class TopicAnswers:
-    """In the order in which they were found. Only for connections that were met and are not gone."""
+    """Answers in the order in which they were found, to connections that were met and not dropped."""
 
     def __init__(self) -> None:
         self._here: set[TopicClient] = set()
@@ -24,7 +23,7 @@ class TopicAnswers:
         self.refusals_total = 0
 
     def meet(self, client: TopicClient) -> None:
-        """It asks for something."""
+        """Note a connection that asks for something."""
         self._here.add(client)
 
     def give(self, asker: Asker, value: AnswerValue) -> None:
@@ -46,14 +45,14 @@ class TopicAnswers:
         self.give(asker, TopicRefusal(kind, group, leader, detail, first))
 
     def drop(self, client: TopicClient) -> None:
-        """It is gone, and whatever is found for it from now on is for nobody."""
+        """Drop a connection that is gone; what is found for it from now on is for nobody."""
         self._here.discard(client)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def deliver(self) -> None:
-        """The turn is over."""
+        """Give the answers, since the turn is over."""
         waiting, self._waiting = self._waiting, []
         for client, id, value in waiting:
             if client not in self._here:

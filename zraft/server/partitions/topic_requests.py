@@ -68,6 +68,7 @@ class TopicRequests:
     # -- producers
 
     def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
+        """Pass a producer's message to the group's leader, or refuse it."""
         leadership = self._led(client, id, group)
         if leadership is None:
             return
@@ -84,7 +85,7 @@ class TopicRequests:
             self._answers.refuse((client, id), "too_large", group, detail)
             return
         if to > 1 and to > self._destinations_max() and not leadership.knows(message.mid):
-            # What has begun under a higher limit comes to its end: only what is new is refused.
+            # Messages that began under a higher limit come to their end: only new ones are refused.
             detail = (
                 f"a message to {to} partitions; at most {self._destinations_max()} are allowed "
                 "(setting topics_destinations_max)"
@@ -99,6 +100,7 @@ class TopicRequests:
     def fetch(
         self, client: TopicClient, id: int, group: GroupId, offset: int, bytes_max: int, wait_ms: int
     ) -> None:
+        """Answer with deliveries from an offset on, or let the connection wait up to `wait_ms` for some."""
         self._answers.meet(client)
         self.fetches_total += 1
         hosted = self._hosted.get(group)
@@ -139,7 +141,7 @@ class TopicRequests:
             self._read(task)
 
     def read_done(self, task: ReadDeliveries, result: ReadResult) -> None:
-        """A read from the disk ended."""
+        """Take the result of a read from the disk."""
         waiter = self._reading.pop(task)
         hosted = self._hosted.get(task.group)
         if hosted is None:
@@ -153,14 +155,17 @@ class TopicRequests:
             self._answers.give(waiter.asker, hosted.fetched(waiter.offset, result))
 
     def need(self, group: GroupId, time: int) -> None:
+        """Ask a group to pass a time, so that a merged consumer can go on."""
         hosted = self._hosted.get(group)
         if hosted is not None and hosted.frontier().time >= time:
-            # What is waited for has come already: who waits for it in a fetch is to see it.
+            # The time that is waited for has come already: a consumer that waits for it in a fetch is to see
+            # it.
             self._woken[group] = None
         else:
             self._need(group, time)
 
     def claim(self, client: TopicClient, id: int, group: GroupId, command: ClaimCommand) -> None:
+        """Pass a claim's command to the group's leader, or refuse it."""
         leadership = self._led(client, id, group)
         if leadership is None:
             return
@@ -171,29 +176,33 @@ class TopicRequests:
         self._stir(group)
 
     def _refuse_newer(self, asker: Asker, group: GroupId) -> None:
-        """The client knows of a level that this server will know in a moment."""
+        """Refuse a request of a client that knows of a level that this server will know in a moment."""
         detail = f"the feature level here is {self._features()}, this needs {LEVEL_OF_ROUNDS}; ask again"
         self._answers.refuse(asker, "busy", group, detail)
 
     def claims_view(self, client: TopicClient, id: int, group: GroupId, name: str) -> None:
+        """Answer with a consumer group's claims once a quorum confirmed the leader, or refuse."""
         leadership = self._led(client, id, group)
         if leadership is not None:
             leadership.ask(ViewQuery((client, id), name))
             self._stir(group)
 
     def seek(self, client: TopicClient, id: int, group: GroupId, consumer: bytes, offset: int | None) -> None:
+        """Let the group's leader store a consumer's offset, or refuse."""
         leadership = self._led(client, id, group)
         if leadership is not None:
             leadership.seek((client, id), consumer, offset)
             self._stir(group)
 
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
+        """Answer with a consumer's offset once a quorum confirmed the leader, or refuse."""
         leadership = self._led(client, id, group)
         if leadership is not None:
             leadership.ask(OffsetQuery((client, id), consumer))
             self._stir(group)
 
     def drop(self, client: TopicClient) -> None:
+        """Drop a connection that is gone from all partitions."""
         self._answers.drop(client)
         for hosted in self._hosted.values():
             if hosted.leadership is not None:
@@ -204,7 +213,7 @@ class TopicRequests:
             hosted.waiters = [waiter for waiter in hosted.waiters if not waiter.over]
 
     def _led(self, client: TopicClient, id: int, group: GroupId) -> PartitionLeadership | None:
-        """The leadership that a request is for; without one it is refused."""
+        """Return the leadership that a request is for; without one it is refused."""
         self._answers.meet(client)
         hosted = self._hosted.get(group)
         if hosted is None:
@@ -223,15 +232,18 @@ class TopicRequests:
     # -- a turn
 
     def begin(self, now_ms: int) -> None:
-        """Requests from now on come at this time."""
+        """Set the time at which requests come from now on."""
         self._now_ms = now_ms
 
     def wake(self, group: GroupId) -> None:
-        """Something new was delivered there, or its frontier moved: those who wait are answered at the end of the turn."""
+        """Wake those who wait for a group: something was delivered, or its frontier moved.
+
+        They are answered at the end of the turn.
+        """
         self._woken[group] = None
 
     def closed(self, hosted: HostedPartition) -> None:
-        """The partition is no longer here."""
+        """Refuse what waits for a partition that is no longer here."""
         for waiter in hosted.waiters:
             self._end(waiter)
             self._refuse_absent(waiter.asker, hosted.group)
@@ -244,7 +256,8 @@ class TopicRequests:
             hosted = self._hosted.get(group)
             if hosted is not None and hosted.waiters:
                 waiters, end = hosted.waiters, hosted.end
-                # Who has read more elsewhere than there is here waits until this replica has come as far.
+                # A consumer that has read more elsewhere than there is here waits until this replica has come
+                # as far.
                 hosted.waiters = [waiter for waiter in waiters if waiter.offset > end]
                 for waiter in waiters:
                     if waiter.offset <= end:
@@ -268,11 +281,11 @@ class TopicRequests:
 
     @property
     def wants_turn(self) -> bool:
-        """Is there somebody to be served who does not have to wait?"""
+        """True if somebody can be served who does not have to wait."""
         return bool(self._woken)
 
     def due_in(self, now_ms: int) -> int | None:
-        """Milliseconds until a wait is over."""
+        """Return the milliseconds until a wait is over; None without a wait."""
         return max(0, self._deadlines[0][0] - now_ms) if self._deadlines else None
 
     @property

@@ -1,4 +1,4 @@
-"""Where the peers are now. A host name may get another address while we run (containers restart)."""
+"""Addresses of the other servers. A host name may get another address while we run (containers restart)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Final
 
 import structlog
 
-from zraft.transport.udp import Address as SocketAddress
-from zraft.transport.udp import AddressError
+from zraft.transport.udp import AddressError, SocketAddress
 from zraft_core.address import Address
 from zraft_core.ids import ServerId
 
@@ -37,7 +36,10 @@ class PeerAddresses:
         peers: Mapping[ServerId, Sequence[Address]],
         resolve: Callable[[str, int], Awaitable[SocketAddress]],
     ) -> None:
-        """`resolve` looks a host and a port up; it raises `AddressError` if there is no address."""
+        """Begin with these peers.
+
+        `resolve` looks a host and a port up; it raises `AddressError` if there is no address.
+        """
         self._peers = dict(peers)
         self._resolve = resolve
         self.known: dict[ServerId, SocketAddress] = {}
@@ -49,7 +51,7 @@ class PeerAddresses:
         self._changed = asyncio.Event()
 
     def set_peers(self, peers: Mapping[ServerId, Sequence[Address]]) -> None:
-        """The members changed: new addresses are looked up soon, those that went are forgotten."""
+        """Take changed members: new addresses are looked up soon, those that went are forgotten."""
         self._peers = dict(peers)
         for server, address in [key for key in self._resolved if key[1] not in peers.get(key[0], ())]:
             del self._resolved[server, address]
@@ -59,7 +61,7 @@ class PeerAddresses:
         self._changed.set()
 
     def heard(self, server: ServerId, source: SocketAddress) -> None:
-        """An authenticated datagram of `server` came from there."""
+        """Note that an authenticated datagram of `server` came from there."""
         if self._heard.get(server) == source or server in self._relayed:
             return
         candidates = self._candidates(server)
@@ -70,7 +72,7 @@ class PeerAddresses:
             self.known[server] = candidates[0]
 
     def answer_to(self, server: ServerId, source: SocketAddress) -> SocketAddress | None:
-        """Where to answer a handshake from there: a server that moved is found by this."""
+        """Return where to answer a handshake from this source: so a server that moved is found."""
         return source if source in self._candidates(server) else self.known.get(server)
 
     def _candidates(self, server: ServerId) -> list[SocketAddress]:
@@ -90,7 +92,7 @@ class PeerAddresses:
 
     @property
     def _searching(self) -> bool:
-        """Whether somebody has no address, or two and was not heard from either."""
+        """True if somebody has no address, or two and was not heard from either."""
         return any(
             server not in self.known
             or (len(addresses) > 1 and server not in self._heard and server not in self._relayed)
@@ -118,9 +120,9 @@ class PeerAddresses:
         self._choose()
 
     async def keep_fresh(self) -> None:
-        """Runs until cancelled."""
+        """Look addresses up again and again until cancelled."""
         while True:
-            # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes with the event.
+            # `wait_for` would swallow a cancellation that comes with the event, before Python 3.12.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S if self._searching else REFRESH_S):
                     await self._changed.wait()
@@ -129,8 +131,10 @@ class PeerAddresses:
 
 
 class Strangers:
-    """Tells the log who begins a handshake as a peer from where that peer is not: a second process of its number, or a
-    network that changes addresses. The answer goes to where the peer is, so that it disturbs nothing.
+    """Notes in the log about handshakes for a server from an address that is not the server's.
+
+    It is a second process of its number, or a network that changes addresses. The answer goes to
+    where the server is, so that it disturbs nothing.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -138,7 +142,7 @@ class Strangers:
         self._told_at: dict[ServerId, float] = {}
 
     def note(self, server: ServerId, source: SocketAddress, address: SocketAddress) -> None:
-        """A handshake of `server`, who is at `address`, came from `source`."""
+        """Log that a handshake of `server`, which is at `address`, came from `source`."""
         now = self._clock()
         if now - self._told_at.get(server, -STRANGER_INTERVAL_S) < STRANGER_INTERVAL_S:
             return

@@ -1,4 +1,6 @@
-"""Opens the admin HTTP server without delaying the start: probes are answered at once, aiohttp is loaded afterwards.
+"""Opening of the admin HTTP server without delaying the start.
+
+Probes are answered at once, aiohttp is loaded afterwards.
 
 Loading it takes a third of a second of CPU, which in a cluster on one machine is a third of the time until it
 serves. So it waits until this server serves its clients, and is loaded in a thread; who asks for more than probes do
@@ -35,7 +37,7 @@ log = structlog.get_logger()
 
 
 def load_module(name: str) -> ModuleType:
-    """In a thread of its own."""
+    """Import a module in a thread, so that the loop goes on."""
     return importlib.import_module(name)
 
 

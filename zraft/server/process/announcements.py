@@ -1,4 +1,4 @@
-"""What an operator reads in a server's log when something changed: roles, leaders, members, snapshots, refusals.
+"""Messages in a server's log about changes: roles, leaders, members, snapshots, refusals.
 
 Looks several times a second at what the driver noted for it; each thing is said once.
 """
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 class Announcements:
-    """Of one server. Times are seconds of a monotonic clock."""
+    """Messages of one server. Times are seconds of a monotonic clock."""
 
     def __init__(
         self,
@@ -46,7 +46,9 @@ class Announcements:
         limited: LimitedLog,
         now: float,
     ) -> None:
-        """`on_members` is told of every new configuration, as are the operators.
+        """Begin with nothing said.
+
+        `on_members` is told of every new configuration, as are the operators.
 
         What clients can cause any number of times goes through `limited`.
         """
@@ -66,7 +68,7 @@ class Announcements:
         self._snapshot_known = driver.snapshots.keeper.newest
 
     def begin(self, now: float) -> None:
-        """The server listens: from here on it may find a leader."""
+        """Begin: the server listens, and may find a leader from here on."""
         self._leaderless_since = now
 
     def show(self, now: float) -> None:
@@ -106,7 +108,7 @@ class Announcements:
             exceeded.clear()
 
     def role_changed(self, now_ms: float) -> None:
-        """A turn ended at `now_ms` in another role than the one before.
+        """Log that a turn ended at `now_ms` in another role than the one before.
 
         Elections are measured by these lines, and one takes less than the time between two calls of `show`; the clock
         is one for all processes of a machine.
@@ -199,7 +201,7 @@ class Announcements:
 
 
 def address_differs(server: ServerId, configured: Address, recorded: str) -> str | None:
-    """What is wrong if a server's own entry of --cluster says another address than the members have; None: nothing.
+    """Return what is wrong if a server's entry of --cluster differs from the members'; else None.
 
     Other servers and clients are sent to where the members say that it is, whatever its own configuration says.
     `recorded` is empty if they do not say.

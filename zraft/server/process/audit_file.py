@@ -21,14 +21,16 @@ GATHER_S: Final = 0.05
 """Lines stand in the file this long after the write at the latest, if the disk is well; a killed process loses these."""
 
 RETRY_S: Final = 1.0
-"""After an error of the disk."""
+"""The time before another try after an error of the disk."""
 
 MODE: Final = 0o640
-"""Who wrote what is not for everybody to read."""
+"""The file's mode: who wrote what is not for everybody to read."""
 
 
 class AuditFile:
-    """Owns the file and the thread. `write`, `reopen` and `dropped` are the loop's; `on_error` is called in the thread.
+    """File and thread of the audit log.
+
+    `write`, `reopen` and `dropped` are the loop's; `on_error` is called in the thread.
 
     `on_error` gets what went wrong when writing begins to fail, and None when it works again.
     """
@@ -84,7 +86,7 @@ class AuditFile:
                 self._condition.notify()
 
     def reopen(self) -> None:
-        """Somebody else has renamed the file: go on in a new one of its name."""
+        """Continue in a new file, since somebody else has renamed the present one."""
         with self._condition:
             self._reopen = True
             self._condition.notify()
@@ -154,7 +156,7 @@ class AuditFile:
             raise
 
     def _open(self) -> tuple[int, int]:
-        """(descriptor, bytes in the file)."""
+        """Return (descriptor, bytes in the file)."""
         fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, MODE)
         return fd, os.fstat(fd).st_size
 

@@ -26,7 +26,7 @@ from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import MESSAGE_BYTES_MAX, UnsendableError
 from zraft.transport.sealing import RejectedError
 from zraft.transport.stream import Owner, Stream
-from zraft.transport.udp import Address
+from zraft.transport.udp import SocketAddress
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import ServerId
 
@@ -63,7 +63,7 @@ class BulkStatistics:
 
 
 class _Path:
-    """What is known of the stream that this server dials to one other."""
+    """State of the stream that this server dials to one other."""
 
     __slots__ = ("dialing", "failed", "queue", "queued_bytes", "retry_at", "retry_s", "since", "stream")
 
@@ -108,7 +108,7 @@ class BulkStreams:
         me: Sender,
         ring: Ring,
         peers: Iterable[ServerId],
-        address_of: Callable[[ServerId], Address | None],
+        address_of: Callable[[ServerId], SocketAddress | None],
         on_messages: Callable[[Sender, list[PeerMessage]], None],
         operators: Owner | None,
         operators_local: bool = False,
@@ -143,7 +143,7 @@ class BulkStreams:
     # -- what the server calls
 
     def offers(self, to: ServerId) -> bool:
-        """Whether large messages for `to` should be given to `send`: there is a stream, or one is tried first.
+        """Return whether to give large messages for `to` to `send`: a stream exists, or is tried first.
 
         Once it could not be made, False until it can: it is then tried in the background, when asked for.
         """
@@ -185,7 +185,7 @@ class BulkStreams:
             self._dial(to, path)
 
     def accept(self, transport: asyncio.Transport, data: bytes) -> None:
-        """A connection to the client port began with `MAGIC`; `data` is what was read of it."""
+        """Take a connection to the client port that began with `MAGIC`; `data` is what was read of it."""
         if self._closed:
             transport.abort()
             return
@@ -207,7 +207,7 @@ class BulkStreams:
         stream.adopt(transport, data)
 
     def set_peers(self, peers: Iterable[ServerId]) -> None:
-        """These may dial and be dialed from now on. Streams of others end."""
+        """Allow these servers to dial and be dialed from now on. Streams of others end."""
         self._peers = frozenset(peers) - {self._me.server}
         for server in [server for server in self._paths if server not in self._peers]:
             self._end(self._paths.pop(server))
@@ -216,7 +216,7 @@ class BulkStreams:
                 stream.abort()
 
     def set_keys(self, ring: Ring) -> None:
-        """These keys are valid from now on. Streams under another end, and are dialed again when needed."""
+        """Use these keys from now on. Streams under another end, and are dialed again when needed."""
         self._ring = ring
         for stream in self._streams():
             if stream.connection.key_id not in ring or not stream.connection.established:
@@ -226,7 +226,7 @@ class BulkStreams:
             path.failed, path.retry_at, path.retry_s = False, 0.0, self._settings.retry_s_min
 
     def reconnect(self, to: ServerId) -> None:
-        """The peer has another address: dial that, when needed."""
+        """Dial another address of a peer, when needed."""
         path = self._paths.get(to)
         if path is not None:
             self._end(path)
@@ -241,6 +241,7 @@ class BulkStreams:
             stream.abort()
 
     def statistics(self) -> BulkStatistics:
+        """Return the counts of streams and bytes."""
         live = self._streams()
         return BulkStatistics(
             streams=sum(stream.connection.established for stream in live) - len(self._operating),
@@ -258,6 +259,7 @@ class BulkStreams:
     # -- what streams report
 
     def on_established(self, stream: Stream) -> None:
+        """Take a stream whose other end has proved that it has the key."""
         connection = stream.connection
         assert connection.peer is not None
         if stream not in self._unproved:
@@ -300,6 +302,7 @@ class BulkStreams:
             self._operators.on_established(stream)
 
     def on_message(self, stream: Stream, message: bytes) -> None:
+        """Take a message of a server or of an operator."""
         if stream in self._operating:
             assert self._operators is not None
             self._operators.on_message(stream, message)
@@ -318,9 +321,11 @@ class BulkStreams:
         self._on_messages(peer, [decoded])
 
     def on_rejected(self, stream: Stream, error: RejectedError) -> None:
+        """Count and log a stream whose other end proved nothing."""
         self._rejections.note(error.rejection, f"{error} (from {stream.address})")
 
     def on_lost(self, stream: Stream) -> None:
+        """Forget a stream that ended."""
         self._bytes_sent += stream.bytes_sent
         self._bytes_received += stream.bytes_received
         if stream in self._unproved:
@@ -355,7 +360,7 @@ class BulkStreams:
             return
         path.dialing = self._loop.create_task(self._connect(to, path, address))
 
-    async def _connect(self, to: ServerId, path: _Path, address: Address) -> None:
+    async def _connect(self, to: ServerId, path: _Path, address: SocketAddress) -> None:
         connection, greeting = BulkConnection.dial(
             me=self._me,
             to=to,

@@ -38,40 +38,48 @@ KEEP_ALIVE: Final = (
 receive_buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
 
 narrow_buffer: Final = receive_buffer[:UNCOUNTED_BYTES]
-"""Where clients send more than is taken: what is read at once of each is then so little that the sum stays bounded."""
+"""The buffer where clients send more than is taken: what is read at once of each is then so little that the
+sum stays bounded.
+"""
 
 
 class ClientHost(Protocol):
-    """What a connection of a client needs of the process (`zraft.server.process.node`)."""
+    """Interface of the process (`zraft.server.process.node`) to a client's connection."""
 
     driver: Driver
 
     def on_waiting(self, protocol: ClientProtocol) -> None:
-        """Its client has to do something now: to ask for a session, or to take the rest of an answer and go."""
+        """Take note that the client must do something now.
+
+        It asks for a session, or takes the rest of an answer and goes.
+        """
 
     def on_protocol_paused(self, protocol: ClientProtocol) -> None:
-        """It does not read for now; it is to be asked whether it may again."""
+        """Take note that the connection does not read for now, and is to be asked whether it may again."""
 
     def on_protocol_closed(self, protocol: ClientProtocol) -> None:
-        """Closed, or reading again: no longer to be looked at."""
+        """Stop looking at a connection that is closed, or reads again."""
 
     def on_protocol_lost(self, protocol: ClientProtocol) -> None:
-        """Its socket is gone."""
+        """Take note that the client's socket is gone."""
 
     def on_too_many_connections(self, address: str) -> None:
-        """The client at `address` was turned away."""
+        """Take note that the client at `address` was turned away."""
 
     def on_stream(self, transport: asyncio.Transport, data: bytes) -> None:
-        """It is no client: `transport` is the process' from now on, and `data` was read of it already."""
+        """Take over a connection that is no client's; `data` was already read from it."""
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
-    """Feeds its connection and writes what the turn hands out."""
+    """Protocol that feeds its connection and writes what the turn hands out."""
 
     def __init__(
         self, node: ClientHost, schedule: Callable[[], None], tls: ClientTls | None, *, plain: bool
     ) -> None:
-        """`tls` is None on a server without TLS, `plain` says whether plain text may be spoken."""
+        """Begin without a transport.
+
+        `tls` is None on a server without TLS, `plain` says whether plain text may be spoken.
+        """
         self._node = node
         self._schedule = schedule
         self._server_tls = tls
@@ -79,17 +87,18 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._connection: ClientConnection | None = None
         self._is_told = False
-        """Whether it is known which of the two protocols the client speaks."""
+        """True once it is known which of the two protocols the client speaks."""
         self._tls: TlsStream | None = None
         self._held = b""
         """A first byte that may begin a frame or TLS."""
         self._take: Callable[[bytes], None] = self._take_first
-        """What is done with bytes that arrived: the connection's own method, once it is known to be plain."""
+        """The handler of bytes that arrived: the connection's own method, once it is known to be plain."""
         self._clients = node.driver.clients
         self._writable = True
         self._reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the client; refuse it if there are too many."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
         peer = transport.get_extra_info("peername")
@@ -102,19 +111,21 @@ class ClientProtocol(asyncio.BufferedProtocol):
             return
         self._connection = connection
         connection.handle = self
-        # What cannot be sent at once is counted from its first byte on.
+        # Bytes that cannot be sent at once are counted from the first one on.
         transport.set_write_buffer_limits(high=0)  # type: ignore[attr-defined]
         self._node.on_waiting(self)
 
     @property
     def secure(self) -> bool:
-        """Whether the client speaks TLS."""
+        """True if the client speaks TLS."""
         return self._tls is not None
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer that asyncio reads into; it is shared by all connections."""
         return receive_buffer if self._clients.sums.is_wide else narrow_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Give the bytes that arrived to the connection, through TLS if the client speaks it."""
         connection = self._connection
         if connection is None:
             return
@@ -126,9 +137,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._pause()
 
     def eof_received(self) -> bool:
+        """Close the connection when the client closes its side."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection, here and in the driver."""
         connection, self._connection = self._connection, None
         self._node.on_protocol_lost(self)
         if self._tls is not None:
@@ -140,11 +153,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._transport = None
 
     def pause_writing(self) -> None:
+        """Stop reading and answering, since the socket's buffer is full."""
         # A client that does not read its replies gets no more of its requests read, nor answered: memory stays bounded.
         self._writable = False
         self._pause()
 
     def resume_writing(self) -> None:
+        """Continue, since the socket's buffer has room."""
         self._writable = True
         self._left_unsent(0)
         self.maybe_resume()
@@ -162,7 +177,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 if close:
                     data += tls.close()
             except TlsError:
-                # Only after the client broke the stream, which closes the connection by itself.
+                # This is reached only after the client broke the stream, which closes the connection by
+                # itself.
                 transport.abort()
                 return
         if data:
@@ -195,7 +211,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._node.on_protocol_closed(self)
 
     def on_deadline(self) -> None:
-        """The time to ask for a session, or to take the rest of the answer and go, is over."""
+        """Close the connection: the time to ask for a session, or to take the rest of an answer and go, is over."""
         connection = self._connection
         if connection is None or connection.phase is Phase.CLOSED:
             if self._transport is not None:
@@ -232,17 +248,17 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._take_decrypted()
 
     def displace_handshake(self) -> None:
-        """Others wait for it to end: its client has had the time, or its address has too many."""
+        """Close the connection, whose handshake others wait for: it took too long, or its address has too many."""
         self._over()
         self._refuse("its TLS handshake takes too long while tls.handshakes_max are under way")
 
     def _over(self) -> None:
-        """No longer among the handshakes under way, if it was."""
+        """Leave the handshakes under way, if it was one of them."""
         if self._server_tls is not None:
             self._server_tls.handshakes.finish(self)
 
     def _take_first(self, data: bytes) -> None:
-        """The beginning of the connection: is it TLS?"""
+        """Take the beginning of the connection, and see whether it is TLS."""
         data = self._held + data
         self._held = b""
         if len(data) < len(CLIENT_HELLO) and CLIENT_HELLO.startswith(data):
@@ -261,7 +277,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._take(data)
 
     def _told(self, connection: ClientConnection, data: bytes) -> ClientConnection:
-        """The first bytes of what the client itself says: the connection that understands them."""
+        """Return the connection that understands the first bytes of what the client itself says."""
         self._is_told = True
         if data[0] in FIRST_BYTES and isinstance(connection, Connection):
             self._connection = connection = self._node.driver.clients.native(connection)
@@ -271,8 +287,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return connection
 
     def _hand_over(self, data: bytes) -> None:
-        """No client but another server, or an operator: it proves itself by the cluster key, so TLS has no say."""
-        transport, self._transport = self._transport, None  # from here on none of ours
+        """Hand over a connection of another server, or an operator.
+
+        It proves itself by the cluster key, so TLS has no say.
+        """
+        transport, self._transport = self._transport, None  # the connection is none of ours from here on
         connection, self._connection = self._connection, None
         self._node.on_protocol_lost(self)
         if connection is not None:
@@ -326,7 +345,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 connection = self._told(connection, plain)
             connection.data_received(plain)
         if tls.ended and self._transport is not None:
-            # As when a plain connection ends: nothing is left to be said to who has gone.
+            # A plain connection ends in the same way: nothing is left to be said to somebody who has gone.
             self._node.driver.clients.close(connection)
 
     # -- the transport
@@ -341,7 +360,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._schedule()
 
     def _send(self, data: bytes) -> None:
-        """What TLS says by itself."""
+        """Send what TLS says by itself."""
         transport = self._transport
         if data and transport is not None:
             transport.write(data)
@@ -349,7 +368,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._left_unsent(transport.get_write_buffer_size())
 
     def _left_unsent(self, size: int) -> None:
-        """So much of what was written waits for the client to read."""
+        """Note that so much of what was written waits for the client to read."""
         connection = self._connection
         if connection is not None and self._node.driver.clients.left_unsent(connection, size):
             self._schedule()
@@ -362,7 +381,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:
-    """Without a session nothing else would tell that the machine at the other end is gone."""
+    """Turn on TCP's keep-alive: without a session nothing else tells that the machine at the other end is gone."""
     sock = transport.get_extra_info("socket")
     if sock is not None:
         for level, option, value in KEEP_ALIVE:
@@ -370,4 +389,4 @@ def _keep_alive(transport: asyncio.Transport) -> None:
 
 
 def _ignore(data: bytes) -> None:
-    """Bytes of a connection that is refused, until its socket is closed."""
+    """Ignore bytes of a connection that is refused, until its socket is closed."""

@@ -1,4 +1,4 @@
-"""When Python's cyclic garbage collector runs, so that it never stops the server for long.
+"""Schedule of Python's cyclic garbage collector, so that it never stops the server for long.
 
 A full collection over a million znodes takes a quarter of a second, an election timeout. So the automatic
 collector is off; young objects are collected often and cheaply, and what survives is frozen, out of its sight.

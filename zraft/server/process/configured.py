@@ -1,4 +1,4 @@
-"""What a configuration means for the driver: every knob in the place where it is decided by."""
+"""Translation of a configuration to the settings of a server's parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from zraft.tree.settings import Settings
 S = TypeVar("S", bound=AttrsInstance)
 
 DATAGRAM_OVERHEAD_BYTES: Final = 60
-"""Of a datagram, about, for its seal and the header of a fragment."""
+"""The bytes of a datagram, about, for its seal and the header of a fragment."""
 
 KNOBS_OF_SETTINGS: Final[Mapping[str, str]] = {
     **{name: name for name in ("tick_time_ms", "session_timeout_ms_min", "session_timeout_ms_max")},
@@ -46,25 +46,29 @@ KNOBS_OF_SETTINGS: Final[Mapping[str, str]] = {
 
 
 def sasl_users(config: ServerConfig) -> Reloading[Mapping[str, str]] | None:
+    """Return the SASL users, read again when their file changes; None if there is no file."""
     file = config.auth.sasl_users_file
     return Reloading("SASL users", [file], lambda _: read_users(file)) if file is not None else None
 
 
 def taken(kind: type[S], section: AttrsInstance, **more: Any) -> S:
-    """Settings of this kind: those of its fields that are knobs of a section of the configuration, and `more`."""
+    """Return settings of this kind: fields that are knobs of a section of the configuration, and `more`."""
     of_both = {field.name for field in fields(kind)} & {field.name for field in fields(type(section))}
     return kind(**{name: getattr(section, name) for name in of_both}, **more)
 
 
 def delivery_settings(config: ServerConfig) -> DeliverySettings:
+    """Return the settings of deliveries on the disk."""
     return taken(DeliverySettings, config.deliveries)
 
 
 def partition_settings(config: ServerConfig) -> PartitionsSettings:
+    """Return the settings of partitions."""
     return taken(PartitionsSettings, config.partitions)
 
 
 def wal_settings(config: ServerConfig) -> WalSettings:
+    """Return the settings of the write-ahead log."""
     return taken(WalSettings, config.wal)
 
 
@@ -74,17 +78,22 @@ def _value(config: ServerConfig, knob: str) -> Any:
 
 
 def _bulk_bytes_min(config: ServerConfig) -> int:
-    """Above it a message goes by a stream, which Raft gives more time and does not overtake (D-22)."""
+    """Return the size above which a message goes by a stream.
+
+    Raft gives a stream more time and does not overtake it (D-22).
+    """
     return routing.DATAGRAMS_MAX * (config.peer.datagram_bytes - DATAGRAM_OVERHEAD_BYTES)
 
 
 def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | None) -> DriverSettings:
+    """Return the settings of the driver."""
     auth, own = config.auth, GroupSettings().raft
     raft = taken(RaftSettings, config.raft, bulk_bytes_min=_bulk_bytes_min(config))
     configured = {name for name, knob in KNOBS_OF_SETTINGS.items() if knob in config.named}
     data_bytes_max = Settings().data_bytes_max
     if config.client.jute_maxbuffer > data_bytes_max:
-        # Who takes larger requests wants larger znodes; who takes smaller ones says nothing of those that are there.
+        # An operator who allows larger requests wants larger znodes; one who allows smaller ones says nothing
+        # of existing znodes.
         data_bytes_max = config.client.jute_maxbuffer
         configured.add("data_bytes_max")
     return DriverSettings(

@@ -20,16 +20,16 @@ class Deadlines(Generic[T]):
         return len(self._started)
 
     def start(self, one: T, now: float) -> None:
-        """Its time runs from now, also if it ran before."""
+        """Start the time of `one` now, also if it ran before."""
         self._started.pop(one, None)  # a dict keeps the place of a key that is set again
         self._started[one] = now
 
     def stop(self, one: T) -> None:
-        """It needs no deadline any more; one that has none is fine."""
+        """Stop the time of `one`, if it runs."""
         self._started.pop(one, None)
 
     def due(self, now: float) -> list[T]:
-        """Those whose time is over; each is given once."""
+        """Return those whose time is over; each is given once."""
         found: list[T] = []
         for one, started in self._started.items():
             if now - started < self._timeout_s:

@@ -19,13 +19,15 @@ from zraft_core.ids import GroupId
 
 RETRY_FULL_DISK_S: Final = 0.5
 SYNC_INTERVAL_S: Final = 2.0
-"""How long deliveries wait for a sync that nobody asked for; the write-ahead log is kept that much longer."""
+"""The time that deliveries wait for a sync that nobody asked for; the write-ahead log is kept that much
+longer.
+"""
 WAITING_BYTES_MAX: Final = 32 << 20
 WAITING_TASKS_MAX: Final = 4096
 
 
 class DeliveryThread:
-    """Owns the thread; callbacks are made in it, and the caller carries them to its loop.
+    """Thread of the deliveries; callbacks are made in it, and the caller carries them to its loop.
 
     `on_performed` gets a task and its result; appends that were written together are told as one, the last.
     `on_synced` gets, by group, the Raft index up to which everything is durable. `on_full` is called once when the
@@ -59,12 +61,11 @@ class DeliveryThread:
 
     @property
     def waiting_bytes(self) -> int:
-        """Of deliveries that are not written yet; for metrics."""
+        """The bytes of deliveries that are not written yet; for metrics."""
         return self._bytes
 
     def offer(self, task: Task) -> bool:
-        """Do this after everything that was taken before for the group; False if too much waits already: try again
-        later.
+        """Do a task after the earlier ones of its group; return False if too much waits already.
 
         An append that is larger than the limit is taken when nothing else waits.
         """
@@ -80,8 +81,10 @@ class DeliveryThread:
             return True
 
     def stop(self) -> None:
-        """Finish the task under way, make durable what is written, and end the thread. What waits is left: the
-        write-ahead log has it."""
+        """Finish the present task, make durable what is written, and end the thread.
+
+        What waits is left: the write-ahead log has it.
+        """
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -104,13 +107,13 @@ class DeliveryThread:
             try:
                 disk.close_all()
             except DiskFullError:
-                pass  # what is not durable is in the write-ahead log
+                pass  # deliveries that are not durable are in the write-ahead log
         except BaseException as error:
             # Carried to the loop, which ends the process with it.
             self._on_failed(error)
 
     def _next(self, sync_at: float | None) -> Task | _Stop | None:
-        """The next task; None when it is time to sync."""
+        """Return the next task; None when it is time to sync."""
         with self._changed:
             while not self._tasks and not self._stopping:
                 wait = None if sync_at is None else sync_at - time.monotonic()
@@ -168,13 +171,13 @@ class DeliveryThread:
         try:
             self._on_synced(self._performer.disk.sync_all())
         except DiskFullError as error:
-            # What was synced is durable; only the manifest is as before.
+            # Synced deliveries are durable; only the manifest is as before.
             self._on_full(error)
             self._on_full(None)
 
 
 class _Stop:
-    """Says that the thread has to end."""
+    """Task that tells the thread to end."""
 
 
 _STOP: Final = _Stop()

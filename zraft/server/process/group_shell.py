@@ -47,7 +47,7 @@ class GroupFiles:
     def __init__(
         self, fs: FileSystem, directory: DataDirectory, settings: DeliverySettings, recovery: Recovery
     ) -> None:
-        """Removes the files of those groups that the log has forgotten for good.
+        """Remove the files of those groups that the log has forgotten for good.
 
         Raises:
             StorageError: a directory cannot be read or written.
@@ -78,7 +78,11 @@ class GroupShell:
         on_arrived: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`from_thread` has a function called in the loop's thread; `on_arrived`: the driver was given something."""
+        """Start the threads.
+
+        `from_thread` has a function called in the loop's thread; `on_arrived`: the driver was given
+        something.
+        """
         self._driver = driver
         self._partitions = partitions
         self._wal = wal
@@ -104,7 +108,7 @@ class GroupShell:
         )
 
     def carry_out(self, effects: Effects) -> None:
-        """What a turn of the driver asks of the disks for groups, but for the common frame."""
+        """Give the disks what a turn of the driver asks of them for groups, except the common frame."""
         groups = self._driver.groups
         assert groups is not None
         while groups.digests.alarms:

@@ -27,7 +27,7 @@ class ListeningSockets:
 
 @contextmanager
 def bound(config: ServerConfig) -> Iterator[ListeningSockets]:
-    """The sockets that `config` asks for; they are closed at the end, also by whoever uses them.
+    """Return the sockets that `config` asks for; they are closed at the end, also by whoever uses them.
 
     Raises:
         ConfigError: one cannot be bound; names the knob.

@@ -1,4 +1,4 @@
-"""When memory that clients no longer hold goes back to the operating system.
+"""Return of memory that clients no longer hold to the operating system.
 
 What is freed in the middle of glibc's heap stays with the process until `malloc_trim` is called: after forty clients whose
 answers nobody read a server would be fifty megabytes larger for good. A call takes about a third of a millisecond per
@@ -22,7 +22,7 @@ INTERVAL_MS: Final = 2_000
 
 
 def malloc_trim() -> Callable[[int], int] | None:
-    """The C library's function, if it has one: glibc has, musl and macOS do not need it."""
+    """Return the C library's function, if it has one: glibc has, musl and macOS do not need it."""
     trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
     return trim
 
@@ -31,7 +31,7 @@ class MemoryReturn:
     """Call `step` a few times a second; it costs next to nothing when there is nothing to give back."""
 
     def __init__(self, trim: Callable[[int], int] | None) -> None:
-        """`trim` gives back what is free but for so many bytes; None: nothing can."""
+        """Begin without a call. `trim` gives back what is free but for so many bytes; None: nothing can."""
         self._trim = trim
         self._most = 0
         """The most that was held since the last call."""

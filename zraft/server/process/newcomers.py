@@ -1,4 +1,4 @@
-"""Who has to go when more connections than allowed have not shown yet who they are.
+"""Choice of which connection has to go when too many have not shown yet who they are.
 
 Were it always the newest, whoever opens that many and says nothing would keep everybody else out.
 
@@ -36,7 +36,7 @@ class Newcomers(Generic[T]):
         return one in self._since
 
     def enter(self, one: T, address: str, now: float, spared: Container[T] = ()) -> T | None:
-        """`one` comes. Who has to go for it: `one` itself if nobody else should, None if there is room.
+        """Admit `one`, and return who must go for it: `one` itself if nobody else should, None if there is room.
 
         The oldest goes, of those who have had the time, or of an address that has twice as many as that of `one`.
         Whoever is in `spared` waits for this server, not the other way round, and stays.
@@ -60,7 +60,7 @@ class Newcomers(Generic[T]):
         return None
 
     def leave(self, one: T) -> None:
-        """It is through, or gone. May be called again."""
+        """Forget a connection that has shown who it is, or is gone. It may be called again."""
         found = self._since.pop(one, None)
         if found is not None:
             self._counts[found[0]] -= 1

@@ -105,18 +105,18 @@ LEAVE_MARGIN_S: Final = 0.1
 """Beyond the time that Raft takes to hand over, for what is on its way."""
 
 PROGRESS_INTERVAL_S: Final = 2.0
-"""How often a long restore says how far it is."""
+"""The interval at which a long restore says how far it is."""
 
 log = structlog.get_logger()
 
 
 def now_ms() -> int:
-    """Milliseconds of a clock that counts sleep, so that a nap of the machine is noticed (D-14)."""
+    """Return the milliseconds of a clock that counts sleep, so that a nap of the machine is noticed (D-14)."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 def now_ms_exactly() -> float:
-    """The same with its fractions, for what is measured."""
+    """Return the milliseconds of `now_ms` with fractions, for what is measured."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
 
 
@@ -124,7 +124,9 @@ class Node:
     """One running server."""
 
     def __init__(self, config: ServerConfig, sockets: ListeningSockets) -> None:
-        """`sockets` are those of `config`, which serve from `run` on; who opened them closes them.
+        """Assemble the parts.
+
+        `sockets` are those of `config`, which serve from `run` on; who opened them closes them.
 
         Raises:
             ConfigError: something of the configuration cannot be used; the data directory was not touched then.
@@ -214,7 +216,7 @@ class Node:
         self._admin: AdminListener | None = None
         self._keepers: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
-        # What was restored is out of sight from here on, too.
+        # The restored state is out of the collector's sight from here on, too.
         self._collector = Collector()
         self._memory = MemoryReturn(malloc_trim())
         self._wake_at = self._alarm_at = NEVER
@@ -287,7 +289,7 @@ class Node:
         self._groups.read(task)
 
     def _restore(self, store: SnapshotStore, newest: SnapshotInfo) -> Machine:
-        """The state of the newest snapshot; takes seconds if it is large, so it says so."""
+        """Return the state of the newest snapshot. It takes seconds if that is large, so it says so."""
         # Collections over a growing heap of a million znodes find nothing, at a third of the time; see `Collector`.
         gc.disable()
         began = time.monotonic()
@@ -371,7 +373,8 @@ class Node:
         if reloadings:
             self._keepers.append(loop.create_task(keep_fresh(reloadings, hangup, self._remind)))
         if reloadings or self._audit is not None:
-            # As tools that replace certificates or rotate logs expect; by default a hang-up would end the process.
+            # Tools that replace certificates or rotate logs expect this; by default a hang-up would end the
+            # process.
             loop.add_signal_handler(signal.SIGHUP, self._on_hangup, hangup)
         log.info(
             "listening",
@@ -399,7 +402,7 @@ class Node:
             await self._admin.stop()
         diverged = isinstance(self._failure, DivergedError)
         if diverged:
-            # Not another word that is computed from this state (D-26).
+            # Nothing more may be said that is computed from this state (D-26).
             for connection in self.driver.clients.connections:
                 if connection.handle is not None:
                     connection.handle.abort()
@@ -437,7 +440,7 @@ class Node:
     # -- the turn
 
     def schedule(self) -> None:
-        """Something arrived: have a turn in this iteration of the loop, once for all that arrives in it."""
+        """Have a turn in this iteration of the loop, once for all that arrives in it."""
         if not self._scheduled:
             self._scheduled = True
             self.driver.clients.arrived = now_ms_exactly()
@@ -461,7 +464,7 @@ class Node:
         self._alarm = self._loop.call_later((at_ms - now_ms) / 1000, self._on_alarm)
 
     def _on_alarm(self) -> None:
-        """Time has passed in which nothing arrived, or nothing that was worth a turn."""
+        """Have a turn if one is due: time has passed in which nothing arrived, or nothing that was worth a turn."""
         if self._stop.is_set():
             return
         now = now_ms()
@@ -501,7 +504,7 @@ class Node:
         self._chores_at = now_ms + (SOON_MS if self._chores_left else IDLE_CHORES_MS if idle else CHORES_MS)
 
     def _turn(self) -> None:
-        """One batch: decide, then send, write and answer."""
+        """Do one batch: decide, then send, write and answer."""
         self._scheduled = False
         if self._stop.is_set():
             return
@@ -550,7 +553,10 @@ class Node:
             self._wake(min(wake_at, self._chores_at) if self._chores_left else wake_at, now)
 
     def _on_leadership(self) -> None:
-        """Another server leads, or this one: what is measured and written down of elections has to be exact."""
+        """Note that another server leads, or this one.
+
+        What is measured and written down of elections has to be exact.
+        """
         now, role = time.monotonic(), self.driver.role
         if role is not self._role:
             self._role = role
@@ -575,7 +581,7 @@ class Node:
                 driver.groups.touch_again(group)
 
     def _write_down(self, notes: Iterator[Note]) -> bool:
-        """Whether the disk took them all; what it refused, and what would follow, is looked at again."""
+        """Return whether the disk took all notes; what it refused, and what would follow, is looked at again."""
         return all(map(self._journal.add, notes))
 
     def _write_outputs(self) -> None:
@@ -587,7 +593,7 @@ class Node:
     # -- what arrives
 
     def on_stream(self, transport: asyncio.Transport, data: bytes) -> None:
-        """A connection to the port of clients is another server's, or an operator's."""
+        """Give a connection to the port of clients that is another server's, or an operator's, to the streams."""
         self._peers.on_stream(transport, data)
 
     def _from_thread(self, function: object, argument: object) -> None:
@@ -615,7 +621,7 @@ class Node:
             log.info("disk has room again")
 
     def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that nobody expected, in any callback: half a step may have been taken, so stop (D-5).
+        """Stop after an exception that nobody expected, in any callback: half a step may have been taken (D-5).
 
         The loop would log it and go on, with an entry applied in part, or twice.
         """
@@ -637,23 +643,24 @@ class Node:
     # -- what protocols report
 
     def on_protocol_paused(self, protocol: ClientProtocol) -> None:
+        """Note a connection that does not read for now."""
         self._paused.add(protocol)
 
     def on_protocol_closed(self, protocol: ClientProtocol) -> None:
-        """Closed, or reading again: no longer to be looked at."""
+        """Stop looking at a connection that is closed, or reads again."""
         self._paused.discard(protocol)
 
     def on_protocol_lost(self, protocol: ClientProtocol) -> None:
-        """Its socket is gone."""
+        """Forget a connection whose socket is gone."""
         self._paused.discard(protocol)
         self._deadlines.stop(protocol)
 
     def on_waiting(self, protocol: ClientProtocol) -> None:
-        """Its client has to do something now: to ask for a session, or to take the rest of an answer and go."""
+        """Start the deadline of a client that must ask for a session, or take the rest of an answer and go."""
         self._deadlines.start(protocol, self._loop.time())
 
     def _on_stop_signal(self) -> None:
-        """SIGTERM or SIGINT: let another server lead and the clients go, then stop; a second signal stops at once."""
+        """Let another server lead and the clients go, then stop; a second signal stops at once (SIGTERM or SIGINT)."""
         driver = self.driver
         if self._leave_by is not None or not driver.serving:
             self._stop.set()
@@ -670,7 +677,7 @@ class Node:
         self.schedule()
 
     def _leave(self, now: float, leave_by: float) -> None:
-        """Once another server leads, answer what clients have asked and let them go; stop when all are gone."""
+        """Answer what clients have asked and let them go, once another server leads; stop when all are gone."""
         driver = self.driver
         raft = driver.raft
         if now >= leave_by or raft is None:
@@ -683,12 +690,13 @@ class Node:
                 self.schedule()
 
     def _on_hangup(self, certificates: asyncio.Event) -> None:
-        """SIGHUP: files that were replaced are read, and those that were renamed are opened, again."""
+        """Read files again that were replaced, and open those that were renamed (SIGHUP)."""
         certificates.set()
         if self._audit is not None:
             self._audit.reopen()
 
     def on_too_many_connections(self, address: str) -> None:
+        """Log, now and then, that a client was refused because of a bound of connections."""
         knob = self.driver.clients.full_knob
         self._limited.warn(
             f"connection refused, {knob} is reached",
@@ -700,7 +708,7 @@ class Node:
     # -- what operators see
 
     def _remind(self) -> None:
-        """Every few seconds."""
+        """Do what is due every few seconds."""
         if self._tls is not None:
             self._tls.remind(utc_now())
         self._peers.take_keys()
@@ -732,7 +740,7 @@ class Node:
 
 
 def _refuse_to_wait_alone(fs: FileSystem, config: ServerConfig) -> None:
-    """A server that founds no cluster and knows no other server would wait for ever.
+    """Refuse a server that founds no cluster and knows no other server: it would wait for ever.
 
     Raises:
         ConfigError: this is one; its directory is as it was.
@@ -769,7 +777,7 @@ def _tls_shown(config: ServerConfig) -> str:
 
 
 def _raise_file_limit() -> None:
-    """Every client is a file descriptor: take what the system allows without asking an administrator."""
+    """Take as many files as the system allows without asking an administrator: every client is a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -792,13 +800,14 @@ def run_server(config: ServerConfig) -> NoReturn:
             code = runner.run(serve())
             if code != BEGIN_ANEW:
                 _end_process(code)
-        # What was collected of the server before is not to outlive it for long: a million znodes are gigabytes.
+        # The collected objects of the server before must not outlive it for long: a million znodes are
+        # gigabytes.
         gc.unfreeze()
         gc.collect()
 
 
 def _end_process(code: int) -> NoReturn:
-    """At once: all files are closed, and all is said.
+    """End the process at once: all files are closed, and all is said.
 
     What an interpreter does at its end takes up to seconds, in which the server's successor waits for its ports: it frees
     znodes one by one, and waits for threads that load a module or look up a name.

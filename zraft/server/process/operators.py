@@ -39,10 +39,12 @@ class OperatorStreams:
         return len(self._outstanding)
 
     def on_established(self, stream: Stream) -> None:
+        """Note that an operator connected."""
         self._outstanding[stream] = set()
         log.info("operator connected", address=stream.address)
 
     def on_message(self, stream: Stream, message: bytes) -> None:
+        """Decode a request and carry it out; its answer may come later."""
         outstanding = self._outstanding[stream]
         try:
             numbered = decode_request(message)
@@ -78,9 +80,10 @@ class OperatorStreams:
             reply(answer)
 
     def on_rejected(self, stream: Stream, error: RejectedError) -> None:
-        """`BulkStreams` counts these; it owns the stream until it is established."""
+        """Do nothing: `BulkStreams` counts these; it owns the stream until it is established."""
 
     def on_lost(self, stream: Stream) -> None:
+        """Forget an operator's stream and the answers that it waits for."""
         self._outstanding.pop(stream, set()).clear()
 
     def _send(self, stream: Stream, number: int, reply: OperatorReply) -> None:

@@ -28,7 +28,7 @@ from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.link import LinkStatistics, PeerLinks
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import UnsendableError
-from zraft.transport.udp import Address, UdpEndpoint, UdpStatistics, discard_waiting
+from zraft.transport.udp import SocketAddress, UdpEndpoint, UdpStatistics, discard_waiting
 from zraft_core.address import Address as ListenAddress
 from zraft_core.address import parse_address
 from zraft_core.errors import ConfigError, ZraftError
@@ -60,10 +60,10 @@ class Peers:
         on_arrived: Callable[[], None],
         on_failed: Callable[[ZraftError], None],
     ) -> None:
-        """`keys`: None without a key. `on_arrived`: the driver was given something that wants a turn; `on_failed`: it
-        cannot go on.
+        """Make the links to the other servers; `open` binds the socket.
 
-        Once `stop` is set, what comes by streams no longer counts.
+        `keys`: None without a key. `on_arrived` is called when the driver was given something that wants a turn,
+        `on_failed` when it cannot continue. Once `stop` is set, what comes by streams no longer counts.
         """
         self._config = config
         self._driver = driver
@@ -117,12 +117,12 @@ class Peers:
 
     @property
     def receive_buffer_bytes(self) -> int:
-        """What the kernel keeps for us between two reads."""
+        """The number of bytes that the kernel keeps for us between two reads."""
         assert self._endpoint is not None
         return self._endpoint.receive_buffer_bytes
 
     def close(self) -> None:
-        """Nothing is sent or received any more."""
+        """Close the socket and all streams."""
         self._streams.close()
         if self._endpoint is not None:
             self._endpoint.close()
@@ -184,7 +184,7 @@ class Peers:
         if self._endpoint is not None:
             self._endpoint.drain()
 
-    def _on_datagrams(self, datagrams: list[tuple[bytes, Address]]) -> None:
+    def _on_datagrams(self, datagrams: list[tuple[bytes, SocketAddress]]) -> None:
         now = self._now_ms()
         self._driver.pass_time(now)
         for datagram, source in datagrams:
@@ -211,14 +211,17 @@ class Peers:
         if self._driver.wants_turn:
             self._on_arrived()
 
-    def _hear(self, server: ServerId, source: Address, now: int) -> None:
-        """Datagrams of a peer come from there, of whom that was not known; a moved peer is followed now and then."""
+    def _hear(self, server: ServerId, source: SocketAddress, now: int) -> None:
+        """Note where datagrams of a peer come from, if that was not known.
+
+        A moved peer is followed now and then.
+        """
         if self._endpoint is not None and now - self._heard_at.get(server, -HEAR_AGAIN_MS) >= HEAR_AGAIN_MS:
             self._heard_at[server] = now
             self._endpoint.hear(server, source)
 
     def _on_messages(self, sender: Sender, messages: list[PeerMessage]) -> None:
-        """By a stream."""
+        """Take messages that came by a stream."""
         if self._stop.is_set():
             return
         self._driver.pass_time(self._now_ms())
@@ -231,19 +234,20 @@ class Peers:
             self._on_arrived()
 
     def on_stream(self, transport: asyncio.Transport, data: bytes) -> None:
-        """A connection to the port of clients is another server's, or an operator's."""
+        """Give a connection to the port of clients that is another server's, or an operator's, to the streams."""
         self._streams.accept(transport, data)
 
     # -- who they are
 
     def set_members(self, membership: Membership) -> None:
-        """The configuration changed: speak to its members, wherever they are.
+        """Speak to the members of a changed configuration, wherever they are.
 
         A server may be where this server's own configuration says, or where the replicated membership does: see
         `PeerAddresses`.
         """
         mine = self._config.id
-        # Also those that went: the leader goes on telling them that they were removed, and they may ask.
+        # Servers that went stay, too: the leader goes on telling them that they were removed, and they may
+        # ask.
         peers = self._met
         for server, member in membership.members.items():
             if server != mine and member.address:
@@ -263,7 +267,7 @@ class Peers:
         self._streams.set_peers(peers)
 
     def take_keys(self) -> None:
-        """If the files of the cluster key were changed: seal with the first of them from now on, open with all."""
+        """Use the keys of changed key files from now on: the first seals, all of them open."""
         if self.keys is None or self.keys.value == self._keys_in_force:
             return
         keys: tuple[ClusterKey, ...] = self.keys.value
@@ -283,7 +287,7 @@ class Peers:
     # -- what operators see
 
     def metrics(self) -> dict[str, Metric]:
-        """Of keys, streams and paths."""
+        """Return the metrics of keys, streams and paths."""
         metrics: dict[str, Metric] = {}
         if self.keys is not None and self._keys_in_force is not None:
             metrics["cluster_key_sealing"] = self._keys_in_force[0].key_id.hex()
@@ -301,7 +305,7 @@ class Peers:
         return metrics
 
     def traffic(self) -> tuple[UdpStatistics, LinkStatistics] | None:
-        """Counts of datagrams; None before `open`."""
+        """Return the counts of datagrams; None before `open`."""
         if self._endpoint is None:
             return None
         return self._endpoint.statistics(), self._links.statistics()

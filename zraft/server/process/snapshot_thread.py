@@ -14,7 +14,7 @@ from zraft.groups.snapshots.tasks import Result, SnapshotDisk, Task
 
 
 class SnapshotThread:
-    """Owns the thread; callbacks are made in it, and the caller carries them to its loop."""
+    """Thread of the snapshots; callbacks are made in it, and the caller carries them to its loop."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ class Compaction:
 
 
 class WalThread:
-    """Owns the thread in which `Wal.append` blocks.
+    """Thread in which `Wal.append` blocks.
 
     All callbacks are made in that thread; the caller carries them to its loop. `on_written` gets the seconds
     that the append took. `on_full` is called once when the disk fills up, and with None when it is well again.
@@ -59,7 +59,7 @@ class WalThread:
         self._frames.put(records)
 
     def compact(self, group: GroupId, index: int) -> None:
-        """After what was submitted before: give the disk space of entries up to `index` back."""
+        """Free the disk space of entries up to `index`, after what was submitted before."""
         self._frames.put(Compaction(group, index))
 
     def stop(self) -> None:
@@ -91,7 +91,10 @@ class WalThread:
             self._on_full(None)
 
     def _append(self, records: Sequence[Record]) -> bool:
-        """True when the frame is durable, False if the server stops while the disk is full."""
+        """Append until the frame is durable, and return True.
+
+        Return False if the server stops while the disk is full.
+        """
         full = False
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Compares what a state machine delivers, or says of its deliveries, with what is on this disk.
+"""Comparison of what a state machine delivers, or says of its deliveries, with what is on this disk.
 
 Entries are applied again after a start, so most of what comes first is here already: it is recognised, and a
 difference is never written over.
@@ -18,7 +18,7 @@ _ADVICE = "one of the two is wrong: keep this directory aside and let the server
 def count_known(
     reader: DeliveryReader, path: str, group: int, base: Mark, end: Mark, deliveries: Sequence[Delivery]
 ) -> int:
-    """How many of the deliveries are here already; the others continue what is here.
+    """Return how many of the deliveries are here already; the others continue what is here.
 
     Raises:
         DeliveriesDifferError: one is another than the one that is here, or offsets are missing between, or stamps and
@@ -58,7 +58,7 @@ def count_known(
 
 
 def compare_marks(path: str, ours: Mark, theirs: Mark, whose: str) -> None:
-    """The digests at one offset are equal, and with them the stamps, which are in them.
+    """Check that the digests at one offset are equal, and with them the stamps, which are in them.
 
     Raises:
         DeliveriesDifferError: they are not.

@@ -20,8 +20,11 @@ from zraft_core.ids import GroupId
 
 
 class DeliveryDisk:
-    """Groups are opened when this server becomes a replica, closed when it is none, and removed with their
-    partition."""
+    """Deliveries of all groups on this disk.
+
+    Groups are opened when this server becomes a replica, closed when it is none, and removed with
+    their partition.
+    """
 
     __slots__ = ("_directory", "_dirty", "_files", "_fs", "_indices", "_logs", "_settings")
 
@@ -46,24 +49,28 @@ class DeliveryDisk:
 
     @property
     def open_files(self) -> int:
-        """For metrics."""
+        """The number of open files, for metrics."""
         return len(self._files)
 
     @property
     def dirty(self) -> int:
-        """How many groups have deliveries that are not durable."""
+        """The number of groups that have deliveries that are not durable."""
         return len(self._dirty)
 
     def __contains__(self, group: object) -> bool:
-        """Whether the group is open."""
+        """Return whether the group is open."""
         return group in self._logs
 
     def log(self, group: GroupId) -> DeliveryLog:
-        """An open group's deliveries. KeyError if it is not."""
+        """Return an open group's deliveries.
+
+        Raises:
+            KeyError: the group is not open.
+        """
         return self._logs[group]
 
     def open(self, group: GroupId, *, expected: Mark | None = None) -> tuple[DeliveryLog, DeliveryReport]:
-        """See `DeliveryLog.open`, also for what it raises."""
+        """Open a group's deliveries; see `DeliveryLog.open`, also for its errors."""
         assert group not in self._logs, f"group {group} is open"
         log, report = DeliveryLog.open(
             self._fs,
@@ -78,9 +85,10 @@ class DeliveryDisk:
         return log, report
 
     def append(self, group: GroupId, deliveries: Sequence[Delivery], index: int) -> int:
-        """Write what applying entries up to `index` delivered; up to which index everything of the group is durable.
+        """Write what applying entries up to `index` delivered.
 
-        Raises like `DeliveryLog.append`.
+        Return the index up to which everything of the group is durable. The errors are those of
+        `DeliveryLog.append`.
         """
         log = self._logs[group]
         try:
@@ -93,7 +101,10 @@ class DeliveryDisk:
         return log.durable_index
 
     def sync(self, group: GroupId) -> int:
-        """Make the group's deliveries durable; up to which index they are. Raises like `DeliveryLog.sync`."""
+        """Make the group's deliveries durable, and return the index up to which they are.
+
+        The errors are those of `DeliveryLog.sync`.
+        """
         log = self._logs[group]
         try:
             return log.sync()
@@ -101,7 +112,7 @@ class DeliveryDisk:
             self._note(log)
 
     def sync_all(self) -> dict[GroupId, int]:
-        """The same for all groups that need it; the indices by group."""
+        """Make the deliveries of all groups durable that need it; return the indices by group."""
         return {group: self.sync(group) for group in list(self._dirty)}
 
     def close(self, group: GroupId) -> None:
@@ -111,7 +122,7 @@ class DeliveryDisk:
         del self._logs[group]
 
     def close_all(self) -> None:
-        """The server ends."""
+        """Close all groups, since the server ends."""
         try:
             for group in list(self._logs):
                 self.close(group)
@@ -119,8 +130,10 @@ class DeliveryDisk:
             self._files.close()
 
     def remove(self, group: GroupId) -> None:
-        """The partition is gone for good (its id is never used again): remove its deliveries. Can be repeated after a
-        crash; durable once the directory of the group is removed, or synced.
+        """Remove the deliveries of a partition that is gone for good (its id is never used again).
+
+        It can be repeated after a crash. It is durable once the directory of the group is removed,
+        or synced.
 
         Raises:
             StorageError: they cannot be removed.

@@ -1,4 +1,4 @@
-"""Receives the delivery segments that another server's snapshot lists, piece by piece, and makes them ours in one step.
+"""Fetching of the delivery segments that another server's snapshot lists: piece by piece, then ours in one step.
 
 A file that arrives is named `.part` until all of them are here, verified and durable; then the manifest is replaced.
 A start removes what was on its way.
@@ -19,7 +19,7 @@ from zraft.storage.filesystem import FileSystem
 
 @frozen
 class Piece:
-    """What to ask the other server for: from `offset` on, of the `size` bytes of segment `id`."""
+    """Piece to ask the other server for: from `offset` on, of the `size` bytes of segment `id`."""
 
     id: bytes
     offset: int
@@ -47,19 +47,19 @@ class Fetch:
         # The log may get further meanwhile; what it does not need then is removed in the end.
         self._wanted = wanted(log.manifest(), shipped)
         self._here: dict[bytes, str] = {}  # names of the files that are whole, by segment
-        self._length = 0  # of the file that arrives now
+        self._length = 0  # the length of the file that arrives now
         self._file: int | None = None
         self._verifier: SegmentVerifier | None = None
 
     @property
     def next(self) -> Piece | None:
-        """What is to be fetched next; None once all is here."""
+        """The piece to fetch next; None once everything is here."""
         segment = self._current()
         return None if segment is None else Piece(segment.id, self._length, segment.size)
 
     @property
     def missing_bytes(self) -> int:
-        """How much is still to come."""
+        """The number of bytes that are still missing."""
         missing = sum(segment.size for segment in self._wanted if segment.id not in self._here)
         return missing - self._length
 
@@ -97,7 +97,10 @@ class Fetch:
         return self.next
 
     def complete(self) -> None:
-        """All is here: make it part of the log, durable on return. Raises like `DeliveryLog.adopt`."""
+        """Make the segments part of the log once all are here; durable on return.
+
+        The errors are those of `DeliveryLog.adopt`.
+        """
         assert self.next is None, f"{self.next} is missing"
         self._log.adopt(self._shipped, self._here)
         self.give_up()

@@ -25,7 +25,7 @@ from zraft_core.ids import INSTANCE_BYTES, Instance, ServerId
 FORMAT: Final = 1
 SEGMENT_ID_BYTES: Final = 8
 FRAME_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + FRAME_BYTES_LARGEST
-"""Of records, before compression and after: what a reader has to hold."""
+"""The most bytes of a frame's records, before compression and after: what a reader has to hold."""
 
 _HEADER = struct.Struct(f">9s7sQ5s{SEGMENT_ID_BYTES}s14sQ8s{DIGEST_BYTES}s8sB11s{INSTANCE_BYTES}s5s")
 _CRC = struct.Struct(">I")
@@ -53,8 +53,11 @@ _STAMP: Final = bytes([0x94, _U64])
 
 
 @frozen
-class SegmentHeader:
-    """Whose deliveries these are, where they begin, and who wrote them. `id` is random and seeds the checksums."""
+class DeliverySegmentHeader:
+    """Header of a segment: whose deliveries these are, where they begin, and who wrote them.
+
+    `id` is random and seeds the checksums.
+    """
 
     group: int
     id: bytes
@@ -65,13 +68,13 @@ class SegmentHeader:
 
     @property
     def seed(self) -> int:
-        """Start value of every CRC-32C in this segment."""
+        """The start value of every CRC-32C in this segment."""
         return crc32c(self.id)
 
 
 @frozen
-class FrameHead:
-    """What stands before a frame's records.
+class DeliveryFrameHead:
+    """Head that stands before a frame's records.
 
     `offset` and `stamp` are those of the first, `chain` the digest before it, `count` how many there are, `time` the
     latest of their wall times. `synced`: everything before that offset was durable when this was written. `index`:
@@ -93,11 +96,12 @@ class FrameHead:
 
     @property
     def end_offset(self) -> int:
+        """The offset behind the frame's last delivery."""
         return self.offset + self.count
 
 
-def encode_header(header: SegmentHeader) -> bytes:
-    """`HEADER_BYTES` bytes: one MessagePack map."""
+def encode_header(header: DeliverySegmentHeader) -> bytes:
+    """Return `HEADER_BYTES` bytes: one MessagePack map."""
     data = _HEADER.pack(
         _FORMAT_KEY + bytes([FORMAT]),
         _GROUP_KEY,
@@ -117,8 +121,8 @@ def encode_header(header: SegmentHeader) -> bytes:
     return data + _CRC.pack(crc32c(data))
 
 
-def decode_header(data: bytes, path: str) -> SegmentHeader:
-    """The header at the start of a segment file.
+def decode_header(data: bytes, path: str) -> DeliverySegmentHeader:
+    """Return the header at the start of a segment file.
 
     Raises:
         CorruptionError: it is damaged, or of a format that this release does not know.
@@ -134,7 +138,7 @@ def decode_header(data: bytes, path: str) -> SegmentHeader:
             advice="start the release that wrote it; if none of yours did, the disk is damaged",
         )
     fields = _HEADER.unpack_from(data)
-    header = SegmentHeader(
+    header = DeliverySegmentHeader(
         fields[2], fields[4], fields[6], fields[8], ServerId(fields[10]), Instance(fields[12])
     )
     if encode_header(header) != data:
@@ -142,8 +146,8 @@ def decode_header(data: bytes, path: str) -> SegmentHeader:
     return header
 
 
-def encode_frame(head: FrameHead, data: bytes, seed: int) -> bytes:
-    """One frame; `data` is the records as stored, `head.crc` is not looked at."""
+def encode_frame(head: DeliveryFrameHead, data: bytes, seed: int) -> bytes:
+    """Return one frame; `data` is the records as stored, `head.crc` is not looked at."""
     assert 0 < len(data) == head.length <= FRAME_BYTES_MAX, f"{len(data)=} {head.length=}"
     assert 0 < head.size <= FRAME_BYTES_MAX, f"{head.size=}"
     t, g, sub, group = head.stamp
@@ -181,8 +185,8 @@ def encode_frame(head: FrameHead, data: bytes, seed: int) -> bytes:
     return b"".join((start, b"\xce", _CRC.pack(crc32c(rest, crc32c(start, seed))), rest, data))
 
 
-def decode_head(data: bytes | memoryview, at: int, seed: int) -> FrameHead | None:
-    """The frame head at `at`, or None if there is none that its checksum confirms."""
+def decode_head(data: bytes | memoryview, at: int, seed: int) -> DeliveryFrameHead | None:
+    """Return the frame head at `at`, or None if there is none that its checksum confirms."""
     if len(data) - at < HEAD_BYTES:
         return None
     fields = _HEAD.unpack_from(data, at)
@@ -191,7 +195,7 @@ def decode_head(data: bytes | memoryview, at: int, seed: int) -> FrameHead | Non
     crc = crc32c(data[at + HEAD_BYTES - 5 : at + HEAD_BYTES], crc32c(data[at : at + _HEAD_CRC_AT], seed))
     if crc != fields[25]:
         return None
-    head = FrameHead(
+    head = DeliveryFrameHead(
         fields[0] == MARKS[1],
         fields[1],
         fields[3],
@@ -210,7 +214,10 @@ def decode_head(data: bytes | memoryview, at: int, seed: int) -> FrameHead | Non
 
 
 def compress(records: bytes, compressor: zstandard.ZstdCompressor | None) -> tuple[bool, bytes]:
-    """What is stored for the records, and whether that is compressed: only if it saves a sixteenth at least."""
+    """Return the bytes to store for the records, and whether they are compressed.
+
+    They are compressed if that saves at least a sixteenth.
+    """
     if compressor is not None:
         data = compressor.compress(records)
         if len(data) <= len(records) - len(records) // 16 - 1:
@@ -218,8 +225,8 @@ def compress(records: bytes, compressor: zstandard.ZstdCompressor | None) -> tup
     return False, records
 
 
-def records_of(head: FrameHead, data: bytes, path: str, position: int) -> bytes:
-    """The records of a frame whose stored bytes are `data`, their checksum verified before.
+def records_of(head: DeliveryFrameHead, data: bytes, path: str, position: int) -> bytes:
+    """Return the records of a frame whose stored bytes are `data`, their checksum verified before.
 
     Raises:
         CorruptionError: they are not zstd of the size that the head says.
@@ -229,7 +236,7 @@ def records_of(head: FrameHead, data: bytes, path: str, position: int) -> bytes:
             raise CorruptionError(path, position, f"{len(data)} bytes of records, the head says {head.size}")
         return data
     try:
-        # Asked first: what the frame claims to hold would be allocated, whatever we expect.
+        # This is asked first: what the frame claims to hold would be allocated, whatever we expect.
         claimed = zstandard.get_frame_parameters(data).content_size
         if claimed != head.size:
             raise CorruptionError(path, position, f"zstd of {claimed} bytes, the head says {head.size}")

@@ -1,4 +1,4 @@
-"""Reads and verifies delivery segments of a data directory that may belong to a running server: no lock, no change."""
+"""Inspection of delivery segments in a data directory that may belong to a running server: no lock, no change."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ _ATTEMPTS: Final = 3
 
 @frozen
 class DeliveryFinding:
-    """One segment file, or what stands for a group without any: what of it counts, and what is wrong with it, if
-    anything.
+    """Finding about one segment file, or about a group without any: what of it counts, and its damage, if any.
 
     `torn` is what follows its last whole frame, being written or cut short by a crash.
     """
@@ -59,7 +58,7 @@ class PlacedDelivery:
 
 
 def groups_with_deliveries(fs: FileSystem, data: str) -> list[GroupId]:
-    """The groups of which this directory has deliveries.
+    """Return the groups of which this directory has deliveries.
 
     Raises:
         StorageError: the directory cannot be read.
@@ -72,7 +71,7 @@ def groups_with_deliveries(fs: FileSystem, data: str) -> list[GroupId]:
 
 
 def _names_below(fs: FileSystem, data: str, name: str) -> list[str]:
-    """What `name` of a directory holds that is there itself."""
+    """Return what `name` of a directory holds that is there itself."""
     with reading(data):
         return names_if_there(fs, f"{data}/{name}") if name in fs.listdir(data) else []
 
@@ -85,8 +84,7 @@ def verify_deliveries(
     on_bytes: Callable[[int], None] = lambda _: None,
     wanted: Callable[[str, int], bool] = lambda *_: True,
 ) -> Iterator[DeliveryFinding]:
-    """Every segment of a group, read whole: checksums, digests, and whether the files are the ones that the manifest
-    lists.
+    """Read every segment of a group whole: checksums, digests, and whether they are those of the manifest.
 
     Args:
         wanted: chooses segments by path and bytes; of the one that is being written these are the file's.
@@ -119,7 +117,9 @@ def verify_deliveries(
 def read_group(
     fs: FileSystem, data: str, group: GroupId, *, first: int = 0, last: int | None = None
 ) -> Iterator[PlacedDelivery]:
-    """A group's deliveries from offset `first` to `last`, with their digests; whole segments are read for that.
+    """Yield a group's deliveries from offset `first` to `last`, with their digests.
+
+    Whole segments are read for that.
 
     Raises:
         CorruptionError: something is damaged, or missing.

@@ -13,7 +13,7 @@ import zstandard
 from attrs import frozen
 
 from zraft.storage.delivery.comparing import compare_marks, count_known
-from zraft.storage.delivery.frames import HEAD_BYTES, SEGMENT_ID_BYTES, SegmentHeader
+from zraft.storage.delivery.frames import HEAD_BYTES, SEGMENT_ID_BYTES, DeliverySegmentHeader
 from zraft.storage.delivery.manifest import (
     SEGMENTS_MAX,
     Manifest,
@@ -44,12 +44,15 @@ from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId
 
 RECORD_OVERHEAD_BYTES = 96
-"""What a record takes beside its payload at most: ten heads, nine numbers, rounded up."""
+"""The bytes that a record takes beside its payload at most: ten heads, nine numbers, rounded up."""
 
 
 @frozen
 class DeliveryStatistics:
-    """For metrics. `bytes` is the length of all segments, `unsynced_bytes` what of it is not durable yet."""
+    """Statistics for metrics.
+
+    `bytes` is the length of all segments, `unsynced_bytes` what of it is not durable yet.
+    """
 
     first_offset: int
     end_offset: int
@@ -76,7 +79,7 @@ class DeliveryLog:
         settings: DeliverySettings,
         recovered: Manifest,
     ) -> None:
-        """Private: use `open`."""
+        """Take what `open` found; private, use `open`."""
         self._fs = fs
         self._directory = directory
         self.group = group
@@ -126,12 +129,12 @@ class DeliveryLog:
 
     @property
     def base(self) -> Mark:
-        """Where it begins: retention removed what came before."""
+        """The position at which the deliveries begin: retention removed what came before."""
         return self._segments.view.base
 
     @property
     def end(self) -> Mark:
-        """Where it ends; the next delivery has its offset."""
+        """The position at which the deliveries end; the next one has its offset."""
         return self._segments.view.end
 
     @property
@@ -141,20 +144,23 @@ class DeliveryLog:
 
     @property
     def dirty(self) -> bool:
-        """Whether `sync` has something to do."""
+        """True if `sync` has something to do."""
         tail = self._segments.tail
         return tail is not None and tail.dirty
 
     def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[Delivery]:
-        """See `DeliveryReader.read`."""
+        """Return deliveries from an offset on; see `DeliveryReader.read`."""
         return self.reader.read(offset, bytes_max)
 
     def manifest(self) -> Manifest:
-        """What is durable, as a list of files that never change as far as it says: what a snapshot lists."""
+        """Return the durable deliveries as a list of files, which a snapshot lists.
+
+        The files never change as far as the list goes.
+        """
         return self._segments.listing()
 
     def read_file(self, id: bytes, offset: int, length: int) -> bytes:
-        """Bytes of a segment's file, to be sent to another server; empty at its end.
+        """Return bytes of a segment's file, to be sent to another server; empty at its end.
 
         Raises:
             SegmentGoneError: retention removed it; the manifest is to be asked for anew.
@@ -173,7 +179,7 @@ class DeliveryLog:
         )
 
     def statistics(self) -> DeliveryStatistics:
-        """Sizes for metrics."""
+        """Return sizes for metrics."""
         view, tail = self._segments.view, self._segments.tail
         segments = (*view.closed, *((view.tail,) if view.tail is not None else ()))
         return DeliveryStatistics(
@@ -226,7 +232,10 @@ class DeliveryLog:
         return self._durable_index
 
     def close_segment(self) -> None:
-        """End the segment that is being written; the next delivery begins another one. Raises like `sync`."""
+        """End the segment that is being written; the next delivery begins another one.
+
+        The errors are those of `sync`.
+        """
         self._check_failure()
         with self._failing():
             self._close_tail()
@@ -273,7 +282,7 @@ class DeliveryLog:
     # --- a snapshot from another server
 
     def missing(self, shipped: Manifest) -> Mark | None:
-        """Where our own deliveries reach the shipped ones that we do not have; None if there is a gap between.
+        """Return where our own deliveries reach shipped ones that we lack; None if there is a gap.
 
         Raises:
             DeliveriesDifferError: at that place the other server has another digest.
@@ -317,7 +326,7 @@ class DeliveryLog:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """An error inside that the process cannot go on after is remembered: nothing may be written after it."""
+        """Remember an error inside that the process cannot go on after: nothing may be written after it."""
         try:
             yield
         except (FsyncError, WriteError) as error:
@@ -355,7 +364,7 @@ class DeliveryLog:
             start = stop
 
     def _room(self, size: int) -> Tail:
-        """The segment that a frame of at most that size goes to."""
+        """Return the segment that a frame of at most that size goes to."""
         segments, settings = self._segments, self._settings
         if segments.tail is None or not (
             segments.tail.room_for(size, settings.segment_bytes_max)
@@ -363,7 +372,7 @@ class DeliveryLog:
         ):
             self._close_tail()
             start = self.end
-            header = SegmentHeader(
+            header = DeliverySegmentHeader(
                 self.group,
                 self._directory.entropy(SEGMENT_ID_BYTES),
                 start.offset,

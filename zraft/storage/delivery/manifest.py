@@ -1,4 +1,4 @@
-"""Which segments a group's deliveries consist of: `<data>/groups/<id>/deliveries/manifest`, replaced whole.
+"""Manifest of a group's segments: `<data>/groups/<id>/deliveries/manifest`, replaced whole.
 
 It is what a start goes by: a file that it names and that is missing is damage, and one that it does not name is a
 leftover. It is also what a snapshot of the partition lists, so that another server can fetch the files. Bytes:
@@ -25,8 +25,9 @@ NAME: Final = "manifest"
 TEMPORARY: Final = "manifest.tmp"
 MANIFEST_BYTES_MAX: Final = 64 << 20
 SEGMENTS_MAX: Final = 1 << 16
-"""With as many, the last one grows beyond `segment_bytes_max` instead; a row has 120 bytes or so.
-Fetched segments may make a list longer, so that four times as many are read."""
+"""The most segments of a list; with as many, the last one grows beyond `segment_bytes_max` instead. A row has
+120 bytes or so. Fetched segments may make a list longer, so that four times as many are read.
+"""
 
 _ADVICE: Final = (
     "check this disk; then move the data directory aside and let the server join again with an empty one, so that it is "
@@ -60,6 +61,7 @@ class Segment:
 
     @property
     def index_name(self) -> str:
+        """The name of the index file."""
         return f"{self.first:016x}-{self.id.hex()}.idx"
 
 
@@ -77,7 +79,7 @@ class Manifest:
 
     @property
     def end(self) -> Mark:
-        """Where the deliveries that it speaks of end."""
+        """The position at which the listed deliveries end."""
         return self.segments[-1].end if self.segments else self.base
 
     @property
@@ -86,11 +88,11 @@ class Manifest:
         return sum(segment.size for segment in self.segments)
 
     def start_of(self, at: int) -> Mark:
-        """Where segment number `at` of the list begins."""
+        """Return the position at which segment number `at` of the list begins."""
         return self.segments[at - 1].end if at else self.base
 
     def problem(self) -> str | None:
-        """What is wrong with it as a whole, if anything."""
+        """Return what is wrong with the manifest as a whole; None if nothing is."""
         end = self.base
         for segment in self.segments:
             if segment.first != end.offset:
@@ -131,7 +133,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """The manifest that `encode_manifest` made these bytes of.
+    """Return the manifest that `encode_manifest` made these bytes of.
 
     Raises:
         ManifestFormatError: it did not; says what was found.
@@ -203,14 +205,14 @@ def store_manifest(fs: FileSystem, directory: str, manifest: Manifest) -> None:
 
 
 def joined(own: Manifest, shipped: Manifest, at: Mark | None) -> Manifest:
-    """Our segments as far as the first of the `shipped` ones that holds more, and from there on those.
+    """Return our segments up to the first of the `shipped` ones that holds more, and those from there on.
 
     Args:
         at: where our own deliveries reach `seam(own, shipped)`; None if they do not, so that nothing of ours stays.
     """
     if shipped.end.offset <= own.end.offset:
         return own
-    # Of a list whose deliveries all went by retention only the place where it goes on is left.
+    # A list whose deliveries all went by retention keeps only the place where it goes on.
     needed = wanted(own, shipped)
     if at is None:
         return Manifest(own.group, shipped.start_of(len(shipped.segments) - len(needed)), needed)
@@ -224,13 +226,15 @@ def joined(own: Manifest, shipped: Manifest, at: Mark | None) -> Manifest:
 
 
 def wanted(own: Manifest, shipped: Manifest) -> tuple[Segment, ...]:
-    """The shipped segments that hold deliveries which we do not have: the last ones."""
+    """Return the shipped segments that hold deliveries which we do not have: the last ones."""
     return tuple(segment for segment in shipped.segments if segment.end.offset > own.end.offset)
 
 
 def seam(own: Manifest, shipped: Manifest) -> Mark | None:
-    """Where the shipped segments would follow ours, as they tell it; None if there is a gap, or nothing of ours
-    before."""
+    """Return where the shipped segments would follow ours, as they tell it.
+
+    None if there is a gap, or nothing of ours before.
+    """
     needed = wanted(own, shipped)
     start = shipped.start_of(len(shipped.segments) - len(needed))
     return start if own.base.offset <= start.offset <= own.end.offset else None

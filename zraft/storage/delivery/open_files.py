@@ -1,4 +1,4 @@
-"""Keeps the number of open delivery files bounded, however many groups a server has and consumers read.
+"""Bound on the number of open delivery files, however many groups a server has and consumers read.
 
 Thread-safe. A file in use is not closed; when all are in use there are more, for as long as that lasts.
 """
@@ -35,12 +35,12 @@ class OpenFiles:
         self._mutex = threading.Lock()
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Return how many are open."""
         return len(self._files)
 
     @contextmanager
     def use(self, path: str) -> Iterator[int]:
-        """The file, opened if it is not; it stays open inside.
+        """Return the file, opened if it is not; it stays open inside.
 
         Raises:
             StorageError: it cannot be opened.
@@ -63,7 +63,7 @@ class OpenFiles:
             self._release(opened)
 
     def forget(self, path: str) -> None:
-        """The file has another name now, or none: close it as soon as nobody uses it."""
+        """Close a file that has another name now, or none, as soon as nobody uses it."""
         with self._mutex:
             opened = self._files.pop(path, None)
             if opened is not None:

@@ -1,5 +1,6 @@
-"""Where in a segment to start reading: a sparse list of frames by offset, by stamp and by time, and its file. Pure
-but for `IndexCache`.
+"""Points in a segment at which reading can start: a sparse list of frames by offset, stamp and time.
+
+Pure but for `IndexCache`.
 
 There is a point every so many bytes. The file, `<segment>.idx`, is written when a segment is closed and is never
 relied on: what does not match its checksum and its segment is made anew from the heads of the frames.
@@ -17,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 from crc32c import crc32c
 
-from zraft.storage.delivery.frames import HEADER_BYTES, FrameHead
+from zraft.storage.delivery.frames import HEADER_BYTES, DeliveryFrameHead
 from zraft.storage.delivery.manifest import Segment
 from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.scanning import read_header, scan_heads
@@ -33,8 +34,10 @@ _CRC = struct.Struct(">I")
 
 
 class Point(NamedTuple):
-    """A frame: the offset and stamp of its first delivery, where it is, and the latest wall time before it in the
-    segment (-1 at the first)."""
+    """Place of a frame: the offset and stamp of its first delivery, and its position in the file.
+
+    `time` is the latest wall time before it in the segment (-1 at the first).
+    """
 
     offset: int
     position: int
@@ -53,23 +56,23 @@ class Points:
         self._due = 0
         self._time = -1
 
-    def note(self, position: int, head: FrameHead) -> None:
-        """The next frame of the segment."""
+    def note(self, position: int, head: DeliveryFrameHead) -> None:
+        """Note the next frame of the segment."""
         if position >= self._due:
             self._rows.append(Point(head.offset, position, head.stamp, self._time))
             self._due = position + self._stride
         self._time = max(self._time, head.time)
 
     def at_offset(self, offset: int) -> int:
-        """The position of a frame at or before the one that holds `offset`."""
+        """Return the position of a frame at or before the one that holds `offset`."""
         return self._position(bisect_right(self._rows, offset, key=itemgetter(0)) - 1)
 
     def at_stamp(self, stamp: Stamp) -> int:
-        """The position of a frame at or before the first delivery with that stamp or a later one."""
+        """Return the position of a frame at or before the first delivery with that stamp or a later one."""
         return self._position(bisect_right(self._rows, stamp, key=itemgetter(2)) - 1)
 
     def at_time(self, time: int) -> int:
-        """The position of a frame at or before the first delivery whose wall time is that or later."""
+        """Return the position of a frame at or before the first delivery whose wall time is that or later."""
         return self._position(bisect_left(self._rows, time, key=itemgetter(3)) - 1)
 
     def __len__(self) -> int:
@@ -84,14 +87,14 @@ class Points:
         return self._rows[at].position if at >= 0 else HEADER_BYTES
 
     def encode(self, segment: Segment) -> bytes:
-        """The index file's bytes."""
+        """Return the index file's bytes."""
         rows = [tuple(row) for row in self._rows]
         data: bytes = msgpack.packb((FORMAT, segment.id, segment.size, self._stride, rows))
         return data + _CRC.pack(crc32c(data))
 
     @classmethod
     def decode(cls, data: bytes, segment: Segment) -> Points | None:
-        """The points of that segment, or None if these bytes are not what `encode` made for it."""
+        """Return the points of that segment, or None if these bytes are not what `encode` made for it."""
         packed, stored = data[: -_CRC.size], data[-_CRC.size :]
         if _CRC.pack(crc32c(packed)) != stored:
             return None
@@ -155,10 +158,10 @@ class IndexCache:
         self._points: OrderedDict[str, Points] = OrderedDict()
         self._mutex = threading.Lock()
         self.rebuilt = 0
-        """How many index files were missing or damaged."""
+        """The number of index files that were missing or damaged."""
 
     def points(self, directory: str, group: int, segment: Segment) -> Points:
-        """The segment's points: from memory, from their file, or made anew, which reads all of its heads.
+        """Return the segment's points: from memory, from their file, or made anew, which reads all of its heads.
 
         Raises:
             StorageError: the segment cannot be read or is damaged.
@@ -187,7 +190,7 @@ class IndexCache:
                 self._points.popitem(last=False)
 
     def forget(self, path: str) -> None:
-        """The segment is gone."""
+        """Forget a segment that is gone."""
         with self._mutex:
             self._points.pop(path, None)
 
@@ -203,5 +206,5 @@ class IndexCache:
                 finally:
                     self._fs.close(file)
         except StorageError:
-            return None  # what it says can be had from the segment itself
+            return None  # its contents can be had from the segment itself
         return Points.decode(data, segment)

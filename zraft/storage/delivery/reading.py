@@ -1,4 +1,4 @@
-"""Reads a group's deliveries from any offset, beside the writer, retention and other readers.
+"""Reading of a group's deliveries from any offset, beside the writer, retention and other readers.
 
 Every call works on a view: what could be read at one moment. What retention or a snapshot took away meanwhile shows
 as a file that is not there; then the call begins anew with the view of now.
@@ -19,7 +19,7 @@ from zraft.storage.delivery.frames import records_of
 from zraft.storage.delivery.manifest import Segment
 from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import IndexCache, Points
-from zraft.storage.delivery.scanning import Frame, FrameScanner
+from zraft.storage.delivery.scanning import DeliveryFrame, FrameScanner
 from zraft.storage.delivery.values import (
     Delivery,
     DeliveryFormatError,
@@ -35,7 +35,7 @@ from zraft_core.errors import StorageError
 
 READ_BYTES_DEFAULT: Final = 1 << 20
 DELIVERY_OVERHEAD_BYTES: Final = 64
-"""What a delivery counts for beside its payload, so that reads of empty ones are bounded, too."""
+"""The bytes that a delivery counts for beside its payload, so that reads of empty ones are bounded, too."""
 _HINTS_MAX: Final = 64
 """Consumers of a group that read on where they were, without a look at an index."""
 _ATTEMPTS_MAX: Final = 8
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 @frozen
 class View:
-    """What can be read: `closed` segments, and the one that is being written with its points, `tail`.
+    """View of what can be read: `closed` segments, and the one that is being written with its points, `tail`.
 
     `version` grows whenever files come or go.
     """
@@ -58,12 +58,13 @@ class View:
 
     @property
     def end(self) -> Mark:
+        """The position at which the view ends."""
         if self.tail is not None:
             return self.tail.end
         return self.closed[-1].end if self.closed else self.base
 
     def from_offset(self, offset: int) -> Iterator[Segment]:
-        """The segments from the one on that holds `offset`."""
+        """Yield the segments from the one on that holds `offset`."""
         yield from self.closed[bisect_right(self.ends, offset) :]
         if self.tail is not None and self.tail.end.offset > offset:
             yield self.tail
@@ -93,7 +94,7 @@ class DeliveryReader:
         self._mutex = threading.Lock()
 
     def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[Delivery]:
-        """Deliveries from `offset` on, in order; none if there is none yet.
+        """Return deliveries from `offset` on, in order; none if there is none yet.
 
         Stops before the one with which payloads, and `DELIVERY_OVERHEAD_BYTES` for each, would be more than
         `bytes_max`, but gives at least one. Includes what is not durable here yet: it is committed, so a restart
@@ -108,17 +109,24 @@ class DeliveryReader:
         return self._attempt(lambda view: self._read(view, offset, bytes_max), offset)
 
     def offset_of_stamp(self, stamp: Stamp) -> int:
-        """The offset of the first delivery with that stamp or a later one; the end if there is none yet. Raises like
-        `read`."""
+        """Return the offset of the first delivery with that stamp or a later one; the end if there is none.
+
+        It raises the errors of `read`.
+        """
         return self._attempt(lambda view: self._find_stamp(view, stamp))
 
     def offset_of_time(self, time: int) -> int:
-        """The offset of the first delivery whose wall time (ms) is that or later; the end if there is none. Raises
-        like `read`."""
+        """Return the offset of the first delivery with that wall time (ms) or a later one.
+
+        It is the end if there is none yet. The errors are those of `read`.
+        """
         return self._attempt(lambda view: self._find_time(view, time))
 
     def mark_at(self, offset: int) -> Mark:
-        """Digest and stamp before `offset`, which is at most the end. Raises like `read`."""
+        """Return digest and stamp before `offset`, which is at most the end.
+
+        The errors are those of `read`.
+        """
         return self._attempt(lambda view: self._mark_at(view, offset), offset)
 
     def _attempt(self, call: Callable[[View], _T], offset: int | None = None) -> _T:
@@ -187,15 +195,15 @@ class DeliveryReader:
                 records = records_of(frame.head, frame.data, path, frame.position)
                 for one, chain in decode_deliveries(records, frame.head.chain):
                     if one.offset == offset - 1:
-                        # Of its entry there may be more to come.
+                        # There may be more to come of its entry.
                         return Mark(offset, one.stamp, chain, one.index - 1)
             except DeliveryFormatError as error:
                 raise CorruptionError(path, frame.position, str(error)) from error
             break
         raise CorruptionError(self._path, 0, f"delivery {offset - 1} is in none of its segments")
 
-    def _frames(self, view: View, offset: int) -> Iterator[tuple[Segment, Frame]]:
-        """The frames from the one on that holds `offset`, with their segments."""
+    def _frames(self, view: View, offset: int) -> Iterator[tuple[Segment, DeliveryFrame]]:
+        """Yield the frames from the one on that holds `offset`, with their segments."""
         for segment in view.from_offset(offset):
             position = self._hinted(offset, segment)
             if position is None:
@@ -204,8 +212,8 @@ class DeliveryReader:
                 if frame.head.end_offset > offset:
                     yield segment, frame
 
-    def _scan(self, segment: Segment, position: int) -> Iterator[Frame]:
-        """The segment's frames from a position on, as far as they count; their checksums are right."""
+    def _scan(self, segment: Segment, position: int) -> Iterator[DeliveryFrame]:
+        """Yield the segment's frames from a position on, as far as they count; their checksums are right."""
         path = f"{self._path}/{segment.name}"
         with self._files.use(path) as file:
             scanner = FrameScanner(
@@ -225,8 +233,8 @@ class DeliveryReader:
                     path, scanner.position, scanner.damage or "zeros where a frame was written"
                 )
 
-    def _deliveries(self, segment: Segment, frame: Frame) -> Iterator[Delivery]:
-        """Those of the frame that count."""
+    def _deliveries(self, segment: Segment, frame: DeliveryFrame) -> Iterator[Delivery]:
+        """Yield the deliveries of the frame that count."""
         path, head = f"{self._path}/{segment.name}", frame.head
         try:
             found = read_deliveries(records_of(head, frame.data, path, frame.position))

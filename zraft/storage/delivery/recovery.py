@@ -1,4 +1,4 @@
-"""Opens a group's directory of deliveries: what counts, what a crash left over, and what it tore off (D-10, D-13).
+"""Opening of a group's directory of deliveries: what counts, what a crash left over or tore off (D-10, D-13).
 
 On return everything is durable and every segment closed: a process only ever adds to segments that it began itself, so
 bytes that a crash tore off are never followed by others under the same checksums.
@@ -47,7 +47,7 @@ MISSING_ADVICE: Final = (
 
 @frozen
 class TornDeliveries:
-    """What a crash took of deliveries that were not durable yet: `size` bytes cut from `file` at `offset`."""
+    """Deliveries that a crash took before they were durable: `size` bytes cut from `file` at `offset`."""
 
     file: str
     offset: int
@@ -56,8 +56,10 @@ class TornDeliveries:
 
 @frozen
 class DeliveryReport:
-    """For the log line at start-up. `scanned` deliveries were read, those since the last checkpoint; `leftovers` files
-    removed."""
+    """Report for the log line at start-up.
+
+    `scanned` deliveries were read, those since the last checkpoint; `leftovers` files removed.
+    """
 
     torn: TornDeliveries | None = None
     scanned: int = 0
@@ -65,12 +67,12 @@ class DeliveryReport:
 
 
 def directory_of(data: str, group: int) -> str:
-    """Where a group's deliveries are."""
+    """Return the directory of a group's deliveries."""
     return f"{data}/groups/{group}/deliveries"
 
 
 def recover(fs: FileSystem, data: str, group: int) -> tuple[Manifest, DeliveryReport]:
-    """What the group's deliveries consist of; begins them if there are none.
+    """Return the group's deliveries after a start; begin them if there are none.
 
     Raises:
         CorruptionError: what was durable is damaged or missing; names file, offset and what to do.
@@ -112,7 +114,7 @@ def recover(fs: FileSystem, data: str, group: int) -> tuple[Manifest, DeliveryRe
 
 
 def without_gone(manifest: Manifest, names: set[str]) -> Manifest:
-    """The manifest without what retention had decided to remove when the process ended."""
+    """Return the manifest without what retention had decided to remove when the process ended."""
     for at in range(len(manifest.segments) - 1, -1, -1):
         segment = manifest.segments[at]
         if gone_name(segment) in names:
@@ -122,13 +124,15 @@ def without_gone(manifest: Manifest, names: set[str]) -> Manifest:
 
 
 def gone_name(segment: Segment) -> str:
-    """The name that tells that retention removes this segment and those before it."""
+    """Return the name that tells that retention removes this segment and those before it."""
     return segment.name.removesuffix(SEGMENT_SUFFIX) + GONE_SUFFIX
 
 
 def _remove_others(fs: FileSystem, path: str, manifest: Manifest) -> int:
-    """Remove what a crash left over: files of ours that the manifest, which is durable, does not name; how many there
-    were."""
+    """Remove what a crash left over, and return how many files that were.
+
+    These are files of ours that the manifest, which is durable, does not name.
+    """
     listed = {name for segment in manifest.segments for name in (segment.name, segment.index_name)}
     with reading(path):
         names = [name for name in fs.listdir(path) if name.endswith(_OURS) and name not in listed]
@@ -142,8 +146,10 @@ def _remove_others(fs: FileSystem, path: str, manifest: Manifest) -> int:
 
 @frozen
 class Scan:
-    """How far a segment holds frames, from which position on they may not be durable, and how many deliveries were
-    read."""
+    """Result of scanning a segment: how far it holds frames, and how many deliveries were read.
+
+    From position `unsure` on they may not be durable.
+    """
 
     segment: Segment
     unsure: int
@@ -162,8 +168,9 @@ def _close_last(fs: FileSystem, path: str, manifest: Manifest) -> tuple[Manifest
         with writing(file_path):
             if fs.size(file) != scan.segment.size:
                 fs.ftruncate(file, scan.segment.size)
-            # What was written last may be in the page cache only: its writer was killed before the fsync, or its
-            # fsync failed and the kernel now calls the pages clean. Writing the same bytes again makes them dirty.
+            # The bytes that were written last may be in the page cache only: their writer was killed before
+            # the fsync, or its fsync failed and the kernel now calls the pages clean. Writing the same bytes
+            # again makes them dirty.
             at = scan.unsure
             while at < scan.segment.size:
                 data = fs.pread(file, min(READ_BYTES, scan.segment.size - at), at)
@@ -179,7 +186,7 @@ def _close_last(fs: FileSystem, path: str, manifest: Manifest) -> tuple[Manifest
 
 
 def scan_open(fs: FileSystem, file: int, path: str, manifest: Manifest) -> Scan:
-    """How far the last segment, which is or was being written, goes beyond what the manifest says of it.
+    """Return how far the last segment, which is or was being written, goes beyond the manifest.
 
     Raises:
         CorruptionError: something that was durable is damaged.

@@ -1,4 +1,4 @@
-"""Decides which segments of a partition have been kept long enough. Pure."""
+"""Decision which segments of a partition have been kept long enough. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zraft.storage.delivery.settings import Retention
 def expired_until(
     segments: Sequence[Segment], retention: Retention, now_ms: int, *, keep_from: int | None = None
 ) -> int | None:
-    """The offset up to which whole segments can go; None if none can.
+    """Return the offset up to which whole segments can go; None if none can.
 
     Args:
         segments: all of them, oldest first.

@@ -1,4 +1,4 @@
-"""Reads the frames of one segment file: whole, by their heads only, or in search of what was durable.
+"""Scan of the frames of one segment file: whole, by their heads only, or in search of what was durable.
 
 Knows checksums and the rules that deliveries follow one another by; whether what is missing may be missing is for the
 caller to say.
@@ -16,8 +16,8 @@ from zraft.storage.delivery.frames import (
     HEAD_BYTES,
     HEADER_BYTES,
     MARKS,
-    FrameHead,
-    SegmentHeader,
+    DeliveryFrameHead,
+    DeliverySegmentHeader,
     decode_head,
     decode_header,
     records_of,
@@ -29,15 +29,15 @@ from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 
 READ_BYTES: Final = 256 << 10
-"""How much of a segment is read at once; a larger frame is read whole."""
+"""The bytes of a segment that are read at once; a larger frame is read whole."""
 
 
 @frozen
-class Frame:
+class DeliveryFrame:
     """A frame whose checksums were right, at `position` in the file; `data` is its records as stored."""
 
     position: int
-    head: FrameHead
+    head: DeliveryFrameHead
     data: bytes
 
     @property
@@ -47,8 +47,11 @@ class Frame:
 
 
 class FrameScanner:
-    """Reads frames in order. After the iteration `position` is where it stopped, and `damage` why: None at `limit` or
-    at a zero byte, else what is wrong with the next frame."""
+    """Scanner that reads frames in order.
+
+    After the iteration `position` is where it stopped, and `damage` why: None at `limit` or at a
+    zero byte, else what is wrong with the next frame.
+    """
 
     __slots__ = ("_file", "_fs", "_limit", "_read_bytes", "_seed", "damage", "position")
 
@@ -70,7 +73,7 @@ class FrameScanner:
         self.position = position
         self.damage: str | None = None
 
-    def __iter__(self) -> Iterator[Frame]:
+    def __iter__(self) -> Iterator[DeliveryFrame]:
         data, base = b"", self.position
         while self.position < self._limit:
             at = self.position - base
@@ -96,7 +99,7 @@ class FrameScanner:
             if len(records) != head.length or crc32c(records, self._seed) != head.crc:
                 self.damage = f"the records of the frame at offset {head.offset} do not match their checksum"
                 return
-            frame = Frame(self.position, head, records)
+            frame = DeliveryFrame(self.position, head, records)
             self.position = base + end
             yield frame
 
@@ -105,8 +108,10 @@ class FrameScanner:
         return self._fs.pread(self._file, size, self.position)
 
 
-def scan_heads(fs: FileSystem, file: int, *, seed: int, limit: int) -> Iterator[tuple[int, FrameHead]]:
-    """(position, head) of each frame, without looking at the records; ends early at one that is not there."""
+def scan_heads(
+    fs: FileSystem, file: int, *, seed: int, limit: int
+) -> Iterator[tuple[int, DeliveryFrameHead]]:
+    """Yield (position, head) of each frame, without looking at the records; ends early at one that is not there."""
     data, base, position = b"", 0, HEADER_BYTES
     while position < limit:
         at = position - base
@@ -119,8 +124,8 @@ def scan_heads(fs: FileSystem, file: int, *, seed: int, limit: int) -> Iterator[
         position += HEAD_BYTES + head.length
 
 
-def follow(mark: Mark, frame: Frame, path: str) -> tuple[Mark, list[tuple[Delivery, bytes]]]:
-    """Where the log stands after the frame, and its deliveries, each with the digest after it.
+def follow(mark: Mark, frame: DeliveryFrame, path: str) -> tuple[Mark, list[tuple[Delivery, bytes]]]:
+    """Return where the log stands after the frame, and its deliveries, each with the digest after it.
 
     Raises:
         CorruptionError: the frame's checksums are right, but it does not continue what was before, or breaks a rule.
@@ -153,7 +158,7 @@ def follow(mark: Mark, frame: Frame, path: str) -> tuple[Mark, list[tuple[Delive
     if problem is None:
         said = (head.count, head.stamp, head.time)
         is_so = (len(found), found[0][0].stamp, max(one.time for one, _ in found)) if found else (0, None, 0)
-        # Of an entry that a frame cuts in two, it may hold the beginning.
+        # The frame may hold the beginning of an entry that it cuts in two.
         if said != is_so or index > head.index + 1:
             problem = "the head does not tell of these records"
     if problem is not None:
@@ -167,15 +172,17 @@ def follow(mark: Mark, frame: Frame, path: str) -> tuple[Mark, list[tuple[Delive
 
 
 @frozen
-class Rest:
-    """What lies after the last good frame: where the non-zero bytes end, and a frame in it which says that the
-    damaged one was durable, if there is one."""
+class DeliveryRest:
+    """Rest of a file after the last good frame: where the non-zero bytes end.
+
+    `witness` is a frame in it which says that the damaged one was durable, if there is one.
+    """
 
     end: int
     witness: int | None
 
 
-def inspect_rest(fs: FileSystem, file: int, *, seed: int, start: int, size: int, offset: int) -> Rest:
+def inspect_rest(fs: FileSystem, file: int, *, seed: int, start: int, size: int, offset: int) -> DeliveryRest:
     """Search everything from `start` on for a frame that was written when delivery `offset` was durable (D-10).
 
     A power failure may take any part of what was not synced, so valid frames may follow a torn one; but none of them
@@ -194,14 +201,14 @@ def inspect_rest(fs: FileSystem, file: int, *, seed: int, start: int, size: int,
             while 0 <= candidate < READ_BYTES:
                 head = decode_head(data, candidate, seed)
                 if head is not None and head.synced > offset:
-                    return Rest(end, at + candidate)
+                    return DeliveryRest(end, at + candidate)
                 candidate = data.find(mark, candidate + 1)
         at += READ_BYTES
-    return Rest(end, None)
+    return DeliveryRest(end, None)
 
 
-def read_header(fs: FileSystem, file: int, path: str, group: int, segment: Segment) -> SegmentHeader:
-    """The header of a segment that the manifest lists.
+def read_header(fs: FileSystem, file: int, path: str, group: int, segment: Segment) -> DeliverySegmentHeader:
+    """Return the header of a segment that the manifest lists.
 
     Raises:
         CorruptionError: it is damaged, or another segment's.
@@ -220,7 +227,7 @@ def read_header(fs: FileSystem, file: int, path: str, group: int, segment: Segme
 
 
 class SegmentVerifier:
-    """Checks all of a file that counts: header, checksums, digests, and that it ends as the manifest says.
+    """Verifier of all that counts of a file: header, checksums, digests, and the end that the manifest says.
 
     In steps, so that a file can be checked while it arrives. Memory is bounded by a frame.
 
@@ -257,7 +264,7 @@ class SegmentVerifier:
         self._damage: str | None = None
         self._crc = 0
         self.position = 0
-        """Up to where it was checked."""
+        """The place up to which it was checked."""
 
     def advance(self, limit: int) -> None:
         """Check the frames that lie wholly before `limit`; the bytes up to there are written."""
@@ -279,7 +286,11 @@ class SegmentVerifier:
         self._damage = scanner.damage
 
     def finish(self) -> None:
-        """All of it was written: it is whole, and is what the manifest lists."""
+        """Check at the end that the segment is whole, and is what the manifest lists.
+
+        Raises:
+            CorruptionError: it is not.
+        """
         segment, end, path = self._segment, self._segment.end, self._path
         self.advance(segment.size)
         if self.position != segment.size:

@@ -1,5 +1,6 @@
-"""Which files a group's deliveries are in, and every change of that: each is one durable step, before which the old
-files count and after which the new ones do.
+"""List of the files of a group's deliveries, and every change of it.
+
+Each change is one durable step, before which the old files count and after which the new ones do.
 
 Changed by one thread; `view` and `listing` may be read by any.
 """
@@ -53,34 +54,36 @@ class SegmentList:
         self._mutex = threading.Lock()
         ends = tuple(segment.end.offset for segment in recovered.segments)
         self.view = View(0, recovered.base, recovered.segments, None, None, ends)
-        """What readers go by."""
+        """The view that readers go by."""
 
     @property
     def all(self) -> tuple[Segment, ...]:
-        """With the tail as far as it is written."""
+        """The segments, with the tail as far as it is written."""
         return self.closed if self.tail is None else (*self.closed, self.tail.segment)
 
     def written(self) -> Manifest:
-        """All that was written, durable or not."""
+        """Return all that was written, durable or not."""
         return Manifest(self.group, self.view.base, self.all)
 
     def durable(self) -> Manifest:
-        """What is durable, as a start has to know it."""
+        """Return the durable deliveries, as a start has to know them."""
         tail = self.tail
         if tail is None:
             return Manifest(self.group, self.view.base, self.closed)
         return Manifest(self.group, self.view.base, (*self.closed, tail.durable), True)
 
     def listing(self) -> Manifest:
-        """What is durable, as another server takes it: nothing that is still written, nothing empty. From any
-        thread."""
+        """Return the durable deliveries, as another server takes them.
+
+        Nothing that is still written, and nothing empty is in it. Any thread may call it.
+        """
         with self._mutex:
             durable = self.durable()
         segments = tuple(segment for segment in durable.segments if segment.end.offset > segment.first)
         return evolve(durable, segments=segments, open=False)
 
     def grown(self) -> None:
-        """The tail has more frames: let readers see them."""
+        """Let readers see the new frames of the tail."""
         assert self.tail is not None
         with self._mutex:
             self.view = evolve(self.view, tail=self.tail.segment)
@@ -90,14 +93,15 @@ class SegmentList:
         self._store(self.durable())
 
     def begin(self, tail: Tail) -> None:
-        """The next segment; its file is durable.
+        """Begin the next segment; its file is durable.
 
         Raises:
             DiskFullError: it is gone again, and nothing has changed.
         """
         assert self.tail is None, "one segment is written at a time"
         try:
-            # Before the first frame: a start does not look at files that the manifest does not list.
+            # This comes before the first frame: a start does not look at files that the manifest does not
+            # list.
             self._store(Manifest(self.group, self.view.base, (*self.closed, tail.segment), True))
         except DiskFullError:
             self._unlink([tail.segment])
@@ -131,7 +135,8 @@ class SegmentList:
         gone, newest = self.closed[:count], self.closed[count - 1]
         marker = f"{self.path}/{gone_name(newest)}"
         with writing(marker):
-            # From here on it is decided, whatever a crash leaves of the files; and it took no space to say so.
+            # It is decided from here on, whatever a crash leaves of the files; and it took no space to say
+            # so.
             self._fs.rename(f"{self.path}/{newest.name}", marker)
         sync_directory(self._fs, self.path)
         self._publish(newest.end, self.closed[count:], self.tail)
@@ -160,7 +165,7 @@ class SegmentList:
             present = set(self._fs.listdir(self.path))
         for segment in fetched:
             part, path = parts[segment.id], f"{self.path}/{segment.name}"
-            if part in present:  # else it was renamed when this was tried before, on a full disk
+            if part in present:  # otherwise it was renamed when this was tried before, on a full disk
                 with writing(path):
                     self._fs.rename(f"{self.path}/{part}", path)
             # It may have replaced a shorter copy of the same segment, whose beginning is equal.

@@ -1,4 +1,4 @@
-"""What an operator can choose about delivery segments."""
+"""Settings of delivery segments."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DeliverySettings:
 
 @frozen
 class Retention:
-    """How much of a partition is kept; None: whatever it takes.
+    """Bounds of how much of a partition is kept; None is no bound.
 
     `bytes_min`: a segment is removed once the ones after it hold as much. `age_ms_max`: a segment is removed
     once its newest delivery is older. Either is enough. Whole segments only.

@@ -12,8 +12,8 @@ import zstandard
 from crc32c import crc32c
 
 from zraft.storage.delivery.frames import (
-    FrameHead,
-    SegmentHeader,
+    DeliveryFrameHead,
+    DeliverySegmentHeader,
     compress,
     encode_frame,
     encode_header,
@@ -52,7 +52,7 @@ class Tail:
         fs: FileSystem,
         files: OpenFiles,
         directory: str,
-        header: SegmentHeader,
+        header: DeliverySegmentHeader,
         start: Mark,
         *,
         stride_bytes: int,
@@ -72,7 +72,7 @@ class Tail:
         self.segment = Segment(header.id, header.first_offset, start, len(data), crc32c(data), 0)
         """All of it that was written."""
         self.durable = self.segment
-        """What of it a power failure cannot take."""
+        """The part of it that a power failure cannot take."""
         self.points = Points(stride_bytes)
         self._path = path = f"{directory}/{self.segment.name}"
         with writing(path):
@@ -93,15 +93,16 @@ class Tail:
 
     @property
     def dirty(self) -> bool:
-        """Whether it holds what is not durable."""
+        """True if the segment holds what is not durable."""
         return self._gripped
 
     @property
     def unsynced_bytes(self) -> int:
+        """The number of bytes that are not durable."""
         return self.segment.size - self.durable.size
 
     def room_for(self, size: int, size_max: int) -> bool:
-        """Whether records of `size` bytes fit in; an empty segment takes any."""
+        """Return whether records of `size` bytes fit in; an empty segment accepts any."""
         return self.segment.end.offset == self.segment.first or self.segment.size + size <= size_max
 
     def write(self, deliveries: Sequence[Delivery], index: int) -> None:
@@ -119,7 +120,7 @@ class Tail:
         raw = b"".join(records)
         compressed, data = compress(raw, self._compressor)
         first, last = deliveries[0], deliveries[-1]
-        head = FrameHead(
+        head = DeliveryFrameHead(
             compressed,
             first.offset,
             len(deliveries),

@@ -1,4 +1,6 @@
-"""What a delivery is, how the digest chain runs over deliveries, and where a log of them stands. Pure.
+"""Deliveries, their digest chain, and positions in a log of them.
+
+Pure.
 
 The chain is the partition's own, which its replicated state carries: the digest after a delivery is BLAKE2b-128 of
 the digest before it, offset, stamp and the BLAKE2b-128 of the payload. So equal digests at an offset mean equal
@@ -19,9 +21,13 @@ from zraft_core.frozen import statically_frozen
 
 DIGEST_BYTES: Final = 16
 PAYLOAD_BYTES_MAX: Final = 32 << 20
-"""Of one delivery. A batch of writes is bounded far below this; it bounds what a reader has to hold."""
+"""The most bytes of one delivery. A batch of writes is bounded far below this; it bounds what a reader has to
+hold.
+"""
 NUMBER_MAX: Final = 2**64 - 1
-"""Of every number in a delivery: each has a fixed width of eight bytes where it stands in a head or a header."""
+"""The bound of every number in a delivery: each has a fixed width of eight bytes where it stands in a head or
+a header.
+"""
 
 _LINK: Final = Struct(f">{DIGEST_BYTES}sQQQQQ{DIGEST_BYTES}s")
 
@@ -66,20 +72,22 @@ class Mark:
 
 
 def beginning(group: int) -> Mark:
-    """Where a partition without deliveries stands. No two partitions share a digest."""
+    """Return the position of a partition without deliveries. No two partitions share a digest."""
     seed = b"zraft deliveries of group %d" % group
     return Mark(0, None, blake2b(seed, digest_size=DIGEST_BYTES).digest(), 0)
 
 
 def next_digest(chain: bytes, one: Delivery) -> bytes:
-    """The digest with one more delivery."""
+    """Return the digest with one more delivery."""
     payload = blake2b(one.payload, digest_size=DIGEST_BYTES).digest()
     return blake2b(_LINK.pack(chain, one.offset, *one.stamp, payload), digest_size=DIGEST_BYTES).digest()
 
 
 def encode_deliveries(deliveries: Iterable[Delivery], chain: bytes) -> tuple[list[bytes], bytes]:
-    """The record of each delivery, `[offset, T, G, sub, g, producer, number, index, time, payload]`, and the digest
-    after the last one."""
+    """Return the record of each delivery, and the digest after the last one.
+
+    A record is `[offset, T, G, sub, g, producer, number, index, time, payload]`.
+    """
     pack = msgpack.Packer().pack
     records: list[bytes] = []
     for one in deliveries:
@@ -91,7 +99,7 @@ def encode_deliveries(deliveries: Iterable[Delivery], chain: bytes) -> tuple[lis
 
 
 def decode_deliveries(data: bytes, chain: bytes) -> Iterator[tuple[Delivery, bytes]]:
-    """The deliveries of a frame's records, each with the digest after it.
+    """Yield the deliveries of a frame's records, each with the digest after it.
 
     Raises:
         DeliveryFormatError: they are not what `encode_deliveries` makes.
@@ -102,7 +110,7 @@ def decode_deliveries(data: bytes, chain: bytes) -> Iterator[tuple[Delivery, byt
 
 
 def read_deliveries(data: bytes) -> list[Delivery]:
-    """The deliveries of a frame's records, without their digests.
+    """Return the deliveries of a frame's records, without their digests.
 
     Raises:
         DeliveryFormatError: they are not what `encode_deliveries` makes.

@@ -6,7 +6,10 @@ from zraft.tree.znodes import Tree
 
 
 class Attempt:
-    """Begins when it is made; `keep` or `undo` ends it. At most one at a time: a part of a multi needs none of its own."""
+    """Attempt that begins when it is made; `keep` or `undo` ends it.
+
+    There is at most one at a time: a part of a multi needs none of its own.
+    """
 
     __slots__ = ("_dirty", "_events", "_total", "_tree")
 
@@ -20,6 +23,7 @@ class Attempt:
         tree.journal = []
 
     def keep(self) -> None:
+        """End the attempt, and keep what it changed."""
         tree = self._tree
         digest = tree.digest
         tree.journal = None
@@ -27,6 +31,7 @@ class Attempt:
         digest.dirty_nodes = self._dirty
 
     def undo(self) -> None:
+        """End the attempt, and undo what it changed."""
         tree = self._tree
         journal, tree.journal = tree.journal, None
         assert journal is not None

@@ -37,7 +37,7 @@ class MultiFailed:
 
 
 def part_handlers(tree: Tree) -> dict[int, Callable[[Command, int], Any]]:
-    """What may stand in a multi."""
+    """Return the handlers of the commands that a multi may have."""
     return {
         CREATE: tree.create,
         CREATE2: tree.create,
@@ -55,7 +55,7 @@ _UNSTARTED: Final = Code.RUNTIME_INCONSISTENCY
 def execute_multi(
     tree: Tree, handlers: Mapping[int, Callable[[Command, int], Any]], command: Command, zxid: int
 ) -> tuple[PartResult, ...] | MultiFailed | Code:
-    """[MULTI, [command, ...]]; parts see what earlier parts did.
+    """Execute [MULTI, [command, ...]]; parts see what earlier parts did.
 
     Returns:
         MARSHALLING_ERROR, without a trace, if any part cannot be understood: then the request was no multi.

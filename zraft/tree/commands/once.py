@@ -21,7 +21,7 @@ from zraft_core.znodes.outcome import Outcome
 from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, Command
 
 KEPT_BYTES_MAX: Final = 2**20
-"""Of one session; beyond it nothing new is executed until the client's floor rises."""
+"""The bytes that are kept of one session; beyond, nothing new is executed until the client's floor rises."""
 
 _INT64_MAX: Final = 2**63 - 1
 _REFUSED: Final = frozenset({CLOSE_SESSION, MEMBERS, ONCE})
@@ -36,7 +36,7 @@ def execute_once(
     zxid: int,
     position: int,
 ) -> Outcome | Code:
-    """[ONCE, seq, floor, command]: what `command` came to, now or the first time.
+    """Execute [ONCE, seq, floor, command]; return the outcome, from now or from the first time.
 
     BAD_ARGUMENTS if the client has received the answer already, or says that it received what it is asking for;
     THROTTLED_OP, and nothing was executed, if too much is kept: both are kept nowhere.
@@ -66,7 +66,7 @@ def execute_once(
 
 
 def _result(handlers: Mapping[int, Callable[[Command, int], Any]], inner: Any, zxid: int) -> Any:
-    """Of the command inside; as of any other it is no exception, whatever it holds."""
+    """Return the result of the command inside; as of any other it is no exception, whatever it holds."""
     if inner.__class__ is not tuple or not inner or inner[0].__class__ is not int:
         return Code.MARSHALLING_ERROR
     if inner[0] in _REFUSED:

@@ -1,4 +1,4 @@
-"""What a command came to, as plain values that MessagePack can carry: what clients are told, and sessions remember."""
+"""Outcomes of commands, as plain values that MessagePack can carry: clients are told them, sessions keep them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ assert set(_CODES) == set(Refusal)
 
 
 def outcome_of(command: Command, result: object, zxid: int, position: int) -> Outcome:
-    """Of what `Machine.execute` returned for `command`, before the next one is executed.
+    """Return the outcome of what `Machine.execute` returned for `command`.
+
+    It must be called before the next command is executed.
 
     `zxid` and `position` are the command's own; the Outcome of a ONCE that is repeated has those of the first time.
     """
@@ -56,7 +58,7 @@ def outcome_of(command: Command, result: object, zxid: int, position: int) -> Ou
 
 
 def _part(result: Any) -> tuple[int, Any]:
-    """Of one part of a multi that succeeded: OK, a Stat, or (path or value, Stat)."""
+    """Return the outcome of one part of a multi that succeeded: OK, a Stat, or (path or value, Stat)."""
     if result.__class__ is Code:
         return _OK, None
     if result.__class__ is tuple:

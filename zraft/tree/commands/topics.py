@@ -29,7 +29,7 @@ from zraft_core.znodes.txn import Command
 
 
 def limits_of(settings: Settings) -> RegistrySettings:
-    """What the replicated settings say of the registry."""
+    """Return the registry's settings from the replicated ones."""
     return RegistrySettings(
         settings.topics_max,
         settings.topics_groups_max,
@@ -40,7 +40,7 @@ def limits_of(settings: Settings) -> RegistrySettings:
 
 
 def change_topics(tree: Tree, registry: Registry, command: Command, zxid: int) -> Result | Code:
-    """[TOPICS, encoded registry command].
+    """Execute [TOPICS, encoded registry command].
 
     MARSHALLING_ERROR if it is none; NO_AUTH without the right; BAD_ARGUMENTS for a producer that is not the session's,
     and for what only a leader or nobody may say.
@@ -56,7 +56,7 @@ def change_topics(tree: Tree, registry: Registry, command: Command, zxid: int) -
 
 
 def _refused(tree: Tree, registry: Registry, command: RegistryCommand) -> Code:
-    """OK if whoever wrote this run may say so."""
+    """Return OK if whoever wrote this run may say so."""
     session = tree.session
     by_client = session is not None or bool(tree.ids)
     match command:

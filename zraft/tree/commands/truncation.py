@@ -24,7 +24,7 @@ _ZOOKEEPER: Final = "/zookeeper"
 
 
 def truncate(tree: Tree, command: Command, zxid: int) -> Code:
-    """[TRUNCATE, directory, first, origin path, origin data]: children with a number below `first` are gone.
+    """Execute [TRUNCATE, directory, first, origin path, origin data]: children with a number below `first` go.
 
     The number is what the last ten characters of a name say, if they are digits; children without one stay. In the same
     step the origin, what a reader needs instead of them, is written as by PUT, unless its path is nil: if it cannot be
@@ -88,7 +88,7 @@ def drain(tree: Tree) -> None:
     drained = _Drain(tree, REMOVED_PER_ENTRY_MAX)
     for directory in sorted(tree.hidden):
         names = tree.hidden.get(directory)
-        if names is not None:  # else it was inside of one that went before it
+        if names is not None:  # otherwise it was inside of one that went before it
             drained.empty(directory, names)
         if not drained.left:
             break
@@ -129,7 +129,7 @@ class _Drain:
                 self.remove(path)
 
     def _below(self, path: str) -> list[str]:
-        """Names of children in memory, whether hidden by themselves or not."""
+        """Return the names of children in memory, whether hidden by themselves or not."""
         tree = self._tree
         node = tree.nodes.get(path)
         assert node is not None, f"{path} is to be removed and not there"

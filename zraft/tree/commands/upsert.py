@@ -25,7 +25,7 @@ _pack = msgpack.Packer().pack
 
 
 def put(tree: Tree, command: Command, zxid: int) -> Znode | Code:
-    """[PUT, path, data, version]: the znode as it is now.
+    """Execute [PUT, path, data, version]; return the znode as it is now.
 
     `version` nil creates or replaces; -1 creates (NODE_EXISTS); any other replaces that version (NO_NODE,
     BAD_VERSION). What is created is persistent, as are the parents that it lacks, and everybody may do everything
@@ -45,7 +45,7 @@ def put(tree: Tree, command: Command, zxid: int) -> Znode | Code:
 
 
 def add(tree: Tree, command: Command, zxid: int) -> tuple[int, Znode] | Code:
-    """[ADD, path, prefix, amount]: (the number after it, the znode).
+    """Execute [ADD, path, prefix, amount]; return the number after it, and the znode.
 
     The data is `prefix` and then one MessagePack integer; where there is no znode it is 0. BAD_ARGUMENTS if the data
     is anything else, or the sum has more than 64 bits: then nothing changes. As the sum is told, `read` is needed
@@ -76,7 +76,7 @@ def add(tree: Tree, command: Command, zxid: int) -> tuple[int, Znode] | Code:
 
 
 def _number_after(prefix: bytes, data: bytes) -> int | None:
-    """The number that follows `prefix`, if that is all there is."""
+    """Return the number that follows `prefix`, if that is all there is."""
     if not data.startswith(prefix) or not len(prefix) < len(data) <= len(prefix) + _NUMBER_BYTES_MAX:
         return None
     try:
@@ -87,7 +87,7 @@ def _number_after(prefix: bytes, data: bytes) -> int | None:
 
 
 def create_with_parents(tree: Tree, path: str, data: Any, zxid: int) -> Znode | Code:
-    """The persistent znode `path`, and what it lacks of parents, empty; all of it or nothing.
+    """Return the persistent znode `path`, and what it lacks of parents, empty; all of it or nothing.
 
     NO_NODE if it lacks more than `MISSING_PARENTS_MAX`.
     """

@@ -13,7 +13,7 @@ from zraft_core.znodes.txn import CREATE, FLAG_SEQUENTIAL, Command
 
 
 def register_will(tree: Tree, command: Command, _zxid: int) -> Code:
-    """[WILL, parent, prefix, data]: in place of the one before; without one if `parent` is nil."""
+    """Execute [WILL, parent, prefix, data]: replace the session's will; there is none if `parent` is nil."""
     if len(command) != 4:
         return Code.MARSHALLING_ERROR
     _, parent, prefix, data = command
@@ -33,7 +33,10 @@ def register_will(tree: Tree, command: Command, _zxid: int) -> Code:
 
 
 def carry_out(tree: Tree, will: Will, zxid: int) -> bool:
-    """False if it cannot be: no parent, no right, a quota that is full. Nobody could be told, so it is dropped."""
+    """Carry out a will; return False if that cannot be: no parent, no right, a quota that is full.
+
+    Nobody could be told, so it is dropped.
+    """
     ids, session = tree.ids, tree.session
     tree.ids, tree.session = will.ids, None
     parent = "" if will.parent == ROOT else will.parent

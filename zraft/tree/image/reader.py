@@ -1,4 +1,4 @@
-"""Reads an image into a fresh state, in small steps, and believes nothing of it that it did not check."""
+"""Reading of an image into a fresh state, in small steps. It believes nothing that it did not check."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ImageState:
     shares: int
     """The folded shares of all znodes and sessions."""
     digest: int
-    """Of the whole state, as the image says; the shares agree with it."""
+    """The digest of the whole state, as the image says; the shares agree with it."""
 
 
 class ImageReader:
@@ -169,13 +169,14 @@ class ImageReader:
         except ProtocolError:
             raise
         except (ValueError, TypeError, LookupError) as error:
-            # Of the decoder: broken bytes, a map with a map as key, nesting without end, an item of absurd length.
+            # These come from the decoder: broken bytes, a map with a map as key, nesting without end, an item
+            # of absurd length.
             raise ProtocolError(f"image: after {self.items} items: not MessagePack: {error!r}") from error
         finally:
             self._total = total % MODULUS
 
     def finish(self) -> ImageState:
-        """The state, once all of the image was fed and read.
+        """Return the state, once all of the image was fed and read.
 
         Raises:
             ProtocolError: it is not complete, or does not fit together.
@@ -244,7 +245,7 @@ class ImageReader:
     # -- records
 
     def _take_other(self, record: Any) -> int:
-        """Its share of the digest, as far as it is one of those kept."""
+        """Take an item; return its share of the digest, as far as it is one of those kept."""
         if record.__class__ is not tuple or not record or record[0].__class__ is not int:
             raise ProtocolError(
                 f"image: after {self.items} items: expected [kind, ...], found {_shown(record)}"
@@ -347,7 +348,7 @@ class ImageReader:
         self._topics.take(record[1])
 
     def _registry(self) -> Registry:
-        """Of all its pieces; none are there below the level of topics."""
+        """Return the registry of all its pieces; none are there below the level of topics."""
         assert self._head is not None
         if self._head[2] < LEVEL_OF_TOPICS:
             return Registry()
@@ -390,7 +391,7 @@ class ImageReader:
         return session.folded
 
     def _remember(self, session: Session, memory: tuple[Any, ...]) -> None:
-        """What it has done once, and what it leaves behind."""
+        """Take what a session has done once, and what it leaves behind."""
         head = self._head
         assert head is not None
         if head[2] < LEVEL_OF_NATIVE or len(memory) != 2 or memory == (None, None):
@@ -423,7 +424,10 @@ class ImageReader:
         self._acl_numbers[number] = acl
 
     def _take_znode(self, record: tuple[Any, ...]) -> int:
-        """The share of the digest. Called a million times in a row, so it is written out."""
+        """Take a znode; return its share of the digest.
+
+        It is called a million times in a row, so it is written out.
+        """
         if self._head is None:
             raise ProtocolError("image: begins with a znode, not with its head")
         first = 0
@@ -565,6 +569,6 @@ class ImageReader:
 
 
 def _shown(value: Any) -> str:
-    """For a message: short, whatever it is."""
+    """Return a value for a message: short, whatever it is."""
     text = repr(value)
     return text if len(text) <= 200 else text[:200] + "..."

@@ -1,4 +1,4 @@
-"""What of the state is neither znode nor session: few items, hashed anew for each digest."""
+"""Small items of the state, neither znodes nor sessions; they are hashed anew for each digest."""
 
 from __future__ import annotations
 
@@ -13,36 +13,59 @@ from zraft.tree.settings import Settings
 
 
 class SmallState(Protocol):
-    """What `Machine` and `ImageState` have in common."""
+    """Values that `Machine` and `ImageState` have in common."""
 
     @property
-    def feature_level(self) -> int: ...
+    def feature_level(self) -> int:
+        """The feature level in force."""
+
     @property
-    def last_zxid(self) -> int: ...
+    def last_zxid(self) -> int:
+        """The zxid of the last command."""
+
     @property
-    def position(self) -> int: ...
+    def position(self) -> int:
+        """The number of commands that the log has had (D-16)."""
+
     @property
-    def log_time(self) -> int: ...
+    def log_time(self) -> int:
+        """The log time of the last batch, in ms."""
+
     @property
-    def wall_time(self) -> int: ...
+    def wall_time(self) -> int:
+        """The wall time of the last batch, in ms."""
+
     @property
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """The index of the last entry."""
+
     @property
-    def term(self) -> int: ...
+    def term(self) -> int:
+        """The term of the last entry."""
+
     @property
-    def faults(self) -> int: ...
+    def faults(self) -> int:
+        """The number of commands that did not follow the protocol."""
+
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> Settings:
+        """The replicated settings."""
+
     @property
-    def rows(self) -> dict[Origin, Row]: ...
+    def rows(self) -> dict[Origin, Row]:
+        """The row of each origin."""
+
     @property
-    def members(self) -> Wanted: ...
+    def members(self) -> Wanted:
+        """The members that operators want."""
+
     @property
-    def ghosts(self) -> Mapping[str, int]: ...
+    def ghosts(self) -> Mapping[str, int]:
+        """The deleted directories whose hidden children are still in memory, with their `first`."""
 
 
 def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]:
-    """(kind, items) of each kind, sorted."""
+    """Return (kind, items) of each kind, sorted."""
     rows = tuple(sorted((*origin, row.boot, row.seq, row.boot_id) for origin, row in state.rows.items()))
     counters = (
         ("feature_level", state.feature_level),
@@ -65,12 +88,15 @@ def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ..
 
 @lru_cache(maxsize=4)
 def _setting_shares(items: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
-    """The most of the small items, and hardly ever others: equal ones are hashed once."""
+    """Return the settings' shares.
+
+    They are the most of the small items, and hardly ever others: equal ones are hashed once.
+    """
     return tuple(item_hash("setting", *fields) for fields in items)
 
 
 def small_shares(state: SmallState) -> list[int]:
-    """Their shares of the digest."""
+    """Return the items' shares of the digest."""
     shares: list[int] = []
     for kind, items in small_items(state):
         if kind == "setting":

@@ -1,4 +1,4 @@
-"""Writes the image of a machine's state in small steps, while the machine goes on (D-19: nothing stops for it).
+"""Writing of the image of a machine's state in small steps, while the machine goes on (D-19).
 
 Items are swept shard by shard. What changes before the sweep came to it is packed as it was, just before it
 changes: the digest's marks tell (`Digest.tell`). So the image is the state of the moment the writer was made.
@@ -38,7 +38,7 @@ _SHARD_MASK: Final = SHARD_COUNT - 1
 
 
 class WrittenState(SmallState, Protocol):
-    """What an image is written of: a `zraft.tree.machine.Machine`."""
+    """State that an image is written of: a `zraft.tree.machine.Machine`."""
 
     image_writer: ImageWriter | None
     nodes: NodeTable
@@ -46,7 +46,8 @@ class WrittenState(SmallState, Protocol):
     registry: Registry
 
     @property
-    def marks(self) -> Digest: ...
+    def marks(self) -> Digest:
+        """The digest, which tells of each change before it happens."""
 
 
 class ImageWriter:
@@ -57,7 +58,10 @@ class ImageWriter:
     """
 
     def __init__(self, machine: WrittenState) -> None:
-        """Begins at once; costs copies of the set of marks and of the tables of sessions and of topics: milliseconds.
+        """Begin at once.
+
+        This costs copies of the set of marks and of the tables of sessions and of topics:
+        milliseconds.
 
         Raises:
             RuntimeError: another image of this machine is being written.
@@ -87,7 +91,7 @@ class ImageWriter:
         self._sessions: dict[int, Session] = dict(machine.sessions)
         self._shard = -1
         self._znodes: dict[str, Znode] = {}
-        """What is left of the shard being swept, exactly as it was at the beginning."""
+        """The rest of the shard being swept, exactly as it was at the beginning."""
         self._gone: list[set[str] | None] = [None] * SHARD_COUNT
         """Paths of shards still to come that were changed, made or removed, hence packed if they were there."""
         self._out(
@@ -111,6 +115,7 @@ class ImageWriter:
 
     @property
     def digest(self) -> int:
+        """The digest of the written state; valid once the image is done."""
         assert self.done, "the digest of an image is known when all of it was swept"
         return self._digest
 
@@ -125,7 +130,7 @@ class ImageWriter:
         return self.done and not self.backlog
 
     def step(self, items: int, bytes_max: int) -> bytes:
-        """The next piece, of up to `bytes_max` bytes, after a sweep of up to `items` items: 2 us per item.
+        """Return the next piece, of up to `bytes_max` bytes, after a sweep of up to `items` items: 2 us per item.
 
         Records may be cut between pieces. b"" when all was given out; before that never.
 
@@ -222,7 +227,8 @@ class ImageWriter:
         else:
             return
         if node is not None:
-            # Not `marks.dirty_nodes`: in a multi, marks of earlier commands stand in the set that it put aside.
+            # This is not `marks.dirty_nodes`: in a multi, marks of earlier commands stand in the set that it
+            # put aside.
             stale = path in self._dirty_nodes
             self._pack_znode(path, node, node_hash(path, node) if stale else node.folded)
 

@@ -1,4 +1,4 @@
-"""What a session's numbered commands came to, kept until the client says that it has received it."""
+"""Outcomes of a session's numbered commands, kept until the client says that it has received them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class Kept:
-    """What is kept of one session: the floor, and packed Outcomes by their numbers, all of them above it."""
+    """Outcomes of one session: the floor, and packed Outcomes by their numbers, all of them above it."""
 
     __slots__ = ("floor", "outcomes", "size")
 
@@ -23,11 +23,12 @@ class Kept:
         self.size = 0
 
     def keep(self, seq: int, packed: bytes) -> None:
+        """Keep the outcome of a command."""
         self.outcomes[seq] = packed
         self.size += len(packed)
 
     def raise_floor(self, floor: int) -> None:
-        """Everything up to `floor` was received: it costs no more than what is dropped."""
+        """Drop everything up to `floor`, which was received; it costs no more than what is dropped."""
         outcomes = self.outcomes
         if floor - self.floor <= WINDOW:
             dropped = range(self.floor + 1, floor + 1)
@@ -39,11 +40,12 @@ class Kept:
         self.floor = floor
 
     def plain(self) -> tuple[int, tuple[tuple[int, bytes], ...]]:
+        """Return this as plain values, sorted."""
         return self.floor, tuple(sorted(self.outcomes.items()))
 
     @staticmethod
     def read(plain: Any) -> Kept | None:
-        """What `plain` made these values of; None if it made none such."""
+        """Return what `plain` made these values of; None if it made none such."""
         if plain.__class__ is not tuple or tuple(map(type, plain)) != (int, tuple):
             return None
         floor, items = plain

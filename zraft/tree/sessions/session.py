@@ -50,7 +50,10 @@ class Session:
         self.will: Will | None = None
 
     def memory(self) -> tuple[Any, ...]:
-        """(kept, will) as plain values, nil what there is not; () if there is neither, as before feature level 3."""
+        """Return (kept, will) as plain values, nil for what there is not.
+
+        () if there is neither, as before feature level 3.
+        """
         kept, will = self.kept, self.will
         if kept is None and will is None:
             return ()
@@ -58,7 +61,7 @@ class Session:
 
 
 def session_id_for(server: ServerId, zxid: int) -> int:
-    """The id of the session that a server's command creates at `zxid`, as a signed 64-bit number.
+    """Return the id of the session that a server's command creates at `zxid`, as a signed 64-bit number.
 
     The top byte is the server's as in ZooKeeper; the rest is unique because a zxid is never used twice. It is
     decided at apply, so nobody needs to remember which ids were promised.

@@ -23,11 +23,12 @@ class Will:
     ids: Ids
 
     def plain(self) -> tuple[Any, ...]:
+        """Return this as plain values."""
         return self.parent, self.prefix, self.data, self.ids
 
     @staticmethod
     def read(plain: Any) -> Will | None:
-        """What `plain` made these values of; None if it made none such."""
+        """Return what `plain` made these values of; None if it made none such."""
         if plain.__class__ is not tuple or len(plain) != 4 or not are_ids(plain[3]):
             return None
         will = Will.checked(*plain)
@@ -35,7 +36,10 @@ class Will:
 
     @staticmethod
     def checked(parent: Any, prefix: Any, data: Any, ids: Ids) -> Will | Code:
-        """Whether the parent is there, and what it allows, is judged when the session ends."""
+        """Return a will with checked values, or the code for what is wrong.
+
+        Whether the parent is there, and what it allows, is judged when the session ends.
+        """
         if parent.__class__ is not str or prefix.__class__ is not str:
             return Code.MARSHALLING_ERROR
         if data is not None and data.__class__ is not bytes:

@@ -1,16 +1,16 @@
-"""Programs that produce and consume, around the shipped `Producer` and `Merger`, as connections of the servers."""
+"""Programs that produce and consume, around the shipped `ProducerCore` and `Merger`, as connections of the servers."""
 
 from __future__ import annotations
 
 from tests.unit.server.partitions.cluster import Cluster
 from zraft.topics.service import Fetched, Offset, TopicRefusal
-from zraft_core.claims.answers import Answer, View
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.codec import decode_message
 from zraft_core.topics.merger import MergePosition, Merger
 from zraft_core.topics.message import Delivery, Message
 from zraft_core.topics.messages import Reply
-from zraft_core.topics.producer import Ended, Producer
+from zraft_core.topics.producer import Ended, ProducerCore
 from zraft_core.topics.stamps import MessageId, Stamp
 
 
@@ -20,7 +20,7 @@ class Client:
     def __init__(self) -> None:
         self.replies: list[tuple[int, Reply]] = []
         self.fetched: list[tuple[int, Fetched]] = []
-        self.claims: list[tuple[int, Answer | View]] = []
+        self.claims: list[tuple[int, ClaimAnswer | ClaimsView]] = []
         self.offsets: list[tuple[int, Offset]] = []
         self.refused: list[tuple[int, TopicRefusal]] = []
 
@@ -30,7 +30,7 @@ class Client:
     def on_fetched(self, id: int, fetched: Fetched) -> None:
         self.fetched.append((id, fetched))
 
-    def on_claim(self, id: int, answer: Answer | View) -> None:
+    def on_claim(self, id: int, answer: ClaimAnswer | ClaimsView) -> None:
         self.claims.append((id, answer))
 
     def on_offset(self, id: int, offset: Offset) -> None:
@@ -46,7 +46,7 @@ class Producing(Client):
     def __init__(self, cluster: Cluster, again_ms: int = 150) -> None:
         super().__init__()
         self.cluster = cluster
-        self.producer = Producer(cluster.coordinator.register(), cluster.coordinator.registry.table())
+        self.producer = ProducerCore(cluster.coordinator.register(), cluster.coordinator.registry.table())
         self.ended: dict[MessageId, Ended] = {}
         self.messages: dict[MessageId, Message] = {}
         self.sent_at: dict[MessageId, int] = {}

@@ -13,7 +13,7 @@ from zraft.server.partitions.settings import PartitionsSettings
 from zraft.storage.delivery.settings import Retention
 from zraft.storage.errors import DeliveriesDifferError
 from zraft.topics.service import Fetched
-from zraft_core.claims.answers import Accepted, Granted, Reason, Refused, View
+from zraft_core.claims.answers import Accepted, ClaimsView, Granted, Reason, Refused
 from zraft_core.claims.commands import (
     ClaimPartition,
     Commit,
@@ -326,13 +326,13 @@ def claim(cluster: Cluster, *commands: object) -> list[object]:
     return [answer for _, answer in client.claims]
 
 
-def show(cluster: Cluster, name: str) -> View:
+def show(cluster: Cluster, name: str) -> ClaimsView:
     client = Client()
     (group, *_) = cluster.groups
     cluster.leading(group).topics.claims_view(client, 1, group, name)
     cluster.run_until(lambda: bool(client.claims))
     ((_, view),) = client.claims
-    assert isinstance(view, View)
+    assert isinstance(view, ClaimsView)
     return view
 
 

@@ -22,8 +22,8 @@ from tests.unit.storage.delivery.scenario import DIRECTORY, GROUP, HISTORY_SHORT
 from zraft.storage.delivery.frames import (
     HEAD_BYTES,
     HEADER_BYTES,
-    FrameHead,
-    SegmentHeader,
+    DeliveryFrameHead,
+    DeliverySegmentHeader,
     decode_head,
     decode_header,
     encode_frame,
@@ -51,7 +51,9 @@ from zraft.storage.errors import CorruptionError
 from zraft_core.ids import Instance, ServerId
 
 START = beginning(7)
-HEADER = SegmentHeader(7, bytes(range(8)), 0, START.chain, ServerId(1), Instance(bytes(range(16, 32))))
+HEADER = DeliverySegmentHeader(
+    7, bytes(range(8)), 0, START.chain, ServerId(1), Instance(bytes(range(16, 32)))
+)
 ONE = Delivery(0, (5, 7, 0, 0), 3, 1, b"abc", 9, 1000)
 
 
@@ -82,7 +84,9 @@ def by_hand() -> bytes:
 
 def test_a_segment_is_the_bytes_that_the_document_shows() -> None:
     records, _ = encode_deliveries([ONE], START.chain)
-    head = FrameHead(False, 0, 1, 0, 10, START.chain, ONE.stamp, 1000, len(records[0]), 0, len(records[0]))
+    head = DeliveryFrameHead(
+        False, 0, 1, 0, 10, START.chain, ONE.stamp, 1000, len(records[0]), 0, len(records[0])
+    )
     assert encode_header(HEADER) + encode_frame(head, records[0], HEADER.seed) == by_hand()
     assert len(encode_header(HEADER)) == HEADER_BYTES
     assert decode_header(by_hand(), "x") == HEADER
@@ -178,7 +182,7 @@ def test_a_format_of_a_newer_release_says_so() -> None:
 
 def test_a_frame_that_claims_more_than_its_head_says_is_not_decompressed() -> None:
     bomb = zstandard.ZstdCompressor().compress(bytes(1 << 24))
-    head = FrameHead(True, 0, 1, 0, 10, START.chain, ONE.stamp, 1000, 16, 0, len(bomb))
+    head = DeliveryFrameHead(True, 0, 1, 0, 10, START.chain, ONE.stamp, 1000, 16, 0, len(bomb))
     with pytest.raises(CorruptionError, match="zstd of 16777216 bytes, the head says 16"):
         records_of(head, bomb, "x", 5)
 
@@ -252,7 +256,7 @@ def test_a_manifest_with_one_wrong_bit_is_refused() -> None:
 def test_points_of_another_segment_or_with_a_wrong_bit_are_not_taken() -> None:
     segment, other = MANIFEST.segments
     points = Points(100)
-    points.note(HEADER_BYTES, FrameHead(False, 3, 1, 0, 1, bytes(16), (1, 2, 3, 5), 7, 1, 0, 1))
+    points.note(HEADER_BYTES, DeliveryFrameHead(False, 3, 1, 0, 1, bytes(16), (1, 2, 3, 5), 7, 1, 0, 1))
     data = points.encode(segment)
     assert Points.decode(data, segment) == points
     assert Points.decode(data, other) is None

@@ -1,1 +1,1 @@
-"""How clients prove who they are, whichever protocol they speak."""
+"""Authentication of clients, whichever protocol they speak."""

@@ -1,4 +1,4 @@
-"""Who a client is: what it proves with `auth` and `sasl` requests, and the ids that it has from then on.
+"""Identity of a client: its proofs by `auth` and `sasl` requests, and the ids that these give it.
 
 Ids accumulate on a connection and end with it; clients send them again when they reconnect. Pure.
 Source: ZooKeeper's `DigestAuthenticationProvider` and `IPAuthenticationProvider`.
@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from zraft_core.wire.requests import Auth
+from zraft_core.wire.requests import Credentials
 from zraft_core.znodes.acl import SUPER, Ids
 
 IDS_MAX: Final = 64
@@ -23,7 +23,7 @@ IDS_MAX: Final = 64
 
 @frozen
 class AuthSettings:
-    """Who may do everything, who may log in, and who must.
+    """Settings of authentication: superusers, SASL users, and what clients must prove.
 
     `super_digest` is "user:base64(sha1(user:password))", as ZooKeeper's superDigest; `super_user` a user of SASL.
     `users` gives the SASL users of now, passwords by name; None: there is no SASL. Connections serve only clients that
@@ -37,13 +37,13 @@ class AuthSettings:
 
 
 def digest_id(credentials: bytes) -> str:
-    """The id of "user:password", which is shown in ACLs and stored in the log; the password is not."""
+    """Return the id of "user:password", which is shown in ACLs and stored in the log; the password is not."""
     user = credentials.partition(b":")[0].decode(errors="replace")
     return f"{user}:{base64.b64encode(hashlib.sha1(credentials, usedforsecurity=False).digest()).decode()}"
 
 
-def proved_ids(offer: Auth, ids: Ids, settings: AuthSettings) -> Ids | None:
-    """The connection's ids after this request, or None if it proves nothing: then the connection ends.
+def proved_ids(offer: Credentials, ids: Ids, settings: AuthSettings) -> Ids | None:
+    """Return the connection's ids after this request, or None if it proves nothing: then the connection ends.
 
     Any digest credentials are accepted, as in ZooKeeper: they are compared with ACLs, not with a list of users.
     """
@@ -61,7 +61,7 @@ def proved_ids(offer: Auth, ids: Ids, settings: AuthSettings) -> Ids | None:
 
 
 def logged_in_ids(user: str, ids: Ids, settings: AuthSettings) -> Ids | None:
-    """The connection's ids after this user logged in by SASL; None if they become too many."""
+    """Return the connection's ids after this user logged in by SASL; None if they become too many."""
     new = [("sasl", user)]
     if user == settings.super_user:
         new.append((SUPER, ""))
@@ -69,11 +69,11 @@ def logged_in_ids(user: str, ids: Ids, settings: AuthSettings) -> Ids | None:
 
 
 def meets(ids: Ids, required_schemes: frozenset[str]) -> bool:
-    """Has the client said who it is, in a way that is asked for? Who may do everything has."""
+    """Return whether a client with these ids has proved one of the required schemes, or may do everything."""
     return any(scheme in required_schemes or scheme == SUPER for scheme, _ in ids)
 
 
 def with_ids(ids: Ids, new: list[tuple[str, str]]) -> Ids | None:
-    """`ids` and `new` without duplicates; None if they become too many."""
+    """Return `ids` and `new` without duplicates; None if they become too many."""
     merged = tuple(dict.fromkeys((*ids, *new)))
     return merged if len(merged) <= IDS_MAX else None

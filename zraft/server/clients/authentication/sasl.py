@@ -45,7 +45,7 @@ class AuthenticationError(ZraftError):
 
 @frozen
 class SaslStep:
-    """What to answer. `user` is set once the login is done, with the last answer."""
+    """Step of a login: the token to answer. `user` is set once the login is done, with the last answer."""
 
     token: bytes = field(repr=False)
     user: str | None = None
@@ -65,7 +65,7 @@ class DigestMd5:
         service: str = SERVICE,
         host: str = HOST,
     ) -> None:
-        """`users` maps names to passwords; `entropy` gives that many random bytes."""
+        """Begin a login. `users` maps names to passwords; `entropy` gives that many random bytes."""
         self._users = users
         self._entropy = entropy
         self._realm = realm
@@ -74,7 +74,7 @@ class DigestMd5:
         self._done = False
 
     def respond(self, token: bytes) -> SaslStep:
-        """The next step.
+        """Return the next step.
 
         Raises:
             AuthenticationError: the login has failed.
@@ -116,7 +116,7 @@ class DigestMd5:
         password = self._users.get(user)
         known = password is not None
         if password is None:
-            # As much work as for a user who exists: the time must not tell the two apart.
+            # This does as much work as for a user who exists: the time must not tell the two apart.
             password = base64.b64encode(self._entropy(NONCE_BYTES)).decode()
         found: bytes | None = None
         for spelt_user, spelt_password in _spellings(given["username"], user, password):
@@ -131,7 +131,7 @@ class DigestMd5:
 
 
 def _user(name: bytes, *, utf8: bool) -> str:
-    """The user's name as text.
+    """Return the user's name as text.
 
     Without a charset the RFC means ISO 8859-1, but pure-sasl (kazoo) sends UTF-8 and does not say so.
     """
@@ -144,7 +144,7 @@ def _user(name: bytes, *, utf8: bool) -> str:
 
 
 def _spellings(name: bytes, user: str, password: str) -> set[tuple[bytes, bytes]]:
-    """The bytes that clients hash a user and a password as.
+    """Return the bytes that clients hash a user and a password as.
 
     The RFC wants ISO 8859-1 where that is possible, which Java does; pure-sasl hashes UTF-8 in any case.
     """
@@ -157,7 +157,7 @@ def _spellings(name: bytes, user: str, password: str) -> set[tuple[bytes, bytes]
 
 
 def _session_key(user: bytes, password: bytes, nonce: bytes, given: Mapping[str, bytes]) -> bytes:
-    """H(A1) in hexadecimal. A realm that the client leaves out is empty."""
+    """Return H(A1) in hexadecimal. A realm that the client leaves out is empty."""
     secret = md5(b":".join((user, given.get("realm", b""), password)), usedforsecurity=False).digest()
     parts = [secret, nonce, given["cnonce"]]
     if "authzid" in given:
@@ -172,7 +172,9 @@ def _response(session_key: bytes, nonce: bytes, given: Mapping[str, bytes], a2: 
 
 
 def parse_directives(token: bytes) -> dict[str, bytes]:
-    """A digest-response: `name=value` or `name="quoted \\" value"`, with commas between them. Unknown names are left out.
+    r"""Return the directives of a digest-response: `name=value` or `name="quoted \" value"`, with commas between them.
+
+    Unknown names are left out.
 
     Raises:
         AuthenticationError: it has another form, names something twice, or is too long.
@@ -211,10 +213,11 @@ def _skip_spaces(token: bytes, at: int) -> int:
 
 
 def _value(token: bytes, at: int) -> tuple[bytes, int]:
-    """The value that begins here, and where it ends."""
+    """Return the value that begins here, and where it ends."""
     if token[at : at + 1] != b'"':
         end = at
-        # Not strictly a token of the RFC: clients send digest-uri, base64 and the like without quotes.
+        # This is not strictly a token of the RFC: clients send digest-uri, base64 and the like without
+        # quotes.
         while end < len(token) and token[end] not in b'," \t\r\n':
             end += 1
         return token[at:end], end

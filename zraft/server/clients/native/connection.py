@@ -32,12 +32,14 @@ from zraft_core.wire import native_requests as requests
 from zraft_core.wire.connect import ConnectRequest
 from zraft_core.wire.native_framing import NativeFramingError, NativeReader
 from zraft_core.wire.native_topic_answers import encode_topic_outcome
-from zraft_core.wire.requests import Auth
+from zraft_core.wire.requests import Credentials
 from zraft_core.znodes.acl import Ids
 from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
 
 HELD_TWICE: Final = 2
-"""What has come is kept as it came, and once more for the walk over it, or by what reads it."""
+"""The factor for what has come: it is kept as it came, and once more for the walk over it, or by what reads
+it.
+"""
 
 MESSAGE_SHIFT: Final = 6
 """A message costs at most about as much per 64 bytes as another request, whatever stands in it."""
@@ -48,7 +50,7 @@ OUTSTANDING_MAX: Final = 4_096
 """Requests of one connection that are not answered; beyond it nothing more is read."""
 
 BEFORE: Final = (requests.Hello, requests.Ping, requests.Close, requests.Authenticate)
-"""What anybody may ask where auth.required_schemes is set."""
+"""The requests that anybody may make where auth.required_schemes is set."""
 
 Waiting = tuple[int | None, str, Command]
 """(id, type, command) of a write on its way; no id: Zatt's form."""
@@ -85,10 +87,12 @@ class NativeConnection(NativeSpeaker):
 
     @property
     def last_operation(self) -> str:
+        """The name of what it asked for last, for operators."""
         return self.last_kind
 
     @property
     def last_number(self) -> int:
+        """The xid or id of the last request; -1 before the first."""
         return self.last_id
 
     @property
@@ -98,12 +102,15 @@ class NativeConnection(NativeSpeaker):
 
     @property
     def answered(self) -> bool:
-        # What comes next can be asked of another server.
+        """True if everything that was read from the client is answered, so that it can be closed."""
+        # The next request can go to another server.
         return self.outstanding == self._subscriptions.polls and self._decoder is None
 
     @property
     def holds_promises(self) -> bool:
-        # Without a session and with nothing asked, there is nothing to lose: whoever asks now is told to go elsewhere.
+        """True if the client has been told, or awaits, what cannot be kept without contact with a quorum."""
+        # Without a session and with nothing asked, there is nothing to lose: a client that asks now is told
+        # to go elsewhere.
         if self.closing:
             return False
         return self.phase in (Phase.ATTACHING, Phase.ATTACHED) or (
@@ -111,6 +118,7 @@ class NativeConnection(NativeSpeaker):
         )
 
     def connection_lost(self) -> None:
+        """Take note that the client is gone."""
         self.clients.forget(self)
 
     # -- input
@@ -121,11 +129,13 @@ class NativeConnection(NativeSpeaker):
 
     @property
     def wants_read(self) -> bool:
+        """False while the shell must not read more from this client."""
         return self.clients.sums.may_read(
             self, HELD_TWICE * len(self._reader.partial), HELD_TWICE * self.backlog_bytes
         )
 
     def account(self) -> bool:
+        """Count what is kept of what the client sent, and return `wants_read`."""
         unfinished = HELD_TWICE * len(self._reader.partial)
         if self._decoder is not None or unfinished > UNCOUNTED_BYTES or self.counted:
             self.clients.sums.count_input(self, unfinished, HELD_TWICE * self.backlog_bytes)
@@ -133,6 +143,7 @@ class NativeConnection(NativeSpeaker):
         return True
 
     def data_received(self, data: bytes) -> None:
+        """Take bytes of the client."""
         if self.phase is Phase.CLOSED or self.ending or self.closing:
             return
         if self.clients.availability.deaf and self.phase is not Phase.NEW:
@@ -165,6 +176,7 @@ class NativeConnection(NativeSpeaker):
             self.clients.on_backlog(self)
 
     def take_backlog(self) -> None:
+        """Handle what was kept, since there is room again, unless it stands behind a request that takes longer."""
         self._reads.answer_ready()
         if self._reads.ready:
             self.clients.on_backlog(self)
@@ -247,7 +259,11 @@ class NativeConnection(NativeSpeaker):
             clients.on_backlog(self)
 
     def _decode(self, message: Any) -> requests.Request:
-        """Raises MarshallingError."""
+        """Return the decoded request.
+
+        Raises:
+            MarshallingError: the message is no request.
+        """
         number = requests.id_of(message)
         if number is None:
             # Zatt's clients ask once and wait for the end.
@@ -264,7 +280,11 @@ class NativeConnection(NativeSpeaker):
         return request
 
     def _guard(self, request: requests.Request) -> None:
-        """Raises MarshallingError if the client must say first who it is (auth.required_schemes)."""
+        """Let a request pass if the client has said who it is (auth.required_schemes).
+
+        Raises:
+            MarshallingError: the client must say so first.
+        """
         required = self.clients.settings.auth.required_schemes
         if meets(self.ids_of_writes, required):
             self._is_let_in = True
@@ -291,13 +311,13 @@ class NativeConnection(NativeSpeaker):
             self._end()
 
     def _break_off(self, why: str) -> None:
-        """The stream cannot be followed: say so, and close."""
+        """Say that the stream cannot be followed, and close."""
         self.clients.notice(self, why)
         self.write_answer(answers.encode_error(None, Code.BAD_ARGUMENTS, why))
         self._end()
 
     def _end(self) -> None:
-        """What was said so far is the last."""
+        """End the connection: what was said so far is the last."""
         self.ending = self.closing = True
         self._decoder = None
         if not self.dirty:
@@ -306,7 +326,7 @@ class NativeConnection(NativeSpeaker):
     # -- writes
 
     def _admit(self, write: requests.Write) -> Command | None:
-        """The command to submit; None if the write was answered already."""
+        """Return the command to submit; None if the write was answered already."""
         clients = self.clients
         number = write.id
         view = clients.view
@@ -349,7 +369,7 @@ class NativeConnection(NativeSpeaker):
         return ONCE, write.seq, write.floor, command
 
     def _refuse(self, number: int | None, code: Code, why: str, *, retriable: bool | None = None) -> None:
-        """A request that was not taken: nothing of it has happened."""
+        """Answer a request that was not taken: nothing of it has happened."""
         if number is None:
             self.write_answer(answers.encode_zatt_result(False, {"code": code.name, "error": why}))
             self._end()
@@ -361,6 +381,7 @@ class NativeConnection(NativeSpeaker):
             self._end()
 
     def complete(self, result: Any, zxid: int) -> None:
+        """Answer the oldest write, which was applied with this result at this zxid."""
         if self.closing:
             return  # something before it ended the connection: nothing more is said
         queue = self.queue
@@ -393,7 +414,7 @@ class NativeConnection(NativeSpeaker):
             self.take_backlog()
 
     def _is_forgotten(self, command: Command) -> bool:
-        """Whether a numbered command's answer is one that the client has said it received."""
+        """Return whether a numbered command's answer is one that the client has said it received."""
         session = self.machine.sessions.get(self.session)
         kept = session.kept if session is not None else None
         return bool(command[1] <= max(command[2], 0 if kept is None else kept.floor))
@@ -404,7 +425,7 @@ class NativeConnection(NativeSpeaker):
         if kind == "config":
             further["server"] = command[3][0][0]
         elif kind == "append" and code == Code.NO_NODE:
-            success = True  # what was to be deleted is not there
+            success = True  # the key that was to be deleted does not exist
         if not success:
             further |= {"code": Code(code).name, "error": answers.failure_text(Code(code), command)}
         self._write(answers.encode_zatt_result(success, further))
@@ -413,13 +434,17 @@ class NativeConnection(NativeSpeaker):
     # -- reads
 
     def on_read_index(self, reads: list[requests.Read]) -> None:
-        """All that was committed when these came is applied here."""
+        """Answer reads: all that was committed when they came is applied here."""
         if self.phase is not Phase.CLOSED:
             self._reads.on_read_index(reads)
             self._go_on()
 
     def answer_floors(self) -> bool:
-        """Once per turn: reads that waited for what is applied now, or no longer wait; False if none waits still."""
+        """Answer reads that waited long enough; return False if none waits any more.
+
+        Such a read waits for this server to apply more, or for its time to be over. Called once per
+        turn.
+        """
         waits = self._reads.answer_floors()
         self._go_on()
         return waits
@@ -429,7 +454,7 @@ class NativeConnection(NativeSpeaker):
             self.clients.on_backlog(self)
 
     def answer_zatt(self, read: requests.Read) -> None:
-        """The answer to a message without id, and the end."""
+        """Answer a message without id, and close."""
         if read.kind == "diagnostic":
             self._write(answers.encode_zatt_map(self.view.diagnostic()))
         else:
@@ -480,6 +505,7 @@ class NativeConnection(NativeSpeaker):
         self.clients.attach(self, self.request)
 
     def attached(self, session: Session) -> None:
+        """Greet the client, whose session is ours now, and handle what it already sent."""
         self.phase = Phase.ATTACHED
         self.session = session.id
         self.timeout_ms = session.timeout_ms
@@ -495,6 +521,7 @@ class NativeConnection(NativeSpeaker):
         self.take_backlog()
 
     def refuse_session(self, request: ConnectRequest) -> None:
+        """Tell the client that the session is gone or not its own, in the form that clients know, then close."""
         self.write_answer(
             answers.encode_error(
                 self._hello_id, Code.SESSION_EXPIRED, f"hello: {answers.text_of(Code.SESSION_EXPIRED)}"
@@ -503,6 +530,7 @@ class NativeConnection(NativeSpeaker):
         self._end()
 
     def send_elsewhere(self) -> None:
+        """Send the client to another server, since this one cannot serve it now."""
         assert self.request is not None, "it asked for a session"
         zxid = self.machine.last_zxid
         why = (
@@ -533,7 +561,9 @@ class NativeConnection(NativeSpeaker):
                 ids, token = self.clients.log_in(self, offer.credentials)
             else:
                 proved = proved_ids(
-                    Auth(offer.scheme, offer.credentials), self.ids_of_writes, self.clients.settings.auth
+                    Credentials(offer.scheme, offer.credentials),
+                    self.ids_of_writes,
+                    self.clients.settings.auth,
                 )
                 if proved is None:
                     raise AuthenticationError(f"authentication with scheme {offer.scheme!r} failed")
@@ -575,13 +605,16 @@ class NativeConnection(NativeSpeaker):
         clients.submit(self, [command], len(config.address))
 
     def on_stalled(self) -> None:
+        """Take note that the client does not take what is written: it is told only what it cannot do without."""
         self.clients.feeds.on_stalled(self)
 
     def on_taken(self) -> None:
+        """Take note that the client has taken all that was written: it may be told what was put off."""
         self.clients.feeds.on_taken(self)
         self.clients.on_topics(self)
 
     def on_release(self) -> None:
+        """Free what the client sent, and what is left of the connection in other tables, since it is over."""
         self._subscriptions.release()
         self.clients.feeds.forget(self)
         self._reader.clear()
@@ -596,25 +629,25 @@ class NativeConnection(NativeSpeaker):
         return self.closing or self._subscriptions.push_topics()
 
     def answer(self, number: int, fields: dict[str, Any]) -> None:
-        """A request has succeeded."""
+        """Answer a request that has succeeded."""
         self.write_answer(answers.encode_result(number, self.machine.last_zxid, fields))
 
     def refuse(self, number: int, code: Code, why: str, *, retriable: bool | None = None) -> None:
-        """A request came to nothing."""
+        """Answer a request that came to nothing."""
         self._refuse(number, code, why, retriable=retriable)
 
     # -- output
 
     def push(self, message: bytes) -> None:
-        """An event, behind what else was changed before it."""
+        """Push an event, after what else was changed before it."""
         self.write_answer(message)
 
     def write_pushed(self, message: bytes) -> None:
-        """A part of a subscription; what must come before it was written."""
+        """Write a part of a subscription; what must come before it was written."""
         self._write(message)
 
     def write_answer(self, message: bytes) -> None:
-        """Behind everything that the client is to be told of before."""
+        """Write a message after everything that the client must be told before it."""
         if not self.unpushed or self._push_first():
             self._write(message)
 
@@ -629,7 +662,7 @@ class NativeConnection(NativeSpeaker):
         return False
 
     def write_parts(self, parts: tuple[bytes, ...]) -> None:
-        """The same for a message of which large parts are not to be copied."""
+        """Write a message of which large parts are not to be copied, after everything before it."""
         self.pieces += len(parts) - 1
         for part in parts:
             self.write_answer(part)

@@ -44,11 +44,16 @@ class Subscriber(Protocol):
     """Something was changed that it subscribed to and was not told yet."""
 
     @property
-    def phase(self) -> Phase: ...
+    def phase(self) -> Phase:
+        """The connection's phase."""
+
     @property
-    def ids(self) -> Ids: ...
+    def ids(self) -> Ids:
+        """The ids that the client has proved, by which ACLs are checked."""
+
     @property
-    def session(self) -> int: ...
+    def session(self) -> int:
+        """The session, 0 if there is none."""
 
     @property
     def unsent(self) -> int:
@@ -56,17 +61,17 @@ class Subscriber(Protocol):
 
     @property
     def wants_flush(self) -> bool:
-        """Whether so much is to be written that nothing more is pushed now."""
+        """True if so much is to be written that nothing more is pushed now."""
 
     @property
     def is_overfull(self) -> bool:
-        """Whether more is to be written than one connection may leave unread."""
+        """True if more is to be written than one connection may leave unread."""
 
     def push(self, message: bytes) -> None:
-        """An event, behind what else was changed before it."""
+        """Push an event, after what else was changed before it."""
 
     def write_pushed(self, message: bytes) -> None:
-        """A part of a subscription; what must come before it was written."""
+        """Write a part of a subscription; what must come before it was written."""
 
     def __hash__(self) -> int: ...
 
@@ -83,22 +88,22 @@ class Subscription(ABC):
         """Bytes that may still be pushed; the last message may overdraw it."""
 
     def grant(self, size: int) -> None:
-        """The client has room for more."""
+        """Add credit: the client has room for more."""
         self.credit = min(self.credit + size, CREDIT_MAX)
 
     @property
     @abstractmethod
     def due(self) -> bool:
-        """Whether something is to be pushed, credit or not."""
+        """True if something is to be pushed, whether or not there is credit."""
 
     @property
     @abstractmethod
     def live(self) -> bool:
-        """Whether it has caught up, so that what is pending is what changed just now."""
+        """True if the subscription has caught up, so that pending changes are new ones."""
 
     @abstractmethod
     def part(self, machine: Machine) -> bytes:
-        """The next message, b"" if there is nothing to say after all."""
+        """Return the next message, b"" if there is nothing to say after all."""
 
 
 class DictionaryFeed:
@@ -113,13 +118,13 @@ class DictionaryFeed:
         """Packed keys whose znodes' names do not hold them: once a znode is gone, nothing else would tell."""
 
     def learn(self, name: str, data: bytes | None) -> None:
-        """A znode of a key that is too long for its name is there."""
+        """Note the znode of a key that is too long for its name."""
         entry = split_entry(data)
         if entry is not None:
             self.long_keys[name] = entry[0]
 
     def key_of_gone(self, name: str) -> bytes | None:
-        """The packed key of a znode that was deleted just now."""
+        """Return the packed key of a znode that was deleted just now."""
         return self.long_keys.pop(name, None) if name[:1] == "!" else packed_key_of(name)
 
 
@@ -136,10 +141,12 @@ class DictionarySubscription(Subscription):
         self._initial: list[str] | None = names
         self._place = 0
         self._changed: dict[str, bytes | bool] = {}
-        """By name: the packed key of what the client knows and is gone; True: new to the client; False: changed."""
+        """Changes by name: the packed key of what the client knows and is gone; True: new to the client;
+        False: changed.
+        """
 
     def note(self, event_type: int, name: str, gone: bytes | None) -> None:
-        """The znode `name` was created, deleted (then `gone` is its packed key) or changed."""
+        """Note that the znode `name` was created, deleted (then `gone` is its packed key) or changed."""
         changed = self._changed
         if event_type == NODE_DELETED:
             if changed.get(name) is True:
@@ -153,13 +160,16 @@ class DictionarySubscription(Subscription):
 
     @property
     def due(self) -> bool:
+        """True if something is to be pushed, whether or not there is credit."""
         return self._initial is not None or bool(self._changed)
 
     @property
     def live(self) -> bool:
+        """True if the subscription has caught up, so that pending changes are new ones."""
         return self._initial is None
 
     def part(self, machine: Machine) -> bytes:
+        """Return the next message, b"" if there is nothing to say after all."""
         if self._initial is not None:
             return self._initial_part(machine, self._initial)
         names = []
@@ -203,7 +213,7 @@ class DictionarySubscription(Subscription):
         return answers.encode_changes(self.id, machine.last_zxid, items, initial=True, complete=complete)
 
     def _entries(self, machine: Machine, names: Sequence[str]) -> list[tuple[str, bytes]]:
-        """Those of `names` that are entries, and may be read, as they are now."""
+        """Return those of `names` that are entries, and may be read, as they are now."""
         return [
             (name, answers.item_of(data, node.version, node.mzxid))
             for name, node, data in entries_of(machine, self._feed.directory, names, self.connection.ids)
@@ -211,7 +221,7 @@ class DictionarySubscription(Subscription):
 
 
 class LogSubscription(Subscription):
-    """What is appended to a directory of sequential znodes, from a number on."""
+    """Subscription to what is appended to a directory of sequential znodes, from a number on."""
 
     __slots__ = ("_caught_up", "_first", "_moved", "_next", "_prefix", "directory")
 
@@ -233,18 +243,21 @@ class LogSubscription(Subscription):
         self._caught_up = False
 
     def note(self) -> None:
-        """Something was appended or truncated."""
+        """Note that something was appended or truncated."""
         self._moved = True
 
     @property
     def due(self) -> bool:
+        """True if something is to be pushed, whether or not there is credit."""
         return self._moved
 
     @property
     def live(self) -> bool:
+        """True if the subscription has caught up, so that pending changes are new ones."""
         return self._caught_up
 
     def part(self, machine: Machine) -> bytes:
+        """Return the next message, b"" if there is nothing to say after all."""
         page = read_log(
             machine,
             self.directory,
@@ -255,7 +268,8 @@ class LogSubscription(Subscription):
             self.connection.ids,
         )
         if isinstance(page, Code):
-            # Not there, or not to be read by this client; whatever changes that makes an event of its own.
+            # It does not exist, or this client may not read it; whatever changes that makes an event of its
+            # own.
             self._moved = False
             return b""
         self._next = page.next
@@ -281,17 +295,21 @@ class PathSubscription:
 
     @property
     def phase(self) -> Phase:
+        """The connection's phase."""
         return self.connection.phase
 
     @property
     def ids(self) -> Ids:
+        """The ids that the client has proved, by which ACLs are checked."""
         return self.connection.ids
 
     @property
     def session(self) -> int:
+        """The session, 0 if there is none."""
         return self.connection.session
 
     def on_event(self, zxid: int, event_type: int, path: str) -> None:
+        """Push an event to the client."""
         self.connection.push(answers.encode_event(self.id, zxid, event_type, path))
 
 
@@ -317,15 +335,19 @@ class Feeds:
     # -- what connections call
 
     def has(self, connection: Subscriber, number: int | None = None) -> bool:
-        """Whether it has this subscription, or any."""
+        """Return whether the connection has this subscription, or any."""
         own = self._by_connection.get(connection)
         return own is not None and (number is None or number in own)
 
     def count_of(self, connection: Subscriber) -> int:
+        """Return the number of a connection's subscriptions."""
         return len(self._by_connection.get(connection, ()))
 
     def subscribe_dictionary(self, connection: Subscriber, number: int, directory: str, credit: int) -> Code:
-        """From now on; the state of now comes first. NO_AUTH if the client may not list the dictionary."""
+        """Subscribe to a dictionary: its present state is pushed first.
+
+        Return NO_AUTH if the client may not list the dictionary.
+        """
         node = self._machine.find(directory)
         if node is not None and not permits(node.acl, READ, connection.ids):
             return Code.NO_AUTH
@@ -344,7 +366,10 @@ class Feeds:
     def subscribe_log(
         self, connection: Subscriber, number: int, directory: str, prefix: str, first: int, credit: int
     ) -> Code:
-        """From number `first` on. NO_AUTH if the client may not list the directory."""
+        """Subscribe to a log from number `first` on.
+
+        Return NO_AUTH if the client may not list the directory.
+        """
         if "/" in prefix:
             return Code.BAD_ARGUMENTS
         node = self._machine.find(directory)
@@ -360,7 +385,7 @@ class Feeds:
         self._mark(subscription)
 
     def grant(self, connection: Subscriber, number: int, size: int) -> bool:
-        """More credit; False if there is no such subscription."""
+        """Add credit; return False if there is no such subscription."""
         subscription = self._by_connection.get(connection, {}).get(number)
         if subscription is None:
             return False
@@ -369,7 +394,7 @@ class Feeds:
         return True
 
     def unsubscribe(self, connection: Subscriber, number: int) -> bool:
-        """False if there is no such subscription."""
+        """End a subscription; return False if there is none of this number."""
         own = self._by_connection.get(connection)
         subscription = own.pop(number, None) if own is not None else None
         if own is None or subscription is None:
@@ -380,7 +405,7 @@ class Feeds:
         return True
 
     def forget(self, connection: Subscriber) -> None:
-        """The connection is over."""
+        """Forget the subscriptions of a connection that is over."""
         for subscription in self._by_connection.pop(connection, {}).values():
             self._remove(subscription)
 
@@ -400,7 +425,7 @@ class Feeds:
     # -- what the applier calls, through `Clients.publish`
 
     def note(self, events: Iterable[Event]) -> int:
-        """What one command changed; how many subscriptions it concerns."""
+        """Note the changes of one command; return how many subscriptions they concern."""
         noted = 0
         for event_type, path, _ in events:
             if event_type == NODE_CHILDREN_CHANGED:
@@ -438,22 +463,25 @@ class Feeds:
     # -- pushing
 
     def on_stalled(self, connection: Subscriber) -> None:
-        """Its client does not take what it is sent: nothing is pushed to it, and no turn looks at it."""
+        """Push nothing to a connection whose client does not take what it is sent; no turn looks at it."""
         for subscription in self._by_connection.get(connection, {}).values():
             self.pending.pop(subscription, None)
 
     def on_taken(self, connection: Subscriber) -> None:
-        """Its client has taken all that it was sent."""
+        """Continue to push to a connection whose client has taken all that it was sent."""
         for subscription in self._by_connection.get(connection, {}).values():
             self._mark(subscription)
 
     @property
     def wants_turn(self) -> bool:
-        """Whether the next turn has something to push, although nothing arrives."""
+        """True if the next turn has something to push, although nothing arrives."""
         return any(not subscription.connection.wants_flush for subscription in self.pending)
 
     def push(self, bytes_max: int) -> None:
-        """One part for each of those that have something, about `bytes_max` in all; once per turn, before all is written."""
+        """Push one part for each subscription that has something, about `bytes_max` in all.
+
+        Called once per turn, before all is written.
+        """
         pushed = 0
         for subscription in list(self.pending):
             if pushed >= bytes_max:
@@ -461,12 +489,12 @@ class Feeds:
             if not subscription.connection.wants_flush:
                 pushed += self._push(subscription)
                 if subscription in self.pending:
-                    # Behind those that were not reached.
+                    # It goes behind those that were not reached.
                     del self.pending[subscription]
                     self.pending[subscription] = None
 
     def push_to(self, connection: Subscriber) -> None:
-        """All that is due to one connection, but not the rest of a long beginning: it is about to be answered."""
+        """Push all that is due to a connection that is about to be answered, except the rest of a long beginning."""
         connection.unpushed = False
         for subscription in list(self._by_connection.get(connection, {}).values()):
             while subscription.live and subscription.due and subscription.credit > 0:
@@ -488,7 +516,7 @@ class Feeds:
 def entries_of(
     machine: Machine, directory: str, names: Iterable[str], ids: Ids
 ) -> list[tuple[str, Znode, bytes]]:
-    """(name, znode, data) of those of `names` that are entries and may be read."""
+    """Return (name, znode, data) of those of `names` that are entries and may be read."""
     found: list[tuple[str, Znode, bytes]] = []
     for name in names:
         node = machine.find(f"{directory}/{name}")

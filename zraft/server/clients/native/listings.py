@@ -23,7 +23,7 @@ class Listings:
         self._kept: OrderedDict[str, tuple[tuple[int, int], list[str]]] = OrderedDict()
 
     def names(self, directory: str, node: Znode, *, begins: bool) -> list[str]:
-        """Sorted; as of now if a paging `begins`."""
+        """Return the names sorted; as of now if a paging `begins`."""
         mark = (node.czxid, node.cversion)
         kept = self._kept.get(directory)
         if kept is None or (begins and kept[0] != mark):
@@ -35,5 +35,5 @@ class Listings:
         return kept[1]
 
     def finished(self, directory: str) -> None:
-        """Somebody has the last page; whoever else pages has it made again."""
+        """Forget a directory's names, since somebody has the last page; others who page have them made again."""
         self._kept.pop(directory, None)

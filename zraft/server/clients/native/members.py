@@ -1,4 +1,4 @@
-"""Which change of the members Zatt's `config` request means, by address: with the servers' numbers, which Zatt has not.
+"""Meaning of Zatt's `config` request, which names members by address, as a change of the numbered members.
 
 Pure; whether it may be made, and is a change at all, is judged when it is applied (docs/decisions/0002).
 """
@@ -23,7 +23,11 @@ Refusal = tuple[Code, str]
 
 
 def change_of(config: requests.Config, members: Mapping[ServerId, WantedMember]) -> Change | Refusal:
-    """A member is added under the lowest free number, unless the request has one; told apart by length."""
+    """Return the change that a request means.
+
+    A member is added under the lowest free number, unless the request has one; told apart by
+    length.
+    """
     try:
         address = str(parse_address(config.address, "config: address"))
     except ConfigError as error:

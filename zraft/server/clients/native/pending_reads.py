@@ -32,12 +32,12 @@ class ReadBatch:
         self.reads = reads
 
     def complete_sync(self) -> None:
-        """All that was committed when they came is applied here."""
+        """Answer the reads: all that was committed when they came is applied here."""
         self.connection.on_read_index(self.reads)
 
 
 class PendingReads:
-    """What one connection asked and was not answered.
+    """Reads of one connection that are not answered yet.
 
     Attributes:
         ready: reads whose turn it is, as soon as there is room for their answers.
@@ -57,12 +57,15 @@ class PendingReads:
         return self.waiting + len(self._floors) + len(self.ready)
 
     def clear(self) -> None:
-        """Nobody is there to be answered; what waits for a read index is dropped when it comes."""
+        """Forget what waits, since nobody is there to be answered.
+
+        What waits for a read index is dropped when it comes.
+        """
         self.ready.clear()
         self._floors.clear()
 
     def sort(self, read: requests.Read, batch: list[requests.Read]) -> None:
-        """A read has come: into `batch` if it needs a read index, answered or kept if not."""
+        """Put a new read into `batch` if it needs a read index; otherwise answer or keep it."""
         connection = self._connection
         if not read.linearizable:
             self._ripe(read)
@@ -74,14 +77,14 @@ class PendingReads:
             connection.write_answer(answers.encode_error(read.id, Code.CONNECTION_LOSS, NO_CONTACT))
 
     def on_read_index(self, reads: list[requests.Read]) -> None:
-        """All that was committed when these came is applied here."""
+        """Answer reads: all that was committed when they came is applied here."""
         self.waiting -= len(reads)
         for read in reads:
             self._ripe(read)
         self.answer_ready()
 
     def _ripe(self, read: requests.Read) -> None:
-        """Nothing but its floor can keep it now."""
+        """Answer a read that nothing but its floor can keep now, or let it wait."""
         clients = self._connection.clients
         if read.floor > clients.machine.last_zxid:
             self._floors.append((read, clients.turn.now + read.timeout_ms))
@@ -90,7 +93,10 @@ class PendingReads:
             self.ready.append(read)
 
     def answer_floors(self) -> bool:
-        """Once per turn: what may be answered or is too late; False if nothing waits any longer."""
+        """Answer reads that may be answered or waited too long; return False if none waits any more.
+
+        Called once per turn.
+        """
         clients = self._connection.clients
         zxid = clients.machine.last_zxid
         now = clients.turn.now

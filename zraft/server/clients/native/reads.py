@@ -1,4 +1,4 @@
-"""What native reads are answered with, from applied state; nothing here waits.
+"""Answers to native reads, from applied state; nothing here waits.
 
 Answers are bounded by client.reply_bytes_max; what can be longer names the request that gives it in parts.
 """
@@ -53,7 +53,7 @@ class Failure(Exception):  # never leaves this package: it is how a query says n
 
 
 def size_of(connection: NativeSpeaker, query: Query) -> int:
-    """About how long the answer will be; 0 if it is short."""
+    """Return about how long the answer will be; 0 if it is short."""
     machine = connection.machine
     match query:
         case GetEntry(directory=directory, name=name):
@@ -72,7 +72,7 @@ def size_of(connection: NativeSpeaker, query: Query) -> int:
 
 
 def answer(connection: NativeSpeaker, read: Read) -> bytes | tuple[bytes, bytes]:
-    """The answer to a read whose turn it is; in two parts if the second is too large to be copied."""
+    """Return the answer to a read whose turn it is; in two parts if the second is too large to be copied."""
     number = read.id
     assert number is not None, "Zatt's messages are answered in their own form"
     try:
@@ -158,7 +158,11 @@ def _owners(connection: NativeSpeaker, number: int, path: str) -> bytes:
 
 
 def state_of(connection: NativeSpeaker, directory: str) -> list[bytes]:
-    """All entries of a dictionary, packed. Raises Failure."""
+    """Return all entries of a dictionary, packed.
+
+    Raises:
+        Failure: the dictionary cannot be read, or is too large for one answer.
+    """
     node = _directory(connection, directory)
     if node is None:
         return []
@@ -232,7 +236,11 @@ def _log(connection: NativeSpeaker, number: int, query: ReadLog) -> bytes:
 
 
 def _directory(connection: NativeSpeaker, directory: str) -> Znode | None:
-    """The znode of a dictionary; None if it has none yet: then the dictionary is empty. Raises Failure."""
+    """Return the znode of a dictionary; None if it has none yet: then the dictionary is empty.
+
+    Raises:
+        Failure: the client may not read it.
+    """
     found = reads.get_children(connection.machine, directory, connection.ids)
     if found is Code.NO_NODE:
         return None

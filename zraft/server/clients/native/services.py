@@ -1,4 +1,4 @@
-"""What a connection that speaks the native protocol and its server ask of each other, beside what all connections do."""
+"""Interface between a connection of the native protocol and its server, beside what all have."""
 
 from __future__ import annotations
 
@@ -30,24 +30,30 @@ class NativeSpeaker(ClientConnection):
 
     @property
     def machine(self) -> Machine:
+        """The state that is applied on this server."""
         return self.clients.machine
 
     @property
     def view(self) -> ClusterView:
+        """The server as its clients may see it."""
         view = self.clients.view
         assert view is not None, "nobody told the clients what server this is"
         return view
 
     @property
     def is_overfull(self) -> bool:
-        """Whether more is to be written than one connection may leave unread."""
+        """True if more is to be written than one connection may leave unread."""
         return self.unsent + self.out_bytes > self.clients.settings.output_bytes_max
 
     # -- what the server calls
 
     @abstractmethod
     def answer_floors(self) -> bool:
-        """Once per turn: reads that waited for what is applied now, or no longer wait; False if none waits still."""
+        """Answer reads that waited long enough; return False if none waits any more.
+
+        Such a read waits for this server to apply more, or for its time to be over. Called once per
+        turn.
+        """
 
     @abstractmethod
     def push_topics(self) -> bool:
@@ -57,35 +63,35 @@ class NativeSpeaker(ClientConnection):
 
     @abstractmethod
     def answer(self, number: int, fields: dict[str, Any]) -> None:
-        """A request has succeeded."""
+        """Answer a request that has succeeded."""
 
     @abstractmethod
     def refuse(self, number: int, code: Code, why: str, *, retriable: bool | None = None) -> None:
-        """A request came to nothing."""
+        """Answer a request that came to nothing."""
 
     @abstractmethod
     def answer_zatt(self, read: requests.Read) -> None:
-        """The answer to a message without id, and the end."""
+        """Answer a message without id, and close."""
 
     @abstractmethod
     def on_read_index(self, reads: list[requests.Read]) -> None:
-        """All that was committed when these came is applied here."""
+        """Answer reads: all that was committed when they came is applied here."""
 
     @abstractmethod
     def push(self, message: bytes) -> None:
-        """An event, behind what else was changed before it."""
+        """Push an event, after what else was changed before it."""
 
     @abstractmethod
     def write_pushed(self, message: bytes) -> None:
-        """A part of a subscription; what must come before it was written."""
+        """Write a part of a subscription; what must come before it was written."""
 
     @abstractmethod
     def write_answer(self, message: bytes) -> None:
-        """Behind everything that the client is to be told of before."""
+        """Write a message after everything that the client must be told before it."""
 
     @abstractmethod
     def write_parts(self, parts: tuple[bytes, ...]) -> None:
-        """The same for a message of which large parts are not to be copied."""
+        """Write a message of which large parts are not to be copied, after everything before it."""
 
 
 class NativeServices(ClientServices, Protocol):
@@ -93,7 +99,7 @@ class NativeServices(ClientServices, Protocol):
 
     @property
     def view(self) -> ClusterView | None:
-        """Who leads, and the rest of the server as clients may see it; None where nobody knows the server."""
+        """The server as its clients may see it; None where nobody knows the server."""
 
     @property
     def topics(self) -> TopicService | None:
@@ -101,17 +107,20 @@ class NativeServices(ClientServices, Protocol):
 
     @property
     def feeds(self) -> Feeds:
-        """What native clients subscribed to."""
+        """The subscriptions of native clients."""
 
     @property
     def listings(self) -> Listings:
         """Names of dictionaries that somebody pages through."""
 
     def opened(self, connection: NativeSpeaker) -> None:
-        """It goes on without a session."""
+        """Take note that a connection continues without a session."""
 
     def on_floor(self, connection: NativeSpeaker) -> None:
-        """It has reads that wait for this server to have applied more; they are looked at once per turn."""
+        """Take note that a connection has reads that wait for this server to apply more.
+
+        They are looked at once per turn.
+        """
 
     def on_topics(self, connection: NativeSpeaker) -> None:
-        """It is told of topics at the end of the turn."""
+        """Take note that a connection is to be told of topics at the end of the turn."""

@@ -1,4 +1,4 @@
-"""What one native connection subscribed to: dictionaries, logs, paths, and the streams of its producers; no I/O.
+"""Subscriptions of one native connection: dictionaries, logs, paths, producers' streams; no I/O.
 
 Source: docs/PROTOCOL-NATIVE.md, "Subscriptions".
 """
@@ -23,7 +23,7 @@ Subscribe = requests.SubscribeDictionary | requests.SubscribeLog | requests.Subs
 
 
 class Subscriptions:
-    """Of one connection, by the id of the request that began each."""
+    """Subscriptions of one connection, by the id of the request that began each."""
 
     __slots__ = ("_connection", "_topics", "_watches")
 
@@ -31,7 +31,7 @@ class Subscriptions:
         self._connection = connection
         self._watches: dict[int, PathSubscription] = {}
         self._topics: ConnectionTopics | None = None
-        """Made when it first asks for something of topics."""
+        """The part for topics, made when the client first asks for something of them."""
 
     def __bool__(self) -> bool:
         connection = self._connection
@@ -44,10 +44,11 @@ class Subscriptions:
 
     @property
     def polls(self) -> int:
-        """Of these, those that wait for what is not there yet."""
+        """The number of fetches that wait for records that do not exist yet."""
         return 0 if self._topics is None else self._topics.polls
 
     def act_on_topics(self, request: topics.TopicRequest) -> None:
+        """Carry out a request about topics."""
         if self._topics is None:
             self._topics = ConnectionTopics(self._connection)
         if not isinstance(request, topics.SubscribeProducer) or self._has_room(request.id):
@@ -58,6 +59,7 @@ class Subscriptions:
         return self._topics is None or self._topics.push()
 
     def subscribe(self, request: Subscribe) -> None:
+        """Begin a subscription, or answer why not."""
         connection = self._connection
         clients = connection.clients
         if not self._has_room(request.id):
@@ -77,13 +79,13 @@ class Subscriptions:
                 code = clients.feeds.subscribe_log(connection, request.id, path, prefix, first, credit)
         if code is Code.OK:
             clients.on_follower()
-            # Not behind its own first part: what was subscribed to is pushed after this answer.
+            # The answer must not come behind the subscription's own first part, which is pushed after it.
             connection.write_pushed(answers.encode_result(request.id, connection.machine.last_zxid))
         else:
             connection.refuse(request.id, code, answers.text_of(code, path))
 
     def _has_room(self, number: int) -> bool:
-        """Whether there is room for a subscription of this id; answered if not."""
+        """Return whether there is room for a subscription of this id; answer if not."""
         connection, streams = self._connection, self._topics
         feeds = connection.clients.feeds
         if number in self._watches or feeds.has(connection, number) or (streams and streams.has(number)):
@@ -99,6 +101,7 @@ class Subscriptions:
         return False
 
     def unsubscribe(self, request: requests.Unsubscribe) -> None:
+        """End a subscription and answer whether there was one."""
         connection = self._connection
         number = request.subscription
         watch = self._watches.pop(number, None)
@@ -113,7 +116,7 @@ class Subscriptions:
         connection.write_answer(answers.encode_result(request.id, connection.machine.last_zxid))
 
     def release(self) -> None:
-        """The connection has ended."""
+        """Forget all subscriptions, since the connection has ended."""
         for watch in self._watches.values():
             self._connection.clients.watches.remove_watcher(watch)
         self._watches.clear()

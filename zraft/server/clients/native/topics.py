@@ -1,4 +1,4 @@
-"""What one native connection asks of topics: streams of producers, fetches that wait, commands to partitions; no I/O.
+"""Requests of one native connection about topics: streams, fetches, commands to partitions; no I/O.
 
 Between a connection and the partitions of its server (`TopicService`). Requests go through at once. Answers are gathered, so
 that all of a turn are one message per stream and one per fetch.
@@ -15,8 +15,7 @@ from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.server.clients.connection import ANSWERS_BYTES_MAX
 from zraft.server.clients.native.services import NativeSpeaker
 from zraft.topics.service import Fetched, Offset, TopicRefusal, TopicService
-from zraft_core.claims.answers import Answer as ClaimAnswer
-from zraft_core.claims.answers import View as ClaimsView
+from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.claims.codec import encode_answer, encode_view
 from zraft_core.errors import Code
 from zraft_core.ids import GroupId, ProducerId
@@ -67,7 +66,7 @@ class _Fetching:
     def __init__(self, number: int) -> None:
         self.number = number
         self.bytes = 0
-        """Of the deliveries in `parts`."""
+        """The bytes of the deliveries in `parts`."""
         self.polls: list[_Poll] = []
         self.parts: list[tuple[Any, ...]] = []
         self.refused: list[Refused] = []
@@ -92,9 +91,11 @@ class ConnectionTopics:
         self._connection = connection
         self._last = 0
         self._asked: dict[int, _Stream | _Poll | int] = {}
-        """By the numbers that partitions are given: a stream, a read, or the id of a request that has one answer."""
+        """Requests by the numbers that partitions are given: a stream, a read, or the id of a request that
+        has one answer.
+        """
         self._streams: dict[int, _Stream] = {}
-        """By the client's ids."""
+        """Streams by the client's ids."""
         self._polls: dict[tuple[GroupId, int], _Poll] = {}
         self._ripe: dict[_Fetching, None] = {}
         self._told: dict[_Stream, None] = {}
@@ -106,7 +107,7 @@ class ConnectionTopics:
 
     @property
     def polls(self) -> int:
-        """Of `outstanding`, those that wait for what is not there yet."""
+        """The number of `outstanding` requests that wait for records that do not exist yet."""
         return len(self._polls)
 
     @property
@@ -115,9 +116,11 @@ class ConnectionTopics:
         return len(self._streams)
 
     def has(self, number: int) -> bool:
+        """Return whether this is the id of a stream."""
         return number in self._streams
 
     def unsubscribe(self, number: int) -> bool:
+        """End a stream; return whether there was one."""
         stream = self._streams.pop(number, None)
         if stream is None:
             return False
@@ -126,7 +129,7 @@ class ConnectionTopics:
         return True
 
     def release(self) -> None:
-        """The connection is over."""
+        """Forget all requests, since the connection is over."""
         service = self._connection.clients.topics
         if service is not None:
             service.drop(self)
@@ -141,6 +144,7 @@ class ConnectionTopics:
     # -- requests
 
     def act(self, request: wire.TopicRequest) -> None:
+        """Pass a request to the partitions, or refuse it."""
         service = self._connection.clients.topics
         if isinstance(request, wire.Produce):
             self._produce(service, request)
@@ -224,6 +228,7 @@ class ConnectionTopics:
         self._connection.refuse(stream.number, code, why)
 
     def on_reply(self, id: int, reply: Reply) -> None:
+        """Gather a leader's reply to a message for the end of the turn."""
         stream = self._asked.get(id)
         if isinstance(stream, _Stream):
             stream.replies.append(reply_row(reply, stream.times))
@@ -254,6 +259,7 @@ class ConnectionTopics:
             service.fetch(self, self._ask(poll), part.group, part.offset, part.bytes_max, request.wait_ms)
 
     def on_fetched(self, id: int, fetched: Fetched) -> None:
+        """Gather what a partition gave to a fetch."""
         poll = self._take_poll(id)
         if poll is None:
             return
@@ -285,12 +291,14 @@ class ConnectionTopics:
     # -- everything that has one answer
 
     def on_claim(self, id: int, answer: ClaimAnswer | ClaimsView) -> None:
+        """Answer a claim's command, or a request for claims."""
         if isinstance(answer, ClaimsView):
             self._answer(id, {"view": encode_view(answer), "refused": None})
         else:
             self._answer(id, {"answer": encode_answer(answer), "refused": None})
 
     def on_offset(self, id: int, offset: Offset) -> None:
+        """Answer a request for an offset."""
         self._answer(id, {"offset": offset.offset, "refused": None})
 
     def _answer(self, id: int, fields: dict[str, Any]) -> None:
@@ -300,6 +308,7 @@ class ConnectionTopics:
             self._connection.answer(number, fields)
 
     def on_refused(self, id: int, refusal: TopicRefusal) -> None:
+        """Refuse a request, or tell a stream or fetch that one of its partitions refused."""
         row: Refused = (refusal.group, refusal.kind, refusal.leader, refusal.first, refusal.detail)
         asked = self._asked.get(id)
         if isinstance(asked, _Stream):
@@ -341,7 +350,7 @@ class ConnectionTopics:
 
 
 def topic_command(connection: NativeSpeaker, write: Write) -> Command | tuple[Code, str]:
-    """The command of a write that is about topics, or why it is not taken."""
+    """Return the command of a write that is about topics, or why it is not taken."""
     machine = connection.machine
     if machine.feature_level < LEVEL_OF_TOPICS:
         return Code.UNIMPLEMENTED, NO_TOPICS
@@ -355,7 +364,10 @@ def topic_command(connection: NativeSpeaker, write: Write) -> Command | tuple[Co
 
 
 def _may_close(connection: NativeSpeaker, command: Command) -> bool:
-    """Not what is another session's. What is closed may be closed again: a repeat gets the answer of the first time."""
+    """Return whether a producer may be closed: not what is another session's.
+
+    What is closed may be closed again: a repeat gets the answer of the first time.
+    """
     close = decode_registry(command[1])
     assert isinstance(close, CloseProducer), f"{close} is no CloseProducer"
     if close.producer > connection.machine.last_zxid:
@@ -364,7 +376,7 @@ def _may_close(connection: NativeSpeaker, command: Command) -> bool:
 
 
 def read_topics(connection: NativeSpeaker, number: int, known: bytes | None) -> bytes:
-    """The answer to `topics`; `known` is the digest of what the client has."""
+    """Return the answer to `topics`; `known` is the digest of what the client has."""
     registry = connection.machine.registry
     zxid = connection.machine.last_zxid
     return encode_topics(

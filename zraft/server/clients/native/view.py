@@ -14,7 +14,7 @@ from zraft.tree.machine import Machine
 from zraft_core.ids import ServerId
 
 SECONDS_KEPT: Final = 10
-"""Of the counts per second, as Zatt kept them."""
+"""The number of seconds whose counts are kept, as Zatt kept them."""
 
 STATUS: Final = {
     Role.FOLLOWER: "Follower",
@@ -25,7 +25,7 @@ STATUS: Final = {
 
 
 class Rates:
-    """Reads and writes answered, and entries appended, per second of wall-clock time; the last ten seconds."""
+    """Rates of answered reads and writes, and of appended entries, per second of the last ten seconds."""
 
     __slots__ = ("_counts", "_last_index", "_second", "appended", "reads", "writes")
 
@@ -39,7 +39,7 @@ class Rates:
         self.appended: deque[tuple[int, int]] = deque(maxlen=SECONDS_KEPT)
 
     def turn(self, wall_ms: int, reads: int, writes: int, last_index: int) -> None:
-        """One turn answered so many; `last_index` is that of the log now."""
+        """Count what one turn answered; `last_index` is that of the log now."""
         second = wall_ms // 1000
         if second != self._second:
             for kept in (self.reads, self.writes, self.appended):
@@ -56,21 +56,24 @@ class Server(Protocol):
     """What a server is in its cluster."""
 
     @property
-    def identity(self) -> Identity: ...
+    def identity(self) -> Identity:
+        """The server's number, instance and boot."""
 
     @property
-    def cluster(self) -> bytes | None: ...
+    def cluster(self) -> bytes | None:
+        """The cluster's id, None before it is founded."""
 
     @property
     def leader(self) -> ServerId | None:
-        """Who leads, as far as this server knows."""
+        """The leader, as far as this server knows."""
 
     @property
     def leads(self) -> bool:
-        """Whether this server leads, and may take what is asked of a leader."""
+        """True if this server leads, and may accept what is asked of a leader."""
 
     @property
-    def machine(self) -> Machine: ...
+    def machine(self) -> Machine:
+        """The state that is applied on this server."""
 
     @property
     def raft(self) -> Raft | None:
@@ -79,7 +82,10 @@ class Server(Protocol):
     def address_of(self, server: ServerId) -> str | None: ...
 
     def silent_ms(self, session: int) -> int | None:
-        """Since anything of a session was received: here, or anywhere if this server leads; None if it does not know."""
+        """Return for how many ms nothing of a session was received: here, or anywhere if this server leads.
+
+        None if it does not know.
+        """
 
 
 class ClusterView:
@@ -96,19 +102,21 @@ class ClusterView:
 
     @property
     def server(self) -> ServerId:
+        """The server's number."""
         return self._server.identity.server
 
     @property
     def cluster(self) -> bytes | None:
+        """The cluster's id, None before it is founded."""
         return self._server.cluster
 
     @property
     def leads(self) -> bool:
-        """Whether this server leads, and may take what is asked of a leader."""
+        """True if this server leads, and may accept what is asked of a leader."""
         return self._server.leads
 
     def leader_address(self) -> tuple[str, int] | None:
-        """Where the leader is, None if none is known or nobody knows where."""
+        """Return the leader's host and port; None if either is not known."""
         leader = self._server.leader
         if leader is None:
             return None
@@ -128,11 +136,14 @@ class ClusterView:
         return raft.membership if raft is not None else Membership({})
 
     def silent_ms(self, session: int) -> int | None:
-        """Since anything of a session was received: here, or anywhere if this server leads; None if it does not know."""
+        """Return for how many ms nothing of a session was received: here, or anywhere if this server leads.
+
+        None if it does not know.
+        """
         return self._server.silent_ms(session)
 
     def members(self) -> list[dict[str, Any]]:
-        """Who belongs, by id, as values for MessagePack."""
+        """Return the members by id, as values for MessagePack."""
         leader = self._server.leader
         return [
             {
@@ -145,7 +156,7 @@ class ClusterView:
         ]
 
     def diagnostic(self) -> dict[str, Any]:
-        """Zatt's fields under Zatt's names."""
+        """Return Zatt's fields under Zatt's names."""
         serving = self._server
         raft = serving.raft
         rates = self.rates
@@ -188,7 +199,7 @@ class ClusterView:
 
 
 def split_address(address: str) -> tuple[str, int] | None:
-    """(host, port) of "HOST:PORT", an IPv6 host without its brackets; None if it is none."""
+    """Return (host, port) of "HOST:PORT", an IPv6 host without its brackets; None if it is none."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return None

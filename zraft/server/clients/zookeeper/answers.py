@@ -1,4 +1,4 @@
-"""What requests are answered with that need no log entry: from applied state, each by itself.
+"""Answers to requests that need no log entry: from applied state, each by itself.
 
 The common ones are answered here, the rarer ones in `queries`. Order of checks: ZooKeeper's `FinalRequestProcessor`.
 """
@@ -34,10 +34,10 @@ ANSWERED: Final = frozenset({GET_DATA, EXISTS, GET_CHILDREN, GET_CHILDREN2, *QUE
 """Requests that are answered from applied state, each by itself."""
 
 ENOUGH: Final = -1
-"""Of `answer`: it is answered, and that took about as long as a turn should."""
+"""Result of `answer`: it is answered, and that took about as long as a turn should."""
 
 LATER: Final = -2
-"""Of `answer`: it takes about as long as a turn should, and this turn has done enough."""
+"""Result of `answer`: it takes about as long as a turn should, and this turn has done enough."""
 
 IN_STEPS: Final = -3
 """Of `answer`: it names so many watches that they are looked at over several turns."""
@@ -46,7 +46,7 @@ LISTING_SHIFT: Final = 8
 """A list of children costs about as much per 256 bytes as another request."""
 
 QUERY_SHIFT: Final = 6
-"""So does a request that names many znodes, per 64 bytes."""
+"""A request that names many znodes counts as a query per 64 bytes."""
 
 
 def answer(connection: ZooKeeperSpeaker, opcode: int, xid: int, frame: bytes, *, now: bool = False) -> int:
@@ -139,13 +139,16 @@ def answer(connection: ZooKeeperSpeaker, opcode: int, xid: int, frame: bytes, *,
 
 
 def answer_unknown(connection: ZooKeeperSpeaker, xid: int) -> None:
-    """ZooKeeper answers an operation it does not know and closes; nothing after it is looked at. No zxid is known."""
+    """Answer as ZooKeeper does to an operation that it does not know, and close.
+
+    Nothing after it is looked at. No zxid is known.
+    """
     connection.emit(replies.encode_error_reply(xid, -1, Code.UNIMPLEMENTED))
     connection.ending = connection.closing = True
 
 
 def _watch_data(connection: ZooKeeperSpeaker, path: str) -> None:
-    """A data watch of getData or exists."""
+    """Add a data watch of getData or exists."""
     connection.clients.watches.add_data(path, connection)
     connection.clients.bound_watches(connection)
 

@@ -75,7 +75,7 @@ REQUEST_OVERHEAD_BYTES: Final = 128
 """Counted per kept request for its objects, so that a flood of tiny ones cannot cheat."""
 
 REQUESTS_AT_ONCE_MAX: Final = 4_096
-"""Of one read of the socket, which can hold more tiny ones than a turn should take."""
+"""The most requests of one read of the socket, which can hold more tiny ones than a turn should take."""
 
 READS_BEHIND_WRITES_BYTES: Final = 64 * (REQUEST_OVERHEAD_BYTES + 64)
 """Reads that stand behind a write, about 64 of them: all that stand between two writes are answered in one turn."""
@@ -92,13 +92,13 @@ SASL: Final = int(Opcode.SASL)
 CLOSE_SESSION: Final = int(Opcode.CLOSE_SESSION)
 
 NEEDS_QUORUM: Final = frozenset({SYNC, RECONFIG})
-"""Beside the writes: what a server without a quorum refuses."""
+"""The operations beside the writes that a server without a quorum refuses."""
 
 SESSION_BOUND: Final = frozenset({AUTH, SASL})
 """Requests that change what the connection may do: they act when they come, and are answered in their turn."""
 
 SPECIAL: Final = frozenset({PING, RECONFIG, SYNC, COUNT, *SESSION_BOUND})
-"""What is neither a common write nor answered in its turn from applied state."""
+"""The operations that are neither a common write nor answered in their turn from applied state."""
 
 
 class Connection(ZooKeeperSpeaker):
@@ -130,13 +130,16 @@ class Connection(ZooKeeperSpeaker):
 
     @property
     def last_operation(self) -> str:
+        """The name of what it asked for last, for operators."""
         return operation_name(self.last_opcode)
 
     @property
     def last_number(self) -> int:
+        """The xid or id of the last request; -1 before the first."""
         return self.last_xid
 
     def connection_lost(self) -> None:
+        """Take note that the client is gone."""
         self.clients.forget(self)
 
     # -- input
@@ -153,7 +156,10 @@ class Connection(ZooKeeperSpeaker):
         )
 
     def account(self) -> bool:
-        """Have counted what is kept of what the client sent, and give `wants_read`; after each read of the socket."""
+        """Count what is kept of what the client sent, and return `wants_read`.
+
+        Called after each read of the socket.
+        """
         partial = self._reader.partial
         waiting = self._backlog_bytes + self._queued_bytes
         if partial or waiting > UNCOUNTED_BYTES or self.counted:
@@ -163,10 +169,11 @@ class Connection(ZooKeeperSpeaker):
 
     @property
     def answered(self) -> bool:
+        """True if everything that was read from the client is answered, so that it can be closed."""
         return not self.queue and not self._backlog
 
     def data_received(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes of the client."""
         if self.phase is Phase.CLOSED or self.ending or self.closing:
             return
         if self.clients.availability.deaf and self.phase is not Phase.NEW:
@@ -256,9 +263,9 @@ class Connection(ZooKeeperSpeaker):
         self._defer(frames[1:])
 
     def take_backlog(self) -> None:
-        """There is room again: handle what was kept, unless it stands behind a request that takes longer."""
+        """Handle what was kept, since there is room again, unless it stands behind a request that takes longer."""
         if self.held or self._queued_bytes > READS_BEHIND_WRITES_BYTES:
-            return  # what stands before it brings it back
+            return  # the request in front of it brings it back
         assert not self.wants_flush, "more is to be answered before the answers so far are written"
         frames, self._backlog, self._backlog_bytes = self._backlog, [], 0
         room = self.clients.turn.room
@@ -403,7 +410,10 @@ class Connection(ZooKeeperSpeaker):
         self.clients.turn.taken += self.out_bytes - answered >> 10
 
     def _prove(self, opcode: int, xid: int, frame: bytes) -> None:
-        """The client says who it is. Later requests have the new ids; a lie ends the connection, in its turn."""
+        """Take a client's proof of who it is.
+
+        Later requests have the new ids; a lie ends the connection, in its turn.
+        """
         if opcode == AUTH:
             offer = requests.decode_auth(frame)
             ids = proved_ids(offer, self.ids_of_writes, self.clients.settings.auth)
@@ -420,12 +430,12 @@ class Connection(ZooKeeperSpeaker):
             self._proved(ids, replies.encode_token_reply(xid, 0, token))
 
     def _turn_away(self, xid: int, code: Code, why: str) -> None:
-        """The last answer of this connection, in its turn."""
+        """Give the last answer of this connection, in its turn."""
         self.clients.notice(self, why)
         self._end_in_turn(replies.encode_error_reply(xid, 0, code))
 
     def _proved(self, ids: Ids, reply: bytes) -> None:
-        """Writes that follow have these ids; reads, too, once what was asked before is answered."""
+        """Give the new ids to writes that follow; to reads, too, once what was asked before is answered."""
         self.ids_of_writes = ids
         if self.queue:
             self.queue.append(Proved(ids, reply))
@@ -453,16 +463,18 @@ class Connection(ZooKeeperSpeaker):
             self.failed(xid, code)
 
     def failed(self, xid: int, code: Code) -> None:
+        """Answer a request with an error, at the zxid of now."""
         self.emit(replies.encode_error_reply(xid, self.clients.machine.last_zxid, code))
 
     def emit(self, data: bytes) -> None:
+        """Write an answer."""
         self.out.append(data)
         self.out_bytes += len(data)
         if not self.dirty:
             self.clients.mark_dirty(self)
 
     def emit_parts(self, parts: Sequence[bytes]) -> None:
-        """One answer, of which large parts are not to be copied."""
+        """Write one answer, of which large parts are not to be copied."""
         self.out += parts
         self.pieces += len(parts) - 1
         self.out_bytes += sum(map(len, parts))
@@ -470,6 +482,7 @@ class Connection(ZooKeeperSpeaker):
             self.clients.mark_dirty(self)
 
     def answer_word(self, respond: Callable[[str, bytes], bytes]) -> None:
+        """Answer the four-letter word that the connection began with, which is its end."""
         word = self._reader.word
         assert word is not None, "it began with something else"
         self.emit(respond(word, self._reader.argument))
@@ -478,7 +491,7 @@ class Connection(ZooKeeperSpeaker):
     # -- answers
 
     def attached(self, session: Session) -> None:
-        """The session is ours now: greet the client and handle what it already sent."""
+        """Greet the client, whose session is ours now, and handle what it already sent."""
         assert self.request is not None
         self.phase = Phase.ATTACHED
         self.session = session.id
@@ -493,7 +506,7 @@ class Connection(ZooKeeperSpeaker):
         self.take_backlog()
 
     def attached_read_only(self, session: int, timeout_ms: int, password: bytes) -> None:
-        """Without a quorum: a session that only this server knows, for as long as the connection lasts."""
+        """Give the client a session that only this server knows, and that lasts as long as the connection."""
         self.phase = Phase.READ_ONLY
         self.session = session
         self.timeout_ms = timeout_ms
@@ -501,21 +514,23 @@ class Connection(ZooKeeperSpeaker):
         self.take_backlog()
 
     def refuse_session(self, request: ConnectRequest) -> None:
-        """The session is gone or not this client's: say so in the form that clients know, then close."""
+        """Tell the client that the session is gone or not its own, in the form that clients know, then close."""
         self.emit(encode_session_refusal(request))
         self.closing = True
 
     def send_elsewhere(self) -> None:
-        # Without a word, which every client takes as "try the next one".
+        """Send the client to another server, since this one cannot serve it now."""
+        # It closes without a word, which every client takes as "try the next one".
         self.clients.close(self)
 
     def on_stalled(self) -> None:
-        """Nothing is pushed to it but events, and these cannot wait."""
+        """Do nothing: nothing is pushed but events, and these cannot wait."""
 
     def on_taken(self) -> None:
-        """Its requests are brought back by `Clients`."""
+        """Do nothing: `Clients` brings back the requests."""
 
     def on_release(self) -> None:
+        """Free what the client sent, and what is left of the connection in other tables, since it is over."""
         self.clients.watches.remove_watcher(self)
         self._reader.clear()
         self._backlog = []
@@ -523,7 +538,7 @@ class Connection(ZooKeeperSpeaker):
         self._backlog_bytes = self._queued_bytes = 0
 
     def on_event(self, zxid: int, event_type: int, path: str) -> None:
-        """A watch of this client fired."""
+        """Tell the client that a watch fired."""
         event = encode_watch_event(zxid, event_type, path)
         self.out.append(event)
         self.out_bytes += len(event)
@@ -533,7 +548,7 @@ class Connection(ZooKeeperSpeaker):
             self.clients.sums.count_output(self)
 
     def complete(self, result: Any, zxid: int) -> None:
-        """The oldest write was applied with this result at this zxid."""
+        """Answer the oldest write, which was applied with this result at this zxid."""
         if self.closing:
             return  # something before it ended the connection: nothing more is said
         queue = self.queue
@@ -549,7 +564,7 @@ class Connection(ZooKeeperSpeaker):
             self._pump()
 
     def complete_sync(self) -> None:
-        """Everything committed before the sync was asked for is applied here."""
+        """Answer the sync: everything committed before it was asked for is applied here."""
         if self.phase is Phase.ATTACHED:
             sync = self.queue.popleft()
             assert isinstance(sync, Sync), "nothing is answered while a sync waits"
@@ -632,7 +647,10 @@ class Connection(ZooKeeperSpeaker):
             self.account()
 
     def _unqueue(self) -> None:
-        """No write stands behind these reads: they can be answered when the client has taken what it has asked for."""
+        """Take reads out of the queue, since no write stands behind them.
+
+        They can be answered when the client has taken what it has asked for.
+        """
         self._backlog[:0] = [
             one if isinstance(one, Read) else one.frame
             for one in self.queue
@@ -645,7 +663,9 @@ class Connection(ZooKeeperSpeaker):
         self.clients.turn.cut_short = True
 
     def _hold(self, held: Held, size: int, behind: list[bytes]) -> None:
-        """A request that takes more than one turn. It is decoded already: nothing waits for a malformed one.
+        """Hold a request that takes more than one turn.
+
+        It is decoded already: nothing waits for a malformed one.
 
         Nothing behind a sync may be applied before it is answered: its answer shows a state at least as new as all
         of them, and the client would see its zxids go back. A listing is kept as it came, and answered as any other
@@ -659,7 +679,10 @@ class Connection(ZooKeeperSpeaker):
         self._defer(behind)
 
     def _begin_held(self, held: Held) -> None:
-        """The request at the head of the queue takes more than one turn; what stands behind it waits, in order."""
+        """Begin the request at the head of the queue, which takes more than one turn.
+
+        What stands behind it waits, in order.
+        """
         match held:
             case Sync(path=path):
                 self._queued_bytes -= len(path) + REQUEST_OVERHEAD_BYTES

@@ -21,7 +21,7 @@ BEFORE: Final = frozenset({int(o) for o in (Opcode.AUTH, Opcode.SASL, Opcode.PIN
 
 
 class GuardedConnection(Connection):
-    """Serves nothing but `BEFORE` until the client has an id of a required scheme."""
+    """Connection that serves nothing but `BEFORE` until the client has an id of a required scheme."""
 
     __slots__ = ("_is_let_in",)
 

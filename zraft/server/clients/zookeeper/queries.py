@@ -30,7 +30,7 @@ Query = Callable[[ZooKeeperServices, ZooKeeperSpeaker, int, bytes], bytes | Code
 def too_long(
     clients: ZooKeeperServices, connection: ZooKeeperSpeaker, what: str, count: int, size: int
 ) -> Code:
-    """The code for an answer longer than clients accept, which they would meet with an endless reconnect."""
+    """Return the code for an answer longer than clients accept, which they would meet with an endless reconnect."""
     clients.notice(
         connection,
         f"{what}: {count} entries in {size} bytes or more, expected at most client.reply_bytes_max = "
@@ -72,7 +72,7 @@ def _who_am_i(
 def _multi_read(
     clients: ZooKeeperServices, connection: ZooKeeperSpeaker, xid: int, frame: bytes
 ) -> bytes | Code:
-    """A part that fails says so in its place; the others are answered."""
+    """Answer a multi read. A part that fails says so in its place; the others are answered."""
     machine, ids = clients.machine, connection.ids
     results: list[tuple[int, Znode] | int] = []
     size = 0

@@ -1,4 +1,4 @@
-"""What a connection that speaks ZooKeeper's protocol and its server ask of each other, beside what all connections do."""
+"""Interface between a connection that speaks ZooKeeper's protocol and its server, beside what all have."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class ZooKeeperSpeaker(ClientConnection):
 
     @abstractmethod
     def on_event(self, zxid: int, event_type: int, path: str) -> None:
-        """A watch of this client fired."""
+        """Tell the client that a watch fired."""
 
     @abstractmethod
     def complete_sync(self) -> None:
-        """All that was committed when it asked for a sync is applied here."""
+        """Answer the sync: all that was committed when it was asked for is applied here."""
 
     @abstractmethod
     def complete_steps(self, steps: Steps) -> None:
@@ -69,10 +69,10 @@ class ZooKeeperServices(ClientServices, Protocol):
     """One server, as the connections know it that speak ZooKeeper's protocol."""
 
     def on_word(self, connection: ZooKeeperSpeaker) -> None:
-        """It asks one four-letter word: `answer_word` is called now, or when a turn has time for it."""
+        """Take a four-letter word: `answer_word` is called now, or when a turn has time for it."""
 
     def request_steps(self, connection: ZooKeeperSpeaker, steps: Steps) -> None:
         """Take these steps, one in a turn and in turn with those of others; `complete_steps` is due after the last."""
 
     def bound_watches(self, connection: ZooKeeperSpeaker) -> None:
-        """Watches were added; a connection with too many of them is refused."""
+        """Refuse a connection that has too many watches after some were added."""

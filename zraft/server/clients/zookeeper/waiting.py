@@ -1,4 +1,4 @@
-"""What waits in the queue of a connection that speaks ZooKeeper's protocol: one class for each way to be answered.
+"""Entries of a ZooKeeper connection's queue: one class for each way to be answered.
 
 All are values that do not change. What is made for each request of a pipeline, `Write` and `Read`, is of a type that costs
 nothing; see there.
@@ -32,7 +32,7 @@ class Listing:
 
 
 class Sync:
-    """It is answered when all that was committed before it is applied here."""
+    """Sync that waits until all that was committed before it is applied here."""
 
     __slots__ = ("path", "xid")
 

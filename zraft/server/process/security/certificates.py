@@ -1,4 +1,4 @@
-"""This server's certificate, its key and the authorities of its clients: from PEM files to a TLS context.
+"""Certificate and key of this server, and the authorities of its clients: from PEM files to a TLS context.
 
 Everything is read and checked before anything is used, so that a file that is broken, or half written, is told of by
 name and changes nothing.
@@ -36,7 +36,7 @@ class Certificates:
     not_after: datetime
 
     def complaint(self, now: datetime) -> str | None:
-        """What is wrong with the certificate's time, or soon will be."""
+        """Return a complaint if the certificate has ended, has not begun or will end soon; else None."""
         if now >= self.not_after:
             return f"expired at {self.not_after:%Y-%m-%d %H:%M} UTC"
         if now < self.not_before:
@@ -47,7 +47,7 @@ class Certificates:
 
 
 def certificate_files(config: TlsConfig) -> tuple[Path, ...]:
-    """The files that `load_certificates` reads."""
+    """Return the files that `load_certificates` reads."""
     return tuple(path for path in (config.certificate, config.key, config.client_ca) if path is not None)
 
 
@@ -94,7 +94,7 @@ def load_certificates(config: TlsConfig) -> Certificates:
     if config.client_ca is not None:
         authorities = _read(config.client_ca, "tls.client_ca")
         try:
-            context.load_verify_locations(cadata=_certificates_only(authorities, config.client_ca))
+            context.load_verify_locations(cadata=_certificates_only(authorities))
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(
                 f"tls.client_ca: {config.client_ca} holds no certificate in PEM that can be read: {error}"
@@ -109,7 +109,7 @@ def load_certificates(config: TlsConfig) -> Certificates:
 
 
 def refuse_expired(new: Certificates, now: datetime, file: Path | None) -> None:
-    """A certificate that is over must not replace one that works.
+    """Refuse a certificate that is over, since it must not replace one that works.
 
     Raises:
         ConfigError: it is over.
@@ -119,6 +119,7 @@ def refuse_expired(new: Certificates, now: datetime, file: Path | None) -> None:
 
 
 def utc_now() -> datetime:
+    """Return the present time."""
     return datetime.now(UTC)
 
 
@@ -139,8 +140,8 @@ def _leaf(pem: bytes, path: Path) -> x509.Certificate:
         raise ConfigError(f"tls.certificate: {path} holds no certificate in PEM that can be read") from error
 
 
-def _certificates_only(pem: bytes, path: Path) -> str:
-    """The certificates of a PEM file; text between them, in whatever encoding, is nobody's business."""
+def _certificates_only(pem: bytes) -> str:
+    """Return the certificates of a PEM file; text between them, in whatever encoding, is nobody's business."""
     found = x509.load_pem_x509_certificates(pem)
     return "".join(one.public_bytes(Encoding.PEM).decode("ascii") for one in found)
 

@@ -29,10 +29,13 @@ log = structlog.get_logger()
 
 
 class ClientTls:
-    """What client connections need for TLS. Connections that stand keep the certificate they began with."""
+    """State that client connections need for TLS.
+
+    Connections that stand keep the certificate they began with.
+    """
 
     def __init__(self, config: ServerConfig, clock: Callable[[], float]) -> None:
-        """Reads the files.
+        """Read the files.
 
         Raises:
             ConfigError: one cannot be used.
@@ -56,12 +59,15 @@ class ClientTls:
         )
 
     def begin(self, one: Handshaking, address: str) -> TlsStream | None:
-        """TLS for a new connection, with the certificate of now; None if too many handshakes are under way."""
+        """Begin TLS of a new connection, with the certificate of now.
+
+        None if too many handshakes are under way.
+        """
         return TlsStream(self.certificates.value.context) if self.handshakes.begin(one, address) else None
 
     @property
     def metrics(self) -> dict[str, int | float | str]:
-        """For mntr; the first two under ZooKeeper's names."""
+        """Metrics for mntr; the first two have ZooKeeper's names."""
         return {
             "outstanding_tls_handshake": len(self.handshakes),
             "tls_handshake_exceeded": self.handshakes.exceeded_total,
@@ -72,7 +78,7 @@ class ClientTls:
 
     @property
     def certificate_ends_s(self) -> float:
-        """When the certificate in force ends, in seconds since 1970."""
+        """The end of the certificate in force, in seconds since 1970."""
         return self.certificates.value.not_after.timestamp()
 
     def remind(self, now: datetime) -> None:
@@ -90,7 +96,9 @@ class ClientTls:
             )
 
     def ids_of(self, certificate: bytes | None) -> Ids:
-        """The identities that a verified client certificate (DER) gives: its subject, and perhaps the super user.
+        """Return the identities that a verified client certificate (DER) gives.
+
+        They are its subject, and perhaps the super user.
 
         Raises:
             ProtocolError: its subject cannot be written down.

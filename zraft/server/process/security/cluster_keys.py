@@ -10,7 +10,7 @@ from zraft.transport.keys import ClusterKey, read_keys
 
 
 def cluster_keys(files: Sequence[Path]) -> Reloading[tuple[ClusterKey, ...]] | None:
-    """The keys of these files, the sealing one first; None if there are no files: then there is no key.
+    """Return the keys of these files, the sealing one first; None if there are no files: then there is no key.
 
     Files that cannot be used later change nothing, and are told to the log (`Reloading`).
 

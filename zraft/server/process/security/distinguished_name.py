@@ -46,7 +46,7 @@ class DistinguishedNameError(ProtocolError):
 
 
 def subject_name(certificate: bytes) -> str:
-    """The text of the subject of a certificate in DER; empty if it has none.
+    """Return the text of the subject of a certificate in DER; empty if it has none.
 
     Read from the very bytes that were verified (`TBSCertificate` of RFC 5280, section 4.1): a library that decodes names
     would put them into another order, and complains of long ones.
@@ -66,7 +66,7 @@ def subject_name(certificate: bytes) -> str:
 
 
 def rfc2253_name(encoded: bytes) -> str:
-    """The text of a distinguished name, given its DER encoding (`Name` of RFC 5280).
+    """Return the text of a distinguished name, given its DER encoding (`Name` of RFC 5280).
 
     Raises:
         DistinguishedNameError: `encoded` is no such encoding, or has text that is not UTF-8. Java shows such bytes as a
@@ -103,7 +103,10 @@ def _attribute(encoded: bytes) -> str:
 
 
 def _dotted(encoded: bytes) -> str:
-    """An object identifier's numbers: base 128, the high bit set on all but a number's last byte (X.690, 8.19)."""
+    """Return an object identifier's numbers.
+
+    They are in base 128, with the high bit set on all but a number's last byte (X.690, 8.19).
+    """
     numbers, number = [], 0
     for byte in encoded:
         number = number << 7 | byte & 0x7F
@@ -124,7 +127,7 @@ def _exactly(encoded: bytes, count: int) -> list[tuple[int, bytes, bytes]]:
 
 
 def _elements(encoded: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """The elements of an encoding, one after the other: tag, content, and all its bytes."""
+    """Yield the elements of an encoding, one after the other: tag, content, and all its bytes."""
     start = 0
     while start < len(encoded):
         header = encoded[start : start + 2]

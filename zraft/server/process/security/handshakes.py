@@ -1,4 +1,4 @@
-"""Which TLS handshake goes on next, and for how long: a storm of them must not stop the loop for everybody else.
+"""Slices of TLS handshakes, so that a storm of them does not stop the loop for everybody else.
 
 A handshake costs a signature, up to some milliseconds, so that a thousand clients that come back at once are seconds of
 work. It is done in slices, first come first served, beside the turns that answer everybody else.
@@ -23,7 +23,7 @@ class Handshaking(Protocol):
         """Do what can be done with what has arrived. Calls `Handshakes.finish` when it is over, well or not."""
 
     def displace_handshake(self) -> None:
-        """It takes too long, and others wait: it is over."""
+        """Close the connection, because its handshake takes too long while others wait."""
 
 
 class Handshakes:
@@ -42,11 +42,14 @@ class Handshakes:
 
     @property
     def ready(self) -> bool:
-        """Whether there is something to do."""
+        """True if a handshake can continue."""
         return bool(self._ready)
 
     def begin(self, one: Handshaking, address: str) -> bool:
-        """A handshake of a client at `address` begins; False if too many are under way, and this one must not."""
+        """Begin a handshake of a client at `address`.
+
+        Return False if too many are under way, and this one must not.
+        """
         goes = self._outstanding.enter(one, address, self._clock(), spared=self._waiting)
         if goes is None:
             return True
@@ -57,20 +60,23 @@ class Handshakes:
         return True
 
     def feed(self, one: Handshaking) -> None:
-        """Bytes of it have arrived: it is stepped when its turn comes, once for all that came by then."""
+        """Note that bytes of a handshake arrived.
+
+        It is stepped when its turn comes, once for all that came by then.
+        """
         if one in self._outstanding and one not in self._waiting:
             self._waiting.add(one)
             self._ready.append(one)
 
     def finish(self, one: Handshaking) -> None:
-        """It is over, or its connection is. May be called again."""
+        """Forget a handshake that is over, or whose connection is. It may be called again."""
         self._outstanding.leave(one)
         if one in self._waiting:
             self._waiting.discard(one)
             self._ready.remove(one)
 
     def run(self) -> None:
-        """One slice: at least one step if any is ready."""
+        """Do one slice: at least one step if any is ready."""
         until = self._clock() + SLICE_S
         while self._ready:
             one = self._ready.popleft()

@@ -1,4 +1,4 @@
-"""Something made of files, made again when they change, without a restart.
+"""Reloading of something made of files when they change, without a restart.
 
 A file that cannot be used changes nothing: what was loaded before stays, and the log names the file. Files are looked at
 and read in a thread, because a disk or a network file system may make one wait.
@@ -17,8 +17,9 @@ import structlog
 from zraft_core.errors import ConfigError
 
 POLL_S: Final = 2.0
-"""How often files are looked at. A change is taken once it was the same twice, so that a certificate and its key can be
-replaced one after the other."""
+"""The interval at which files are looked at. A change is taken once it was the same twice, so that a
+certificate and its key can be replaced one after the other.
+"""
 
 T = TypeVar("T")
 Signature = tuple[tuple[int, int, int] | None, ...]
@@ -27,7 +28,7 @@ log = structlog.get_logger()
 
 
 def signature(files: Sequence[Path]) -> Signature:
-    """What changes when a file is written, replaced or linked to elsewhere, or who may read it; None: it is not there."""
+    """Return a value that changes when a file or who may read it changes; None if a file is missing."""
     found: list[tuple[int, int, int] | None] = []
     for file in files:
         try:
@@ -42,7 +43,9 @@ class Reloading(Generic[T]):
     """The value that `load` makes of `files`, as of the last time that it could."""
 
     def __init__(self, what: str, files: Sequence[Path], load: Callable[[T | None], T]) -> None:
-        """Loads at once. `load` gets the value in force, None at first.
+        """Load at once.
+
+        `load` gets the value in force, None at first.
 
         Raises:
             ConfigError: the files cannot be used; there is nothing to go on with.
@@ -74,7 +77,8 @@ class Reloading(Generic[T]):
 class Polled(Protocol):
     """A `Reloading` of whatever."""
 
-    def poll(self, *, now: bool = False) -> bool: ...
+    def poll(self, *, now: bool = False) -> bool:
+        """Read changed files again, with `now` in any case; return whether there is a new value. Blocks."""
 
 
 async def keep_fresh(
@@ -84,7 +88,7 @@ async def keep_fresh(
     while True:
         after_each()
         try:
-            # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes with the event.
+            # `wait_for` would swallow a cancellation that comes with the event, before Python 3.12.
             async with asyncio.timeout(POLL_S):
                 await hangup.wait()
         except TimeoutError:

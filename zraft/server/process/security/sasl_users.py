@@ -31,7 +31,7 @@ _USER: Final = "user_"
 
 
 def read_users(path: Path) -> Mapping[str, str]:
-    """Passwords by user, from the file at `path`.
+    """Return the passwords by user, from the file at `path`.
 
     Raises:
         ConfigError: the file cannot be read, is open to others, or has another form. Never quotes a password.
@@ -50,7 +50,9 @@ def read_users(path: Path) -> Mapping[str, str]:
 
 
 def parse_users(text: str, where: str) -> Mapping[str, str]:
-    """Passwords by user. `where` names the source in errors.
+    """Return the passwords by user.
+
+    `where` names the source in errors.
 
     Raises:
         ConfigError: `text` has neither form.
@@ -78,7 +80,7 @@ def _add(users: dict[str, str], user: str, password: str, where: str) -> None:
 
 
 def _from_jaas(text: str, where: str) -> dict[str, str]:
-    """The users of the digest modules in section Server; other sections (Client, QuorumServer) are not ours."""
+    """Return the users of the digest modules in section Server; other sections (Client, QuorumServer) are not ours."""
     users: dict[str, str] = {}
     tokens = _tokens(text, where)
     for section in tokens:
@@ -98,7 +100,7 @@ def _from_jaas(text: str, where: str) -> dict[str, str]:
 
 
 def _options(tokens: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
-    """`name=value` up to the semicolon that ends a module."""
+    """Yield `name=value` up to the semicolon that ends a module."""
     for name in tokens:
         if name == ";":
             return
@@ -115,7 +117,7 @@ def _options(tokens: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
 
 def _expect(found: str, expected: str, where: str) -> None:
     if found != expected:
-        # What was found may be part of a password.
+        # The text that was found may be part of a password.
         raise ConfigError(
             f"{KNOB}: {where}: this is not a JAAS file, there is no {expected!r} where it belongs"
         )

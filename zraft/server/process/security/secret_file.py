@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 
 def read_secret_file(path: Path, knob: str) -> bytes:
-    """The whole file that `knob` names.
+    """Return the whole file that `knob` names.
 
     Raises:
         ConfigError: it is missing, no regular file, too large, or open to others. Never quotes what is in it.

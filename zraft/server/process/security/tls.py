@@ -39,7 +39,7 @@ class TlsStream:
         self._handshake_bytes = 0
         self._fed = b""
         self._at = 0
-        """Up to where OpenSSL was handed what was fed."""
+        """The place up to which OpenSSL was handed what was fed."""
         self.established = False
         self.ended = False
         """The client said that it sends nothing more."""
@@ -60,7 +60,7 @@ class TlsStream:
         self._at = 0
 
     def _hand_over(self) -> bool:
-        """The next slice of what was fed; False if there is nothing left."""
+        """Hand over the next slice of what was fed; return False if there is nothing left."""
         some = self._fed[self._at : self._at + SLICE_BYTES]
         if not some:
             self._fed = b""
@@ -89,7 +89,9 @@ class TlsStream:
         return False
 
     def read(self) -> bytes:
-        """All that can be decrypted now. Sets `ended` when the client closed its side.
+        """Return all that can be decrypted now.
+
+        Sets `ended` when the client closed its side.
 
         Raises:
             TlsError: a record was altered, or makes no sense.
@@ -111,7 +113,7 @@ class TlsStream:
         return plain[0] if len(plain) == 1 else b"".join(plain)
 
     def encrypt(self, data: bytes) -> bytes:
-        """`data` as records, together with what else waits to be sent.
+        """Return `data` as records, together with what else waits to be sent.
 
         Raises:
             TlsError: the connection is over.
@@ -127,7 +129,10 @@ class TlsStream:
         return sealed[0] if len(sealed) == 1 else b"".join(sealed)
 
     def close(self) -> bytes:
-        """The last bytes: that nothing more will come (close_notify), so that nobody can cut our answer unnoticed."""
+        """Return the last bytes: that nothing more will come (close_notify).
+
+        So nobody can cut our answer unnoticed.
+        """
         try:
             self._ssl.unwrap()
         except ssl.SSLError:
@@ -136,7 +141,7 @@ class TlsStream:
         return self._outgoing.read()
 
     def take_output(self) -> bytes:
-        """What OpenSSL wants sent by itself: its side of the handshake, alerts, answers to key updates."""
+        """Return what OpenSSL wants sent: its side of the handshake, alerts, answers to key updates."""
         return self._outgoing.read()
 
     @property
@@ -146,11 +151,12 @@ class TlsStream:
 
     @property
     def version(self) -> str:
+        """The version of TLS, "none" before the handshake."""
         return self._ssl.version() or "none"
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """OpenSSL's words without the place in its source, and with why a certificate was refused."""
+    """Return OpenSSL's words without the place in its source, and with why a certificate was refused."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is refused: {error.verify_message}"
     return (error.reason or str(error)).replace("_", " ").lower()
