@@ -40,7 +40,7 @@ Pack = Callable[[Any], Any]
 
 
 def found(value: object) -> str:
-    """What was found, short enough for a log line however large the value is."""
+    """Return a short text of a value for an error message, however large the value is."""
     if value is NOTHING:
         return "nothing"
     if isinstance(value, bytes | tuple | list | dict):
@@ -64,12 +64,12 @@ class FieldError(ProtocolError):
         self.value = value
 
     def within(self, place: str) -> FieldError:
-        """The same error of a field in this place."""
+        """Return the same error of a field in this place."""
         return FieldError(f"{place}: {self}", f"{place}: {self.field}", self.expected, self.value)
 
 
 def wrong(name: str, expected: str, value: object) -> FieldError:
-    """The error for a value that is not what it should be."""
+    """Return the error for a value that is not what it should be."""
     return FieldError(f"{name}: expected {expected}, found {found(value)}", name, expected, value)
 
 
@@ -100,12 +100,12 @@ def _itself(value: Any, _: str) -> Any:
 
 
 def anything(expected: str) -> Form:
-    """A value of any kind, which whoever gets it looks at."""
+    """Return the form of a value of any kind, which its reader has to check."""
     return Form(_itself, same=True, expected=expected)
 
 
 def integer(low: int, high: int) -> Form:
-    """An integer in a range; true and false are none."""
+    """Return the form of an integer in a range; true and false are none."""
     expected = f"an integer from {low} to {high}"
 
     def unpack(value: Any, name: str) -> int:
@@ -117,7 +117,7 @@ def integer(low: int, high: int) -> Form:
 
 
 def binary(low: int, high: int) -> Form:
-    """Bytes of a bounded length."""
+    """Return the form of bytes of a bounded length."""
     expected = f"{low} to {high} bytes"
 
     def unpack(value: Any, name: str) -> bytes:
@@ -129,7 +129,7 @@ def binary(low: int, high: int) -> Form:
 
 
 def string(low: int, high: int) -> Form:
-    """A MessagePack string of a bounded number of characters."""
+    """Return the form of a MessagePack string of a bounded number of characters."""
     expected = f"a text of {low} to {high} characters"
 
     def unpack(value: Any, name: str) -> str:
@@ -141,7 +141,7 @@ def string(low: int, high: int) -> Form:
 
 
 def of_type(kind: type, expected: str) -> Form:
-    """A value of exactly this type, whose size only that of the message bounds."""
+    """Return the form of a value of exactly this type, whose size only that of the message bounds."""
 
     def unpack(value: Any, name: str) -> Any:
         if type(value) is kind:
@@ -250,7 +250,7 @@ def optional(form: Form) -> Form:
 
 
 def _optional_integer(low: int, high: int, expected: str) -> Unpack:
-    """As `optional` reads any form, in one call: many fields of requests are such integers."""
+    """Return the reader of an integer or nil, in one call: many fields of requests are such integers."""
 
     def unpack(value: Any, name: str) -> Any:
         if value is None or (type(value) is int and low <= value <= high):
@@ -334,7 +334,7 @@ def ascending(item: Form, most: int, least: int = 0) -> Form:
 
 
 def as_set(items: Form) -> Form:
-    """What stands as an array is a frozen set."""
+    """Return the form of a set, which is an array in MessagePack."""
     return Form(lambda value, name: frozenset(items.unpack(value, name)), items.pack, expected=items.expected)
 
 
@@ -586,7 +586,7 @@ class Fields(Generic[T_co]):
         return cls(called, made, parameters(made, **forms))
 
     def unpack(self, value: Any, name: str) -> T_co:
-        """What is made of a map.
+        """Return what is made of a map.
 
         Raises:
             ProtocolError: it is no map, or a field is missing, wrong, or unknown and not ignored.
@@ -630,7 +630,7 @@ class Fields(Generic[T_co]):
 
 
 def parameters(made: Callable[..., Any], /, **forms: Form) -> dict[str, Field]:
-    """The fields that a class or a function is made of: names, order and defaults are those of its parameters."""
+    """Return the fields that a class or a function is made of: names, order and defaults are those of its parameters."""
     found = signature(made).parameters
     assert found.keys() == forms.keys(), f"{made}: {[*found]} need forms, found {[*forms]}"
     return {

@@ -76,9 +76,7 @@ class PoolSpreading:
 
     def learn(self, event: Event, now: int) -> Iterator[Send]:
         """Send nothing: a group that had to ask for an event missed its turn to pass it on."""
-        # A group that had to be asked for it missed its turn: the next has begun to pass it on, or is about to.
-        return
-        yield
+        yield from ()
 
     def knows(self, sender: GroupId, newest: Position, now: int) -> None:
         """Stop standing by for events that the sender's listeners have."""

@@ -26,7 +26,7 @@ _ROWS: Final = listed(
 
 
 def rows_with_roles(rows: object, voter: int, learner: int) -> tuple[tuple[Any, ...], ...]:
-    """The rows in today's form: (server, disk instance, role, address).
+    """Return the rows in today's form: (server, disk instance, role, address).
 
     Args:
         rows: as that release wrote them.

@@ -57,7 +57,7 @@ class Rounds:
         self.newest = self.confirmed = 0
 
     def request(self) -> None:
-        """Somebody waits for a round that begins now or later."""
+        """Ask for a round, for which somebody waits: it begins now or later."""
         self.wanted = self.awaited = True
 
     def silence(self, now: int) -> int:
@@ -78,7 +78,7 @@ class Rounds:
         return max(self.contact, self._leading_since)
 
     def begin(self, now: int, next_at: int, *, everybody: bool) -> int:
-        """A round leaves now, to all followers or to as many as a quorum needs; returns its number."""
+        """Begin a round, to all followers or to as many as a quorum needs, and return its number."""
         self.wanted = self.awaited = False
         self.everybody = everybody
         self.next_at = next_at

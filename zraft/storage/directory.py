@@ -61,7 +61,7 @@ _META: Final = Record(
 
 
 def encode_meta(meta: Meta) -> bytes:
-    """The meta file's bytes."""
+    """Return the meta file's bytes."""
     values = _META.pack_map(meta)
     if meta.newest_bytes is None:
         del values["newest_bytes"]

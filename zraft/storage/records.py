@@ -125,7 +125,7 @@ def _base(
 
 
 def _names(place: str, of: type[Any]) -> Iterator[str]:
-    """The fields of a value that stands in this field of a record, each by itself."""
+    """Return the fields of a value that stands in this field of a record, each by itself."""
     return (f"{place}.{field.name}" for field in fields(of))
 
 

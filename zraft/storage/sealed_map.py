@@ -32,14 +32,14 @@ class OtherFormatError(SealError):
 
 
 def seal(version: int, values: Mapping[str, Any]) -> bytes:
-    """The bytes of a map of this format with these values."""
+    """Return the bytes of a map of this format with these values."""
     packed: bytes = msgpack.packb({"format": version, **values, "crc": _ANY_CRC})
     covered = packed[:-CRC_BYTES]
     return covered + crc32c(covered).to_bytes(CRC_BYTES)
 
 
 def unseal(data: bytes, version: int, items_max: int = 0) -> Any:
-    """The map, with arrays as tuples.
+    """Return the map, with arrays as tuples.
 
     Args:
         data: all of it.

@@ -437,7 +437,7 @@ class PeerLinks:
         return peer.outgoing.seal(body, incoming.salt)
 
     def _reassemble(self, server: ServerId, body: bytes, now_ms: int) -> list[PeerMessage]:
-        """The message of which this body is the last part that was missing."""
+        """Return the message of which this body is the last part that was missing."""
         kind = body[0] if body else None
         if kind == packing.FRAGMENT:
             whole = self._reassembly.add(server, packing.unpack_fragment(body), now_ms)

@@ -172,16 +172,22 @@ class GetSize:
 
 @frozen
 class ReadZnode:
+    """Data and stat of a znode."""
+
     path: str
 
 
 @frozen
 class ReadExists:
+    """Stat of a znode, if it exists."""
+
     path: str
 
 
 @frozen
 class ReadChildren:
+    """Names of a znode's children, and its stat."""
+
     path: str
 
 
@@ -205,7 +211,7 @@ class ReadLog:
 
 @frozen
 class ReadSync:
-    """Nothing but that all that was committed is applied here."""
+    """Nothing; it is answered when all that was committed is applied here."""
 
 
 @frozen
@@ -249,6 +255,8 @@ class Read:
 
 @frozen
 class SubscribeDictionary:
+    """Changes of a dictionary's entries, pushed as far as `credit` bytes go."""
+
     id: int
     directory: str
     credit: int
@@ -256,6 +264,8 @@ class SubscribeDictionary:
 
 @frozen
 class SubscribeLog:
+    """Entries of a log from number `first` on, pushed as far as `credit` bytes go."""
+
     id: int
     directory: str
     prefix: str
@@ -265,6 +275,8 @@ class SubscribeLog:
 
 @frozen
 class SubscribePath:
+    """Events of a znode, and with `recursive` of all below it."""
+
     id: int
     path: str
     recursive: bool = False
@@ -280,6 +292,8 @@ class Credit:
 
 @frozen
 class Unsubscribe:
+    """End a subscription."""
+
     id: int
     subscription: int
 

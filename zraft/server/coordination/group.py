@@ -383,7 +383,7 @@ class CoordinationGroup:
     # -- who leads
 
     def _follow(self, leader: ServerId | None) -> None:
-        """Another server leads, or none."""
+        """Follow another leader, or none."""
         self.leader = leader
         if leader is not None:
             self.leader_changes += 1
@@ -392,7 +392,7 @@ class CoordinationGroup:
         self._reads.ask_again()
 
     def _begin_leadership(self, raft: Raft) -> None:
-        """This server leads: its leadership begins with the first entry of its term that is applied."""
+        """Begin the leadership of this server, with the first entry of its term that is applied."""
         if raft.term != self._led_term:
             self._led_term = raft.term
             self.leadership = None

@@ -367,7 +367,7 @@ class Partitions:
         self._answers.deliver()
 
     def _follow(self, hosted: HostedPartition, replica: HostedReplica) -> None:
-        """What was applied to a partition, and whether this server leads it."""
+        """Look at what was applied to a partition, and at whether this server leads it."""
         raft, leadership, stopped = replica.raft, hosted.leadership, hosted.machine.stopped
         entries = hosted.take_applied(self._tasks)
         if stopped and not hosted.stop_noticed:
@@ -444,7 +444,7 @@ class Partitions:
     def _give_birth(
         self, host: GroupHost, hosted: HostedPartition, replica: HostedReplica, wall_ms: int
     ) -> None:
-        """The first entry of a partition's log that counts, by whoever leads it first; another one would change nothing."""
+        """Propose the first entry of a partition's log that counts; a second one would change nothing."""
         raft = replica.raft
         if raft.role is not Role.LEADER or raft.noop_index > replica.applied_index:
             return

@@ -154,7 +154,7 @@ class GroupShell:
         self._thread.stop()
 
     def metrics(self) -> dict[str, Metric]:
-        """Counts; no series per group."""
+        """Return counts; there is no series per group."""
         groups, snapshots = self._driver.groups, self._driver.snapshots
         assert groups is not None
         of_host = groups.host.statistics()

@@ -157,7 +157,7 @@ class Peers:
             self._endpoint.send(address, datagram)
 
     def _note_loss(self, to: ServerId, *, lossy: bool) -> None:
-        """The path to a peer loses so many datagrams that larger messages go by a stream from now on, or no longer."""
+        """Take note that the path to a peer loses so many datagrams that larger messages go by a stream, or no longer."""
         raft = self._driver.raft
         if raft is not None:
             (self._lossy.add if lossy else self._lossy.discard)(to)

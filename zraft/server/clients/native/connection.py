@@ -125,6 +125,7 @@ class NativeConnection(NativeSpeaker):
 
     @property
     def backlog_bytes(self) -> int:
+        """Bytes of complete requests that wait for a turn that has time for them."""
         return 0 if self._decoder is None else self._decoder.left
 
     @property

@@ -79,7 +79,8 @@ class Server(Protocol):
     def raft(self) -> Raft | None:
         """None before the server belongs to a cluster."""
 
-    def address_of(self, server: ServerId) -> str | None: ...
+    def address_of(self, server: ServerId) -> str | None:
+        """Return a server's address, None if it is not known."""
 
     def silent_ms(self, session: int) -> int | None:
         """Return for how many ms nothing of a session was received: here, or anywhere if this server leads.

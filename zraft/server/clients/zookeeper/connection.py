@@ -146,6 +146,7 @@ class Connection(ZooKeeperSpeaker):
 
     @property
     def backlog_bytes(self) -> int:
+        """Bytes of complete requests that wait for a turn that has time for them."""
         return self._backlog_bytes
 
     @property
