@@ -74,11 +74,10 @@ class PoolSpreading:
             case _:
                 pass  # another mode's message; groups of one tenancy must have the same mode
 
-    def learn(self, event: Event, now: int) -> Iterator[Send]:
+    def learn(self, event: Event, now: int) -> Iterable[Send]:
         """Send nothing: a group that had to ask for an event missed its turn to pass it on."""
-        # A group that had to be asked for it missed its turn: the next has begun to pass it on, or is about to.
-        return
-        yield
+        # The next group has begun to pass it on, or is about to.
+        return ()
 
     def knows(self, sender: GroupId, newest: Position, now: int) -> None:
         """Stop standing by for events that the sender's listeners have."""
