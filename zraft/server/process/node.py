@@ -440,7 +440,7 @@ class Node:
     # -- the turn
 
     def schedule(self) -> None:
-        """Have a turn in this iteration of the loop, once for all that arrives in it."""
+        """Schedule a turn in this iteration of the loop, one for all that arrives in it."""
         if not self._scheduled:
             self._scheduled = True
             self.driver.clients.arrived = now_ms_exactly()
