@@ -1,4 +1,4 @@
-"""Servers that come and go: a group whose members, logs and disks change under a random adversary.
+"""A group under a random adversary; its members, logs and disks change too, unless it is said that they do not.
 
 One seed decides everything: time, delivery, loss, repetition, order, syncs, crashes, cuts, changes of the
 membership, transfers, snapshots, compaction. What Raft promises is checked after every output, from outside;
@@ -49,7 +49,8 @@ class Disk(CoreDisk):
 class World:
     """The group and its adversary."""
 
-    def __init__(self, seed: int, cls: type[Raft] = Raft, voters: int = 3) -> None:
+    def __init__(self, seed: int, cls: type[Raft] = Raft, voters: int = 3, *, changing: bool = True) -> None:
+        """`changing`: members are added and removed, leaders hand over, snapshots are taken and logs cut."""
         self.rng = random.Random(seed)
         self.cls = cls
         self.disks: dict[ServerId, Disk] = {}
@@ -74,6 +75,7 @@ class World:
         self.cuts = rng.choice((0.0, 0.01, 0.03))
         self.jumps = rng.choice((0.0, 0.005, 0.01))
         self.slow_disks = rng.choice((0.0, 0.4, 0.8))
+        self.changing = changing
         self.changes = rng.choice((0.02, 0.06))
         self.snapshots = rng.choice((0.02, 0.06))
         first = {ServerId(server): Member(self.fresh_instance()) for server in range(1, voters + 1)}
@@ -306,7 +308,7 @@ class World:
             for each in list(self.rafts):
                 self.rafts[each].tick(rng.choice((1, 5, 10)))
                 self.output(each)
-        elif roll < 0.70:
+        elif roll < (0.70 if self.changing else 0.90):
             if server in self.rafts:
                 self.ask(server)
         elif roll < 0.70 + self.snapshots:
