@@ -26,7 +26,7 @@ STEPS = 600
 def test_random_schedule_keeps_every_promise_and_recovers(seed: int, servers: int) -> None:
     """Loss, duplication, reordering, late syncs, crashes, partitions; then all heals (figure 3, D-7)."""
     world = World(seed, voters=servers, changing=False)
-    world.run(STEPS)
+    world.live(STEPS)
     world.heal()
     assert len(world.committed) >= 2
     assert world.leaders
@@ -37,7 +37,7 @@ def test_random_schedules_together_see_enough() -> None:
     terms = commits = reads = 0
     for seed in range(30):
         world = World(seed, changing=False)
-        world.run(STEPS)
+        world.live(STEPS)
         terms += len(world.leaders)
         commits += len(world.committed)
         reads += world.seen["reads"]
@@ -49,7 +49,7 @@ def test_random_schedules_together_see_enough() -> None:
 def run_seeds(cls: type[Raft]) -> None:
     for seed in range(60):
         world = World(seed, cls, changing=False)
-        world.run(STEPS)
+        world.live(STEPS)
         world.heal()
 
 
