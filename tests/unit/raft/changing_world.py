@@ -8,14 +8,13 @@ state is a prefix of the one list of committed entries, so a snapshot is its ind
 from __future__ import annotations
 
 import random
-from collections import Counter
 
-from tests.unit.raft.checkers import Violation
+from tests.unit.raft.checkers import Checkers, Violation
 from tests.unit.raft.network import SETTINGS, Disk, Network, Packet
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
-from zraft.raft.messages import Entry, EntryKind, Member, MemberRole
-from zraft.raft.ready import Ready, Write
+from zraft.raft.messages import EntryKind, Member, MemberRole
+from zraft.raft.ready import Ready
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
 from zraft_core.errors import ConfigError, ProtocolError
@@ -31,17 +30,12 @@ class World(Network):
     def __init__(self, seed: int, cls: type[Raft] = Raft, voters: int = 3, *, changing: bool = True) -> None:
         """`changing`: members are added and removed, leaders hand over, snapshots are taken and logs cut."""
         rng = random.Random(seed)
-        self.applied: dict[int, int] = {}
+        self.checkers = Checkers(self)
+        self.seen = self.checkers.seen
+        self.committed = self.checkers.committed
         self.formatted = 0
         self.proposed = 0
-        self.seen: Counter[str] = Counter()
-        self.leaders: dict[int, Instance] = {}
-        self.written: dict[tuple[int, int], tuple[Entry, int]] = {}
-        self.committed: list[Entry] = []
-        self.votes: dict[tuple[int, Instance], ServerId] = {}
-        self.durable_checked = 0
         self.taken: list[SnapshotMeta] = []
-        self.reads: dict[int, int] = {}
         self.loss = rng.choice((0.0, 0.05, 0.2))
         self.shuffled = rng.random() < 0.7
         self.crashes = rng.choice((0.0, 0.01, 0.03))
@@ -61,7 +55,6 @@ class World(Network):
 
     def start(self, server: int) -> Raft:
         disk, raft = self.disks[server], super().start(server)
-        self.applied[server] = 0
         if disk.snapshot is not None:
             raft.restore(disk.snapshot)
             self.applied[server] = disk.snapshot.index
@@ -69,114 +62,8 @@ class World(Network):
         return raft
 
     def ready(self, server: int) -> Ready:
-        """The same, and committed entries to the state."""
-        raft = self.rafts[server]
-        self.election_safety(server, raft)
-        self.durability(server)
-        ready = super().ready(server)
-        if ready.write is not None:
-            self.log_matching(server, raft, ready.write)
-        for context, index in ready.read_states:
-            if index < self.reads[context]:
-                raise Violation(f"stale read: S{server} at {index}, committed {self.reads[context]}")
-            self.seen["reads"] += 1
-        self.apply(server, raft)
-        return ready
-
-    def sync_first(self, disk: Disk) -> None:
-        disk.sync_first()
-        if disk.hard_state.voted_for is not None:
-            self.votes[disk.hard_state.term, disk.instance] = disk.hard_state.voted_for
-
-    def durability(self, server: int) -> None:
-        """What a leader commits is on the disks of a majority, of both while joint (D-7, section 4.3)."""
-        raft = self.rafts[server]
-        index = raft.commit_index
-        if raft.role is not Role.LEADER or index <= self.durable_checked:
-            return
-        before, self.durable_checked = self.durable_checked, index
-        term = raft.log.term_at(index)
-        counted_by = raft.membership
-        for at, payload in raft.log.memberships:
-            if before < at <= index and Membership.decode(payload).joint:
-                # The final one was only appended when the joint one was committed, which that one did.
-                counted_by = Membership.decode(payload)
-        for voters in filter(None, (counted_by.voters, counted_by.outgoing)):
-            holding = [
-                voter
-                for voter in voters
-                if self.disks[voter].instance == counted_by.members[voter].instance
-                and self.disks[voter].holds(index, term)
-            ]
-            if 2 * len(holding) <= len(voters):
-                raise Violation(
-                    f"durability: S{server} commits {index} of term {term}, of {voters} only {holding} hold it"
-                )
-
-    def elected(self, server: int, raft: Raft) -> None:
-        """Who leads has the durable votes of a majority, of both while joint (D-7, section 4.3)."""
-        for voters in filter(None, (raft.membership.voters, raft.membership.outgoing)):
-            members = raft.membership.members
-            granted = [
-                voter for voter in voters if self.votes.get((raft.term, members[voter].instance)) == server
-            ]
-            if 2 * len(granted) <= len(voters):
-                raise Violation(
-                    f"votes: S{server} leads term {raft.term}, of {voters} only {granted} voted for it"
-                )
-
-    def apply(self, server: int, raft: Raft) -> None:
-        if raft.commit_index > raft.log.last_index:
-            raise Violation(f"S{server} commits {raft.commit_index} beyond its log")
-        for index in range(self.applied[server] + 1, raft.applicable_index + 1):
-            entry = raft.log.entry(index)
-            if index <= len(self.committed):
-                if self.committed[index - 1] != entry:
-                    raise Violation(f"state machine safety: S{server} applies {entry}")
-            else:
-                assert index == len(self.committed) + 1
-                self.committed.append(entry)
-                if entry.kind is EntryKind.MEMBERSHIP:
-                    self.seen["joint" if Membership.decode(entry.payload).joint else "simple"] += 1
-            self.applied[server] = index
-
-    # -- promises
-
-    def election_safety(self, server: int, raft: Raft) -> None:
-        if raft.role is not Role.LEADER:
-            return
-        me = self.disks[server].instance
-        known = self.leaders.get(raft.term)
-        if known == me:
-            return
-        if known is not None:
-            raise Violation(f"election safety: two servers lead term {raft.term}")
-        self.leaders[raft.term] = me
-        if not raft.membership.has_voter(raft.server, me):
-            self.seen["leaders without a vote"] += 1
-        self.elected(server, raft)
-        self.leader_completeness(server, raft)
-
-    def leader_completeness(self, server: int, raft: Raft) -> None:
-        log = raft.log
-        if log.last_index < len(self.committed):
-            raise Violation(f"leader completeness: S{server} ends at {log.last_index}")
-        for entry in self.committed:
-            if entry.index >= log.first_index - 1 and log.term_at(entry.index) != entry.term:
-                raise Violation(f"leader completeness: S{server} lacks {entry}")
-
-    def log_matching(self, server: int, raft: Raft, write: Write) -> None:
-        before = -1
-        for entry in write.entries:
-            at = entry.index - 1
-            if before < 0:
-                if not raft.log.first_index - 1 <= at <= raft.log.last_index:
-                    return
-                before = raft.log.term_at(at)
-            known = self.written.setdefault((entry.index, entry.term), (entry, before))
-            if known != (entry, before):
-                raise Violation(f"log matching: S{server} writes {entry} after {before}, known {known}")
-            before = entry.term
+        self.checkers.look(server, self.rafts[server])
+        return super().ready(server)
 
     # -- snapshots
 
@@ -276,8 +163,8 @@ class World(Network):
         if self.rng.random() < 0.8:
             self.proposed += raft.propose(b"%d" % self.proposed, self.rng.choice((0, 1, 3))) is not None
         else:
-            context = len(self.reads)
-            self.reads[context] = len(self.committed)
+            context = len(self.checkers.reads)
+            self.checkers.reads[context] = len(self.committed)
             raft.read_index(context)
         self.ready(server)
 
@@ -305,8 +192,7 @@ class World(Network):
                 raft.step(packet.sender, packet.instance, packet.message)
             except ProtocolError as error:
                 raise Violation(f"S{packet.to} is contradicted: {error}") from error
-        self.election_safety(packet.to, raft)
-        self.durability(packet.to)
+        self.checkers.look(packet.to, raft)
         if self.rng.random() < 0.7:
             self.ready(packet.to)
 
@@ -318,7 +204,7 @@ class World(Network):
             self.sync_first(disk)
         if self.rng.random() < 0.7:
             self.rafts[server].persisted(disk.synced)
-            self.durability(server)
+            self.checkers.look(server, self.rafts[server])
         self.ready(server)
 
     def crash_or_start(self, server: int) -> None:

@@ -119,7 +119,15 @@ class Disk(CoreDisk):
 
 
 class Network:
-    """Servers 1 to n. Time, delivery and syncs happen only when a test asks for them."""
+    """Servers 1 to n. Time, delivery and syncs happen only when a test asks for them.
+
+    Attributes:
+        observe: called after every turn of a server.
+        votes: by term and disk, for whom it voted, once that is durable.
+        applied: by server, up to where its state is; for whoever observes.
+    """
+
+    observe: Callable[[int, Raft, Ready], None] = staticmethod(lambda server, raft, ready: None)
 
     def __init__(
         self,
@@ -150,8 +158,9 @@ class Network:
             last = disk.entries[-1].term if disk.entries else 0
             disk.hard_state = HardState((terms or {}).get(server, last))
         self.rafts: dict[int, Raft] = {}
+        self.votes: dict[tuple[int, Instance], ServerId] = {}
+        self.applied: dict[int, int] = {}
         self.read_states: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        self.observe: Callable[[int, Raft, Ready], None] = lambda server, raft, ready: None
         for server in self.disks:
             self.start(server)
 
@@ -170,6 +179,7 @@ class Network:
             rng=random.Random(self.rng.random()),
         )
         self.rafts[server] = raft
+        self.applied[server] = 0
         return raft
 
     def crash(self, server: int, *, synced: int = 0) -> None:
@@ -200,6 +210,8 @@ class Network:
     def sync_first(self, disk: Disk) -> None:
         """The oldest pending write becomes durable."""
         disk.sync_first()
+        if disk.hard_state.voted_for is not None:
+            self.votes[disk.hard_state.term, disk.instance] = disk.hard_state.voted_for
 
     def sync(self, server: int) -> None:
         """All pending writes become durable."""

@@ -44,7 +44,7 @@ def test_random_changes_together_see_enough() -> None:
         world.live(STEPS)
         seen += world.seen
         seen["commits"] += len(world.committed)
-        seen["leaderships"] += len(world.leaders)
+        seen["leaderships"] += len(world.checkers.leaders)
     least = {
         "commits": 1000,
         "leaderships": 120,

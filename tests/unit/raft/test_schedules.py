@@ -29,7 +29,7 @@ def test_random_schedule_keeps_every_promise_and_recovers(seed: int, servers: in
     world.live(STEPS)
     world.heal()
     assert len(world.committed) >= 2
-    assert world.leaders
+    assert world.checkers.leaders
 
 
 def test_random_schedules_together_see_enough() -> None:
@@ -38,7 +38,7 @@ def test_random_schedules_together_see_enough() -> None:
     for seed in range(30):
         world = World(seed, changing=False)
         world.live(STEPS)
-        terms += len(world.leaders)
+        terms += len(world.checkers.leaders)
         commits += len(world.committed)
         reads += world.seen["reads"]
     assert terms >= 40
