@@ -8,10 +8,6 @@ import pytest
 
 from tests.compat.differential.compare import Comparison, Ranks
 from tests.compat.differential.protocol import (
-    CREATE,
-    GET_DATA,
-    MULTI,
-    SET_ACL,
     Closed,
     Connected,
     Event,
@@ -28,6 +24,12 @@ from tests.compat.differential.protocol import (
 )
 from tests.compat.differential.run import shrink
 from tests.compat.differential.script import PINNED, Requests, Round, script
+from tests.simulation.jute import (
+    CREATE,
+    GET_DATA,
+    MULTI,
+    SET_ACL,
+)
 
 
 def reply(zxid: int, err: int = 0, body: object = None) -> Reply:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.simulation.compare import REPOSITORY, SIMULATORS, differing, reports_of
+from tests.simulation.compare import REPOSITORY, differing, main, reports_of
 from tests.simulation.scenarios import SCENARIOS
 
 
@@ -30,4 +30,6 @@ def test_a_tree_without_simulators_is_an_error_that_names_it(tmp_path: Path) -> 
 
 
 def test_every_simulator_is_compared() -> None:
-    assert set(SIMULATORS) == set(SCENARIOS)
+    (choice,) = [option.type for option in main.params if option.name == "names"]
+    assert isinstance(choice, click.Choice)
+    assert set(choice.choices) == set(SCENARIOS)

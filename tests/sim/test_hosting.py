@@ -6,7 +6,8 @@ import pytest
 
 from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.hosting_simulation import HostingSimulation, HostingStatistics
-from tests.simulation.planted_hosting import PLANTS, planted
+from tests.simulation.planted_hosting import PLANTS
+from tests.simulation.scenarios import HOSTING
 from zraft_core.errors import StorageError
 
 SEEDS = range(1, 5)
@@ -49,11 +50,5 @@ def test_the_same_over_many_seeds() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", PLANTS)
 def test_planted_bugs_are_caught(name: str) -> None:
-    with planted(name):
-        for seed in range(1, 25):
-            try:
-                HostingSimulation(seed).found()
-                HostingSimulation(seed).run()
-            except (BrokenPromiseError, StorageError, AssertionError, LookupError):
-                return
-    pytest.fail(f"nobody noticed: {PLANTS[name].text}")
+    result, tried = HOSTING.run_planted(name, range(1, 25))
+    assert result is not None, f"{tried} seeds did not notice: {PLANTS[name].text}"

@@ -5,7 +5,7 @@
 
 A step that changes neither what is sent nor when leaves every report equal. The report of a simulated cluster has a
 fingerprint of every byte that servers and clients exchanged and of its time, and that of whole servers with partitions
-has one of what servers sent; those of the other simulators have counts of what was decided.
+has one of what servers heard; those of the other simulators have counts of what was decided.
 """
 
 from __future__ import annotations
@@ -24,39 +24,22 @@ from typing import Final
 import click
 from rich.console import Console
 
+from tests.simulation.scenarios import SCENARIOS
+
 REPOSITORY: Final = Path(__file__).parents[2]
 
-SIMULATORS: Final = {
-    "cluster": "simulate",
-    "groups": "groups.__main__",
-    "partitions": "partitions.__main__",
-    "multicast": "multicast.run",
-    "claims": "claims.running",
-    "hosting": "hosting_simulation",
-}
-"""Modules that had a `run_seed` each before all simulators had one command, below the folder of the simulators."""
-
-FOLDERS: Final = ("tests.simulation", "zraft.testing")
-"""Where simulators are, and where they were before they left the distribution."""
-
 PROGRAM: Final = """
-import importlib, json, multiprocessing, os, sys
-folders, name, module, start, count, jobs = json.loads(sys.argv[1])
-for folder in folders:
-    if os.path.isdir(folder.replace(".", "/")):
-        has_scenarios = os.path.isfile(folder.replace(".", "/") + "/scenarios.py")
-        simulator = importlib.import_module(folder + "." + ("scenarios" if has_scenarios else module))
-        # What is installed elsewhere must not pass for what is here.
-        assert simulator.__file__.startswith(os.getcwd()), simulator.__file__
-        run_seed = simulator.SCENARIOS[name].run_seed if has_scenarios else simulator.run_seed
-        break
-else:
+import json, multiprocessing, os, sys
+name, start, count, jobs = json.loads(sys.argv[1])
+if not os.path.isfile("tests/simulation/scenarios.py"):
     sys.exit("no simulators in this tree")
+from tests.simulation import scenarios
+# What is installed elsewhere must not pass for what is here.
+assert scenarios.__file__.startswith(os.getcwd()), scenarios.__file__
 
 def one(seed):
-    result = run_seed(seed)
-    report = getattr(result, "report", None) or getattr(result, "summary", None)
-    return seed, repr((result.checker, result.reason) if report is None else report)
+    result = scenarios.SCENARIOS[name].run_seed(seed)
+    return seed, repr((result.checker, result.reason) if result.report is None else result.report)
 
 with multiprocessing.get_context("fork").Pool(jobs) as pool:
     for seed, report in pool.imap(one, range(start, start + count)):
@@ -98,7 +81,7 @@ def reports_of(tree: Path, simulator: str, seeds: range, jobs: int) -> dict[int,
     Raises:
         click.ClickException: the simulator ended with an error, which is in the message.
     """
-    words = json.dumps([FOLDERS, simulator, SIMULATORS[simulator], seeds.start, len(seeds), jobs])
+    words = json.dumps([simulator, seeds.start, len(seeds), jobs])
     path = os.pathsep.join(map(str, (tree, tree / "client", tree / "bench")))
     answer = subprocess.run(
         [sys.executable, "-c", PROGRAM, words],
@@ -128,7 +111,7 @@ def differing(before: dict[int, str], after: dict[int, str]) -> list[int]:
 @click.option(
     "--simulator",
     "names",
-    type=click.Choice(list(SIMULATORS)),
+    type=click.Choice(list(SCENARIOS)),
     multiple=True,
     help="Only this one; may be repeated.",
 )
@@ -140,7 +123,7 @@ def main(base: str, head: str | None, seeds: int, start: int, jobs: int, names: 
     chosen = range(start, start + seeds)
     differ = False
     with tree_of(base) as old, tree_of(head) as new:
-        for name in names or SIMULATORS:
+        for name in names or SCENARIOS:
             before = reports_of(old, name, chosen, jobs)
             after = reports_of(new, name, chosen, jobs)
             wrong = differing(before, after)

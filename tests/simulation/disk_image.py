@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar
 
 from tests.simulation.disk import Trouble
 from tests.simulation.server_disk import DEATHS, PATH, ServerDisk
 from zraft.groups.identity import Identity
-from zraft.groups.recovery import Stored, recover
+from zraft.groups.recovery import Recovery, Stored, recover
 from zraft.groups.snapshots.tasks import Result, SnapshotDisk, Task
+from zraft.storage.directory import DataDirectory
 from zraft.storage.settings import WalSettings
 from zraft_core.ids import COORDINATION_GROUP, ServerId
-
-WAL_SETTINGS: Final = WalSettings(
-    segment_bytes_max=32 * 1024, tail_bytes_max=48 * 1024, index_stride_bytes=2 * 1024
-)
-"""Small enough that a run of a few seconds begins several segments and reads old entries back from them."""
 
 
 class DiskImage(ServerDisk):
     """One disk through all boots of its server, until it is replaced."""
+
+    SETTINGS: ClassVar[WalSettings] = WalSettings(
+        segment_bytes_max=32 * 1024, tail_bytes_max=48 * 1024, index_stride_bytes=2 * 1024
+    )
+    """Small enough that a run of a few seconds begins several segments and reads old entries back from them."""
 
     def __init__(self, server: ServerId, rng: random.Random) -> None:
         super().__init__(server, rng)
@@ -32,13 +33,16 @@ class DiskImage(ServerDisk):
         """Open the data directory and recover the log, as a starting server does."""
         self.opened = True
         directory = self._open_directory(entropy)
-        recovery = recover(self.disk, directory, WAL_SETTINGS)
+        recovery = recover(self.disk, directory, self.SETTINGS)
         self._wal = recovery.wal
-        self._snapshots = SnapshotDisk(self.disk, directory, recovery.stores)
+        self._snapshots = self._open_snapshots(directory, recovery)
         identity = Identity(
             self._server, directory.instance, directory.boot, directory.boot_id, directory.cluster
         )
         return identity, recovery.coordination
+
+    def _open_snapshots(self, directory: DataDirectory, recovery: Recovery) -> SnapshotDisk:
+        return SnapshotDisk(self.disk, directory, recovery.stores)
 
     @property
     def joined(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -13,13 +12,12 @@ from tests.simulation.network import Network
 from tests.simulation.process import Process
 from tests.simulation.profile import TICK_TIME_MS, Mode, Profile
 from tests.simulation.schedule import Schedule
+from tests.simulation.server_faults import DOWN_MS, Faults
 from tests.simulation.survival import Survival
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.storage.records import HardStateRecord, Record
-from zraft_core.ids import ServerId
 
 LENGTHS_MS: Final = (60, 150, 300, 600, 1500)
-DOWN_MS: Final = (10, 40, 150, 500)
 
 ELECTIONS_AT_MS: Final = (2_400, 3_900, 5_100, 6_200)
 """By these moments at least one, two, three and four leader changes."""
@@ -59,7 +57,7 @@ PREVAILING: Final = {
 GENTLE_KINDS: Final = ("crash", "stop", "cut", "link", "wall clock")
 
 
-class Adversary:
+class Adversary(Faults[Process]):
     """Strikes at rolled moments until `end_ms`; `heal` undoes everything that lasts."""
 
     def __init__(
@@ -76,19 +74,14 @@ class Adversary:
         begin_ms: int,
         end_ms: int,
     ) -> None:
-        self._schedule = schedule
+        super().__init__(schedule, network, processes, rng)
         self._profile = profile
-        self._rng = rng
-        self._processes = processes
         self._clients = clients
-        self._network = network
         self._leader_changes = leader_changes
         self._survival = survival
         self._end_ms = end_ms
         self._all_stopped_until_ms = 0
         self._stopped_total_ms = 0
-        self.active = True
-        self.counts: Counter[str] = Counter()
         schedule.at(begin_ms, self._strike)
         for nth, moment in enumerate(ELECTIONS_AT_MS, start=1):
             schedule.at(moment, self._ensure_elections, nth)
@@ -154,8 +147,7 @@ class Adversary:
                         follower.stop(self._schedule.now_ms + length)
                     else:
                         pairs = [(follower.server, other) for other in others]
-                        self._network.cut(pairs + [(b, a) for a, b in pairs])
-                        self._schedule.after(length, self._network.join, pairs + [(b, a) for a, b in pairs])
+                        self._cut(pairs + [(b, a) for a, b in pairs], length)
             case "full disk":
                 if profile.disk_faults and process.up and not process.image.disk.full:
                     self.counts[kind] += 1
@@ -170,15 +162,16 @@ class Adversary:
             case "stop all":
                 self._stop_all()
             case "cut" | "one way":
-                self._cut(process, kind, length)
+                self._cut_off(process, kind, length)
             case "leader cut":
                 # Long enough for an election, short enough to come back and lead again.
                 if leaders:
-                    self._cut(rng.choice(leaders), "cut", rng.choice((300, 500, 800)))
+                    self._cut_off(rng.choice(leaders), "cut", rng.choice((300, 500, 800)))
             case "link":
                 if len(self._processes) > 1:
                     a, b = rng.sample([p.server for p in self._processes], 2)
-                    self._cut_pairs(kind, [(a, b), (b, a)], length)
+                    self.counts[kind] += 1
+                    self._cut([(a, b), (b, a)], length)
             case "wall clock":
                 self.counts[kind] += 1
                 process.wall_skew_ms += rng.choice((-86_400_000, -500, 500, 86_400_000))
@@ -218,7 +211,7 @@ class Adversary:
             self.counts["rot"] += 1
             process.may_be_damaged = True
             self._survival.rotten(process.server, rotten)
-        self._schedule.after(self._rng.choice(DOWN_MS), process.boot)
+        self.start_again(process)
 
     def snapshot(self, process: Process) -> None:
         """A snapshot became durable: perhaps the power fails before anything else is done."""
@@ -233,7 +226,7 @@ class Adversary:
     def ended(self, process: Process) -> None:
         """A process ended by itself: whoever supervises it starts it again."""
         process.crash()
-        self._schedule.after(self._rng.choice(DOWN_MS), process.boot)
+        self.start_again(process)
 
     def _crash(self, process: Process, once: str = "crash") -> None:
         if not process.up or (self._profile.gentle and self._down()):
@@ -243,7 +236,7 @@ class Adversary:
             process.features = FEATURE_LEVEL_MAX  # it was upgraded
         silent = not self._profile.gentle and self._rng.random() < 0.2
         process.crash(sockets_silent=silent)
-        self._schedule.after(self._rng.choice(DOWN_MS), process.boot)
+        self.start_again(process)
 
     def _wipe(self, process: Process) -> None:
         """A disk is lost, if the cluster survives that; the same command starts the server with an empty one."""
@@ -284,7 +277,7 @@ class Adversary:
         if process.boots == boot and process.up:
             process.frozen_ms += duration
 
-    def _cut(self, process: Process, kind: str, length: int) -> None:
+    def _cut_off(self, process: Process, kind: str, length: int) -> None:
         rng = self._rng
         ids = [p.server for p in self._processes]
         one = self._profile.gentle or rng.random() < 0.6
@@ -295,12 +288,8 @@ class Adversary:
             pairs = pairs + back
         elif rng.random() < 0.5:
             pairs = back
-        self._cut_pairs(kind, pairs, length)
-
-    def _cut_pairs(self, kind: str, pairs: list[tuple[ServerId, ServerId]], length: int) -> None:
         self.counts[kind] += 1
-        self._network.cut(pairs)
-        self._schedule.after(length, self._network.join, pairs)
+        self._cut(pairs, length)
 
     def _client(self, length: int) -> None:
         rng = self._rng
@@ -314,22 +303,17 @@ class Adversary:
             client.pause(self._schedule.now_ms + rng.choice((length, rng.randint(700, 1600))))
 
     def heal(self) -> None:
-        """Everything works from now on."""
-        self.active = False
-        self._network.heal()
-        now = self._schedule.now_ms
-        for process in self._processes:
-            process.calm = True
-            process.image.disk.full = False
-            process.features = FEATURE_LEVEL_MAX
-            process.resume()
-            if process.driver is not None and process.driver.settings.features < FEATURE_LEVEL_MAX:
-                # The last ones are upgraded, one after the other.
-                self._schedule.after(200 * process.server, self._upgrade, process)
-            if not process.up:
-                process.boot()
+        super().heal()
         for client in self._clients:
-            client.paused_until_ms = min(client.paused_until_ms, now)
+            client.paused_until_ms = min(client.paused_until_ms, self._schedule.now_ms)
+
+    def _heal_process(self, process: Process) -> None:
+        process.image.disk.full = False
+        process.features = FEATURE_LEVEL_MAX
+        super()._heal_process(process)
+        if process.driver is not None and process.driver.settings.features < FEATURE_LEVEL_MAX:
+            # The last ones are upgraded, one after the other.
+            self._schedule.after(200 * process.server, self._upgrade, process)
 
 
 def writes_vote(records: Sequence[Record]) -> bool:

@@ -16,14 +16,13 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from tests.simulation.configurations import VOTER, Configuration
-from tests.simulation.disk import ProcessDied, SimulatedDisk, Trouble
+from tests.simulation.disk import SimulatedDisk, Trouble
 from tests.simulation.process import Process
 from tests.simulation.profile import RUN_MS, Mode, roll
 from tests.simulation.server_disk import PATH
 from tests.simulation.simulation import Simulation, scaled
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.storage.aside import ASIDE_PREFIX
-from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft_core.errors import StorageError
 from zraft_core.ids import Instance, ServerId
@@ -91,7 +90,6 @@ class CutProcess(Process):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.cut: Cut | None = None
-        self.on_cut: Callable[[], None] = lambda: None
         self.disks: list[SimulatedDisk] = [self.image.disk]
 
     def boot(self) -> None:
@@ -101,8 +99,7 @@ class CutProcess(Process):
             ahead = cut.step - self.image.disk.statistics().steps
             if ahead >= 1:
                 self.image.disk.fail_at(ahead, cut.trouble, random.Random(str(cut)))
-        frame = self._frame
-        self._until_the_cut(super().boot, frame)
+        super().boot()
 
     def wipe(self) -> None:
         super().wipe()
@@ -121,29 +118,7 @@ class CutProcess(Process):
             self.crash()
             self._schedule.after(1, self.boot)
 
-        self._until_the_cut(end)
-
-    def _turn(self, planned_ms: int, boot: int) -> None:
-        self._until_the_cut(lambda: super(CutProcess, self)._turn(planned_ms, boot))
-
-    def _written(self, number: int) -> None:
-        self._until_the_cut(lambda: super(CutProcess, self)._written(number))
-
-    def _perform(self, number: int) -> None:
-        self._until_the_cut(lambda: super(CutProcess, self)._perform(number))
-
-    def _until_the_cut(self, act: Callable[[], None], frame: list[Record] | None = None) -> None:
-        try:
-            act()
-        except ProcessDied:
-            self.on_cut()
-            if self.driver is None:
-                # While it started: the frame that was in flight in its last life may still be there or not.
-                self.image.crash(power=True)
-                self._frame = frame
-            else:
-                self.crash()
-            self._schedule.after(DOWN_MS, self.boot)
+        self._until_death(end)
 
 
 class CutSimulation(Simulation):
@@ -187,7 +162,7 @@ class CutSimulation(Simulation):
         for server, process in self._servers():
             if cut is not None and server == cut.server:
                 process.cut = cut
-                process.on_cut = self._on_cut
+                process.on_death = self._on_cut
 
     def _servers(self) -> Iterator[tuple[ServerId, CutProcess]]:
         for process in self.processes:
@@ -201,6 +176,8 @@ class CutSimulation(Simulation):
         self._was_cut = True
         self._writes_before = self.client_checks.writes
         self.say("CUT", self.cut)
+        assert self.cut is not None
+        self.schedule.after(DOWN_MS, self._process(self.cut.server).boot)
 
     # -- the script
 

@@ -20,6 +20,7 @@ from tests.simulation.rights import ADDRESS_ID
 from tests.simulation.schedule import Schedule
 from tests.simulation.simulated_process import FrameObserver, SimulatedProcess
 from tests.simulation.sockets import Socket
+from zraft.groups.hosted_groups import Hosting
 from zraft.groups.recovery import Stored
 from zraft.groups.snapshots.tasks import Complete, Finish, Result, Task
 from zraft.raft.log import Log
@@ -134,13 +135,12 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         return self._schedule.now_ms + self._clock_offset_ms - self.frozen_ms
 
     # -- life
-    def boot(self) -> None:
-        """Start from whatever the disk holds."""
-        if self.driver is not None or not self.in_service or self.must_be_replaced:
-            return
-        self.boots += 1
+    @property
+    def _may_boot(self) -> bool:
+        return self.in_service and not self.must_be_replaced
+
+    def _start(self) -> None:
         self.booted_at_ms = self._schedule.now_ms
-        in_flight, self._frame = self._frame, None
         entropy = random.Random(f"{self._seed}/entropy/{self.server}/{self.boots}")
         try:
             identity, stored = self.image.open(entropy.randbytes)
@@ -153,7 +153,6 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         except (DiskFullError, WriteError, FsyncError):
             # It says so and ends; whoever supervises it tries again.
             self.image.crash()
-            self._frame = in_flight
             self._schedule.after(RETRY_BOOT_MS, self.boot)
             return
         self.may_be_damaged = False
@@ -168,11 +167,16 @@ class Process(SimulatedProcess[DiskImage, Observer]):
             entropy=entropy.randbytes,
             four_letter_word=lambda word, argument: word.encode(),
             now_ms=self.clock_ms,
+            hosting=self._hosting(),
         )
         self.sender = Sender(self.server, identity.instance, identity.boot)
-        self._observer.booted(self, in_flight)
+        self._observer.booted(self, self._take_in_flight())
         self._wake_ms = self._schedule.now_ms
         self._request_turn(self._schedule.now_ms)
+
+    def _hosting(self) -> Hosting | None:
+        """With what it hosts groups of topics, if it does."""
+        return None
 
     def _new_disk(self, rng: random.Random) -> DiskImage:
         return DiskImage(self.server, rng)
@@ -331,21 +335,11 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         except StorageError as error:
             self._end(error)
 
-    def _perform(self, boot: int) -> None:
-        if self.driver is None or boot != self.boots:
-            return
-        task = self._tasks.popleft()
-        try:
-            result = self.image.perform(task)
-        except StorageError as error:
-            self._end(error)
-            return
+    def _perform(self, task: Task) -> None:
+        result = self.image.perform(task)
         self._performed.append((task, result))
         if isinstance(task, (Finish, Complete)) and isinstance(result, SnapshotInfo):
             self._observer.snapshot(self, result, received=isinstance(task, Complete))
-        if self._tasks:
-            self._begin_task()
-        self._request_turn(self._schedule.now_ms)
 
 
 _ANYONE: Final = (ADDRESS_ID,)

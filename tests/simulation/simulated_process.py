@@ -10,9 +10,10 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from tests.simulation.disk import ProcessDied
 from tests.simulation.network import decode_datagram
 from tests.simulation.profile import Profile
 from tests.simulation.schedule import Schedule
@@ -47,6 +48,7 @@ class SimulatedProcess(ABC, Generic[D, W]):
         image: its disk, which outlives the process.
         calm: after healing its disk takes no longer than usual.
         log_waits: the log's disk takes its time; no write ends before this is taken back.
+        on_death: called when a planned step of the disk was the end of the process, which is down by then.
     """
 
     def __init__(
@@ -71,10 +73,10 @@ class SimulatedProcess(ABC, Generic[D, W]):
         self.stopped_until_ms = 0
         self.calm = False
         self.log_waits = False
+        self.on_death: Callable[[], None] = lambda: None
         self._turn_at: int | None = None
         self._inbox: deque[tuple[Sender, bytes]] = deque()
         self._frame: list[Record] | None = None
-        self._frame_number = 0
         self._frame_done = False
         self._tasks: deque[Any] = deque()
         """Of the snapshot disk."""
@@ -87,8 +89,8 @@ class SimulatedProcess(ABC, Generic[D, W]):
         """Whether the process runs, or is stopped."""
 
     @abstractmethod
-    def boot(self) -> None:
-        """Start from whatever the disk holds; nothing happens if it is up."""
+    def _start(self) -> None:
+        """Start from whatever the disk holds, perhaps also the frame that was on its way when the last life ended."""
 
     @abstractmethod
     def _new_disk(self, rng: random.Random) -> D: ...
@@ -106,8 +108,17 @@ class SimulatedProcess(ABC, Generic[D, W]):
         """Let the log give back what it was told to; no frame is being written."""
 
     @abstractmethod
-    def _perform(self, boot: int) -> None:
-        """Do the first task of the snapshot disk."""
+    def _perform(self, task: Any) -> None:
+        """Do a task of the snapshot disk.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+
+    @property
+    def _may_boot(self) -> bool:
+        """Whether whoever supervises it would start it."""
+        return True
 
     def _compacting(self) -> int | None:
         """How far the log was to be given back when the power failed."""
@@ -123,6 +134,37 @@ class SimulatedProcess(ABC, Generic[D, W]):
         raise why
 
     # -- life
+
+    def boot(self) -> None:
+        """Start from whatever the disk holds; nothing happens if it is up."""
+        if self.up or not self._may_boot:
+            return
+        self.boots += 1
+        self._until_death(self._start)
+
+    def _take_in_flight(self) -> list[Record] | None:
+        """What was on its way to the disk; it is there now, or it is not."""
+        in_flight, self._frame = self._frame, None
+        return in_flight
+
+    def _until_death(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Call it. The power may fail at a step of the disk that was planned for that."""
+        try:
+            call(*arguments)
+        except ProcessDied:
+            if self.up:
+                self.crash()
+            else:
+                self.image.crash(power=True)
+            self.on_death()
+
+    def _later(self, delay_ms: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Call it then, if this life of the process lasts so long."""
+        self._schedule.after(delay_ms, self._if_alive, self.boots, call, *arguments)
+
+    def _if_alive(self, boot: int, call: Callable[..., None], *arguments: Any) -> None:
+        if self.up and boot == self.boots:
+            self._until_death(call, *arguments)
 
     @property
     def stopped(self) -> bool:
@@ -155,7 +197,6 @@ class SimulatedProcess(ABC, Generic[D, W]):
         self._lose_memory()
         self._tasks.clear()
         self._frame_done = False
-        self._frame_number += 1
         self._turn_at = None
         self._inbox.clear()
         self.stopped_until_ms = 0
@@ -195,15 +236,17 @@ class SimulatedProcess(ABC, Generic[D, W]):
     def _request_turn(self, when_ms: int) -> None:
         # It may be down: what called has perhaps just found out that its disk failed.
         if self.up and (self._turn_at is None or when_ms < self._turn_at):
-            self._turn_at = when_ms
-            self._schedule.at(when_ms, self._turn, when_ms, self.boots)
+            self._plan_turn(when_ms)
 
-    def _turn(self, planned_ms: int, boot: int) -> None:
-        if not self.up or self._turn_at != planned_ms or boot != self.boots:
+    def _plan_turn(self, when_ms: int) -> None:
+        self._turn_at = when_ms
+        self._schedule.at(when_ms, self._if_alive, self.boots, self._turn, when_ms)
+
+    def _turn(self, planned_ms: int) -> None:
+        if self._turn_at != planned_ms:
             return
         if self.stopped:
-            self._turn_at = self.stopped_until_ms
-            self._schedule.at(self.stopped_until_ms, self._turn, self.stopped_until_ms, boot)
+            self._plan_turn(self.stopped_until_ms)
             return
         self._turn_at = None
         self._take_turn()
@@ -222,22 +265,21 @@ class SimulatedProcess(ABC, Generic[D, W]):
         profile, rng = self._profile, self._rng
         self._observer.writing(self, records)
         self._frame = records
-        self._frame_number += 1
         delay = rng.randint(0, profile.fsync_ms_max)
         if not self.calm and rng.random() < profile.slow_fsync:
             delay += rng.randint(0, profile.slow_fsync_ms_max)
-        self._schedule.after(delay, self._written, self._frame_number)
+        self._later(delay, self._written)
 
-    def _written(self, number: int) -> None:
-        if not self.up or number != self._frame_number or self._frame is None:
+    def _written(self) -> None:
+        if self._frame is None:
             return
         if self.log_waits:
-            self._schedule.after(1, self._written, number)
+            self._later(1, self._written)
             return
         try:
             self.image.append(self._frame)
         except DiskFullError:
-            self._schedule.after(RETRY_FULL_DISK_MS, self._written, number)
+            self._later(RETRY_FULL_DISK_MS, self._written)
             return
         except StorageError as error:
             self._end(error)
@@ -255,4 +297,15 @@ class SimulatedProcess(ABC, Generic[D, W]):
             self._begin_task()
 
     def _begin_task(self) -> None:
-        self._schedule.after(self._rng.randint(0, self._task_ms_max), self._perform, self.boots)
+        self._later(self._rng.randint(0, self._task_ms_max), self._next_task)
+
+    def _next_task(self) -> None:
+        """The snapshot disk has done its first task."""
+        try:
+            self._perform(self._tasks.popleft())
+        except StorageError as error:
+            self._end(error)
+            return
+        if self._tasks:
+            self._begin_task()
+        self._request_turn(self._schedule.now_ms)

@@ -26,6 +26,7 @@ from tests.simulation.natives import KINDS as NATIVE_KINDS
 from tests.simulation.natives import Natives
 from tests.simulation.network import Network
 from tests.simulation.operators import Operators, describe
+from tests.simulation.planted_registry import replaced
 from tests.simulation.process import Process
 from tests.simulation.profile import (
     CALM_AFTER_MS,
@@ -129,18 +130,14 @@ def _stable_hash(path: str) -> int:
 @contextmanager
 def scaled() -> Iterator[None]:
     """Everything inside runs with `SCALED`, and one order of znodes in all processes."""
-    old = [(module, name, getattr(module, name)) for module, name, _ in SCALED]
-    for module, name, value in SCALED:
-        setattr(module, name, value)
-    for module in HASHING:
-        module.__dict__["hash"] = _stable_hash
-    try:
-        yield
-    finally:
-        for module, name, value in old:
-            setattr(module, name, value)
+    with replaced(*SCALED):
         for module in HASHING:
-            del module.__dict__["hash"]
+            module.__dict__["hash"] = _stable_hash
+        try:
+            yield
+        finally:
+            for module in HASHING:
+                del module.__dict__["hash"]
 
 
 CAUGHT_UP_ENTRIES: Final = 40

@@ -12,13 +12,20 @@ from typing import Final
 
 from attrs import evolve
 
+from tests.simulation.jute import (
+    XID_PING,
+)
 from tests.simulation.network import Network
 from tests.simulation.process import Process
 from tests.simulation.profile import ELECTION_TIMEOUT_MS, HEARTBEAT_MS, TICK_TIME_MS, Mode, roll
 from tests.simulation.schedule import Schedule
 from tests.simulation.sockets import Socket
 from tests.traps.peer import Peer, connect_bytes
-from tests.traps.protocol import PING_REQUEST, XID_PING, Answer, Ask
+from tests.traps.protocol import (
+    PING_REQUEST,
+    Answer,
+    Ask,
+)
 from zraft.raft.settings import RaftSettings
 from zraft.server.coordination.origin import OriginSettings
 from zraft.server.engine.settings import DriverSettings

@@ -12,39 +12,43 @@ from typing import Final
 from attrs import frozen
 
 from tests.simulation import jute
-from tests.simulation.jute import Reader, Stat, blob, text, texts
+from tests.simulation.jute import (
+    ADD_WATCH,
+    AUTH,
+    CHECK,
+    CREATE,
+    CREATE2,
+    CREATE_CONTAINER,
+    CREATE_TTL,
+    DELETE,
+    EXISTS,
+    GET_ACL,
+    GET_ALL_CHILDREN_NUMBER,
+    GET_CHILDREN,
+    GET_DATA,
+    GET_EPHEMERALS,
+    MULTI,
+    PING,
+    REMOVE_WATCHES,
+    SET_ACL,
+    SET_DATA,
+    SET_WATCHES,
+    SET_WATCHES2,
+    SYNC,
+    XID_AUTH,
+    XID_EVENT,
+    XID_PING,
+    XID_SET_WATCHES,
+    Reader,
+    Stat,
+    blob,
+    text,
+    texts,
+)
 
-CREATE: Final = 1
-DELETE: Final = 2
-EXISTS: Final = 3
-GET_DATA: Final = 4
-SET_DATA: Final = 5
-GET_ACL: Final = 6
-SET_ACL: Final = 7
-GET_CHILDREN: Final = 8
-SYNC: Final = 9
-PING: Final = 11
-GET_CHILDREN2: Final = 12
-CHECK: Final = 13
-MULTI: Final = 14
-CREATE2: Final = 15
 RECONFIG: Final = 16
-REMOVE_WATCHES: Final = 18
-CREATE_CONTAINER: Final = 19
-DELETE_CONTAINER: Final = 20
-CREATE_TTL: Final = 21
-AUTH: Final = 100
-SET_WATCHES: Final = 101
-GET_EPHEMERALS: Final = 103
-GET_ALL_CHILDREN_NUMBER: Final = 104
-SET_WATCHES2: Final = 105
-ADD_WATCH: Final = 106
 CLOSE_SESSION: Final = -11
 
-XID_EVENT: Final = -1
-XID_PING: Final = -2
-XID_AUTH: Final = -4
-XID_SET_WATCHES: Final = -8
 
 OK: Final = 0
 RUNTIME_INCONSISTENCY: Final = -2
@@ -75,8 +79,6 @@ DELETED: Final = 2
 CHANGED: Final = 3
 CHILDREN: Final = 4
 
-PERSISTENT: Final = 0
-RECURSIVE: Final = 1
 ANY_WATCH: Final = 3
 
 Acl = Sequence[tuple[int, str | None, str | None]]

@@ -6,8 +6,15 @@ import socket
 import time
 
 from tests.processes.cluster import DEADLINE_S
+from tests.simulation.jute import (
+    XID_PING,
+)
 from tests.traps.peer import Peer, connect_bytes
-from tests.traps.protocol import PING_REQUEST, XID_PING, Answer, Ask
+from tests.traps.protocol import (
+    PING_REQUEST,
+    Answer,
+    Ask,
+)
 from zraft_core.address import Address
 
 TIMEOUT_MS = 30_000

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.jute import (
+    CREATE2,
+    CREATE_CONTAINER,
+)
 from tests.traps.one import Server
 from tests.traps.protocol import (
     CONTAINER,
-    CREATE2,
-    CREATE_CONTAINER,
     INVALID_ACL,
     NO_AUTH,
     NO_NODE,

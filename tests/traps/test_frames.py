@@ -9,21 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.jute import (
+    CHECK,
+    CREATE_CONTAINER,
+    CREATE_TTL,
+    MULTI,
+    SYNC,
+    XID_AUTH,
+)
 from tests.traps.one import Server
 from tests.traps.peer import TIMEOUT_MS, Peer, connect_bytes
 from tests.traps.protocol import (
     AUTH_FAILED,
-    CHECK,
-    CREATE_CONTAINER,
-    CREATE_TTL,
     MARSHALLING_ERROR,
-    MULTI,
     OK,
     PING_REQUEST,
     RECONFIG,
-    SYNC,
     UNIMPLEMENTED,
-    XID_AUTH,
     Ask,
     add_watch,
     auth,

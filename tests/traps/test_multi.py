@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import struct
 
-from tests.traps.one import Server
-from tests.traps.peer import Peer
-from tests.traps.protocol import (
-    BAD_VERSION,
+from tests.simulation.jute import (
     CHECK,
     CREATE,
     CREATE2,
     DELETE,
+    SET_DATA,
+)
+from tests.traps.one import Server
+from tests.traps.peer import Peer
+from tests.traps.protocol import (
+    BAD_VERSION,
     EPHEMERAL,
     NO_NODE,
     OK,
     RUNTIME_INCONSISTENCY,
     SEQUENTIAL,
-    SET_DATA,
     Answer,
     check,
     create,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.jute import (
+    XID_PING,
+)
 from tests.traps.ensemble import Ensemble
 from tests.traps.one import Server
 from tests.traps.protocol import (
     OK,
     PING_REQUEST,
-    XID_PING,
     Answer,
     create,
     exists,

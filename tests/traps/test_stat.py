@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from tests.simulation.jute import Stat
+from tests.simulation.jute import (
+    CREATE2,
+    CREATE_CONTAINER,
+    Stat,
+)
 from tests.traps.one import Server
 from tests.traps.peer import Peer
 from tests.traps.protocol import (
     BAD_VERSION,
     CLOSE,
-    CREATE2,
-    CREATE_CONTAINER,
     EPHEMERAL,
     NODE_EXISTS,
     OK,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.jute import (
+    ADD_WATCH,
+    PERSISTENT,
+    RECURSIVE,
+    XID_SET_WATCHES,
+)
 from tests.traps.one import Server
 from tests.traps.peer import Peer, connect_bytes
 from tests.traps.protocol import (
-    ADD_WATCH,
     ANY_WATCH,
     CHANGED,
     CHILDREN,
@@ -15,9 +20,6 @@ from tests.traps.protocol import (
     DELETED,
     NO_NODE,
     OK,
-    PERSISTENT,
-    RECURSIVE,
-    XID_SET_WATCHES,
     Answer,
     Ask,
     Event,

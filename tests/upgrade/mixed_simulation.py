@@ -5,7 +5,8 @@
 It is `tests.simulation.hosting_simulation` with the last release's own code for some of the servers: its package is loaded a
 second time, and between both nothing passes but bytes: messages as they are on the wire, files as they are on the disk. No
 server announces more than the last release's feature level, so that a server may also go back (D-5). What was delivered must
-be the same everywhere, and members compare their states meanwhile (D-26).
+be the same everywhere, and members compare their states meanwhile (D-26). The last release's simulated server goes step by
+step; `OldProcess` lets it take them on the simulation's clock, network and faults.
 """
 
 from __future__ import annotations
@@ -14,40 +15,41 @@ import importlib
 import random
 import sys
 import tempfile
-from collections.abc import Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from attrs import evolve, frozen
+from attrs import frozen
 
-from tests.simulation import disk, hosting_server, topic_clients
-from tests.simulation.hosting_simulation import SERVERS, SETTINGS, HostingSimulation, HostingStatistics
+from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.hosting_process import HostingProcess
+from tests.simulation.hosting_simulation import SERVERS, SETTINGS, STEP_MS, HostingSimulation
+from tests.simulation.partitions.programs import Producing
+from tests.simulation.topic_clients import Deaf
 from tests.upgrade.golden import extract_release
 from tests.upgrade.releases import OLD_LEVEL
-from zraft.server.clients import errands
+from zraft.server.engine.applier import SESSION_COMMANDS
 from zraft.server.engine.driver import ERRAND_BYTES
-from zraft.transport import codec, messages
-from zraft_core.ids import GroupId, ProducerId, ServerId
-from zraft_core.topics import codec as topics_codec
-from zraft_core.topics.codec import encode_registry
-from zraft_core.topics.producer import Ended, ProducerCore
-from zraft_core.topics.registry_commands import CreateTopic, RegisterProducer, RegistryCommand
-from zraft_core.wire.client import ZkClientCodec
-from zraft_core.znodes.txn import TOPICS
+from zraft.topics.service import TopicClient
+from zraft.transport import codec
+from zraft.transport.messages import Sender
+from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.topics.codec import decode_edge, encode_edge
+from zraft_core.topics.messages import Reply, StartRequest
+from zraft_core.znodes.txn import Command
 
 OF_RELEASES: Final = ("zraft", "zraft_client", "zraft_core", "onyxlog")
-PARTITIONS: Final = 3
 SESSION_MS: Final = SETTINGS.tree.session_timeout_ms_max
 CHANGES: Final = 0.4
 """How often a server that comes up again is of the other release."""
-
+POWER: Final = 0.75
+"""Share of crashes in which the machine loses its power."""
 
 OLD_NAMES: Final = {
     "hosting_server": "zraft.testing.hosting_server",
-    "disk": "zraft.testing.disk",
-    "topic_clients": "zraft.testing.topic_clients",
     "codec": "zraft.transport.codec",
     "messages": "zraft.transport.messages",
     "topics_codec": "zraft.topics.codec",
@@ -61,35 +63,19 @@ OLD_NAMES: Final = {
 
 @frozen
 class Release:
-    """The code of one release, as far as the simulation touches it.
+    """The code of the last release, as far as the simulation touches it.
 
     Attributes:
         codec, messages: of what servers say.
         topics: the codec of what producers say.
     """
 
-    name: str
     server: Any
-    disk: Any
     codec: Any
     messages: Any
     topics: Any
-    remembering: Any
     errand: Any
     settings: Any
-
-
-NEW: Final = Release(
-    "this",
-    hosting_server.HostingServer,
-    disk.SimulatedDisk,
-    codec,
-    messages,
-    topics_codec,
-    topic_clients.Remembering,
-    errands.Errand,
-    evolve(SETTINGS, features=OLD_LEVEL),
-)
 
 
 def load_release(tree: Path) -> Release:
@@ -132,16 +118,210 @@ def load_release(tree: Path) -> Release:
         ),
     )
     return Release(
-        "last",
         found["hosting_server"].HostingServer,
-        found["disk"].SimulatedDisk,
         found["codec"],
         found["messages"],
         found["topics_codec"],
-        found["topic_clients"].Remembering,
         found["errands"].Errand,
         settings,
     )
+
+
+class OldTopics(Deaf):
+    """Partitions of the last release's server, as this release's clients see them."""
+
+    def __init__(self, process: OldProcess) -> None:
+        self._release = process.release
+        self._topics = process.partitions.topics
+        self._hears: TopicClient | None = None
+
+    def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
+        self._hears = client
+        self._topics.produce(self, id, group, self._release.topics.decode_edge(encode_edge(request)))
+
+    def on_reply(self, id: int, reply: Any) -> None:
+        found = decode_edge(self._release.topics.encode_edge(reply))
+        assert isinstance(found, Reply)
+        assert self._hears is not None
+        self._hears.on_reply(id, found)
+
+    def fetch(self, *arguments: Any) -> None:
+        self._topics.fetch(*arguments)
+
+
+class OldProcess:
+    """A server of the last release in the place of a `HostingProcess`; it takes a step every `STEP_MS`."""
+
+    def __init__(self, server: ServerId, world: MixedSimulation) -> None:
+        self.release = world.old
+        self.calm = False
+        self.stopped_until_ms = 0
+        self.on_death: Callable[[], None] = lambda: None
+        self._world = world
+        self._old = self.release.server(server, SERVERS, self.release.settings, f"{world.seed}")
+        world.schedule.after(STEP_MS, self._step)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._old, name)
+
+    @property
+    def sender(self) -> Sender:
+        sender = self._old.sender
+        return Sender(self.server, sender.instance if sender else Instance(b""), sender.boot if sender else 0)
+
+    @property
+    def boots(self) -> int:
+        boots: int = self._old.boots
+        return boots
+
+    @boots.setter
+    def boots(self, boots: int) -> None:
+        self._old.boots = boots
+
+    def _step(self) -> None:
+        world, old = self._world, self._old
+        if world.processes[self.server].current is not self:  # type: ignore[attr-defined]
+            return  # it is of the other release by now
+        world.schedule.after(STEP_MS, self._step)
+        if old.up and world.schedule.now_ms >= self.stopped_until_ms:
+            old.step(world.schedule.now_ms, self._send, calm=self.calm)
+            self._look()
+
+    def _look(self) -> None:
+        if not self._old.up:
+            self.on_death()
+
+    def _send(self, sender: Any, to: ServerId, said: Sequence[Any]) -> None:
+        packets = [self.release.codec.encode(message) for message in said]
+        read = [codec.decode(packet) for packet in packets]
+        if [codec.encode(message) for message in read] != packets:
+            raise BrokenPromiseError("codec", f"server {self.server}: {said} is read as {read}")
+        self._world.sending(self.sender, to, read)
+
+    # -- what is done to it
+
+    def boot(self) -> None:
+        if not self._old.up:
+            self._old.boot(self._world.schedule.now_ms)
+            self._look()
+
+    def crash(self) -> None:
+        self._old.crash(power=self._world.roll.random() < POWER)
+
+    def stop(self, until_ms: int) -> None:
+        self.stopped_until_ms = max(self.stopped_until_ms, until_ms)
+
+    def resume(self) -> None:
+        self.stopped_until_ms = 0
+
+    def wake(self) -> None:
+        """It takes a step soon enough."""
+
+    def datagram(self, sender: Sender, data: bytes) -> None:
+        if self._old.up:
+            known = self.release.messages.Sender(sender.server, sender.instance, sender.boot)
+            messages, errors = self.release.codec.decode_sequence(data)
+            assert not errors, errors
+            self._old.hear(known, messages)
+
+    # -- what it is asked
+
+    @property
+    def topics(self) -> OldTopics:
+        return OldTopics(self)
+
+    def hosts(self, group: GroupId) -> bool:
+        return self._old.up and group in self._old.partitions.hosted
+
+    def term_led(self, group: GroupId) -> int:
+        groups = None if self._old.driver is None else self._old.driver.groups
+        replica = None if groups is None else groups.host.groups.get(group)
+        return replica.raft.term if replica is not None and replica.raft.role.name == "LEADER" else 0
+
+    @property
+    def compared(self) -> int:
+        groups = None if self._old.driver is None else self._old.driver.groups
+        return 0 if groups is None else groups.digests.compared_total
+
+    def log(
+        self, command: Command, session: int, done: Callable[[object], None] = lambda result: None
+    ) -> None:
+        owner = None if command[0] in SESSION_COMMANDS else self.release.errand(done)
+        self._old.driver.origin.add(owner, session, (), [command], ERRAND_BYTES)
+
+    def seen(self) -> Counter[str]:
+        self._old._count()
+        return Counter(
+            crashes=self.crashes_total, snapshots=self.snapshots_total, installed=self.installed_total
+        )
+
+
+class MixedProcess:
+    """One server, which may become one of the other release whenever it starts.
+
+    Attributes:
+        current: what it is now.
+    """
+
+    def __init__(self, server: ServerId, name: str, world: MixedSimulation) -> None:
+        self._server = server
+        self._name = name
+        self._world = world
+        self._calm = False
+        self._seen: Counter[str] = Counter()
+        self.current: HostingProcess | OldProcess = self._made(old=world.roll.random() < 0.5)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.current, name)
+
+    @property
+    def is_old(self) -> bool:
+        return isinstance(self.current, OldProcess)
+
+    @property
+    def calm(self) -> bool:
+        return self._calm
+
+    @calm.setter
+    def calm(self, calm: bool) -> None:
+        self._calm = self.current.calm = calm
+
+    def seen(self) -> Counter[str]:
+        return self._seen + self.current.seen()
+
+    def _made(self, *, old: bool) -> HostingProcess | OldProcess:
+        made = OldProcess(self._server, self._world) if old else self._world.new(self._server, self._name)
+        made.on_death = lambda: self._world.faults.start_again(self)  # type: ignore[arg-type]
+        return made
+
+    def boot(self) -> None:
+        before = self.current
+        if not (before.up or self._calm or not before.boots) and self._world.roll.random() < CHANGES:
+            self._change()
+        self.current.boot()
+
+    def _change(self) -> None:
+        """Its disk goes on with the other release."""
+        before, self._seen = self.current, self.seen()
+        self.current = after = self._made(old=not self.is_old)
+        source, target = (_disk_of(one) for one in (before, after))
+        for path, inode in sorted(source._names.items()):
+            if inode.is_directory and path != "/":
+                target.mkdir(path)
+            elif path != "/":
+                target.replace(path, source.contents(path))
+        for path, inode in source._names.items():
+            if inode.is_directory:
+                target.fsync_directory(path)
+        after.boots = before.boots
+        after.calm = self._calm
+        self._world.changes += 1
+
+
+def _disk_of(process: HostingProcess | OldProcess) -> SimulatedDisk:
+    """One of the release that the process is of."""
+    disk: SimulatedDisk = process.disk if isinstance(process, OldProcess) else process.image.disk
+    return disk
 
 
 class MixedSimulation(HostingSimulation):
@@ -153,147 +333,36 @@ class MixedSimulation(HostingSimulation):
     """
 
     def __init__(self, seed: int, old: Release, *, messages: int = 120) -> None:
-        super().__init__(seed, messages=messages)
-        self._seed = seed
-        self._old = old
-        self._roll = random.Random(f"mixed/{seed}")
-        self._release: dict[ServerId, Release] = {}
+        self.seed = seed
+        self.old = old
+        self.roll = random.Random(f"mixed/{seed}")
         self.changes = self.mixed_ms = 0
-        for server in SERVERS:
-            self._place(server, self._roll.choice((NEW, old)))
+        super().__init__(seed, messages=messages)
 
-    def _place(self, server: ServerId, release: Release) -> None:
-        self._release[server] = release
-        placed = release.server(server, SERVERS, release.settings, f"{self._seed}")
-        placed.hear = partial(self._arrive, placed, release)
-        self.servers[server] = placed
+    def _process(self, server: ServerId, name: str) -> Any:
+        return MixedProcess(server, name, self)
 
-    def run(self) -> HostingStatistics:
-        """Found, produce among faults and changes of releases, heal, compare.
-
-        Raises:
-            BrokenPromiseError: says what should have been; the last release has an exception of its own for it.
-        """
-        for server in self.servers.values():
-            server.boot(self.now_ms)
-        producer = self._prepare()
-        ended = self._produce(producer)
-        self._calm = True
-        self._cut.clear()
-        self._until(lambda: self._finish(producer, ended), "every message is decided")
-        self._compare(ended)
-        self.statistics.decided = len(ended)
-        levels = {server.driver.machine.feature_level for server in self.servers.values() if server.driver}
-        assert levels == {OLD_LEVEL}, levels
-        for server in self.servers.values():
-            server._count()
-        every = self.servers.values()
-        self.statistics.crashes = sum(one.crashes_total for one in every)
-        self.statistics.snapshots = sum(one.snapshots_total for one in every)
-        self.statistics.installed = sum(one.installed_total for one in every)
-        return self.statistics
+    def new(self, server: ServerId, name: str) -> HostingProcess:
+        """One of this release, which announces no more than the last one knows."""
+        process = super()._process(server, name)
+        process.features = OLD_LEVEL
+        return process
 
     def _step(self) -> None:
-        for number, server in self.servers.items():
-            if not server.up and not self._calm and server.boots and server.ended is None:
-                self._change_now_and_then(number)
-        up = {self._release[number].name for number, server in self.servers.items() if server.up}
+        releases = {process.is_old for process in self.processes.values() if process.up}  # type: ignore[attr-defined]
         before = self.now_ms
         super()._step()
-        self.mixed_ms += (self.now_ms - before) * (len(up) > 1)
+        self.mixed_ms += (self.now_ms - before) * (len(releases) > 1)
 
-    def _change_now_and_then(self, number: ServerId) -> None:
-        """It is down; with the chance of coming up in this step, it may become one of the other release."""
-        if self._roll.random() >= 0.01 * CHANGES:
-            return
-        before, was = self.servers[number], self._release[number]
-        self._place(number, self._old if was is NEW else NEW)
-        after = self.servers[number]
-        for path, inode in sorted(before.disk._names.items()):
-            if inode.is_directory and path != "/":
-                after.disk.mkdir(path)
-            elif path != "/":
-                after.disk.replace(path, before.disk.contents(path))
-        for path, inode in before.disk._names.items():
-            if inode.is_directory:
-                after.disk.fsync_directory(path)
-        after.boots = before.boots
-        for total in ("crashes_total", "snapshots_total", "installed_total"):
-            setattr(after, total, getattr(before, total))
-        self.changes += 1
+    def _check_votes(self, sender: Sender, messages: Sequence[Any]) -> None:
+        """The last release does not show what its disk says of the founders."""
 
-    # -- what passes from one release to another
-
-    def _send(self, sender: Any, to: ServerId, said: Sequence[Any]) -> None:
-        encode = self._release[sender.server].codec.encode
-        packets = [encode(message) for message in said]
-        if self._calm:
-            self._flying.append((self.now_ms + 1, to, sender, packets))
-            return
-        rng = self._rng
-        if (sender.server, to) in self._cut or rng.random() < 0.03:
-            return
-        for _ in range(2 if rng.random() < 0.02 else 1):
-            self._flying.append((self.now_ms + rng.randint(1, 30), to, sender, packets))
-
-    def _arrive(self, server: Any, release: Release, sender: Any, packets: Sequence[bytes]) -> None:
-        """Read by whoever is there when it arrives, which may be another release than when it was sent."""
-        known = release.messages.Sender(sender.server, sender.instance, sender.boot)
-        release.server.hear(server, known, [release.codec.decode(packet) for packet in packets])
-
-    def _leads(self, group: GroupId) -> Any:
-        for server in self.servers.values():
-            groups = None if server.driver is None else server.driver.groups
-            replica = None if groups is None else groups.host.groups.get(group)
-            if replica is not None and replica.raft.role.name == "LEADER":
-                return server
-        return None
-
-    def _command(self, command: RegistryCommand, session: int = 0) -> Any:
-        results: list[Any] = []
-        leader = self._leading_server()
-        errand = self._release[leader.server].errand(results.append)
-        leader.driver.origin.add(errand, session, (), [(TOPICS, encode_registry(command))], ERRAND_BYTES)
-        self._until(lambda: results, "group 0 answers")
-        return results[0]
-
-    def _leading_server(self) -> Any:
-        self._until(self._leader, "somebody leads group 0")
-        return self._leader()
-
-    def _prepare(self) -> ProducerCore:
-        self._until(self._serves, "the cluster has topics")
-        leader = self._leading_server()
-        wire, opened = ZkClientCodec(), list[object]()
-        connection = leader.driver.connect("10.0.0.1:1", ())
-        connection.handle = lambda data: opened.extend(wire.receive(data))
-        connection.data_received(wire.connect(timeout_ms=SESSION_MS))
-        self._until(lambda: opened, "a session")
-        self._command(CreateTopic("orders", PARTITIONS))
-        self._until(lambda: len(self._groups()) == PARTITIONS, "all partitions")
-        (session,) = leader.driver.machine.sessions
-        created = self._command(RegisterProducer(session), session).created
-        self._until(lambda: all(self._leads(group) for group in self._groups()), "all are led")
-        return ProducerCore(ProducerId(created), leader.driver.machine.registry.table(), window=64)
-
-    def _request(self, producer: ProducerCore, seqs: Sequence[int]) -> None:
-        for seq in seqs:
-            for group, request in producer.requests(seq):
-                server = self._leads(group)
-                if server is None or server.partitions is None:
-                    continue
-                release = self._release[server.server]
-                client = self._clients.setdefault((server.server, server.boots), release.remembering())
-                asked = release.topics.decode_edge(topics_codec.encode_edge(request))
-                server.partitions.topics.produce(client, 1, group, asked)
-
-    def _hear(self, producer: ProducerCore, ended: dict[Any, Ended]) -> None:
-        for client in self._clients.values():
-            replies, client.replies = client.replies, []
-            encode = (self._old if type(client) is self._old.remembering else NEW).topics.encode_edge
-            for reply in replies:
-                for one in producer.on_reply(topics_codec.decode_edge(encode(reply))):
-                    ended[one.mid] = one
+    def _write_long(self, producing: Producing) -> None:
+        """The last release's log is as long as it was."""
+        levels = {
+            process.driver.machine.feature_level for process in self.processes.values() if process.driver
+        }
+        assert levels == {OLD_LEVEL}, levels
 
 
 @click.command()

@@ -14,34 +14,36 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
-CREATE: Final = 1
-DELETE: Final = 2
-EXISTS: Final = 3
-GET_DATA: Final = 4
-SET_DATA: Final = 5
-GET_ACL: Final = 6
-SET_ACL: Final = 7
-GET_CHILDREN: Final = 8
-SYNC: Final = 9
-PING: Final = 11
-GET_CHILDREN2: Final = 12
-CHECK: Final = 13
-MULTI: Final = 14
-CREATE2: Final = 15
-CHECK_WATCHES: Final = 17
-REMOVE_WATCHES: Final = 18
-CREATE_CONTAINER: Final = 19
-DELETE_CONTAINER: Final = 20
-CREATE_TTL: Final = 21
-MULTI_READ: Final = 22
-AUTH: Final = 100
-SET_WATCHES: Final = 101
-GET_EPHEMERALS: Final = 103
-GET_ALL_CHILDREN_NUMBER: Final = 104
-SET_WATCHES2: Final = 105
-ADD_WATCH: Final = 106
-WHO_AM_I: Final = 107
-CLOSE: Final = -11
+from tests.simulation.jute import (
+    ADD_WATCH,
+    AUTH,
+    CHECK,
+    CHECK_WATCHES,
+    CLOSE,
+    CREATE,
+    CREATE2,
+    CREATE_CONTAINER,
+    CREATE_TTL,
+    DELETE,
+    DELETE_CONTAINER,
+    EXISTS,
+    GET_ACL,
+    GET_ALL_CHILDREN_NUMBER,
+    GET_CHILDREN,
+    GET_CHILDREN2,
+    GET_DATA,
+    GET_EPHEMERALS,
+    MULTI,
+    MULTI_READ,
+    PING,
+    REMOVE_WATCHES,
+    SET_ACL,
+    SET_DATA,
+    SET_WATCHES,
+    SET_WATCHES2,
+    SYNC,
+    WHO_AM_I,
+)
 
 NAMES: Final = {
     value: name.lower()
@@ -55,7 +57,6 @@ MARSHALLING_ERROR: Final = -5
 UNIMPLEMENTED: Final = -6
 NO_AUTH: Final = -102
 AUTH_FAILED: Final = -115
-XID_EVENT: Final = -1
 SHOWN_BYTES: Final = 40
 RESERVED_XIDS: Final = {PING: -2, AUTH: -4, SET_WATCHES: -8, SET_WATCHES2: -8}
 

@@ -25,11 +25,6 @@ from attrs import evolve, frozen
 
 from tests.compat.differential.compare import NO_ZXID, Comparison
 from tests.compat.differential.protocol import (
-    AUTH,
-    CLOSE,
-    DELETE,
-    EXISTS,
-    GET_CHILDREN,
     NAMES,
     NO_AUTH,
     Event,
@@ -41,6 +36,13 @@ from tests.compat.differential.script import Attach, Requests, Round, script
 from tests.compat.differential.side import Side, SilentError, wait_for_servers
 from tests.compat.zookeeper import VERSIONS, ZooKeepers
 from tests.processes.cluster import Cluster
+from tests.simulation.jute import (
+    AUTH,
+    CLOSE,
+    DELETE,
+    EXISTS,
+    GET_CHILDREN,
+)
 
 OPERATIONS: Final = 50_000
 SHRINK_S: Final = 180.0

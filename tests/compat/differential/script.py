@@ -16,6 +16,11 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from tests.compat.differential.protocol import (
+    Made,
+    Op,
+    ZxidOf,
+)
+from tests.simulation.jute import (
     ADD_WATCH,
     AUTH,
     CHECK,
@@ -43,9 +48,6 @@ from tests.compat.differential.protocol import (
     SET_WATCHES2,
     SYNC,
     WHO_AM_I,
-    Made,
-    Op,
-    ZxidOf,
 )
 
 SERVERS: Final = 3

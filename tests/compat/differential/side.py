@@ -13,13 +13,10 @@ from attrs import define, field
 
 from tests.compat.differential.protocol import (
     AUTH_FAILED,
-    CLOSE,
     MARSHALLING_ERROR,
     RESERVED_XIDS,
-    SYNC,
     UNIMPLEMENTED,
     WRITES,
-    XID_EVENT,
     Closed,
     Connected,
     Event,
@@ -39,6 +36,11 @@ from tests.compat.differential.protocol import (
     framed,
 )
 from tests.compat.differential.script import Attach, Requests, Round
+from tests.simulation.jute import (
+    CLOSE,
+    SYNC,
+    XID_EVENT,
+)
 
 NO_PASSWORD: Final = bytes(16)
 ANSWER_S: Final = 10.0

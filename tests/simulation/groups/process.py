@@ -89,12 +89,8 @@ class GroupsProcess(SimulatedProcess[GroupsDisk, Observer]):
         return 3
 
     # -- life
-    def boot(self) -> None:
-        """Start from whatever the disk holds, and take part in the groups that the table has by now."""
-        if self.host is not None:
-            return
-        self.boots += 1
-        in_flight, self._frame = self._frame, None
+    def _start(self) -> None:
+        """Take part in the groups that the table has by now."""
         entropy = random.Random(f"{self._seed}/entropy/{self.server}/{self.boots}/{self._wipes}")
         self.opened = opened = self.image.open(entropy.randbytes)
         self.sender = Sender(self.server, opened.instance, opened.boot)
@@ -108,7 +104,7 @@ class GroupsProcess(SimulatedProcess[GroupsDisk, Observer]):
         )
         self._due_at = 0
         self._begun(opened)
-        self._observer.booted(self, opened, in_flight)
+        self._observer.booted(self, opened, self._take_in_flight())
         for server, instance in self._disks.items():
             self.host.vouch(server, instance)
         for group, row in self._table.items():
@@ -233,17 +229,11 @@ class GroupsProcess(SimulatedProcess[GroupsDisk, Observer]):
                 self._observer.compacting(self, group, index)
                 self.image.compact(index, group)
 
-    def _perform(self, boot: int) -> None:
-        """The snapshot disk has done its first task."""
+    def _perform(self, task: SnapshotTask) -> None:
         host = self.host
-        if host is None or boot != self.boots:
-            return
-        task = self._tasks.popleft()
+        assert host is not None
         if task.group in host.groups:
             newest = self.image.newest(task.group)
             if newest is None or newest.meta.index < task.meta.index:
                 self._observer.snapshot(self, self.image.perform(task), received=False)
             host.snapshotted(task.group, task.meta, durable=True)
-        if self._tasks:
-            self._begin_task()
-        self._request_turn(self._schedule.now_ms)

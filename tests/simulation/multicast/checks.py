@@ -8,26 +8,45 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from attrs import frozen
 
 from tests.simulation.broken import BrokenPromiseError
-from tests.simulation.multicast.hosted import HostedGroup
 from zraft.topics.image import state_digest
+from zraft.topics.partition import Partition
 from zraft_core.ids import GroupId, ProducerId
-from zraft_core.topics.message import Message
+from zraft_core.topics.message import Delivery, Message
 from zraft_core.topics.producer import Ended, Ending
 from zraft_core.topics.stamps import MessageId, Stamp
 
 NEVER_AGAIN: Final = 1 << 62
 
 
+class CheckedGroup(Protocol):
+    """A group, what it delivered and began, which messages it gave up, and which of a round it put in order."""
+
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def delivered(self) -> list[Delivery]: ...
+    @property
+    def begun(self) -> list[Message]: ...
+    @property
+    def voids(self) -> list[MessageId]: ...
+    @property
+    def rounds(self) -> list[MessageId]: ...
+
+    def replica(self) -> tuple[Partition, list[Delivery]]:
+        """Another replica, and what that delivered."""
+        ...
+
+
 @frozen
 class History:
     """All that a run leaves behind: by group, by message, and what consumers of all partitions of a topic got."""
 
-    groups: Mapping[GroupId, HostedGroup]
+    groups: Mapping[GroupId, CheckedGroup]
     gone: frozenset[GroupId]
     messages: Mapping[MessageId, Message]
     invoked: Mapping[MessageId, int]

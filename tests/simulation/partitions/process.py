@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.delivering_process import DeliveringProcess
 from tests.simulation.groups.disk import Opened
 from tests.simulation.groups.process import GroupsProcess
 from zraft.groups.effects import GroupEffects, SnapshotTask
@@ -17,7 +18,6 @@ from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.delivery_tasks import DeliveryPerformer
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.partitions.coordination_port import Coordination
-from zraft.server.partitions.delivery_reading import ReadDeliveries, perform
 from zraft.server.partitions.machine import AppliedEntry, PartitionMachine, mark_of_image
 from zraft.server.partitions.partitions import Partitions
 from zraft.server.partitions.settings import PartitionsSettings
@@ -29,7 +29,6 @@ from zraft.transport.messages import Bundle, Edge, GroupLeader, PeerMessage, Sen
 from zraft_core.ids import GroupId, ServerId
 
 WALL_MS: Final = 1_700_000_000_000
-SYNC_EVERY_MS: Final = 150
 OF_PARTITIONS: Final = (Bundle, Edge, GroupLeader)
 DELIVERIES: Final = DeliverySettings(
     segment_bytes_max=8_192, frame_bytes_max=1_024, checkpoint_bytes=2_048, index_stride_bytes=512
@@ -43,8 +42,8 @@ class Witness(Protocol):
     def said(self, process: PartitionsProcess, to: ServerId, message: PeerMessage) -> None: ...
 
 
-class PartitionsProcess(GroupsProcess):
-    """One server. `partitions` is new after each boot.
+class PartitionsProcess(DeliveringProcess, GroupsProcess):
+    """One server.
 
     Attributes:
         coordination, witness, partition_settings: set once, before the first boot.
@@ -53,20 +52,14 @@ class PartitionsProcess(GroupsProcess):
     coordination: Coordination
     witness: Witness
     partition_settings: PartitionsSettings
-    partitions: Partitions
-    performer: DeliveryPerformer
 
     # -- life
 
     def _begun(self, opened: Opened) -> None:
-        self._reads: deque[ReadDeliveries] = deque()
-        self._delivery_tasks: deque[delivery_tasks.Task] = deque()
-        self._working = False
         self.partitions = Partitions(self.coordination, self._read, self.partition_settings)
         disk, directory = self.image.disk, self.image.directory
         assert directory is not None
-        self.performer = DeliveryPerformer(disk, DeliveryDisk(disk, directory, DELIVERIES))
-        self._schedule.after(SYNC_EVERY_MS, self._sync_all, self.boots)
+        self._begin_deliveries(DeliveryPerformer(disk, DeliveryDisk(disk, directory, DELIVERIES)))
 
     def _machine(self, group: GroupId, stored: StoredGroup) -> StateMachine:
         machine = self.partitions.open(group)
@@ -101,9 +94,7 @@ class PartitionsProcess(GroupsProcess):
 
     def _host_turn(self, host: GroupHost, step: int) -> GroupEffects:
         now_ms, partitions = self._schedule.now_ms, self.partitions
-        while self._reads:
-            read = self._reads.popleft()
-            partitions.read_done(read, perform(read))
+        self._take_reads()
         partitions.before(host, step, now_ms, WALL_MS + now_ms)
         effects = host.turn(step)
         for group in effects.applied:
@@ -127,46 +118,17 @@ class PartitionsProcess(GroupsProcess):
             else:
                 self.witness.said(self, to, message)
         for task in self.partitions.take_tasks():
-            self._later(task)
+            self._deliver(task)
         wake_in = 1 if self.partitions.wants_turn else self.partitions.wake_in
         if wake_in is not None:
             self._alarm(wake_in)
 
     # -- deliveries
 
-    def _read(self, task: ReadDeliveries) -> None:
-        self._reads.append(task)
-        self._schedule.after(self._rng.randint(0, 4), self.wake)
-
-    def _later(self, task: delivery_tasks.Task) -> None:
-        self._delivery_tasks.append(task)
-        if not self._working:
-            self._working = True
-            self._schedule.after(self._rng.randint(0, 6), self._work, self.boots)
-
-    def _work(self, boot: int) -> None:
-        if self.host is None or boot != self.boots:
-            return
-        self._working = False
-        for _ in range(self._rng.randint(1, 4)):
-            if self._delivery_tasks:
-                self._do(self._delivery_tasks.popleft())
-        if self._delivery_tasks:
-            self._working = True
-            self._schedule.after(self._rng.randint(0, 6), self._work, boot)
-        self.wake()
-
-    def _do(self, task: delivery_tasks.Task) -> delivery_tasks.Result:
-        result = self.performer.perform(task)
+    def _delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
         if isinstance(result, Exception):
             raise BrokenPromiseError("deliveries", f"S{self.server}, {task}: {result}")
         self.partitions.performed(task, result)
-        return result
-
-    def _sync_all(self, boot: int) -> None:
-        if self.host is not None and boot == self.boots:
-            self.partitions.synced(self.performer.disk.sync_all())
-            self._schedule.after(SYNC_EVERY_MS, self._sync_all, boot)
 
     # -- snapshots
 
@@ -174,15 +136,14 @@ class PartitionsProcess(GroupsProcess):
         task: SnapshotTask = self._tasks[0]
         return self.partitions.cut_index(task.group) >= task.meta.index
 
-    def _perform(self, boot: int) -> None:
+    def _next_task(self) -> None:
         """A snapshot says that its deliveries are there: they must not be lost any more (D-13)."""
-        if self.host is None or boot != self.boots:
+        group = self._tasks[0].group
+        if self.host is not None and group in self.host.groups and not self._may_store():
+            self._deliver(delivery_tasks.Sync(group))
+            self._later(5, self._next_task)
             return
-        if self._tasks[0].group in self.host.groups and not self._may_store():
-            self._later(delivery_tasks.Sync(self._tasks[0].group))
-            self._schedule.after(5, self._perform, boot)
-            return
-        super()._perform(boot)
+        super()._next_task()
 
     def _compact(self) -> None:
         self._compactions = [

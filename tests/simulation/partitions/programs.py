@@ -53,13 +53,15 @@ class Producing(Deaf):
     def is_done(self) -> bool:
         return self.producer.expired or not self.producer.undecided()
 
-    def send(self, groups: Sequence[GroupId]) -> None:
+    def send(self, groups: Sequence[GroupId], payload: bytes | None = None) -> None:
+        """One more message, if there is room for it."""
         rng, producer = self._rng, self.producer
         if not producer.has_room or producer.expired:
             return
         earlier = next((m for m in reversed(self.messages.values()) if m.round is None), None)
         after = earlier if earlier is not None and rng.random() < 0.2 else None
-        payload = b"%d/%d " % (producer.producer, producer.last + 1) * rng.choice((1, 1, 1, 60))
+        if payload is None:
+            payload = b"%d/%d " % (producer.producer, producer.last + 1) * rng.choice((1, 1, 1, 60))
         if self.ordered:
             message = producer.multicast(groups, payload, ordered=True, causal=self.causal)
         else:

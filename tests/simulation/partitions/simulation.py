@@ -10,15 +10,14 @@ import random
 from collections.abc import Sequence
 from typing import Final, cast
 
-from attrs import define, frozen
+from attrs import frozen
 
 from tests.simulation.broken import BrokenPromiseError
 from tests.simulation.coordination import SimulatedCoordination
 from tests.simulation.groups.process import GroupsProcess, TableRow
 from tests.simulation.groups.simulation import FAULTS_UNTIL_MS, HostsSimulation
 from tests.simulation.multicast import checks
-from tests.simulation.multicast.checks import History
-from tests.simulation.multicast.hosted import HostedGroup, begun_in
+from tests.simulation.partitions.histories import Recorded, history_of
 from tests.simulation.partitions.process import PartitionsProcess
 from tests.simulation.partitions.programs import Claiming, Merging, Producing
 from tests.simulation.raft_checks import RaftChecks
@@ -28,14 +27,13 @@ from zraft.server.partitions.machine import AppliedEntry, PartitionMachine
 from zraft.server.partitions.settings import PartitionsSettings
 from zraft.storage.delivery.settings import Retention
 from zraft.storage.snapshot_format import SnapshotInfo
-from zraft.topics.partition import Partition
 from zraft.topics.service import TopicService
 from zraft.transport.messages import PeerMessage
 from zraft_core.claims.commands import ClaimPartition, Command, CommitRanges, Configure, Heartbeat, Release
 from zraft_core.claims.values import Mode
 from zraft_core.ids import GroupId, ProducerId, ServerId
-from zraft_core.topics.message import Delivery, Message
-from zraft_core.topics.producer import Ending, ProducerCore
+from zraft_core.topics.message import Delivery
+from zraft_core.topics.producer import ProducerCore
 from zraft_core.topics.registry_commands import (
     CloseProducer,
     CreateTopic,
@@ -78,21 +76,6 @@ class PartitionsReport:
     claims: int
     idle_datagrams: int
     idle_datagrams_max: int
-
-
-@define
-class Recorded:
-    """A group as `tests.simulation.multicast.checks` look at it."""
-
-    partition: Partition
-    delivered: list[Delivery]
-    begun: list[Message]
-    voids: list[MessageId]
-    rounds: list[MessageId]
-    other: Partition
-
-    def replica(self) -> tuple[Partition, list[Delivery]]:
-        return self.other, self.delivered
 
 
 class PartitionsSimulation(HostsSimulation[PartitionsReport], SimulatedCoordination):
@@ -410,47 +393,16 @@ class PartitionsSimulation(HostsSimulation[PartitionsReport], SimulatedCoordinat
     def _check_history(self) -> None:
         groups, gone = {}, set()
         for group, entries in self.applied_entries.items():
-            applied = [found for index in sorted(entries) if (found := entries[index].applied) is not None]
             if group in self.registry.groups:
                 machines = self._living(group)
             else:
                 gone.add(group)
                 machines = list(self._machines[group].values())[:1]
             partitions = [machine.partition for machine in machines if machine.partition is not None]
-            if not partitions:
-                continue
-            groups[group] = cast(
-                HostedGroup,
-                Recorded(
-                    partitions[0],
-                    self._deliveries(group),
-                    [message for batch in applied for message in begun_in(batch)],
-                    [mid for batch in applied for mid in batch.failed],
-                    [mid for batch in applied for mid, _ in batch.released],
-                    partitions[-1],
-                ),
-            )
-        programs = self.producing.values()
-        history = History(
-            groups=groups,
-            gone=frozenset(gone),
-            messages={mid: message for one in programs for mid, message in one.messages.items()},
-            invoked={mid: at for one in programs for mid, at in one.sent_ms.items()},
-            ended={mid: ended for one in programs for mid, ended in one.ended.items()},
-            delivered_at={
-                mid: one.ended_ms[mid]
-                for one in programs
-                for mid, ended in one.ended.items()
-                if ended.ending is Ending.DELIVERED
-            },
-            promised=frozenset(
-                mid for one in programs for mid in one.ended if one.messages[mid].round is None
-            ),
-            merged=[merging.out for merging in self.merging],
-            window=self.registry.group_settings.window,
-            ordered=frozenset(pid for pid, one in self.producing.items() if one.ordered),
-            ascending=frozenset(pid for pid, one in self.producing.items() if one.causal),
-        )
+            if partitions:
+                groups[group] = Recorded.of(entries, partitions[0], partitions[-1])
+        window = self.registry.group_settings.window
+        history = history_of(groups, self.producing.values(), self.merging, window=window, gone=gone)
         for check in CHECKS:
             check(history)
 

@@ -1,4 +1,4 @@
-"""Servers that come and go: a group whose members, logs and disks change under a random adversary.
+"""A group under a random adversary; its members, logs and disks change too, unless it is said that they do not.
 
 One seed decides everything: time, delivery, loss, repetition, order, syncs, crashes, cuts, changes of the
 membership, transfers, snapshots, compaction. What Raft promises is checked after every output, from outside;
@@ -8,17 +8,13 @@ state is a prefix of the one list of committed entries, so a snapshot is its ind
 from __future__ import annotations
 
 import random
-from collections import Counter
 
-from attrs import define, field, frozen
-
-from tests.simulation.core_disk import CoreDisk
-from tests.unit.raft.checkers import Violation
-from tests.unit.raft.network import GROUP, SETTINGS
+from tests.unit.raft.checkers import Checkers, Violation
+from tests.unit.raft.network import SETTINGS, Disk, Network, Packet
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
-from zraft.raft.messages import Entry, EntryKind, Member, MemberRole, Message
-from zraft.raft.ready import Write
+from zraft.raft.messages import EntryKind, Member, MemberRole
+from zraft.raft.ready import Ready
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
 from zraft_core.errors import ConfigError, ProtocolError
@@ -28,58 +24,28 @@ SERVERS_MAX = 7
 PACKETS_MAX = 120
 
 
-@frozen
-class Packet:
-    """A message, or a whole snapshot; it reaches whoever runs under that number then."""
-
-    sender: ServerId
-    instance: Instance
-    to: ServerId
-    message: Message | SnapshotMeta
-
-
-@define
-class Disk(CoreDisk):
-    """One formatted directory."""
-
-    instance: Instance = field(kw_only=True)
-    welcome: Membership = field(kw_only=True)
-
-
-class World:
+class World(Network):
     """The group and its adversary."""
 
-    def __init__(self, seed: int, cls: type[Raft] = Raft, voters: int = 3) -> None:
-        self.rng = random.Random(seed)
-        self.cls = cls
-        self.disks: dict[ServerId, Disk] = {}
-        self.rafts: dict[ServerId, Raft] = {}
-        self.applied: dict[ServerId, int] = {}
-        self.packets: list[Packet] = []
-        self.cut: set[tuple[ServerId, ServerId]] = set()
+    def __init__(self, seed: int, cls: type[Raft] = Raft, voters: int = 3, *, changing: bool = True) -> None:
+        """`changing`: members are added and removed, leaders hand over, snapshots are taken and logs cut."""
+        rng = random.Random(seed)
+        self.checkers = Checkers(self)
+        self.seen = self.checkers.seen
+        self.committed = self.checkers.committed
         self.formatted = 0
         self.proposed = 0
-        self.seen: Counter[str] = Counter()
-        self.leaders: dict[int, Instance] = {}
-        self.written: dict[tuple[int, int], tuple[Entry, int]] = {}
-        self.committed: list[Entry] = []
-        self.votes: dict[tuple[int, Instance], ServerId] = {}
-        self.durable_checked = 0
         self.taken: list[SnapshotMeta] = []
-        self.reads: dict[int, int] = {}
-        rng = self.rng
         self.loss = rng.choice((0.0, 0.05, 0.2))
         self.shuffled = rng.random() < 0.7
         self.crashes = rng.choice((0.0, 0.01, 0.03))
         self.cuts = rng.choice((0.0, 0.01, 0.03))
         self.jumps = rng.choice((0.0, 0.005, 0.01))
         self.slow_disks = rng.choice((0.0, 0.4, 0.8))
+        self.changing = changing
         self.changes = rng.choice((0.02, 0.06))
         self.snapshots = rng.choice((0.02, 0.06))
-        first = {ServerId(server): Member(self.fresh_instance()) for server in range(1, voters + 1)}
-        for server, member in first.items():
-            self.disks[server] = Disk(instance=member.instance, welcome=Membership(first))
-            self.start(server)
+        super().__init__(voters, rng=rng, cls=cls)
 
     def fresh_instance(self) -> Instance:
         self.formatted += 1
@@ -87,153 +53,21 @@ class World:
 
     # -- servers
 
-    def start(self, server: ServerId) -> None:
-        disk = self.disks[server]
-        raft = self.cls(
-            group=GROUP,
-            server=server,
-            instance=disk.instance,
-            settings=SETTINGS,
-            hard_state=disk.hard_state,
-            log=disk.recover(),
-            membership=disk.welcome,
-            rng=random.Random(self.rng.random()),
-        )
-        self.rafts[server] = raft
-        self.applied[server] = 0
+    def start(self, server: int) -> Raft:
+        disk, raft = self.disks[server], super().start(server)
         if disk.snapshot is not None:
             raft.restore(disk.snapshot)
             self.applied[server] = disk.snapshot.index
-        self.output(server)
+        self.ready(server)
+        return raft
 
-    def crash(self, server: ServerId) -> None:
-        disk = self.disks[server]
-        for _ in range(self.rng.randint(0, len(disk.pending))):
-            self.sync_first(disk)
-        disk.lose_pending()
-        del self.rafts[server]
-
-    def output(self, server: ServerId) -> None:
-        """One turn: writes to the disk's queue, messages to the network, committed entries to the state."""
-        raft, disk = self.rafts[server], self.disks[server]
-        self.election_safety(server, raft)
-        self.durability(server)
-        ready = raft.ready()
-        if ready.write is not None:
-            disk.pending.append(ready.write)
-            self.log_matching(server, raft, ready.write)
-        self.packets += [Packet(server, disk.instance, to, message) for to, message in ready.messages]
-        for context, index in ready.read_states:
-            if index < self.reads[context]:
-                raise Violation(f"stale read: S{server} at {index}, committed {self.reads[context]}")
-            self.seen["reads"] += 1
-        self.apply(server, raft)
-
-    def sync_first(self, disk: Disk) -> None:
-        disk.sync_first()
-        if disk.hard_state.voted_for is not None:
-            self.votes[disk.hard_state.term, disk.instance] = disk.hard_state.voted_for
-
-    def durability(self, server: ServerId) -> None:
-        """What a leader commits is on the disks of a majority, of both while joint (D-7, section 4.3)."""
-        raft = self.rafts[server]
-        index = raft.commit_index
-        if raft.role is not Role.LEADER or index <= self.durable_checked:
-            return
-        before, self.durable_checked = self.durable_checked, index
-        term = raft.log.term_at(index)
-        counted_by = raft.membership
-        for at, payload in raft.log.memberships:
-            if before < at <= index and Membership.decode(payload).joint:
-                # The final one was only appended when the joint one was committed, which that one did.
-                counted_by = Membership.decode(payload)
-        for voters in filter(None, (counted_by.voters, counted_by.outgoing)):
-            holding = [
-                voter
-                for voter in voters
-                if self.disks[voter].instance == counted_by.members[voter].instance
-                and self.disks[voter].holds(index, term)
-            ]
-            if 2 * len(holding) <= len(voters):
-                raise Violation(
-                    f"durability: S{server} commits {index} of term {term}, of {voters} only {holding} hold it"
-                )
-
-    def elected(self, server: ServerId, raft: Raft) -> None:
-        """Who leads has the durable votes of a majority, of both while joint (D-7, section 4.3)."""
-        for voters in filter(None, (raft.membership.voters, raft.membership.outgoing)):
-            members = raft.membership.members
-            granted = [
-                voter for voter in voters if self.votes.get((raft.term, members[voter].instance)) == server
-            ]
-            if 2 * len(granted) <= len(voters):
-                raise Violation(
-                    f"votes: S{server} leads term {raft.term}, of {voters} only {granted} voted for it"
-                )
-
-    def apply(self, server: ServerId, raft: Raft) -> None:
-        if raft.commit_index > raft.log.last_index:
-            raise Violation(f"S{server} commits {raft.commit_index} beyond its log")
-        for index in range(self.applied[server] + 1, raft.applicable_index + 1):
-            entry = raft.log.entry(index)
-            if index <= len(self.committed):
-                if self.committed[index - 1] != entry:
-                    raise Violation(f"state machine safety: S{server} applies {entry}")
-            else:
-                assert index == len(self.committed) + 1
-                self.committed.append(entry)
-                if entry.kind is EntryKind.MEMBERSHIP:
-                    self.seen["joint" if Membership.decode(entry.payload).joint else "simple"] += 1
-            self.applied[server] = index
-
-    def sync(self, server: ServerId) -> None:
-        disk = self.disks[server]
-        while disk.pending:
-            self.sync_first(disk)
-        self.rafts[server].persisted(disk.synced)
-        self.output(server)
-
-    # -- promises
-
-    def election_safety(self, server: ServerId, raft: Raft) -> None:
-        if raft.role is not Role.LEADER:
-            return
-        me = self.disks[server].instance
-        known = self.leaders.get(raft.term)
-        if known == me:
-            return
-        if known is not None:
-            raise Violation(f"election safety: two servers lead term {raft.term}")
-        self.leaders[raft.term] = me
-        if not raft.membership.has_voter(server, me):
-            self.seen["leaders without a vote"] += 1
-        self.elected(server, raft)
-        self.leader_completeness(server, raft)
-
-    def leader_completeness(self, server: ServerId, raft: Raft) -> None:
-        log = raft.log
-        if log.last_index < len(self.committed):
-            raise Violation(f"leader completeness: S{server} ends at {log.last_index}")
-        for entry in self.committed:
-            if entry.index >= log.first_index - 1 and log.term_at(entry.index) != entry.term:
-                raise Violation(f"leader completeness: S{server} lacks {entry}")
-
-    def log_matching(self, server: ServerId, raft: Raft, write: Write) -> None:
-        before = -1
-        for entry in write.entries:
-            at = entry.index - 1
-            if before < 0:
-                if not raft.log.first_index - 1 <= at <= raft.log.last_index:
-                    return
-                before = raft.log.term_at(at)
-            known = self.written.setdefault((entry.index, entry.term), (entry, before))
-            if known != (entry, before):
-                raise Violation(f"log matching: S{server} writes {entry} after {before}, known {known}")
-            before = entry.term
+    def ready(self, server: int) -> Ready:
+        self.checkers.look(server, self.rafts[server])
+        return super().ready(server)
 
     # -- snapshots
 
-    def take_snapshot(self, server: ServerId) -> None:
+    def take_snapshot(self, server: int) -> None:
         raft, disk, index = self.rafts[server], self.disks[server], self.applied[server]
         if index < raft.log.first_index or index > raft.applicable_index:
             return
@@ -250,34 +84,29 @@ class World:
                 self.seen["compactions"] += 1
                 if raft.role is Role.LEADER:
                     self.seen["compactions while leading"] += 1
-        self.output(server)
+        self.ready(server)
 
     def meta_at(self, raft: Raft, index: int) -> SnapshotMeta:
         log = raft.log
         position = log.entry(index).next_position
         membership = log.membership_at(index)
-        return SnapshotMeta(
-            index, log.term_at(index), position, self.first_membership if membership is None else membership
-        )
+        first = self.membership.encode()
+        return SnapshotMeta(index, log.term_at(index), position, first if membership is None else membership)
 
-    @property
-    def first_membership(self) -> bytes:
-        return self.disks[ServerId(1)].welcome.encode()
-
-    def send_snapshots(self, server: ServerId) -> None:
+    def send_snapshots(self, server: int) -> None:
         raft, disk = self.rafts[server], self.disks[server]
         if raft.role is Role.LEADER and disk.snapshot is not None:
             self.taken.append(disk.snapshot)
             for to in raft.followers_needing_snapshot:
-                self.packets.append(Packet(server, disk.instance, to, disk.snapshot))
+                self.packets.append(Packet(raft.server, disk.instance, to, disk.snapshot))
 
-    def send_late_snapshot(self, server: ServerId) -> None:
+    def send_late_snapshot(self, server: int) -> None:
         """One of any age arrives, as if it had been on its way since (flaw 13)."""
         if self.taken and server in self.rafts:
             self.install(server, self.rng.choice(self.taken))
-            self.output(server)
+            self.ready(server)
 
-    def install(self, server: ServerId, meta: SnapshotMeta) -> None:
+    def install(self, server: int, meta: SnapshotMeta) -> None:
         raft, disk = self.rafts[server], self.disks[server]
         entry = self.committed[meta.index - 1]
         assert (entry.term, entry.next_position) == (meta.term, meta.next_position)
@@ -290,7 +119,7 @@ class World:
             self.seen["restores"] += 1
             if disk.pending:
                 self.seen["restores while writing"] += 1
-            if raft.membership.members.get(server, Member(Instance(b""))).role is MemberRole.LEARNER:
+            if raft.membership.members.get(raft.server, Member(Instance(b""))).role is MemberRole.LEARNER:
                 self.seen["restores of learners"] += 1
 
     # -- the adversary
@@ -300,13 +129,13 @@ class World:
         server = rng.choice(list(self.disks))
         if server in self.rafts:
             self.sync_some(server)
-        self.deliver()
+        self.deliver_some()
         roll = rng.random()
         if roll < 0.30:
             for each in list(self.rafts):
                 self.rafts[each].tick(rng.choice((1, 5, 10)))
-                self.output(each)
-        elif roll < 0.70:
+                self.ready(each)
+        elif roll < (0.70 if self.changing else 0.90):
             if server in self.rafts:
                 self.ask(server)
         elif roll < 0.70 + self.snapshots:
@@ -327,19 +156,19 @@ class World:
                 self.cut_or_heal(server)
         elif roll > 1.0 - self.jumps and server in self.rafts:
             self.rafts[server].tick(rng.randint(1, 2 * SETTINGS.election_timeout_ticks))
-            self.output(server)
+            self.ready(server)
 
-    def ask(self, server: ServerId) -> None:
+    def ask(self, server: int) -> None:
         raft = self.rafts[server]
         if self.rng.random() < 0.8:
             self.proposed += raft.propose(b"%d" % self.proposed, self.rng.choice((0, 1, 3))) is not None
         else:
-            context = len(self.reads)
-            self.reads[context] = len(self.committed)
+            context = len(self.checkers.reads)
+            self.checkers.reads[context] = len(self.committed)
             raft.read_index(context)
-        self.output(server)
+        self.ready(server)
 
-    def deliver(self) -> None:
+    def deliver_some(self) -> None:
         del self.packets[:-PACKETS_MAX]
         for _ in range(self.rng.randint(0, 8)):
             if not self.packets:
@@ -349,9 +178,9 @@ class World:
             if self.rng.random() >= 0.1:
                 del self.packets[place]
             if self.rng.random() >= self.loss and (packet.sender, packet.to) not in self.cut:
-                self.hand_over(packet)
+                self.deliver(packet)
 
-    def hand_over(self, packet: Packet) -> None:
+    def deliver(self, packet: Packet) -> None:
         raft = self.rafts.get(packet.to)
         if raft is None or packet.sender == packet.to:
             return
@@ -363,12 +192,11 @@ class World:
                 raft.step(packet.sender, packet.instance, packet.message)
             except ProtocolError as error:
                 raise Violation(f"S{packet.to} is contradicted: {error}") from error
-        self.election_safety(packet.to, raft)
-        self.durability(packet.to)
+        self.checkers.look(packet.to, raft)
         if self.rng.random() < 0.7:
-            self.output(packet.to)
+            self.ready(packet.to)
 
-    def sync_some(self, server: ServerId) -> None:
+    def sync_some(self, server: int) -> None:
         if self.rng.random() < self.slow_disks:
             return
         disk = self.disks[server]
@@ -376,17 +204,17 @@ class World:
             self.sync_first(disk)
         if self.rng.random() < 0.7:
             self.rafts[server].persisted(disk.synced)
-            self.durability(server)
-        self.output(server)
+            self.checkers.look(server, self.rafts[server])
+        self.ready(server)
 
-    def crash_or_start(self, server: ServerId) -> None:
+    def crash_or_start(self, server: int) -> None:
         down = [each for each in self.disks if each not in self.rafts]
         if down and self.rng.random() < 0.7:
             self.start(down[0])
         elif server in self.rafts:
-            self.crash(server)
+            self.crash(server, synced=self.rng.randint(0, len(self.disks[server].pending)))
 
-    def cut_or_heal(self, server: ServerId) -> None:
+    def cut_or_heal(self, server: int) -> None:
         if self.cut and self.rng.random() < 0.6:
             self.cut.clear()
             return
@@ -405,8 +233,8 @@ class World:
         raft = self.rafts[server]
         if self.rng.random() < 0.2:
             target = self.rng.choice(list(self.disks))
-            self.seen["transfers"] += raft.transfer_leadership(target)
-            self.output(server)
+            self.seen["transfers"] += raft.transfer_leadership(ServerId(target))
+            self.ready(server)
             return
         members = dict(raft.membership.members)
         joining: ServerId | None = None
@@ -423,7 +251,7 @@ class World:
             self.disks[joining] = Disk(instance=members[joining].instance, welcome=raft.membership)
             self.start(joining)
         self.seen["changes"] += index is not None
-        self.output(server)
+        self.ready(server)
 
     def alter(self, raft: Raft, members: dict[ServerId, Member], joining: ServerId | None) -> ServerId | None:
         rng = self.rng
@@ -449,7 +277,7 @@ class World:
                 del members[server]
         return joining
 
-    def is_forgotten(self, server: ServerId) -> bool:
+    def is_forgotten(self, server: int) -> bool:
         """Its old disk may be wiped: it is in no configuration that could still be decided by."""
         newest = [
             Membership.decode(entry.payload) for entry in self.committed if entry.kind is EntryKind.MEMBERSHIP
@@ -460,22 +288,10 @@ class World:
 
     # -- the end
 
-    def run(self, steps: int) -> None:
+    def live(self, steps: int) -> None:
+        """So many things happen."""
         for _ in range(steps):
             self.act()
-
-    def settle(self) -> None:
-        for _ in range(2000):
-            for server in list(self.rafts):
-                self.output(server)
-                if self.disks[server].pending:
-                    self.sync(server)
-            if not self.packets:
-                return
-            packets, self.packets = self.packets, []
-            for packet in packets:
-                self.hand_over(packet)
-        raise AssertionError(f"never settles: {self.packets[:5]}")
 
     def calm(self, ticks: int) -> None:
         for _ in range(0, ticks, 5):
@@ -483,11 +299,6 @@ class World:
                 raft.tick(5)
                 self.send_snapshots(server)
             self.settle()
-
-    @property
-    def leader(self) -> Raft | None:
-        leading = [raft for raft in self.rafts.values() if raft.role is Role.LEADER]
-        return max(leading, key=lambda raft: raft.term, default=None)
 
     def heal(self) -> None:
         """Everything works again: the change under way ends, and all members agree on a new entry."""

@@ -6,10 +6,11 @@ Nothing here knows what is correct; `checkers` does. All randomness comes from t
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from tests.simulation.core_disk import CoreDisk
 from zraft.raft.core import Raft
@@ -28,6 +29,7 @@ from zraft.raft.messages import (
 from zraft.raft.ready import Ready
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
+from zraft.raft.snapshot import SnapshotMeta
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 
 M = TypeVar("M")
@@ -100,40 +102,65 @@ def hear(raft: Raft, sender: int, message: Message) -> list[tuple[int, Message]]
 
 @frozen
 class Packet:
-    sender: int
-    to: int
-    message: Message
+    """A message, or a whole snapshot; it reaches whoever runs under that number then."""
+
+    sender: ServerId
+    instance: Instance
+    to: ServerId
+    message: Message | SnapshotMeta
+
+
+@define
+class Disk(CoreDisk):
+    """One formatted directory; its log begins with the membership that its server was welcomed into."""
+
+    instance: Instance = field(kw_only=True)
+    welcome: Membership = field(kw_only=True)
 
 
 class Network:
-    """Servers 1 to n. Time, delivery and syncs happen only when a test asks for them."""
+    """Servers 1 to n. Time, delivery and syncs happen only when a test asks for them.
+
+    Attributes:
+        observe: called after every turn of a server.
+        votes: by term and disk, for whom it voted, once that is durable.
+        applied: by server, up to where its state is; for whoever observes.
+    """
+
+    observe: Callable[[int, Raft, Ready], None] = staticmethod(lambda server, raft, ready: None)
 
     def __init__(
         self,
         servers: int = 3,
         *,
         seed: int = 0,
+        rng: random.Random | None = None,
         settings: RaftSettings = SETTINGS,
         cls: type[Raft] = Raft,
         learners: Iterable[int] = (),
         logs: dict[int, Iterable[int]] | None = None,
         terms: dict[int, int] | None = None,
     ) -> None:
-        self.rng = random.Random(seed)
+        """`rng`: of the whole run, instead of the one that `seed` makes."""
+        self.rng = rng or random.Random(seed)
         self.settings = settings
         self.cls = cls
         self.membership = membership_of(range(1, servers + 1), learners)
         self.packets: list[Packet] = []
         self.cut: set[tuple[int, int]] = set()
-        self.disks = {server: CoreDisk() for server in self.membership.members}
+        self.disks: dict[int, Disk] = {
+            server: Disk(instance=member.instance, welcome=self.membership)
+            for server, member in self.membership.members.items()
+        }
         for server, log in (logs or {}).items():
             disk = self.disks[ServerId(server)]
             disk.entries = list(entries_of(log))
             last = disk.entries[-1].term if disk.entries else 0
             disk.hard_state = HardState((terms or {}).get(server, last))
         self.rafts: dict[int, Raft] = {}
-        self.read_states: dict[int, list[tuple[int, int]]] = {server: [] for server in self.disks}
-        self.observe: Callable[[int, Raft, Ready], None] = lambda server, raft, ready: None
+        self.votes: dict[tuple[int, Instance], ServerId] = {}
+        self.applied: dict[int, int] = {}
+        self.read_states: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for server in self.disks:
             self.start(server)
 
@@ -144,21 +171,22 @@ class Network:
         raft = self.cls(
             group=GROUP,
             server=ServerId(server),
-            instance=instance_of(server),
+            instance=disk.instance,
             settings=self.settings,
             hard_state=disk.hard_state,
             log=disk.recover(),
-            membership=self.membership,
+            membership=disk.welcome,
             rng=random.Random(self.rng.random()),
         )
         self.rafts[server] = raft
+        self.applied[server] = 0
         return raft
 
     def crash(self, server: int, *, synced: int = 0) -> None:
         """The process dies; of its pending writes the first `synced` had become durable."""
         disk = self.disks[ServerId(server)]
         for _ in range(synced):
-            disk.sync_first()
+            self.sync_first(disk)
         disk.lose_pending()
         del self.rafts[server]
 
@@ -168,20 +196,28 @@ class Network:
 
     def ready(self, server: int) -> Ready:
         """One turn's output: writes to the disk's queue, messages to the network."""
-        raft = self.rafts[server]
+        raft, disk = self.rafts[server], self.disks[ServerId(server)]
         ready = raft.ready()
         if ready.write is not None:
-            self.disks[ServerId(server)].pending.append(ready.write)
-        self.packets += [Packet(server, to, message) for to, message in ready.messages]
+            disk.pending.append(ready.write)
+        self.packets += [
+            Packet(ServerId(server), disk.instance, to, message) for to, message in ready.messages
+        ]
         self.read_states[server] += ready.read_states
         self.observe(server, raft, ready)
         return ready
+
+    def sync_first(self, disk: Disk) -> None:
+        """The oldest pending write becomes durable."""
+        disk.sync_first()
+        if disk.hard_state.voted_for is not None:
+            self.votes[disk.hard_state.term, disk.instance] = disk.hard_state.voted_for
 
     def sync(self, server: int) -> None:
         """All pending writes become durable."""
         disk = self.disks[ServerId(server)]
         while disk.pending:
-            disk.sync_first()
+            self.sync_first(disk)
         self.rafts[server].persisted(disk.synced)
         self.ready(server)
 
@@ -189,7 +225,8 @@ class Network:
 
     def deliver(self, packet: Packet) -> None:
         if packet.to in self.rafts and (packet.sender, packet.to) not in self.cut:
-            self.rafts[packet.to].step(ServerId(packet.sender), instance_of(packet.sender), packet.message)
+            assert not isinstance(packet.message, SnapshotMeta)
+            self.rafts[packet.to].step(packet.sender, packet.instance, packet.message)
             self.ready(packet.to)
 
     def take(self, kind: type[Message], *, sender: int | None = None, to: int | None = None) -> list[Packet]:

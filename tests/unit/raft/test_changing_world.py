@@ -30,7 +30,7 @@ def test_random_changes_keep_every_promise_and_end(portion: int) -> None:
     for seed in range(portion, SEEDS, PORTIONS):
         world = World(seed)
         try:
-            world.run(STEPS)
+            world.live(STEPS)
             world.heal()
         except (AssertionError, Violation) as error:
             raise Violation(f"seed {seed}: {error}") from error
@@ -41,10 +41,10 @@ def test_random_changes_together_see_enough() -> None:
     seen: Counter[str] = Counter()
     for seed in range(100):
         world = World(seed)
-        world.run(STEPS)
+        world.live(STEPS)
         seen += world.seen
         seen["commits"] += len(world.committed)
-        seen["leaderships"] += len(world.leaders)
+        seen["leaderships"] += len(world.checkers.leaders)
     least = {
         "commits": 1000,
         "leaderships": 120,
@@ -63,7 +63,7 @@ def test_random_changes_together_see_enough() -> None:
 
 def run_seeds(cls: type[Raft], seeds: range) -> None:
     for seed in seeds:
-        World(seed, cls).run(STEPS)
+        World(seed, cls).live(STEPS)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.settings import DeliverySettings, Retention
 from zraft.storage.directory import DataDirectory
 from zraft.storage.records import EntryRecord
+from zraft.topics.service import TopicService
 from zraft.transport import codec
 from zraft.transport.messages import (
     Bundle,
@@ -255,6 +256,23 @@ class Cluster:
             and one.hosted(group).leadership is not None
         ]
         return max(leaders)[1] if leaders else None
+
+    def now(self) -> int:
+        """Milliseconds since the beginning."""
+        return self.now_ms
+
+    def service_of(self, group: GroupId) -> TopicService | None:
+        """Of whoever leads the group."""
+        leader = self.leader(group)
+        return None if leader is None else self.servers[leader].partitions.topics
+
+    def services(self, group: GroupId) -> list[tuple[ServerId, TopicService]]:
+        """Of all servers that answer."""
+        return [
+            (server, one.partitions.topics)
+            for server, one in self.servers.items()
+            if server not in self.stopped
+        ]
 
     def leading(self, group: GroupId) -> Partitions:
         leader = self.leader(group)

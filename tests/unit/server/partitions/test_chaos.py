@@ -2,55 +2,26 @@
 
 from __future__ import annotations
 
-from typing import cast
+import random
 
 import pytest
-from attrs import define
 
-from tests.simulation.multicast.checks import History, check_all
-from tests.simulation.multicast.hosted import HostedGroup
+from tests.simulation.multicast.checks import check_all
+from tests.simulation.partitions.histories import Recorded, history_of
+from tests.simulation.partitions.programs import Merging
 from tests.unit.server.partitions.cluster import S1, S2, S3, Cluster
-from tests.unit.server.partitions.programs import Merging, Producing
-from zraft.topics.partition import Partition
+from tests.unit.server.partitions.programs import Producing
 from zraft_core.ids import GroupId
-from zraft_core.topics.message import Delivery, Message
-from zraft_core.topics.producer import Ending
-from zraft_core.topics.stamps import MessageId
 
 CHAOS_MS = 2_000
 MESSAGES = 120
 
 
-@define
-class Recorded:
-    """A group as `checks` looks at it: what its entries came to, and two replicas of it."""
-
-    partition: Partition
-    delivered: list[Delivery]
-    begun: list[Message]
-    voids: list[MessageId]
-    other: Partition
-    rounds: list[MessageId]
-
-    def replica(self) -> tuple[Partition, list[Delivery]]:
-        return self.other, self.delivered
-
-
-def recorded(cluster: Cluster, group: GroupId) -> HostedGroup:
-    entries = [cluster.applied[group][index] for index in sorted(cluster.applied[group])]
-    applied = [entry.applied for entry in entries if entry.applied is not None]
+def recorded(cluster: Cluster, group: GroupId) -> Recorded:
     one, other = (cluster.servers[server].hosted(group).machine.partition for server in (S1, S2))
     assert one is not None
     assert other is not None
-    found = Recorded(
-        one,
-        [delivery for batch in applied for delivery in batch.delivered],
-        [entry.message for batch in applied for entry in batch.begun],
-        [mid for batch in applied for mid in batch.failed],
-        other,
-        [mid for batch in applied for mid, _ in batch.released],
-    )
-    return cast(HostedGroup, found)
+    return Recorded.of(cluster.applied[group], one, other)
 
 
 def strike(cluster: Cluster) -> str:
@@ -82,7 +53,8 @@ def test_whatever_is_lost_and_whoever_leads_the_promises_of_multicast_hold(seed:
     cluster.run(60)
     rng = cluster.rng
     producing = [Producing(cluster) for _ in range(3)]
-    merging = [Merging(cluster, *cluster.groups) for _ in range(2)]
+    dice = random.Random(f"merging {seed}")
+    merging = [Merging(cluster.groups, dice, cluster.services, cluster.now) for _ in range(2)]
     leaders = {group: {cluster.leader(group)} for group in cluster.groups}
     sent, struck, begin = 0, 0, cluster.now_ms
     cluster.run(60)
@@ -98,7 +70,7 @@ def test_whatever_is_lost_and_whoever_leads_the_promises_of_multicast_hold(seed:
         if sent < MESSAGES and rng.random() < 0.15:
             one = rng.choice(producing)
             if one.producer.has_room:
-                one.send(*rng.sample(cluster.groups, rng.choice((1, 1, 2, 3))))
+                one.say(*rng.sample(cluster.groups, rng.choice((1, 1, 2, 3))))
                 sent += 1
         if rng.random() < 0.015:
             struck += 1
@@ -127,26 +99,8 @@ def test_whatever_is_lost_and_whoever_leads_the_promises_of_multicast_hold(seed:
     assert sent > 60
     assert struck > 5
     assert any(len(seen - {None}) > 1 for seen in leaders.values()), "no leader ever changed"
-    messages = {mid: message for one in producing for mid, message in one.messages.items()}
-    ended = {mid: end for one in producing for mid, end in one.ended.items()}
-    check_all(
-        History(
-            groups={group: recorded(cluster, group) for group in cluster.groups},
-            gone=frozenset(),
-            messages=messages,
-            invoked={mid: at for one in producing for mid, at in one.sent_at.items()},
-            ended=ended,
-            delivered_at={
-                mid: at
-                for one in producing
-                for mid, at in one.ended_at.items()
-                if ended[mid].ending is Ending.DELIVERED
-            },
-            promised=frozenset(messages),
-            merged=[one.out for one in merging],
-            window=1024,
-        )
-    )
+    groups = {group: recorded(cluster, group) for group in cluster.groups}
+    check_all(history_of(groups, producing, merging, window=1024))
     for group in cluster.groups:
         digests = {one.hosted(group).machine.digest() for one in cluster.servers.values()}
         assert len(digests) == 1, f"states of group {group} differ"

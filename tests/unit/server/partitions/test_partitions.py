@@ -15,7 +15,7 @@ def test_a_group_is_born_by_its_leader_and_takes_messages() -> None:
     (group,) = cluster.groups
     producing = Producing(cluster)
     cluster.run(60)
-    producing.send(group, payload=b"hello")
+    producing.say(group, payload=b"hello")
     cluster.run_until(lambda: not producing.producer.undecided())
     assert cluster.payloads(group) == [b"hello"]
     cluster.run(50)
@@ -28,7 +28,7 @@ def test_a_message_to_several_groups_is_delivered_at_all_of_them() -> None:
     cluster.rest()
     producing = Producing(cluster)
     cluster.run(60)
-    message = producing.send(*cluster.groups)
+    message = producing.say(*cluster.groups)
     cluster.run_until(lambda: message.mid in producing.ended)
     assert [cluster.payloads(group) for group in cluster.groups] == [[b"m1"]] * 3
 

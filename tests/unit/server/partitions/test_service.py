@@ -45,7 +45,7 @@ def started(settings: PartitionsSettings | None = None, groups: int = 1) -> tupl
 def fill(cluster: Cluster, producing: Producing, count: int, size: int = 100) -> None:
     (group, *_) = cluster.groups
     for at in range(count):
-        producing.send(group, payload=b"%06d" % at + bytes(size))
+        producing.say(group, payload=b"%06d" % at + bytes(size))
     cluster.run_until(lambda: not producing.producer.undecided())
     cluster.run(80)
 
@@ -110,7 +110,7 @@ def test_a_fetch_at_the_end_waits_for_what_comes_and_no_longer_than_it_may() -> 
     cluster.servers[server].partitions.topics.fetch(client, 7, group, 0, 1 << 20, 1_000)
     cluster.run(100)
     assert not client.fetched
-    producing.send(group, payload=b"x")
+    producing.say(group, payload=b"x")
     cluster.run_until(lambda: bool(client.fetched), 200)
     ((id, fetched),) = client.fetched
     assert (id, len(fetched.deliveries), fetched.next) == (7, 1, 1)
@@ -228,7 +228,7 @@ def test_a_payload_that_no_entry_should_hold_is_refused_by_its_size() -> None:
 def test_a_message_to_more_partitions_than_allowed_is_refused_unless_it_has_begun() -> None:
     """The setting is changed at run time: what was begun before comes to its end."""
     cluster, producing = started(groups=3)
-    begun = producing.send(*cluster.groups)
+    begun = producing.say(*cluster.groups)
     cluster.run_until(lambda: begun.mid in producing.ended)
     registry = cluster.coordinator.registry
     registry.settings = evolve(registry.settings, destinations_max=2)
@@ -254,11 +254,11 @@ def test_all_messages_of_a_turn_are_one_entry_and_those_that_come_meanwhile_a_fe
     (group,) = cluster.groups
     before = cluster.leading(group).statistics().entries_total
     for _ in range(500):
-        producing.send(group)
+        producing.say(group)
     cluster.run_until(lambda: not producing.producer.undecided())
     assert cluster.leading(group).statistics().entries_total == before + 1
     for _ in range(100):
-        producing.send(group)
+        producing.say(group)
         cluster.step()
     cluster.run_until(lambda: not producing.producer.undecided())
     assert cluster.leading(group).statistics().entries_total <= before + 101
@@ -267,7 +267,7 @@ def test_all_messages_of_a_turn_are_one_entry_and_those_that_come_meanwhile_a_fe
 def test_a_producer_that_tells_one_destination_is_told_when_all_have_delivered() -> None:
     cluster, producing = started(groups=3)
     producing.producer.reach = Reach.ONE
-    message = producing.send(*cluster.groups)
+    message = producing.say(*cluster.groups)
     cluster.run_until(lambda: message.mid in producing.ended, 140)
     assert any(reply.everywhere and reply.answer is Answer.DELIVERED for reply in producing.told)
 
@@ -340,7 +340,7 @@ def test_a_claims_epoch_is_the_position_of_its_command_within_the_entry() -> Non
     """D-16: of commands of one entry, each has a position of its own, after those of topics."""
     cluster, producing = started()
     (group,) = cluster.groups
-    producing.send(group)
+    producing.say(group)
     first, second = claim(
         cluster,
         ClaimPartition("g", "a", "i", 1, 0, Mode.AT_LEAST_ONCE),
@@ -532,7 +532,7 @@ def test_an_entry_that_nobody_understands_stops_its_group_and_no_other() -> None
     ((_, refused),) = client.refused
     assert refused.kind == "not_leader"
     assert "upgrade this server" in refused.detail
-    assert producing.send(other).mid
+    assert producing.say(other).mid
     cluster.run_until(lambda: bool(cluster.payloads(other)))
 
 
