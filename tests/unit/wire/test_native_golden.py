@@ -8,9 +8,15 @@ from typing import Any
 import msgpack
 import pytest
 
+from tests.fuzz.native_answers import fields_of
 from zraft.tree.node import Znode
 from zraft_core.errors import Code
+from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.messages import Answer, Reply
+from zraft_core.topics.registry_values import Retention, Topic
+from zraft_core.topics.stamps import MessageId
 from zraft_core.wire import native_answers as answers
+from zraft_core.wire import native_topic_answers as topic_answers
 from zraft_core.wire.native_requests import Write, decode_one_shot, decode_request
 from zraft_core.znodes.txn import ADD, CREATE2, DELETE, MULTI, PUT, SET_DATA
 
@@ -93,6 +99,52 @@ GOLDEN: list[tuple[str, bytes, str]] = [
 @pytest.mark.parametrize(("what", "encoded", "expected"), GOLDEN, ids=[one[0] for one in GOLDEN])
 def test_golden_bytes(what: str, encoded: bytes, expected: str) -> None:
     assert encoded == bytes.fromhex(expected), what
+
+
+REPLY = Reply(MessageId(ProducerId(5), 1), GroupId(3), Answer.DELIVERED, True, 7, 1, 2, 9)
+REFUSED = (3, "not_leader", 2, None, "ask it")
+
+
+def where_topics_are(known: bytes | None) -> bytes:
+    """An answer to `topics`."""
+    return topic_answers.encode_topics(
+        *(1, 9),
+        position=6,
+        epoch=2,
+        servers={1: "10.0.0.1:2181"},
+        topics=[Topic(4, "orders", 2, (GroupId(3),), (GroupId(8),), retention=Retention(5, None))],
+        groups=[(3, 4, 1, (1, 2)), (8, 4, None, ())],
+        deleting=[7],
+        destinations_max=5,
+        features=5,
+        known=known,
+    )
+
+
+ABOUT_TOPICS: list[tuple[dict[str, Any], bytes]] = [
+    ({"type": "subscribe"}, topic_answers.encode_replies(1, 9, [topic_answers.reply_row(REPLY, False)], [REFUSED])),
+    ({"type": "subscribe"}, topic_answers.encode_replies(1, 9, [topic_answers.reply_row(REPLY, True)], [])),
+    (
+        {"type": "fetch"},
+        topic_answers.encode_fetched(1, 9, [(3, 0, 1, 2, (1, 2, 3, 0), [(0, (1, 2, 3, 0), b"m")])], [REFUSED]),
+    ),
+    ({"type": "topics"}, where_topics_are(None)),
+    ({"type": "topics"}, where_topics_are(msgpack.unpackb(where_topics_are(None), strict_map_key=False)["digest"])),
+    ({"type": "create_topic"}, topic_answers.encode_topic_outcome(1, (9, 6, 0, (4,)))),
+    ({"type": "close_producer"}, topic_answers.encode_topic_outcome(1, (9, 6, 0, (None,)))),
+    ({"type": "create_topic"}, topic_answers.encode_topic_outcome(1, (9, 6, Code.NODE_EXISTS, ("exists",)))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_", "encoded"), [
+    *ABOUT_TOPICS,
+    *(({"type": "ping"}, encoded) for name, encoded, _ in GOLDEN if "Zatt" not in name),
+])  # fmt: skip
+def test_what_is_encoded_has_the_fields_that_are_declared(request_: dict[str, Any], encoded: bytes) -> None:
+    message = msgpack.unpackb(encoded, use_list=False, strict_map_key=False)
+    fields = fields_of(message, request_)
+    assert fields is not None
+    fields.unpack(message, fields.called)
 
 
 @pytest.mark.parametrize(
