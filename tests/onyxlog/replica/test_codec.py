@@ -126,7 +126,8 @@ def entry(*changes: tuple[int, Any]) -> bytes:
         ),
         (
             entry((4, True)),
-            "entry-3.cause: expected an integer from -9223372036854775808 to 18446744073709551615, found bool True",
+            "entry-3.cause: expected an integer from -9223372036854775808 to 18446744073709551615 or nil, "
+            "found bool True",
         ),
         (b"\xc1", "entry-3: found 1 bytes that are no MessagePack"),
         (
