@@ -178,7 +178,9 @@ class Cluster:
     def environment(self, hash_seed: int) -> dict[str, str]:
         """Ours, without the caller's own zraft settings; sets and dicts of strings differ in order per server."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ZRAFT_")}
-        return inherited | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(hash_seed)} | self._env
+        # All of this tree, wherever another one is installed.
+        path = os.pathsep.join(map(str, (ROOT, ROOT / "client", ROOT / "bench")))
+        return inherited | {"PYTHONPATH": path, "PYTHONHASHSEED": str(hash_seed)} | self._env
 
     def start(self, number: int) -> None:
         """Start server `number`; does not wait for anything."""
