@@ -9,6 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from tests.simulation.groups.counter import AppendCounter
+from tests.unit.groups.hosts import DISKS, empty
 from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.groups.effects import GroupEffects
 from zraft.groups.host import GroupHost
@@ -30,12 +31,10 @@ from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.topics.registry import Registry
 from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
-from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import StartRequest, ViewUpdate
 from zraft_core.topics.registry_values import GroupRecord
 
-S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))
-DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3)}
 STEP_MS = 5
 
 
@@ -140,7 +139,7 @@ class Nothing:
         return None
 
     def take(self, group: GroupId) -> StoredGroup:
-        return StoredGroup(HardState(), Log(archive=lambda lo, hi, bytes_max: ()))
+        return empty()
 
     def drop(self, group: GroupId) -> None:
         pass

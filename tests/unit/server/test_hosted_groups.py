@@ -8,7 +8,8 @@ import pytest
 
 from tests.simulation.groups.counter import AppendCounter
 from tests.unit.groups.calls import Calls
-from tests.unit.server.hosting import DISKS, S1, S2, S3, STEP_MS, World, record
+from tests.unit.groups.hosts import DISKS, S1, S2, S3
+from tests.unit.server.hosting import STEP_MS, World, record
 from zraft.config.sections import SnapshotConfig
 from zraft.groups.digests import DivergedError
 from zraft.groups.hosted_groups import GroupsShare

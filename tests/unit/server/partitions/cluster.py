@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tests.simulation.coordination import SimulatedCoordination
 from tests.simulation.disk import SimulatedDisk
+from tests.simulation.partitions.process import OF_PARTITIONS, WALL_MS
+from tests.unit.groups.hosts import DISKS, S1
 from zraft.groups.description import GroupDescription
 from zraft.groups.host import GroupHost
 from zraft.groups.replica import StoredGroup
@@ -31,21 +33,14 @@ from zraft.storage.records import EntryRecord
 from zraft.topics.service import TopicService
 from zraft.transport import codec
 from zraft.transport.messages import (
-    Bundle,
-    Edge,
-    GroupLeader,
     PeerMessage,
     Sender,
 )
-from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import Reply, Report
 from zraft_core.topics.registry_commands import CreateTopic
 
-S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))
-DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3)}
-OF_PARTITIONS = (Bundle, Edge, GroupLeader)
 PUBLISH_EVERY_MS = 20
-WALL_MS = 1_700_000_000_000
 
 
 class Coordinator(SimulatedCoordination):

@@ -9,7 +9,8 @@ import pytest
 from tests.simulation.multicast.checks import check_all
 from tests.simulation.partitions.histories import Recorded, history_of
 from tests.simulation.partitions.programs import Merging
-from tests.unit.server.partitions.cluster import S1, S2, S3, Cluster
+from tests.unit.groups.hosts import S1, S2, S3
+from tests.unit.server.partitions.cluster import Cluster
 from tests.unit.server.partitions.programs import Producing
 from zraft_core.ids import GroupId
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.unit.server.partitions.cluster import DISKS, Cluster
+from tests.unit.groups.hosts import DISKS
+from tests.unit.server.partitions.cluster import Cluster
 from tests.unit.server.partitions.programs import Producing
 from zraft.transport.messages import Bundle, GroupLeader
 from zraft_core.topics.codec import decode_message, encode_bundles

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from tests.unit.server.partitions.cluster import DISKS, S1, S2, S3, Cluster
+from tests.unit.groups.hosts import DISKS, S1, S2, S3
+from tests.unit.server.partitions.cluster import Cluster
 from tests.unit.server.partitions.programs import Client, Producing
 from zraft.config.features import LEVEL_OF_ROUNDS
 from zraft.groups.snapshots.delivery_tasks import Append, Sync
