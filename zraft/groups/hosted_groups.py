@@ -356,7 +356,6 @@ class HostedGroups:
             self.snapshots.write(image, cluster, wall_ms)
         if effects.needs_snapshot:
             self.snapshots.offer(effects.needs_snapshot, now_ms)
-            self.snapshots.sender.forget_silent(now_ms)
             self._say(self.snapshots.work.take_outgoing())
         # A group is opened before anything is appended to it.
         deliveries = [*self._refused, *self._deliveries, *self.partitions.take_tasks()]

@@ -16,7 +16,8 @@ from zraft.groups.hosted_groups import GroupsShare
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.pull import CHUNK_BYTES
-from zraft.groups.snapshots.snapshots import SNAPSHOTS_KEPT
+from zraft.groups.snapshots.sending import GIVE_UP_MS
+from zraft.groups.snapshots.snapshots import COMPACT_INTERVAL_MS, SNAPSHOTS_KEPT
 from zraft.groups.snapshots.tasks import (
     Abort,
     Begin,
@@ -414,6 +415,19 @@ def test_a_turn_of_the_groups_asks_only_what_something_happened_to() -> None:
         world.run(5 * STEP_MS)
     assert leader.partitions.machines[GroupId(1)].commands >= 50
     assert calls.of("zraft/groups").total() <= 20 * turns, calls.of("zraft/groups").most_common()
+
+
+def test_a_leader_whose_followers_have_what_they_pulled_looks_at_snapshots_no_more_in_each_turn() -> None:
+    """Else every turn of a server that once sent an image of a topic would go past all of them."""
+    world = _founded(1)
+    server = next(one for one in world.servers.values() if one.driver.role is Role.LEADER)
+    snapshots = server.driver.snapshots
+    header = SnapshotHeader(GroupId(1), SnapshotMeta(5, 1, 6, b""), b"c" * 16, S1, DISKS[S1], b"i" * 16, 1, 0)
+    snapshots.found(SnapshotInfo(header, "/x", 10, 1, 0, 0))
+    snapshots.sender.offer(GroupId(1), S2, snapshots.newest[GroupId(1)], term=1, match=0, now_ms=world.now)
+    assert snapshots.sender.busy
+    world.run(2 * GIVE_UP_MS + COMPACT_INTERVAL_MS + 100)
+    assert not snapshots.sender.busy
 
 
 def test_what_followers_of_all_groups_ask_for_is_read_within_the_servers_one_budget() -> None:

@@ -184,6 +184,7 @@ class Snapshots:
             self.sender.forget(COORDINATION_GROUP)
         if now_ms >= self._compact_at:
             self._compact_at = now_ms + COMPACT_INTERVAL_MS
+            self.sender.forget_silent(now_ms)
             self._compact(raft)
         return received
 
