@@ -239,6 +239,8 @@ class Driver:
                 # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
                 raft = coordination.raft
                 if raft is not None and raft.knows(sender.server, sender.instance):
+                    # Between two idle servers a transfer would else go on with every other heartbeat only.
+                    self._stirred = True
                     self.snapshots.on_message(sender.server, message, self.clock.now)
             else:
                 coordination.on_message(sender.server, sender.instance, message, sender)
