@@ -249,14 +249,14 @@ class NativeFuzz:
             bound = OUTPUT_BYTES_MAX + ANSWERS_BYTES_MAX
             _require(size <= bound, f"flood of {name}: {size} bytes of answers in one turn")
             client.received.clear()
-            if client.closed or not (connection.outstanding or connection._undecoded):
+            if client.closed or not (connection.outstanding or connection.backlog_bytes):
                 break
         connection.connection_lost()
 
 
 def held_bytes(connection: Any) -> int:
     """Memory that hostile input occupies on one connection."""
-    size: int = 2 * connection._reader.buffered + 2 * connection._undecoded
+    size: int = 2 * connection._reader.buffered + 2 * connection.backlog_bytes
     size += sum(map(sys.getsizeof, connection.out))
     for waiting in connection.queue:
         size += sys.getsizeof(waiting) + sum(map(sys.getsizeof, waiting[2]))
