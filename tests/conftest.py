@@ -8,6 +8,8 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 import structlog
@@ -40,6 +42,26 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SEED] = chosen
     # What structlog does by itself shows all local variables with every traceback: pages, in which nobody finds the error.
     structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _PLAIN])
+    # A logger that was used once under one test's settings would keep them for all others.
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(structlog, "configure", partial(_configure_uncached, structlog.configure))
+    config.add_cleanup(monkeypatch.undo)
+
+
+def _configure_uncached(configure: Callable[..., None], **settings: Any) -> None:
+    configure(**settings | {"cache_logger_on_first_use": False})
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """A test that runs a program's `main`, which sets up its logs, leaves those of the other tests as they were."""
+    root = logging.getLogger()
+    before, level, configured = list(root.handlers), root.level, structlog.get_config()
+    yield
+    if structlog.get_config() != configured:
+        structlog.configure(**configured)
+        root.handlers[:] = before
+        root.setLevel(level)
 
 
 @pytest.hookimpl(optionalhook=True)

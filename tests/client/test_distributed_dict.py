@@ -29,6 +29,7 @@ from zraft_client import (
     RefreshPolicyWatch,
     SessionExpiredError,
     StaleError,
+    UnknownOutcomeError,
 )
 from zraft_core.errors import Code, ConfigError
 
@@ -300,7 +301,8 @@ def test_a_write_that_no_server_takes_ends_at_one_deadline_however_many_attempts
 ) -> None:
     with DistributedDict.connect(fake.hosts, timeout_s=0.2, append_retry_attempts=1_000_000) as mine:
         fake.do(lambda cluster: cluster.fault("put", *[Fault.REFUSE] * 10_000))
-        with pytest.raises(DeadlineError):
+        # The one attempt that is under way at the deadline, if there is one, has no answer.
+        with pytest.raises((DeadlineError, UnknownOutcomeError)):
             mine["k"] = 1
 
 
