@@ -542,7 +542,7 @@ def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 class Field(NamedTuple):
-    """What stands in a map under a name; `default` holds where it is absent, `NOTHING`: it must not be."""
+    """Field of a map; `default` holds where it is absent, and with `NOTHING` it must be there."""
 
     form: Form
     default: Any = NOTHING

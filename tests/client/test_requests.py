@@ -1,4 +1,4 @@
-"""What the client asks is what servers understand: every request that it can make is decoded as servers do it."""
+"""Servers understand what the client asks: every request that it can make is decoded as servers do it."""
 
 from __future__ import annotations
 

@@ -315,7 +315,7 @@ Request = (
 )
 
 Asked = Write | Read | Config
-"""What a message without an id can be."""
+"""Any message without an id."""
 
 
 # -- commands
@@ -430,7 +430,7 @@ _PARTS: Final[Mapping[str, Fields[Command]]] = {
         _part("check", _check, path=any_string, version=_version),
     )
 }
-"""What a multi may do, each with its own fields; all but a check are writes, too."""
+"""The operations of a multi, each with its own fields; all but a check are writes, too."""
 
 
 def _operation(value: Any, name: str) -> Command:
@@ -480,7 +480,7 @@ OF_WRITES: Final = {
     "floor": Field(optional(number), None),
     "forward": Field(boolean, True),
 }
-"""What may stand in any write, in front of its own fields."""
+"""The fields that every write may have, in front of its own."""
 
 
 def _write(own: Fields[Command]) -> Fields[Write]:
@@ -549,7 +549,7 @@ OF_READS: Final = {
     "floor": Field(number, 0),
     "timeout_ms": Field(integer(0, FLOOR_TIMEOUT_MS_MAX), FLOOR_TIMEOUT_MS),
 }
-"""What may stand in any read, in front of its own fields."""
+"""The fields that every read may have, in front of its own."""
 
 
 def _read(own: Fields[Query]) -> Fields[Read]:
@@ -653,7 +653,7 @@ ZATTS: Final[Mapping[str, Fields[Asked]]] = {
     ),
     "config": Fields("config", _config, _CONFIG, ignores=True),
 }
-"""What has no id, by its type."""
+"""Messages without an id, by their type."""
 
 
 def _subscription(message: Mapping[Any, Any]) -> Fields[Request]:
@@ -738,7 +738,7 @@ def decode_one_shot(message: Any) -> Asked:
 
 
 def _refusal(error: ProtocolError) -> MarshallingError:
-    """What a client is told, in words of MessagePack and not of Python."""
+    """Return the error that a client is told, in words of MessagePack and not of Python."""
     if isinstance(error, FieldError):
         found = "nothing" if error.value is NOTHING else shown(error.value)
         return MarshallingError(f"{error.field}: found {found}, expected {error.expected}")
