@@ -5,7 +5,7 @@
 
 In a pair three servers of one commit run all tests, then three of the other, in an order that changes from pair to pair, so
 that slow changes of the machine's speed meet both alike. The load always comes from the working tree. Tests are those
-of the preset `deployment` with values of 100 bytes. Shown per test: the median over the pairs of HEAD over BASE, in
+of the preset `deployment` with values of 100 bytes, and the streams of `zraft-bench multicast`. Shown per test: the median over the pairs of HEAD over BASE, in
 throughput and in the servers' CPU per request, with a 95 % interval of that median (of order statistics). A test is slower
 if its whole interval is below 0.95 in throughput, or above 1.05 in CPU; the exit code is 1 then. Idle CPU of the servers,
 in percent of a core, and CPU seconds until they serve stand below.
@@ -36,6 +36,8 @@ from zraft_bench.cluster import LocalCluster, server_environment
 from zraft_bench.load.measure import default_spread, run_test
 from zraft_bench.load.schedule import PRESETS
 from zraft_bench.load.workload import Workload
+from zraft_bench.multicast.plan import Cell, stream_cells
+from zraft_bench.multicast.run import default_processes, run_cell
 from zraft_bench.processes import ServerProcess
 
 SERVERS: Final = 3
@@ -82,7 +84,9 @@ def interval_of_median(values: Sequence[float], confidence: float = CONFIDENCE) 
     return ordered[middle], ordered[count - 1 - middle]
 
 
-async def measure(tree: Path, target: str, tests: Sequence[Workload]) -> dict[tuple[str, str], float]:
+async def measure(
+    tree: Path, target: str, tests: Sequence[Workload], streams: Sequence[Cell]
+) -> dict[tuple[str, str], float]:
     """Start servers of a tree, run all tests, end the servers: (test, what) -> figure."""
     found: dict[tuple[str, str], float] = {}
     with tempfile.TemporaryDirectory(prefix="paired-") as directory:
@@ -99,6 +103,12 @@ async def measure(tree: Path, target: str, tests: Sequence[Workload]) -> dict[tu
                 title = f"{workload.operation.value} x{workload.workers}"
                 found[title, "requests/s"] = result.per_second
                 found[title, "CPU us"] = result.servers_us
+            for cell in streams:
+                stream = await run_cell(cell, cluster, default_processes())
+                if not stream.ok or stream.servers_us is None:
+                    raise click.ClickException(f"{tree}: {cell.name}: {stream.reason}")
+                found[cell.name, "requests/s"] = stream.per_second
+                found[cell.name, "CPU us"] = stream.servers_us
             await asyncio.sleep(SETTLE_S)
             before, began = cluster.cpu_s() or 0.0, time.monotonic()
             await asyncio.sleep(IDLE_S)
@@ -110,7 +120,7 @@ async def measure(tree: Path, target: str, tests: Sequence[Workload]) -> dict[tu
 
 
 async def compare(
-    trees: tuple[Path, Path], target: str, tests: Sequence[Workload], pairs: int
+    trees: tuple[Path, Path], target: str, tests: Sequence[Workload], streams: Sequence[Cell], pairs: int
 ) -> tuple[Figures, Figures, Figures]:
     """Return the ratios, and the figures of BASE and of HEAD behind them."""
     ratios: Figures = defaultdict(list)
@@ -120,7 +130,7 @@ async def compare(
         for pair in range(pairs):
             measured: dict[int, dict[tuple[str, str], float]] = {}
             for side in (0, 1) if pair % 2 == 0 else (1, 0):
-                measured[side] = await measure(trees[side], target, tests)
+                measured[side] = await measure(trees[side], target, tests, streams)
                 progress.advance(task)
             for key, base in measured[0].items():
                 sides[0][key].append(base)
@@ -172,8 +182,9 @@ def main(base: str, head: str | None, **options: Any) -> None:
         for test in PRESETS["deployment"](workload)
         if test.value_bytes == VALUE_BYTES
     ]
+    streams = stream_cells(Cell(name="streams", seconds=options["seconds"], messages=1))
     with tree_of(base) as one, tree_of(head) as other:
-        found = asyncio.run(compare((one, other), options["target"], tests, options["pairs"]))
+        found = asyncio.run(compare((one, other), options["target"], tests, streams, options["pairs"]))
     python = ".".join(map(str, sys.version_info[:3]))
     title = f"{options['pairs']} pairs, {options['target']}, {os.cpu_count()} cores, Python {python}"
     table, slower = shown(*found, title)
