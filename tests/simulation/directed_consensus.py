@@ -22,6 +22,7 @@ from zraft.raft.messages import (
     Heartbeat,
     Member,
     PreVoteReply,
+    ReadIndexReply,
     RequestVote,
     RequestVoteReply,
     TimeoutNow,
@@ -50,6 +51,30 @@ def read_index_without_quorum() -> None:
         reader.query(jute.SYNC, "/")
         scene.until(lambda: not leader.leads, "it steps down")
         scene.join()
+        scene.heal()
+
+
+@breaks("sync:")
+def later_syncs_known() -> None:
+    """A client syncs again while the leader's answer is on its way to a server that lacks what was written meanwhile."""
+    with Scene(clients=2) as scene:
+        leader, _, third = scene.found()
+        reader, writer = scene.clients
+        scene.connect(reader, third)
+        scene.connect(writer, leader)
+        answers = scene.hold(ReadIndexReply, to=third)
+        reader.query(jute.SYNC, "/")
+        scene.until(lambda: len(answers.messages) > 0, "the leader answers")
+        entries = scene.hold(AppendEntries, to=third)
+        writer.create("/a", 0)
+        scene.until(lambda: writer.idle, "the write is acknowledged")
+        reader.query(jute.SYNC, "/")
+        assert third.driver is not None
+        clients = third.driver.clients
+        scene.until(lambda: any(one.backlog_bytes for one in clients.connections), "the second sync comes")
+        scene.release(answers)
+        scene.until(lambda: scene.simulation.client_checks.syncs > 0, "the first sync is answered")
+        scene.release(entries)
         scene.heal()
 
 

@@ -102,6 +102,17 @@ def local_sync() -> Sequence[Patch]:
     return [(LinearizableReads, "ask", ask)]
 
 
+@plant("6.4", "a sync that came after the question to the leader is answered by it", Mode.READS)
+def later_syncs_known() -> Sequence[Patch]:
+    original = Connection.complete_sync
+
+    def complete_sync(self: Connection) -> None:
+        self._came_later = 0
+        original(self)
+
+    return [(Connection, "complete_sync", complete_sync)]
+
+
 @plant("6.4", "a leader answers ReadIndex without a quorum round", Mode.READS)
 def read_index_without_quorum() -> Sequence[Patch]:
     def add_read(self: Raft, asker: ServerId, context: int) -> None:

@@ -273,6 +273,40 @@ def test_a_sync_behind_a_write_is_asked_for_when_the_write_is_applied() -> None:
     assert [r.value for r in client.replies()] == ["/a", "/a"]
 
 
+def test_one_question_to_the_leader_answers_all_syncs_that_had_come_by_then() -> None:
+    """A pipeline of syncs and reads takes one round, not one for each sync."""
+    server = OneServer()
+    client = server.attached()
+    client.send(
+        *(client.codec.sync("/"), client.codec.read(Opcode.EXISTS, "/")),
+        *(client.codec.sync("/"), client.codec.write(create("/a")), client.codec.sync("/a")),
+    )
+    (asking,) = server.clients.take_syncs()
+    asking.complete_sync()
+    server.run()
+    assert server.clients.take_syncs() == []
+    replies = client.replies()
+    assert [r.xid for r in replies] == [1, 2, 3, 4, 5]
+    assert [r.zxid for r in replies] == sorted(r.zxid for r in replies)
+    assert replies[-1].zxid > replies[0].zxid, "the sync behind the write shows it"
+
+
+def test_a_sync_that_came_after_the_question_to_the_leader_needs_one_of_its_own() -> None:
+    """What another server acknowledged between the two would be missing from its answer."""
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.sync("/"), client.codec.sync("/"))
+    (asking,) = server.clients.take_syncs()
+    client.send(client.codec.read(Opcode.EXISTS, "/"), client.codec.sync("/"))
+    asking.complete_sync()
+    server.run()
+    assert [r.xid for r in client.replies()] == [1, 2, 3]
+    (asking,) = server.clients.take_syncs()
+    asking.complete_sync()
+    server.run()
+    assert [r.xid for r in client.replies()] == [4]
+
+
 def test_set_watches_tells_at_once_what_happened_meanwhile_and_arms_the_rest() -> None:
     """A client that reconnects names the last zxid it saw; events come before the answer."""
     server = OneServer()

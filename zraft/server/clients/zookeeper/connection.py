@@ -107,8 +107,10 @@ class Connection(ZooKeeperSpeaker):
     __slots__ = (
         "_backlog",
         "_backlog_bytes",
+        "_came_later",
         "_queued_bytes",
         "_reader",
+        "_synced",
         "held",
         "last_opcode",
         "last_xid",
@@ -123,6 +125,10 @@ class Connection(ZooKeeperSpeaker):
         self._backlog: list[bytes] = []
         self._backlog_bytes = 0
         self._queued_bytes = 0
+        # Of the backlog, counted from its end: requests that came after the sync at the head of the queue was asked for.
+        self._came_later = 0
+        # Of the backlog, counted from its beginning: requests that had come when the last sync was asked for.
+        self._synced = 0
         self.held = False
         """A request at the end of the queue takes more than one turn; what is behind it waits in the backlog."""
         self.last_opcode = 0
@@ -199,7 +205,9 @@ class Connection(ZooKeeperSpeaker):
             or self.unsent
             or (clients.turn.full and (self.queue or not clients.turn.lets_pass(len(data))))
         ):
+            before = len(self._backlog)
             self._defer(frames)
+            self._came_later += len(self._backlog) - before
         elif self.phase is Phase.ATTACHED:
             if count > REQUESTS_AT_ONCE_MAX:
                 self._take(frames[:REQUESTS_AT_ONCE_MAX])
@@ -269,6 +277,7 @@ class Connection(ZooKeeperSpeaker):
             return  # the request in front of it brings it back
         assert not self.wants_flush, "more is to be answered before the answers so far are written"
         frames, self._backlog, self._backlog_bytes = self._backlog, [], 0
+        before = len(frames)
         room = self.clients.turn.room
         frames, later = frames[:room], frames[room:]
         if frames and not self.closing:
@@ -277,6 +286,7 @@ class Connection(ZooKeeperSpeaker):
             else:
                 self._take(frames)
         self._defer_behind(later)
+        self._synced = max(0, self._synced - (before - len(self._backlog)))
         if self.counted:
             self.account()
 
@@ -314,10 +324,17 @@ class Connection(ZooKeeperSpeaker):
                     if opcode == PING:
                         self._pong()
                         continue
-                    if opcode in (SYNC, COUNT):
+                    if opcode == SYNC:
                         path = requests.decode_path(frame)
-                        held = Sync(xid, path) if opcode == SYNC else Count(xid, path)
-                        self._hold(held, len(path), frames[place + 1 :])
+                        sync = Sync(xid, path, place < self._synced)
+                        if sync.known and not queue:
+                            self._synchronised(sync)
+                            continue
+                        self._hold(sync, len(path), frames[place + 1 :])
+                        break
+                    if opcode == COUNT:
+                        path = requests.decode_path(frame)
+                        self._hold(Count(xid, path), len(path), frames[place + 1 :])
                         break
                     if opcode == RECONFIG:
                         command = decode_reconfig_command(frame)
@@ -569,8 +586,12 @@ class Connection(ZooKeeperSpeaker):
         if self.phase is Phase.ATTACHED:
             sync = self.queue.popleft()
             assert isinstance(sync, Sync), "nothing is answered while a sync waits"
-            zxid = self.clients.machine.last_zxid
-            self._complete_held(replies.encode_create_reply(sync.xid, zxid, sync.path))
+            self._synced = len(self._backlog) - self._came_later
+            self._synchronised(sync)
+            self._go_on()
+
+    def _synchronised(self, sync: Sync) -> None:
+        self.emit(replies.encode_create_reply(sync.xid, self.clients.machine.last_zxid, sync.path))
 
     def complete_steps(self, steps: Steps) -> None:
         """Answer the request that took more than one turn, unless its last step has ended the connection."""
@@ -580,14 +601,15 @@ class Connection(ZooKeeperSpeaker):
         zxid = self.clients.machine.last_zxid
         if isinstance(steps, DescendantCount):
             assert isinstance(held, Count), "nothing is answered while a count waits"
-            self._complete_held(replies.encode_int_reply(held.xid, zxid, steps.number))
+            self.emit(replies.encode_int_reply(held.xid, zxid, steps.number))
         else:
             assert isinstance(held, Restore), "nothing is answered while watches are restored"
-            self._complete_held(replies.encode_empty_reply(held.xid, zxid))
+            self.emit(replies.encode_empty_reply(held.xid, zxid))
+        self._go_on()
 
-    def _complete_held(self, reply: bytes) -> None:
+    def _go_on(self) -> None:
+        """Handle what stood behind a request that took more than one turn and is answered."""
         self.held = False
-        self.emit(reply)
         if self.clients.turn.full or self.wants_flush:
             self.clients.on_backlog(self)
         else:
@@ -687,7 +709,13 @@ class Connection(ZooKeeperSpeaker):
         match held:
             case Sync(path=path):
                 self._queued_bytes -= len(path) + REQUEST_OVERHEAD_BYTES
-                self.clients.request_sync(self)
+                if held.known:
+                    self.queue.popleft()
+                    self._synchronised(held)
+                    self.held = False
+                else:
+                    self._came_later = 0
+                    self.clients.request_sync(self)
             case Count(path=path):
                 self._queued_bytes -= len(path) + REQUEST_OVERHEAD_BYTES
                 self._begin_count(held.xid, path)

@@ -32,13 +32,19 @@ class Listing:
 
 
 class Sync:
-    """Sync that waits until all that was committed before it is applied here."""
+    """Sync that waits until all that was committed before it came is applied here.
 
-    __slots__ = ("path", "xid")
+    Attributes:
+        known: it came before an earlier sync was asked for, whose answer holds for this one as well, so it waits only
+            for what stands before it.
+    """
 
-    def __init__(self, xid: int, path: str) -> None:
+    __slots__ = ("known", "path", "xid")
+
+    def __init__(self, xid: int, path: str, known: bool) -> None:
         self.xid: Final = xid
         self.path: Final = path
+        self.known: Final = known
 
 
 class Count:
