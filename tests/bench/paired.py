@@ -5,10 +5,10 @@
 
 In a pair three servers of one commit run all tests, then three of the other, in an order that changes from pair to pair, so
 that slow changes of the machine's speed meet both alike. The load always comes from the working tree. Tests are those
-of the preset `deployment` with values of 100 bytes, and the streams of `zraft-bench multicast`. Shown per test: the median over the pairs of HEAD over BASE, in
-throughput and in the servers' CPU per request, with a 95 % interval of that median (of order statistics). A test is slower
-if its whole interval is below 0.95 in throughput, or above 1.05 in CPU; the exit code is 1 then. Idle CPU of the servers,
-in percent of a core, and CPU seconds until they serve stand below.
+of the preset `deployment` with values of 100 bytes, and the streams of `zraft-bench multicast`. Shown per test: the median
+over the pairs of HEAD over BASE, in throughput and in the servers' CPU per request, with a 95 % interval of that median (of
+order statistics). A test is slower if its whole interval is below 0.95 in throughput, or above 1.05 in CPU; the exit code
+is 1 then. Idle CPU of the servers, in percent of a core, and CPU seconds until they serve stand below.
 """
 
 from __future__ import annotations

@@ -261,16 +261,59 @@ def test_sync_waits_for_its_answer_and_what_stands_behind_it_waits_too() -> None
     assert [(r.xid, r.code) for r in client.replies()] == [(1, Code.OK), (2, Code.OK), (3, Code.OK)]
 
 
-def test_a_sync_behind_a_write_is_asked_for_when_the_write_is_applied() -> None:
+def test_a_sync_behind_a_write_is_asked_for_at_once_and_answered_in_its_turn() -> None:
     server = OneServer()
     client = server.attached()
-    client.send(client.codec.write(create("/a")), client.codec.sync("/a"))
-    assert server.clients.take_syncs() == []
-    server.run()
+    client.send(client.codec.write(create("/a")), client.codec.sync("/a"), client.codec.write(create("/b")))
     (asking,) = server.clients.take_syncs()
     asking.complete_sync()
     server.flush()
-    assert [r.value for r in client.replies()] == ["/a", "/a"]
+    assert client.replies() == []
+    server.run()
+    server.run()
+    first, sync, last = client.replies()
+    assert [first.value, sync.value, last.value] == ["/a", "/a", "/b"]
+    assert first.zxid == sync.zxid < last.zxid
+
+
+def test_writes_and_syncs_of_a_pipeline_are_on_their_way_together() -> None:
+    """They take two rounds: one for the first sync, one for all the writes, whose syncs wait for nothing else."""
+    server = OneServer()
+    client = server.attached()
+    pairs = [(client.codec.sync("/"), client.codec.write(create(f"/n{number}"))) for number in range(10)]
+    client.send(*(one for pair in pairs for one in pair))
+    (asking,) = server.clients.take_syncs()
+    asking.complete_sync()
+    server.run()
+    replies = client.replies()
+    assert [r.xid for r in replies] == list(range(1, 21))
+    assert [r.zxid for r in replies] == sorted(r.zxid for r in replies)
+
+
+def test_syncs_among_large_reads_wait_until_the_client_takes_what_it_asked_for() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write(create("/large", data=bytes(900_000))))
+    server.run()
+    client.take()
+    client.send(
+        client.codec.sync("/"),
+        client.codec.write(create("/a")),
+        *(
+            one
+            for _ in range(20)
+            for one in (client.codec.read(Opcode.GET_DATA, "/large"), client.codec.sync("/"))
+        ),
+    )
+    (asking,) = server.clients.take_syncs()
+    asking.complete_sync()
+    xids: list[int] = []
+    for _ in range(30):
+        server.run()
+        assert client.connection.out_bytes < 2_000_000
+        xids += [r.xid for r in client.replies()]
+    assert xids == list(range(2, 44))
+    assert server.clients.take_syncs() == []
 
 
 def test_one_question_to_the_leader_answers_all_syncs_that_had_come_by_then() -> None:

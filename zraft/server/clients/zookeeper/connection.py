@@ -125,9 +125,9 @@ class Connection(ZooKeeperSpeaker):
         self._backlog: list[bytes] = []
         self._backlog_bytes = 0
         self._queued_bytes = 0
-        # Of the backlog, counted from its end: requests that came after the sync at the head of the queue was asked for.
+        # Of the backlog, counted from its end: requests that came after the leader was asked for the last sync.
         self._came_later = 0
-        # Of the backlog, counted from its beginning: requests that had come when the last sync was asked for.
+        # Of the backlog, counted from its beginning: requests that had come by then, once the leader has answered.
         self._synced = 0
         self.held = False
         """A request at the end of the queue takes more than one turn; what is behind it waits in the backlog."""
@@ -325,13 +325,19 @@ class Connection(ZooKeeperSpeaker):
                         self._pong()
                         continue
                     if opcode == SYNC:
-                        path = requests.decode_path(frame)
-                        sync = Sync(xid, path, place < self._synced)
-                        if sync.known and not queue:
+                        sync = Sync(xid, requests.decode_path(frame), frame)
+                        if place >= self._synced:
+                            self._hold(sync, len(frame), frames[place + 1 :])
+                            break
+                        if not queue:
                             self._synchronised(sync)
                             continue
-                        self._hold(sync, len(path), frames[place + 1 :])
-                        break
+                        queue.append(sync)
+                        self._queued_bytes += len(frame) + REQUEST_OVERHEAD_BYTES
+                        if self._queued_bytes > READS_BEHIND_WRITES_BYTES:
+                            self._defer(frames[place + 1 :])
+                            break
+                        continue
                     if opcode == COUNT:
                         path = requests.decode_path(frame)
                         self._hold(Count(xid, path), len(path), frames[place + 1 :])
@@ -582,13 +588,22 @@ class Connection(ZooKeeperSpeaker):
             self._pump()
 
     def complete_sync(self) -> None:
-        """Answer the sync: everything committed before it was asked for is applied here."""
-        if self.phase is Phase.ATTACHED:
-            sync = self.queue.popleft()
-            assert isinstance(sync, Sync), "nothing is answered while a sync waits"
-            self._synced = len(self._backlog) - self._came_later
-            self._synchronised(sync)
-            self._go_on()
+        """Answer the sync, in its turn: everything committed before it was asked for is applied here."""
+        if self.phase is not Phase.ATTACHED or self.closing:
+            return
+        sync = self.queue[-1]
+        assert isinstance(sync, Sync), "nothing is looked at behind a sync that waits"
+        self._synced = len(self._backlog) - self._came_later
+        if len(self.queue) == 1:
+            self._unsync()
+        self._go_on()
+
+    def _unsync(self) -> None:
+        """Answer the sync at the head of the queue."""
+        sync = self.queue.popleft()
+        assert isinstance(sync, Sync)
+        self._queued_bytes -= len(sync.frame) + REQUEST_OVERHEAD_BYTES
+        self._synchronised(sync)
 
     def _synchronised(self, sync: Sync) -> None:
         self.emit(replies.encode_create_reply(sync.xid, self.clients.machine.last_zxid, sync.path))
@@ -622,7 +637,11 @@ class Connection(ZooKeeperSpeaker):
             first = queue[0]
             if isinstance(first, tuple):
                 break
-            if self.out_bytes >= ANSWERS_BYTES_MAX and all(isinstance(one, Read | Listing) for one in queue):
+            if (
+                self.out_bytes >= ANSWERS_BYTES_MAX
+                and all(isinstance(one, Read | Listing | Sync) for one in queue)
+                and not (self.held and isinstance(queue[-1], Sync))
+            ):
                 self._unqueue()
                 break
             if isinstance(first, Read):
@@ -633,6 +652,10 @@ class Connection(ZooKeeperSpeaker):
                     answer(self, opcode, xid, first, now=True)
                 except MarshallingError:
                     self.failed(xid, Code.MARSHALLING_ERROR)
+            elif isinstance(first, Sync):
+                if self.held and len(queue) == 1:
+                    break
+                self._unsync()
             elif isinstance(first, HELD):
                 self._begin_held(first)
                 break
@@ -670,15 +693,17 @@ class Connection(ZooKeeperSpeaker):
             self.account()
 
     def _unqueue(self) -> None:
-        """Take reads out of the queue, since no write stands behind them.
+        """Take reads, and syncs that wait only for them, out of the queue, since no write stands behind them.
 
         They can be answered when the client has taken what it has asked for.
         """
-        self._backlog[:0] = [
+        frames = [
             one if isinstance(one, Read) else one.frame
             for one in self.queue
-            if isinstance(one, Read | Listing)
+            if isinstance(one, Read | Listing | Sync)
         ]
+        self._backlog[:0] = frames
+        self._synced += len(frames)
         self._backlog_bytes += self._queued_bytes
         self._queued_bytes = 0
         self.queue.clear()
@@ -690,32 +715,27 @@ class Connection(ZooKeeperSpeaker):
 
         It is decoded already: nothing waits for a malformed one.
 
-        Nothing behind a sync may be applied before it is answered: its answer shows a state at least as new as all
-        of them, and the client would see its zxids go back. A listing is kept as it came, and answered as any other
-        read once nothing stands before it.
+        Nothing behind a sync may be applied before the leader has answered: the answer shows a state at least as new
+        as all of them, and the client would see its zxids go back. The leader is asked at once, also behind a write
+        that is on its way. A listing is kept as it came, and answered as any other read once nothing stands before
+        it.
         """
         self.held = True
         self.queue.append(held)
         self._queued_bytes += size + REQUEST_OVERHEAD_BYTES
-        if len(self.queue) == 1:
+        if isinstance(held, Sync):
+            self._came_later = 0
+            self.clients.request_sync(self)
+        elif len(self.queue) == 1:
             self._begin_held(held)
         self._defer(behind)
 
-    def _begin_held(self, held: Held) -> None:
+    def _begin_held(self, held: Count | Listing | Restore) -> None:
         """Begin the request at the head of the queue, which takes more than one turn.
 
         What stands behind it waits, in order.
         """
         match held:
-            case Sync(path=path):
-                self._queued_bytes -= len(path) + REQUEST_OVERHEAD_BYTES
-                if held.known:
-                    self.queue.popleft()
-                    self._synchronised(held)
-                    self.held = False
-                else:
-                    self._came_later = 0
-                    self.clients.request_sync(self)
             case Count(path=path):
                 self._queued_bytes -= len(path) + REQUEST_OVERHEAD_BYTES
                 self._begin_count(held.xid, path)

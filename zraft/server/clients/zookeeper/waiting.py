@@ -32,19 +32,17 @@ class Listing:
 
 
 class Sync:
-    """Sync that waits until all that was committed before it came is applied here.
+    """Sync that is answered when all that was committed before it came is applied here.
 
-    Attributes:
-        known: it came before an earlier sync was asked for, whose answer holds for this one as well, so it waits only
-            for what stands before it.
+    Only the last one of a queue may wait for the leader; the others wait for the writes before them.
     """
 
-    __slots__ = ("known", "path", "xid")
+    __slots__ = ("frame", "path", "xid")
 
-    def __init__(self, xid: int, path: str, known: bool) -> None:
+    def __init__(self, xid: int, path: str, frame: bytes) -> None:
         self.xid: Final = xid
         self.path: Final = path
-        self.known: Final = known
+        self.frame: Final = frame
 
 
 class Count:
