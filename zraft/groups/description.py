@@ -1,4 +1,4 @@
-"""What the coordination group says of a group: who founded it, and who should lead it (D-18)."""
+"""A group as the coordination group describes it: its founders, and which server should lead it (D-18)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ def _read_only(founders: Mapping[ServerId, Instance]) -> Mapping[ServerId, Insta
 
 @frozen(hash=False)
 class GroupDescription:
-    """A group as it was created. It never changes; who belongs to the group later, its own log says.
+    """A group as it was created. It never changes; the group's own log says who belongs to it later.
 
     Attributes:
-        group: a zxid of the coordination group, so that it never comes back.
-        founders: the disk of each server that the entry which created the group names.
-        preferred: who should lead it if it can; None if that does not matter.
+        group: the zxid of the coordination group's entry that created it, so that no later group has the same
+            number.
+        founders: the disk of each server that this entry names.
+        preferred: the server that should lead it if it can; None if that does not matter.
 
     Raises:
-        ConfigError: it cannot be a group.
+        ConfigError: the number is not above 0, there are no founders, or one of them cannot be a server.
     """
 
     group: GroupId
@@ -47,11 +48,14 @@ class GroupDescription:
                 )
 
     def founded_by(self, server: ServerId, instance: Instance) -> bool:
-        """Was the group created with that disk? Only then may it vote before it has heard of the group (D-18)."""
+        """Return whether that disk is a founder's. Only then may it vote before it has heard of the group (D-18)."""
         return self.founders.get(server) == instance
 
     def membership_for(self, server: ServerId, instance: Instance) -> Membership:
-        """What that disk starts with, while its log names no membership: the founders, or itself as a learner."""
+        """Return the members that this disk assumes until its log names some.
+
+        A founder assumes the founders; any other disk assumes only itself, as a learner.
+        """
         if self.founded_by(server, instance):
             return Membership({one: Member(disk) for one, disk in self.founders.items()})
         return Membership({server: Member(instance, MemberRole.LEARNER)})

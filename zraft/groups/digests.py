@@ -1,11 +1,12 @@
-"""Whether the members of a group have the same state: digests at the same entries, compared by its leader (D-26).
+"""Comparison of the members' states: digests at the same entries, compared by the group's leader (D-26).
 
-Every member notes a digest of its state after the same entries and reports it to the leader, which tells everybody what
-the majority has. Whoever differs must not serve another reply, and stops as a whole: what it computes cannot be trusted,
-and its votes in every group are on one disk.
+Every member notes a digest of its state after the same entries and reports it to the leader, which tells
+everybody what the majority has. A server that differs must not send another answer, and stops as a whole:
+what it computes cannot be trusted, and its votes in every group are on one disk.
 
-`DigestTable` and `check_digests` serve every group. Members of the coordination group report with what else they say of
-themselves (`MemberReport`, `Verdict`), and its leader repeats its verdicts; `GroupComparison` is about all other groups.
+`DigestTable` and `check_digests` serve every group. Members of the coordination group report their digests
+with the rest of their reports (`MemberReport`, `Verdict`), and its leader repeats its verdicts;
+`GroupComparison` is for all other groups.
 
 Pure. Source: rule D-26 in docs/RULES.md.
 """
@@ -25,12 +26,14 @@ from zraft_core.errors import ZraftError
 from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 
 POINTS_KEPT_MAX: Final = 8
-"""Indexes compared at once; older ones have been decided, or never will be."""
+"""How many entries are compared at once; older ones have been decided, or never will be."""
 
 PER_MESSAGE_MAX: Final = 64
-"""As many as the codec takes."""
+"""How many digests a message holds: as many as the codec takes."""
 
 ALARMS_KEPT_MAX: Final = 16
+"""How many alarms wait for the log; further ones are only counted."""
+"""How many alarms wait for the log; further ones are only counted."""
 
 Point = tuple[int, int]
 """The index of an entry, and the digest of the state after it."""
@@ -39,21 +42,25 @@ _Noted = tuple[GroupId, int, int]
 
 
 class DivergedError(ZraftError):
-    """This server's state is not the one the majority has: it must stop, and begin anew from another's."""
+    """The state of this server differs from the majority's: it must stop, and begin anew from another server's state."""
 
 
 class DigestTable:
-    """What the members of one group computed, as its leader was told: index -> server -> digest."""
+    """The digests that the members of one group reported to its leader, by index and server.
+
+    Attributes:
+        disagreements: sentences for the log about points without a majority. No server stops for them.
+        alarms_total: how many points had no majority.
+    """
 
     def __init__(self) -> None:
         self._reported: dict[int, dict[ServerId, int]] = {}
         self._decided: dict[int, int] = {}
         self.disagreements: list[str] = []
-        """For the log: points without a majority. Nobody stops for them."""
         self.alarms_total = 0
 
     def report(self, server: ServerId, digests: Iterable[Point]) -> None:
-        """What a server's state was."""
+        """Take the digests that a server has reported."""
         for index, digest in digests:
             if index in self._decided or index in self._reported or self._is_new(index):
                 self._reported.setdefault(index, {})[server] = digest
@@ -66,7 +73,7 @@ class DigestTable:
         return len(self._reported) < POINTS_KEPT_MAX or index > min(self._reported)
 
     def decide(self, voters: Collection[ServerId]) -> list[Point]:
-        """Count what was reported: every point that a majority of the voters agreed on so far, with what it has."""
+        """Count the reports, and return every point on which a majority of the voters has agreed so far, with its digest."""
         needed = majority(len(voters))
         for index, reported in self._reported.items():
             if index in self._decided:
@@ -89,12 +96,12 @@ class DigestTable:
 
     @property
     def decided(self) -> list[Point]:
-        """The points that a majority agreed on, with what it has."""
+        """The points on which a majority has agreed, each with the majority's digest, by index."""
         return [(index, digest) for index, digest in sorted(self._decided.items()) if digest >= 0]
 
 
 def check_digests(group: GroupId, own: Iterable[Point], verdict: Iterable[Point]) -> None:
-    """Compare what the majority has with this server's own digests.
+    """Compare the majority's digests with this server's own.
 
     Raises:
         DivergedError: they differ at some index.
@@ -112,11 +119,12 @@ def check_digests(group: GroupId, own: Iterable[Point], verdict: Iterable[Point]
 
 
 class GroupComparison:
-    """Both sides, for all groups of one server but the coordination group.
+    """Both sides of the comparison, member and leader, for all groups of one server but the coordination group.
 
     Attributes:
         compared_total: points that a majority agreed on, of groups led here.
-        alarms: points without a majority, for the log. Nobody stops for them.
+        alarms: sentences for the log about points without a majority. No server stops for them.
+        alarms_total: how many points had no majority.
     """
 
     def __init__(self, host: GroupHost) -> None:
@@ -128,15 +136,15 @@ class GroupComparison:
         self.alarms: list[str] = []
 
     def forget(self, group: GroupId) -> None:
-        """It is gone."""
+        """Forget a group that is gone."""
         self._tables.pop(group, None)
         self._told.pop(group, None)
 
     def turn(self, applied: Iterable[GroupId]) -> list[tuple[ServerId, PeerMessage]]:
-        """What to say about groups that took entries.
+        """Return the messages that follow from applied entries: digests to leaders, and verdicts on groups led here.
 
         Raises:
-            DivergedError: this server, which leads a group, is in its minority.
+            DivergedError: this server leads a group and is in its minority.
         """
         noted: dict[ServerId, list[_Noted]] = {}
         verdicts: dict[ServerId, list[_Noted]] = {}
@@ -151,7 +159,7 @@ class GroupComparison:
                 self._decide(replica, verdicts)
             elif raft.leader is not None:
                 self._told[group] = replica.digests[-1][0]
-                # The ones before, too: one message may be lost, and the leader new.
+                # The older ones are sent again, because a message may have been lost, and the leader may be new.
                 noted.setdefault(raft.leader, []).extend((group, *point) for point in replica.digests)
         if not noted and not verdicts:
             return []
@@ -160,7 +168,7 @@ class GroupComparison:
     def on_digests(
         self, server: ServerId, instance: Instance, message: GroupDigests
     ) -> list[tuple[ServerId, PeerMessage]]:
-        """What a member computed, to the leader.
+        """Take the digests that a member reports to this server as the leader; return the verdicts that follow.
 
         Raises:
             DivergedError: this server is in a group's minority.
@@ -176,10 +184,10 @@ class GroupComparison:
         return _messages(verdicts, GroupVerdict)
 
     def on_verdict(self, server: ServerId, message: GroupVerdict) -> None:
-        """What the majority has, from a leader.
+        """Compare the digests of a group's majority, which its leader sent, with this server's own.
 
         Raises:
-            DivergedError: this server has something else.
+            DivergedError: this server has another digest at one of the entries.
         """
         for group, index, digest in message.digests:
             replica = self._host.groups.get(group)
@@ -194,7 +202,7 @@ class GroupComparison:
         return known[1]
 
     def _decide(self, replica: HostedReplica, verdicts: dict[ServerId, list[_Noted]]) -> None:
-        """Say once what is decided now."""
+        """Add to `verdicts` what is decided now and was not before."""
         _, table = self._tables[replica.group]
         raft = replica.raft
         said = table.decided

@@ -10,12 +10,12 @@ from zraft.transport.messages import SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.ids import GroupId, ServerId
 
 GroupMessage = RaftMessage | SharedHeartbeat | SharedHeartbeatReply
-"""What the hosts of groups say to each other."""
+"""The messages that the hosts of groups exchange."""
 
 
 @frozen
 class SnapshotTask:
-    """Make this image durable as the group's newest snapshot, and say so by `GroupHost.snapshotted`."""
+    """A request to make this image durable as the group's newest snapshot, and to answer by `GroupHost.snapshotted`."""
 
     group: GroupId
     meta: SnapshotMeta
@@ -25,21 +25,23 @@ class SnapshotTask:
 
 @define
 class GroupEffects:
-    """One turn's.
+    """What one turn of the host asks for.
 
     Attributes:
-        sends: what goes to whom, one datagram if it fits.
-        touched: groups that were looked at: only their roles, members and commits can have changed.
-        applied: groups whose state machines took entries.
-        reads: (group, context): that read may be answered from the state machine as it is now.
-        snapshots: what is to be made durable, in order.
-        compactions: (group, index): `Wal.compact`, after the frame of this turn.
-        coordination_due: the coordination group, which is not hosted here, is to be snapshotted for the log's sake.
-        needs_snapshot: (group, follower): its log no longer reaches the leader's.
-        placed: groups led here whose committed voters are the wanted disks now: whoever else has a replica may
-            retire it.
-        forgotten: groups of which the log knows nothing any more: their files go, before anything is compacted.
-        wake_in: ticks until the next turn is due, if nothing arrives before; None if nothing is.
+        sends: messages by receiver; those to one receiver are one datagram if they fit.
+        touched: groups that were looked at. Roles, members and commits of others cannot have changed.
+        applied: groups whose state machines have applied entries.
+        reads: (group, context) of reads that may be answered from the state machine as it is now.
+        snapshots: images that are to be made durable, in this order.
+        compactions: (group, index) for `Wal.compact`, after the frame of this turn.
+        coordination_due: whether the coordination group, which is not hosted here, is to be snapshotted to
+            shorten the log.
+        needs_snapshot: (group, follower) of followers whose missing entries the leader's log no longer holds.
+        placed: groups led here whose committed voters are the wanted disks now, so that other disks may
+            retire their replicas.
+        forgotten: groups that the log no longer knows. Their files are to be removed before anything is
+            compacted.
+        wake_in: ticks until the next turn is due, if nothing arrives before; None if none is.
     """
 
     sends: dict[ServerId, list[GroupMessage]] = Factory(dict)

@@ -1,7 +1,7 @@
-"""One frame of the common log for the writes of all groups of a turn, one frame at a time (D-10, D-13).
+"""The frame of the log: what all groups of a server write in a turn, one frame at a time (D-10, D-13).
 
-Everything that gathers while one frame is being synced becomes the next one; a core hears of a frame by the number of its
-last write in it (D-7). Pure.
+A *frame* is written and made durable as a whole. What comes while one is being synced becomes the next one.
+Each core is told of a frame by the number of its last write in it (D-7). Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 @frozen
 class Durable:
-    """What a frame made durable: the newest write of each group in it, groups that it forgot, whether it had the roster."""
+    """What a frame made durable.
+
+    Attributes:
+        numbers: the number of the newest write of each group in it.
+        forgotten: groups that the log no longer knows from then on.
+        roster: whether it holds the roster of the cluster's founders.
+    """
 
     numbers: Mapping[GroupId, int] = field(factory=dict)
     forgotten: Sequence[GroupId] = ()
@@ -34,10 +40,10 @@ class Durable:
 
 
 class LogFrame:
-    """What waits for the log's disk, of all groups of a server, and what is in the frame under way.
+    """The writes of all groups of a server that wait for the log's disk, and the frame that is being written.
 
     Attributes:
-        due: a frame could be written now.
+        due: whether a frame could be written now.
     """
 
     __slots__ = ("_forgotten", "_numbers", "_pending", "_waiting_bytes", "_writing", "due")
@@ -57,7 +63,7 @@ class LogFrame:
 
     @property
     def holds_groups(self) -> bool:
-        """Whether writes of groups beside the coordination group, which is number 0, wait or are being written."""
+        """Whether writes of other groups than the coordination group (number 0) wait or are being written."""
         writing = self._writing
         return (
             any(self._numbers)
@@ -66,11 +72,11 @@ class LogFrame:
         )
 
     def waiting_bytes(self, group: GroupId) -> int:
-        """Payload of the group's entries that wait for the next frame: it grows while the disk is stuck."""
+        """Return the bytes of payload of the group's entries that wait for the next frame: many if the disk hangs."""
         return self._waiting_bytes.get(group, 0)
 
     def add(self, group: GroupId, write: Write) -> int:
-        """A write of a group's core, after all its earlier ones; bytes of payload in it."""
+        """Add a write of a group's core, which follows all its earlier ones; return the bytes of payload in it."""
         records = self._pending
         if write.hard_state is not None:
             records.append(HardStateRecord(group, write.hard_state))
@@ -90,7 +96,10 @@ class LogFrame:
         return size
 
     def forget(self, group: GroupId) -> None:
-        """The group is gone for good; what waits of it need not be written. Nobody removes the coordination group."""
+        """Add a record by which the log forgets a group that is gone for good, and drop what waits of it.
+
+        The coordination group is never forgotten (D-1).
+        """
         assert group != COORDINATION_GROUP, "the coordination group cannot be forgotten (D-1)"
         self._pending = [record for record in self._pending if record.group != group]
         self._pending.append(ForgetRecord(group))
@@ -103,7 +112,7 @@ class LogFrame:
             self._writing = Durable(numbers, self._writing.forgotten, self._writing.roster)
 
     def take(self, roster: Roster | None = None) -> list[Record] | None:
-        """The records to write now; None while some are being written, or nothing waits.
+        """Return the records to write now; None if a frame is being written already, or nothing waits.
 
         A `roster` goes alone into a frame of its own, before everything else (D-1).
         """
@@ -121,7 +130,7 @@ class LogFrame:
         return records
 
     def durable(self) -> Durable:
-        """The frame is durable."""
+        """Take note that the frame is durable, and return what it holds."""
         assert self._writing is not None, "no frame is being written"
         durable, self._writing = self._writing, None
         self.due = bool(self._pending)

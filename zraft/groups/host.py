@@ -1,11 +1,12 @@
-"""All groups of one server but the coordination group: what arrived, what is due, and what follows from it in one turn.
+"""The host of a server's groups: it takes what arrived and what is due, and says in one turn what follows from it.
 
-No clock, socket, disk or asyncio: an owner feeds messages and finished writes and calls `turn`, and carries out the
-`GroupEffects`. A turn looks at the groups that something happened to, or that have something due, and at no other:
-hundreds that are idle cost what one costs. Source: rules D-7, D-13 and D-18, and docs/GROUPS.md.
+It hosts all groups but the coordination group. It has no clock, socket, disk or asyncio: its owner feeds
+messages and finished writes, calls `turn`, and carries out the `GroupEffects`. A turn looks at the groups to
+which something happened, and at those for which something is due, and at no other: hundreds that are idle
+cost what one costs. Source: rules D-7, D-13 and D-18, and docs/GROUPS.md.
 
-The host schedules; what it decides is in parts that share one `HostState`: `Covers` (shared heartbeats), `Keeping`
-(the length of the log) and `Placing` (leaders and members).
+The host schedules. Decisions are taken by parts that share one `HostState`: `Covers` (shared heartbeats),
+`Keeping` (the length of the log) and `Placing` (leaders and members).
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ from zraft_core.errors import ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 
 MISTAKES_KEPT_MAX: Final = 16
-"""Messages that no correct peer sends, remembered for the log; all are counted."""
+"""How many messages that no correct peer sends are remembered for the log; all are counted."""
 
 
 class GroupHost:
     """The groups of one server. Not thread-safe: one owner calls it.
 
     Args:
-        server, instance, boot: who this is (D-1).
+        server, instance, boot: the server, its disk, and the number of this start of it (D-1).
         rng: draws election timeouts; nothing else is random.
-        retention, frame: what each group holds back of the log and what waits to be written to it, if groups that are not
-            hosted here write to it, too.
+        retention, frame: what each group holds back of the log, and what waits to be written to it. They are
+            given if groups that are not hosted here write to the same log.
 
     Raises:
         ConfigError: the settings contradict each other.
@@ -55,7 +56,8 @@ class GroupHost:
         server, instance, boot: as given.
         settings: every bound.
         groups, peers: the replicas of this server, and the other servers as they are seen from here.
-        frame: what waits for the log: the owner takes it after a turn, and tells `persisted` when it is durable.
+        frame: what waits for the log: the owner takes it after a turn, and tells `persisted` when it is
+            durable.
         mistakes: (sender, problem) of the newest messages that no correct peer sends.
     """
 
@@ -103,9 +105,11 @@ class GroupHost:
     ) -> None:
         """Take part in a group from now on, with what the disk holds of it.
 
-        A disk that knows nothing of the group votes for itself only if it is one of the founders; any other starts as a
-        learner and is told by the leader who the members are (D-18). `covered`: see `HostedReplica`; all members say
-        the same.
+        A disk that knows nothing of the group votes only if it is one of the founders'. Any other starts as a
+        learner, and the leader tells it who the members are (D-18).
+
+        Args:
+            covered: see `HostedReplica`; it must be the same for all members.
 
         Raises:
             StorageError: hard state and log contradict each other.
@@ -136,12 +140,12 @@ class GroupHost:
         self._keeping.retention.recovered(group, stored.log.bytes_in_memory, stored.held_bytes)
         self.groups[group] = replica
         if description.preferred == self.server and stored.log.last_index == 0 and raft.is_voter:
-            # Nobody leads a group that was founded this moment: who should need not wait to find that out.
+            # Nobody leads a group that was founded this moment, so its preferred leader need not wait for a timeout.
             raft.hasten_election()
         self._state.touch(replica)
 
     def remove(self, group: GroupId) -> None:
-        """The group is gone for good (D-18): its log is forgotten with the next frame, here or not."""
+        """Remove a group that is gone for good (D-18), whether it is here or not. The next frame lets the log forget it."""
         self.groups.pop(group, None)
         self._covers.forget(group)
         self._state.touched.pop(group, None)
@@ -151,7 +155,7 @@ class GroupHost:
         self.frame.forget(group)
 
     def vouch(self, server: ServerId, instance: Instance) -> None:
-        """That disk belongs to the same cluster (the coordination group says so): see `Raft.vouch`."""
+        """Take note that a disk belongs to the same cluster, as the coordination group says: see `Raft.vouch`."""
         self._vouched[server] = instance
         for replica in self.groups.values():
             replica.raft.vouch(server, instance)
@@ -159,27 +163,30 @@ class GroupHost:
     # -- what is wanted of them
 
     def prefer(self, group: GroupId, server: ServerId | None) -> None:
-        """That server should lead the group; None if it does not matter."""
+        """Set which server should lead the group; None if that does not matter."""
         self._placing.prefer(group, server)
 
     def want_members(self, group: GroupId, wanted: Mapping[ServerId, Instance]) -> None:
-        """These disks should be the group's voters."""
+        """Set which disks should be the group's voters."""
         self._placing.want_members(group, wanted)
 
     def retire(self, group: GroupId) -> None:
-        """The group has left this server: see `Placing.retire`."""
+        """Retire the replica of a group that has left this server: see `Placing.retire`."""
         self._placing.retire(group)
 
     def transfer(self, group: GroupId, target: ServerId) -> bool:
-        """Hand the group over to `target`; False if that cannot be begun."""
+        """Hand the leadership of the group over to `target`; return False if that cannot be begun."""
         return self._placing.transfer(group, target)
 
     def snapshotted(self, group: GroupId, meta: SnapshotMeta, *, durable: bool) -> None:
-        """A `SnapshotTask` ended: it is durable, or could not be made so."""
+        """Take note that a `SnapshotTask` has ended: the snapshot is durable, or could not be made so."""
         self._keeping.snapshotted(group, meta, durable=durable)
 
     def install(self, group: GroupId, meta: SnapshotMeta, image: bytes) -> bool:
-        """Another server's snapshot is durable here: become it, if that is ahead; False if it is not needed.
+        """Take over another server's snapshot, which is durable here, if it is ahead of the group's state.
+
+        Returns:
+            Whether it was taken over; False if it was not needed.
 
         Raises:
             ProtocolError: the image or the membership in it cannot be read.
@@ -189,7 +196,13 @@ class GroupHost:
     # -- what happened
 
     def receive(self, sender: Sender, messages: Sequence[GroupMessage], ahead: int = 0) -> None:
-        """Messages of one authenticated peer, in the order they came, `ahead` ticks after the last turn."""
+        """Take messages of one authenticated peer, in the order in which they came.
+
+        A message that no correct peer sends is counted and noted in `mistakes`.
+
+        Args:
+            ahead: how many ticks after the last turn they came.
+        """
         state, server, instance = self._state, sender.server, sender.instance
         peer = state.peers[server] if server in state.peers else state.peer(server)
         if peer.run != (instance, sender.boot) and not self._covers.meet(peer, sender):
@@ -211,7 +224,7 @@ class GroupHost:
             try:
                 raft.step(server, instance, message)
             except ProtocolError as error:
-                # It costs that one message: whoever sends it must not be able to end this server.
+                # Only that message is lost: a peer must not be able to end this server.
                 self._mistakes += 1
                 self.mistakes.append((server, str(error)))
             if not state.stirred and (
@@ -220,7 +233,7 @@ class GroupHost:
                 state.stirred = True
 
     def persisted(self, durable: Durable) -> None:
-        """A frame is durable; what is of groups that are not hosted here is for others."""
+        """Take note that a frame is durable. Its writes of groups that are not hosted here are skipped."""
         state = self._state
         if durable.forgotten:
             state.effects.forgotten += durable.forgotten
@@ -235,7 +248,11 @@ class GroupHost:
                     state.stirred = True
 
     def propose(self, group: GroupId, payload: bytes, count: int) -> tuple[int, int] | None:
-        """Append one batch of `count` commands: see `Raft.propose`. (index, term) of its entry; None: keep it."""
+        """Append one batch of `count` commands: see `Raft.propose`.
+
+        Returns:
+            (index, term) of its entry; None if it was not taken, and the caller keeps it.
+        """
         state = self._state
         if group not in state.groups or self._held:
             return None
@@ -252,14 +269,20 @@ class GroupHost:
         return index, replica.raft.term
 
     def read_index(self, group: GroupId, context: int) -> None:
-        """Ask for a linearizable read: see `Raft.read_index`. It takes a round of that group, no shared heartbeat."""
+        """Ask for a linearizable read: see `Raft.read_index`.
+
+        It takes a round of the group's own; shared heartbeats confirm no read.
+        """
         replica = self.groups.get(group)
         if replica is not None:
             self._state.touch(replica)
             replica.raft.read_index(context)
 
     def hold(self, held: bool) -> None:
-        """Apply nothing and take no proposals for now: what applying gives has nowhere to go. Everything else goes on."""
+        """Hold all groups, or let them go on: while they are held, nothing is applied and no proposal is taken.
+
+        This is for a time in which the results of applying have nowhere to go. Everything else goes on.
+        """
         if held == self._held:
             return
         self._held = held
@@ -270,23 +293,25 @@ class GroupHost:
 
     @property
     def wants_turn(self) -> bool:
-        """Does what arrived since the last turn give one something to do now?
+        """Whether what arrived since the last turn gives a turn something to do now.
 
-        Many a message only confirms what is known: the next turn, whenever that is, looks at its group as well.
+        Many messages only confirm what is known: the next turn, whenever that is, looks at their groups as
+        well.
         """
         return self._state.stirred or self.frame.due
 
     @property
     def stirred(self) -> bool:
-        """The same, but for what only waits for the disk."""
+        """The same as `wants_turn`, except for writes that only wait for the disk."""
         return self._state.stirred
 
     # -- one turn
 
     def turn(self, elapsed: int, *, joining: bool = False) -> GroupEffects:
-        """Everything that follows from what arrived, and from `elapsed` more ticks in which this process ran.
+        """Do everything that follows from what arrived, and from `elapsed` more ticks in which this process ran.
 
-        `joining`: this turn says something to all other servers anyway.
+        Args:
+            joining: whether this turn says something to all other servers anyway.
         """
         assert elapsed >= 0
         state, covers, moves, retention = (
@@ -328,7 +353,7 @@ class GroupHost:
     # -- what became of a group in this turn
 
     def _settle(self, replica: HostedReplica) -> None:
-        """Take what its core has for others and for the disk, and apply what is committed."""
+        """Take what the group's core has for others and for the disk, and apply what is committed."""
         state, settings, raft, group = self._state, self.settings, replica.raft, replica.group
         ready = raft.ready()
         sends = state.effects.sends
@@ -371,7 +396,7 @@ class GroupHost:
                 state.timers.set(group, max(state.now + 1, due))
 
     def _reconsider(self, replica: HostedReplica) -> None:
-        """Who leads the group may be another one, or it may rest from now on or no longer."""
+        """Look at whether another server leads the group now, and whether the group may fall asleep or has to wake."""
         raft = replica.raft
         leads = raft.role is Role.LEADER
         if self._covers.show(replica):
@@ -396,7 +421,8 @@ class GroupHost:
         if replica.asleep:
             self._rest(replica)
         else:
-            # Early enough for all that entries sent from now on may want; and when followers can be offered the group.
+            # This is early enough for whatever entries sent from now on may need, such as a resend. At the next shared
+            # heartbeat the followers can be offered the group.
             due = min(replica.born + raft.due_at, state.now + self._look_again_ticks)
             if state.now < self._covers.due_at < due:
                 due = self._covers.due_at
@@ -417,7 +443,7 @@ class GroupHost:
             state.timers.set(group, max(state.now + 1, replica.born + raft.due_at))
 
     def _rest(self, replica: HostedReplica) -> None:
-        """It has nothing due, and keeps little of its log in memory."""
+        """Clear the alarm of a group that has nothing due, and keep little of its log in memory."""
         self._state.timers.clear(replica.group)
         log = replica.raft.log
         if log.bytes_in_memory > self.settings.asleep_log_bytes_max:
@@ -426,7 +452,10 @@ class GroupHost:
     # -- what others see
 
     def statistics(self) -> GroupsStatistics:
-        """Counts of this moment; looks at every group, so it is for who scrapes metrics and not for a turn."""
+        """Count what is so at this moment.
+
+        It looks at every group, so it is for scrapes of metrics and not for a turn.
+        """
         leading = campaigning = learning = leaderless = asleep = 0
         for replica in self.groups.values():
             raft = replica.raft

@@ -1,8 +1,9 @@
-"""The groups of topics on this server beside the coordination group: one host, one frame and one outbox with it.
+"""The topics' groups of this server: they share one log, one frame and one outbox with the coordination group.
 
-Between the driver, which owns the turn, `GroupHost`, which decides for each group, and the partitions, which are what
-groups replicate. Here is what a server is told of groups by the coordination group's state, and what follows: which
-replicas there are, who should lead and vote, when a group's files go. Pure. Source: docs/GROUPS.md; D-7, D-13, D-18.
+This module stands between the driver, which owns the turn, `GroupHost`, which decides for each group, and the
+partitions, which are what groups replicate. It follows what the coordination group's state says of groups:
+which replicas there are, who should lead and vote, and when a group's files are removed. Pure. Source:
+docs/GROUPS.md; D-7, D-13, D-18.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from zraft_core.topics.registry_values import GroupRecord
 from zraft_core.znodes.txn import TOPICS, Command
 
 REPORT_AGAIN_MS: Final = 2_000
-"""A leader whose group is placed says so again if the coordination group does not show it by then."""
+"""A leader reports that its group is placed again, if the coordination group does not show it after this time."""
 
 
 _OF_PARTITIONS: Final = (Bundle, Edge, GroupLeader)
@@ -66,10 +67,12 @@ class GroupsShare:
 
     Attributes:
         tasks: for the disk of snapshots, in order.
-        deliveries: for the disk of deliveries, in order; those it refuses come back by `HostedGroups.refused`.
-        compactions: (group, index): the log no longer needs these entries.
-        coordination_due: the coordination group is to be snapshotted for the sake of the log of all groups.
-        due_in: ms until the next turn is due; None if nothing is.
+        deliveries: for the disk of deliveries, in order; those that it refuses come back by
+            `HostedGroups.refused`.
+        compactions: (group, index): the log no longer needs the group's entries up to there.
+        coordination_due: whether the coordination group is to be snapshotted to shorten the log of all
+            groups.
+        due_in: ms until the next turn is due; None if none is.
     """
 
     tasks: Sequence[Task]
@@ -86,7 +89,7 @@ class Hosting:
     Attributes:
         partitions: what groups replicate.
         stored: what the disk held of groups at the start.
-        mark_of: where a group's deliveries stood at the index of an image of it.
+        mark_of: reads from (group, image, index) where the group's deliveries ended when the image was taken.
         topics: the partitions as connections see them.
     """
 
@@ -97,18 +100,21 @@ class Hosting:
 
 
 class HostedGroups:
-    """Groups above 0 of one server. Owned by its driver.
+    """The groups of one server above number 0. Its driver owns it.
 
     Args:
         machine: the coordination group's state.
-        submit: put a command into the coordination group's log.
-        snapshots: those of all groups of this server, with the deliveries that travel with them.
-        retention, frame: what each group of this server holds back of the log, and what waits to be written to it.
+        submit: puts a command into the coordination group's log.
+        snapshots: the snapshots of all groups of this server, with the deliveries that travel with them.
+        log_end: index at which the coordination group's log ended when this process started.
+        retention, frame: what each group of this server holds back of the log, and what waits to be written
+            to it.
 
     Attributes:
         host: decides for each group.
         partitions: what the groups replicate.
-        bundles_sent_total, bundles_received_total, edges_sent_total: what partitions said to other servers, and heard.
+        bundles_sent_total, bundles_received_total, edges_sent_total: messages of partitions to and from other
+            servers.
         snapshots_failed_total: images that could not be written.
         installed_total: images that were taken over from other servers.
     """
@@ -128,7 +134,7 @@ class HostedGroups:
         retention: Retention,
         frame: LogFrame,
     ) -> None:
-        """`log_end`: where the coordination group's log ended when this process started."""
+        """Host no groups yet: the first turns create them, when the coordination group has applied what its log held."""
         self.host = GroupHost(
             server=identity.server,
             instance=identity.instance,
@@ -155,7 +161,7 @@ class HostedGroups:
         self._seen: dict[GroupId, GroupRecord] = {}
         self._members_changed_index = -1
         self._round = 0
-        """The coordination group's newest round of heartbeats, while this server leads it."""
+        """The coordination group's newest round of heartbeats, if this server leads it."""
         self._placed: dict[GroupId, int] = {}
         self._frame = frame
         self._removing: set[GroupId] = set()
@@ -163,10 +169,10 @@ class HostedGroups:
         self._refused: list[delivery_tasks.Task] = []
         self._compactions: list[tuple[GroupId, int]] = []
         self._restored: dict[GroupId, int] = {}
-        """Indices of snapshots that took the place of states, until the log says so."""
+        """Index of the snapshot that took the place of a group's state, until a durable frame of the log says so."""
         self._tasks: list[Task] = []
         self._stirred = True
-        """Something was given to this object since its last turn, or is left of that."""
+        """Whether something was given to this object since its last turn, or some of that is left."""
         self.snapshots_failed_total = self.installed_total = 0
         self.bundles_sent_total = self.bundles_received_total = self.edges_sent_total = 0
 
@@ -180,9 +186,14 @@ class HostedGroups:
         *,
         ahead: int = 0,
     ) -> None:
-        """Messages about groups of one authenticated peer, in the order they came, `ahead` ms after the last turn.
+        """Take messages about groups, of one authenticated peer, in the order in which they came.
 
-        The key of a cluster may be another cluster's too: only who the coordination group knows counts (D-1).
+        Another cluster may have the same key, so messages count only from disks that the coordination group
+        knows (D-1).
+
+        Args:
+            coordination: the core of the coordination group; None if there is none yet.
+            ahead: how many ms after the last turn they came.
 
         Raises:
             DivergedError: the state of a group here is not the majority's (D-26).
@@ -207,17 +218,17 @@ class HostedGroups:
             self.host.receive(sender, of_cores, ahead)
 
     def said_here(self, message: PeerMessage) -> None:
-        """What a partition of this server says to another one of it."""
+        """Take what a partition of this server says to another one of it."""
         self.partitions.receive(self._identity.server, message)
 
     def persisted(self, durable: Durable) -> None:
-        """A frame is durable; these groups' records may have been a part of it."""
+        """Take note that a frame is durable, which may hold records of these groups."""
         if any(durable.numbers) or durable.forgotten:
             self._stirred = True
             self.host.persisted(durable)
 
     def performed(self, task: Task, result: Result, now_ms: int) -> None:
-        """The disk of snapshots has done a task."""
+        """Take the result of a task that the disk of snapshots has done."""
         self._stirred = True
         if isinstance(task, Remove):
             self._removing.discard(task.group)
@@ -229,7 +240,11 @@ class HostedGroups:
             self.host.snapshotted(written.group, written.meta, durable=durable)
 
     def adopt(self, received: Received, now_ms: int) -> None:
-        """Become what another server's snapshot says; what follows from it is done by the rest of the turn (D-4)."""
+        """Take over the state that another server's snapshot holds. The rest of the turn does what follows from it (D-4).
+
+        An image that cannot be read, or that needs more deliveries than came with it, is refused, and the
+        transfer counts as failed.
+        """
         self._stirred = True
         info, image, snapshots = received.info, received.state, self.snapshots
         assert isinstance(image, bytes), f"a state of group {info.group} that is none of a partition"
@@ -244,7 +259,7 @@ class HostedGroups:
             snapshots.receiver.refuse(info.group, str(error), now_ms)
             return
         if not taken:
-            # The log has brought us as far meanwhile.
+            # The log has brought this server as far meanwhile.
             snapshots.receiver.drop(info.group)
             return
         self.installed_total += 1
@@ -252,14 +267,15 @@ class HostedGroups:
         snapshots.restored(info)
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
-        """The disk of deliveries has done a task.
+        """Take the result of a task that the disk of deliveries has done.
 
         Raises:
-            StorageError: what this server's state stands on is damaged or missing: it must not go on.
+            StorageError: deliveries on which this server's state relies are damaged or missing, so it must
+                not go on.
         """
         self._stirred = True
         if isinstance(task, delivery_tasks.Remove):
-            # After them, because it takes away the directory that both are in.
+            # Snapshots go after the deliveries, because this task removes the directory that holds both.
             self._tasks.append(Remove(task.group))
             return
         if isinstance(task, delivery_tasks.Open):
@@ -274,39 +290,44 @@ class HostedGroups:
         self.partitions.performed(task, result)
 
     def refused(self, tasks: Sequence[delivery_tasks.Task]) -> None:
-        """The disk of deliveries has no room for these: nothing is applied until it takes them, in this order."""
+        """Keep tasks for which the disk of deliveries has no room, and apply nothing until it takes them, in this order.
+
+        An empty list says that there is room again.
+        """
         self._stirred = True
         self._refused = list(tasks)
         self.host.hold(bool(tasks))
 
     @property
     def wants_turn(self) -> bool:
-        """Does what arrived since the last turn give one something to do now?"""
+        """Whether what arrived since the last turn gives a turn something to do now."""
         return self.host.stirred or self.partitions.wants_turn
 
     @property
     def _rests(self) -> bool:
-        """A server without groups, to which nobody said anything of any: as good as all of ZooKeeper's users."""
+        """Whether there is nothing to do: no groups are here and nothing was said of any, as on servers without topics."""
         return not (self._stirred or self.host.groups or self.partitions.wants_turn)
 
     def take_touched(self) -> set[GroupId]:
-        """Groups of which something may have changed since this was asked last; some may be gone."""
+        """Return the groups of which something may have changed since the last call; some of them may be gone."""
         touched, self._touched = self._touched, set()
         return touched
 
     def touch_again(self, group: GroupId) -> None:
-        """It was taken, and is to be given once more."""
+        """Let the next `take_touched` return this group once more."""
         self._touched.add(group)
 
     def core_of(self, group: GroupId) -> Raft | None:
-        """The core of a group that is hosted here."""
+        """Return the core of a group that is hosted here; None if it is not."""
         replica = self.host.groups.get(group)
         return None if replica is None else replica.raft
 
     @property
     def removing(self) -> bool:
-        """Files of groups that are gone have to go before any part of the log does: else a start, finding them and no
-        word of their end, would take the groups for living ones."""
+        """Whether files of groups that are gone are still to be removed. Until then no part of the log may be cut off.
+
+        A start that found the files, and no record of the group's end, would consider the group alive.
+        """
         return bool(self._removing)
 
     # -- one turn
@@ -321,11 +342,19 @@ class HostedGroups:
         applied: int,
         cluster: bytes,
     ) -> GroupsShare | None:
-        """The groups' share of the driver's turn, after the coordination group's; None if there is nothing to carry out.
+        """Do the groups' share of the driver's turn, after the coordination group's; None if nothing is to be carried out.
 
         Args:
             step: ms in which this process ran since the last turn.
-            applied: how far the coordination group is applied.
+            now_ms, wall_ms: the process's own clock and the wall clock, in ms.
+            coordination: the core of the coordination group.
+            applied: index up to which the coordination group is applied.
+            cluster: id of the cluster, which snapshots name.
+
+        Raises:
+            DivergedError: this server leads a group and is in its minority (D-26).
+            StorageError: what the disk holds of a group contradicts itself.
+            ProtocolError: what the disk holds of a group cannot be read.
         """
         self._now_ms = now_ms
         if (
@@ -396,8 +425,9 @@ class HostedGroups:
     def _follow_table(self, coordination: Raft, applied: int) -> None:
         """Bring the replicas here into line with what the coordination group's state says now."""
         if self._log_end is not None:
-            # An older state may name groups whose end is in the log already, and forgotten by this disk: a replica made
-            # from nothing would vote in them. What was applied once is never cut off, so the log's end is late enough.
+            # An older state may name groups that the log has removed already and this disk has forgotten: a replica made
+            # from nothing would vote in them. Entries that were applied once are never cut off, so it is enough to wait
+            # for the log's end.
             self._log_end = min(self._log_end, coordination.log.last_index)
             if applied < self._log_end:
                 return
@@ -420,7 +450,7 @@ class HostedGroups:
         for group in [group for group in self._seen if group not in rows]:
             del self._seen[group]
         for group in sorted({*self.host.groups, *self._stored.present}):
-            # Ids are zxids: one that is not in the table, and not to come either, is gone.
+            # Ids are zxids: a group up to the newest one that is not in the table is gone.
             if group not in rows and group <= self._machine.last_zxid:
                 self._remove(group)
 
@@ -453,7 +483,7 @@ class HostedGroups:
         self.host.create(description, self.partitions.open(group), stored)
 
     def _remove(self, group: GroupId) -> None:
-        """Gone for good (D-18): the log is to forget it, then its files go."""
+        """Remove a group that is gone for good (D-18): the log is to forget it, then its files go."""
         known = group in self.host.groups
         self.host.remove(group)
         self.snapshots.forget(group)
@@ -470,7 +500,7 @@ class HostedGroups:
             self._deliveries.append(delivery_tasks.Remove(group))
 
     def _report_placed(self, placed: Iterable[GroupId], now_ms: int) -> None:
-        """The voters of these groups are the wanted disks: the coordination group is to know, however often it takes."""
+        """Report groups whose voters are the wanted disks to the coordination group, again and again until it shows them."""
         for group in placed:
             self._placed[group] = now_ms
         for group, due in tuple(self._placed.items()):
@@ -488,7 +518,10 @@ class HostedGroups:
                 self._submit((TOPICS, encode_registry(Placed(group, row.wanted))))
 
     def _take_restored(self) -> list[tuple[GroupId, int]]:
-        """What logs were before a state from elsewhere took their place still fills the disk, until that is in the log."""
+        """Return where to cut logs whose state was replaced by a snapshot from elsewhere, now that the log says so durably.
+
+        What those logs were before fills the disk until then.
+        """
         durable = [
             (group, index)
             for group, index in self._restored.items()

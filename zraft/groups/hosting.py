@@ -1,6 +1,6 @@
-"""What the parts of a host of groups share: its groups, the other servers, and what a turn has touched so far. Pure.
+"""The state that the parts of a host of groups share: its groups, the other servers, and what a turn has touched so far.
 
-Not for use of its own: see `zraft.groups.host`.
+Pure. Only `zraft.groups.host` and its parts use it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class HostState:
     """The state of one `GroupHost` that more than one of its parts reads or changes.
 
     Attributes:
-        server, instance, boot: who this is (D-1).
+        server, instance, boot: the server, its disk, and the number of this start of it (D-1).
         settings: every bound.
-        now: ticks of 1 ms that the turns were told, in which this process ran.
+        now: ticks of 1 ms in which this process ran, as the turns were told.
         groups, peers: the replicas of this server, and the other servers.
-        touched: groups that the next turn, or the rest of this one, looks at.
-        stirred: what arrived since the last turn gives one something to do now.
-        timers: when groups are to be looked at although nothing happens.
+        touched: groups at which the next turn, or the rest of this one, looks.
+        stirred: whether what arrived since the last turn gives a turn something to do now.
+        timers: when groups are to be looked at although nothing happens to them.
         effects: what the next turn, or this one, asks the owner to do.
     """
 
@@ -59,14 +59,14 @@ class HostState:
         self.effects = GroupEffects()
 
     def peer(self, server: ServerId) -> Peer:
-        """Another server, which may not have spoken yet."""
+        """Return another server, which may not have spoken yet."""
         peer = self.peers.get(server)
         if peer is None:
             peer = self.peers[server] = Peer(server, self.boot, self.settings)
         return peer
 
     def send(self, to: ServerId, message: GroupMessage) -> None:
-        """Send it with everything else that this turn has for that server."""
+        """Send a message together with everything else that this turn has for that server."""
         sends = self.effects.sends
         if to in sends:
             sends[to].append(message)
@@ -76,10 +76,11 @@ class HostState:
     # -- bringing a group up to date
 
     def stir(self, replica: HostedReplica) -> None:
-        """Entries of it are proposed, arrive, or became durable: its clock stands at the present tick.
+        """Bring the group's clock to the present tick, because entries of it are proposed, arrive, or became durable.
 
-        The next turn looks at it, but there need not be one for this. What others vouched for it is not asked before
-        it matters: a leader that is awake, and whoever does not rest as a follower, is told by its alarm.
+        The next turn looks at the group, but this asks for no turn. What shared heartbeats said of the group
+        is taken into account only when it matters: a leader that is awake, and a follower that is not asleep,
+        are told by their alarms.
         """
         self.touched[replica.group] = replica
         raft = replica.raft
@@ -97,9 +98,10 @@ class HostState:
         raft.tick(elapsed)
 
     def touch(self, replica: HostedReplica) -> None:
-        """Something happens to it beside its entries: the next turn looks at all that concerns it.
+        """Bring the group's clock to the present tick, because something beside its entries concerns it, and ask for a turn.
 
-        Its clock stands at the present tick, and what others vouched for it counts.
+        The next turn looks at all that concerns the group. What shared heartbeats said of it is taken into
+        account.
         """
         self.touched[replica.group] = replica
         self.stirred = replica.reconsider = True
@@ -116,7 +118,7 @@ class HostState:
         raft.tick(now - raft.now)
 
     def touch_all(self, groups: Iterable[GroupId]) -> None:
-        """The same for each of these that is here."""
+        """Touch each of these groups that is here."""
         for group in tuple(groups):
             replica = self.groups.get(group)
             if replica is not None:

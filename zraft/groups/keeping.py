@@ -12,7 +12,7 @@ from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 
 class Keeping:
-    """Snapshots and the length of the log, for the groups of one server.
+    """The snapshots and the length of the log, for the groups of one server.
 
     Attributes:
         retention: what each group holds back of the log.
@@ -25,7 +25,7 @@ class Keeping:
         self.snapshots = 0
 
     def snapshotted(self, group: GroupId, meta: SnapshotMeta, *, durable: bool) -> None:
-        """A `SnapshotTask` ended: it is durable, or could not be made so."""
+        """Take note that a `SnapshotTask` has ended: the snapshot is durable, or could not be made so."""
         replica = self._state.groups.get(group)
         if replica is None:
             return
@@ -43,7 +43,10 @@ class Keeping:
         )
 
     def install(self, group: GroupId, meta: SnapshotMeta, image: bytes) -> bool:
-        """Another server's snapshot is durable here: become it, if that is ahead; False if it is not needed.
+        """Take over another server's snapshot, which is durable here, if it is ahead of the group's state.
+
+        Returns:
+            Whether it was taken over; False if it was not needed.
 
         Raises:
             ProtocolError: the image or the membership in it cannot be read.
@@ -68,7 +71,7 @@ class Keeping:
             if not replica.applied_index or replica.machine.stopped:
                 self.retention.put_off(group)
             elif replica.applied_index == replica.snapshot_index:
-                # Its state is on the disk; what is left of its log was kept for who is slow.
+                # Its state is on the disk; what is left of its log was kept for slow followers.
                 self._state.touch(replica)
                 replica.kept_bytes = self._state.settings.keep_log_bytes_max + 1
                 self.retention.begun(group)
@@ -83,7 +86,11 @@ class Keeping:
         self.retention.reckon()
 
     def _compact(self, replica: HostedReplica) -> int:
-        """Let go of what the snapshot covers, but for what slow followers lack; where the log begins after that."""
+        """Let go of the log that the snapshot covers, except for what slow followers lack.
+
+        Returns:
+            The last index that is not needed; the log begins after it.
+        """
         raft = replica.raft
         index = replica.snapshot_index
         keeps = replica.kept_bytes <= self._state.settings.keep_log_bytes_max

@@ -1,4 +1,4 @@
-"""Which leaderships are to move to their preferred servers now: a few at a time, and not again at once. Pure."""
+"""The leaderships that are to move to their preferred servers: a few at a time, and none again at once. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from zraft_core.ids import GroupId
 
 @define
 class _Move:
+    """A move that waits until tick `due`; once begun, it counts as under way until tick `gives_up_at`."""
+
     due: int
     tries: int = 0
     gives_up_at: int | None = None
 
 
 TRIES_COUNTED_MAX = 64
-"""A target that never takes over is asked about once in so many pauses."""
+"""A target that never takes over is tried once in this many pauses at least."""
 
 
 class Moves:
-    """Groups that this server leads although another one should.
+    """The groups that this server leads although another one should.
 
     Attributes:
         begun: how many moves were begun.
@@ -43,19 +45,23 @@ class Moves:
         return len(self._moves)
 
     def add(self, group: GroupId, now: int) -> None:
-        """Another server should lead it."""
+        """Add a group that another server should lead. The move begins a pause from now at the earliest."""
         if group not in self._moves:
             move = self._moves[group] = _Move(now + self._settings.transfer_pause_ticks)
             self.due_at = min(self.due_at, max(self._next_at, move.due))
 
     def discard(self, group: GroupId) -> None:
-        """It is led by whom it should be, or not from here."""
+        """Drop a group that is led by its preferred server, or no longer from here."""
         self._moves.pop(group, None)
         if not self._moves:
             self.due_at = NEVER
 
     def begin(self, now: int, begin: Callable[[GroupId], bool]) -> None:
-        """Begin the move that waits longest, if it is time; `begin` says whether it could be begun."""
+        """Begin the move that is due longest, if it is time.
+
+        Args:
+            begin: begins the move of a group, and returns whether that was possible.
+        """
         if now < self._next_at:
             return
         self._begin_one(now, begin)

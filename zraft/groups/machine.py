@@ -1,4 +1,4 @@
-"""What a group replicates: the small face that every state machine of a group shows to its host."""
+"""The state machine of a group: the small interface that whatever a group replicates has for its host."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class EntryTaker(Protocol):
 
     @property
     def stopped(self) -> bool:
-        """It met an entry that it cannot carry out: it takes no more, and there is no image of it."""
+        """Whether it met an entry that it cannot carry out: it takes no more, and no image is made of it."""
 
     def apply(self, entry: Entry) -> bool:
-        """Take the next entry, of whatever kind. What its leader is to do about it, the machine keeps for its owner.
+        """Take the next entry, of whatever kind. The machine keeps for its owner what a leader has to do about it.
 
         Returns:
-            Whether it is carried out. If not, and the machine has not stopped, a part of it is: call this again with the
-            same entry, in another turn.
+            Whether it is carried out. If not, and the machine has not stopped, a part of it is: call this
+            again with the same entry, in another turn.
         """
 
 
@@ -27,7 +27,7 @@ class StateMachine(EntryTaker, Protocol):
     """The replicated state of a group that a host has."""
 
     def snapshot(self) -> bytes:
-        """All of the state, as `restore` takes it. Small: what is large lies in files of its own (D-13)."""
+        """Return all of the state, as `restore` takes it. It is small: large data is in files of its own (D-13)."""
 
     def restore(self, image: bytes) -> None:
         """Become what a machine was when it gave `image`.
@@ -37,4 +37,4 @@ class StateMachine(EntryTaker, Protocol):
         """
 
     def digest(self) -> int:
-        """128 bits that are equal where the states are equal (D-26)."""
+        """Return 128 bits that are equal where the states are equal (D-26)."""

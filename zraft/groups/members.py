@@ -1,7 +1,8 @@
 """The next safe step from the members that a group has to those that it should have (D-1, D-18). Pure.
 
-Where replicas should be is somebody else's policy. Steps are values, computed from the group as it is now: whatever
-interrupted the last one, the comparison goes on from there. `zraft.groups.placing` has leaders carry them out.
+Another module decides where replicas should be. Steps are values, computed from the group as it is now: if
+the last one was interrupted, the comparison continues from there. `zraft.groups.placing` lets leaders carry
+them out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from zraft_core.ids import Instance, ServerId
 
 @frozen
 class AddLearner:
-    """That disk is to follow. An older disk of the same server, if it does not vote, gives way."""
+    """Let that disk follow the group as a learner. An older disk of the same server gives way if it does not vote."""
 
     server: ServerId
     instance: Instance
@@ -25,21 +26,21 @@ class AddLearner:
 
 @frozen
 class Exchange:
-    """These are to vote and nobody else: who is missing is promoted, who is too much leaves, in one change."""
+    """Let these servers vote and no others, in one change: missing ones are promoted, superfluous ones leave."""
 
     voters: tuple[ServerId, ...]
 
 
 @frozen
 class RemoveLearner:
-    """It is neither wanted nor counted on."""
+    """Remove a learner that is not wanted."""
 
     server: ServerId
 
 
 @frozen
 class Await:
-    """These learners have to catch up before anything else is safe."""
+    """Wait until these learners have caught up; nothing else is safe before."""
 
     servers: tuple[ServerId, ...]
 
@@ -50,15 +51,16 @@ Step = AddLearner | Exchange | RemoveLearner | Await
 def next_step(
     present: Membership, wanted: Mapping[ServerId, Instance], matches: Mapping[ServerId, int], index: int
 ) -> Step | None:
-    """What to do first; None if the members are as wanted.
+    """Return what to do first; None if the members are as wanted.
 
-    New disks are added and catch up one after the other as learners, and only when all of them have does the group
-    change its voters, at once (joint consensus): it never has fewer of them that hold its log than before.
+    New disks are added as learners, one after the other, and catch up. Only when all of them have does the
+    group change its voters, at once (joint consensus): it never has fewer voters that hold its log than
+    before.
 
     Args:
         present: the newest configuration, not joint.
         wanted: the disk of each server that is to vote, at least one.
-        matches: how far the members' logs are known to agree with the leader's.
+        matches: index up to which each member's log is known to agree with the leader's.
         index: what a learner has to have reached to vote.
     """
     assert wanted, "a group without members cannot be had by changing it"
@@ -71,7 +73,7 @@ def next_step(
     for server, instance in sorted(wanted.items()):
         known = present.members.get(server)
         if known is not None and known.voter and known.instance != instance:
-            # Another disk of a voter: the old one has to leave before the new one can come.
+            # This is another disk of a voter: the old one has to leave before the new one can come.
             replaced.append(server)
         elif known is None or known.instance != instance:
             return AddLearner(server, instance)
@@ -81,7 +83,7 @@ def next_step(
         return Await(tuple(lagging))
     voters = tuple(server for server in sorted(wanted) if server not in replaced)
     if not voters:
-        # All are replaced: keep one of the old disks until a new one can take over.
+        # All disks are replaced: one of the old ones stays until a new one can take over.
         voters = (replaced[0],) if present.voters != (replaced[0],) else ()
         if not voters:
             return None
@@ -91,7 +93,7 @@ def next_step(
 
 
 def target_of(step: AddLearner | Exchange | RemoveLearner, present: Membership) -> Mapping[ServerId, Member]:
-    """The members after a step: what `Raft.change_membership` takes."""
+    """Return the members after a step, as `Raft.change_membership` takes them."""
     match step:
         case AddLearner(server, instance):
             return present.with_member(server, Member(instance, MemberRole.LEARNER))

@@ -1,4 +1,4 @@
-"""What a turn sends: messages by receiver, and those that this server sends to itself.
+"""The messages that a turn sends: by receiver, and those that this server sends to itself.
 
 Pure.
 """
@@ -12,16 +12,20 @@ from zraft_core.ids import ServerId
 
 
 class Outbox:
-    """The messages of the present turn; each receiver gets its own in one go."""
+    """The messages of the present turn; each receiver gets its own together.
+
+    Attributes:
+        local: messages to this server itself, as an origin or a leader. They are handled like all others,
+            without network.
+    """
 
     def __init__(self, server: ServerId) -> None:
         self._server = server
         self._sends: dict[ServerId, list[PeerMessage]] = {}
         self.local: list[PeerMessage] = []
-        """To this server as origin or leader: they take the same road as all others, without the network."""
 
     def send(self, to: ServerId, message: PeerMessage) -> None:
-        """Send `message` at the end of this turn; to this server itself, within it or in the next."""
+        """Send `message` at the end of this turn; to this server itself, within the turn or in the next."""
         if to == self._server:
             self.local.append(message)
         else:
@@ -35,12 +39,12 @@ class Outbox:
             self._sends[to] = [*messages]
 
     def take_local(self) -> list[PeerMessage]:
-        """What this server said to itself since the last call."""
+        """Return what this server said to itself since the last call."""
         taken, self.local = self.local, []
         return taken
 
     def take(self) -> list[tuple[ServerId, list[PeerMessage]]]:
-        """What to send to others."""
+        """Return what is to be sent to other servers, by receiver."""
         if not self._sends:
             return []
         sends, self._sends = self._sends, {}

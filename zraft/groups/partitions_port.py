@@ -1,4 +1,4 @@
-"""What the host of groups asks of those who know what a group replicates."""
+"""The interface by which the host of groups reaches the partitions, which are what groups replicate."""
 
 from __future__ import annotations
 
@@ -15,45 +15,53 @@ from zraft_core.topics.messages import StartRequest, ViewUpdate
 
 
 class PartitionsPort(Protocol):
-    """What the groups of one server replicate, and what their leaders do. Called from the loop's thread alone."""
+    """The partitions of one server, and what their leaders do. Only the loop's thread calls it."""
 
     @property
     def wants_turn(self) -> bool:
-        """Whether something was given to them since the last `before` that wants a turn."""
+        """Whether something was given to them since the last `before` that needs a turn."""
 
     @property
     def wake_in(self) -> int | None:
-        """ms from the last `after` until `before` is due; None if it need not be called for the time alone."""
+        """The ms from the last `after` until `before` is due; None if it need not be called for the time alone."""
 
     def open(self, group: GroupId) -> StateMachine:
-        """This server has a replica of the group from now on: its state machine, empty."""
+        """Return an empty state machine for a group of which this server has a replica from now on."""
 
     def closed(self, group: GroupId) -> None:
-        """The replica is gone, with its files."""
+        """Take note that the replica of a group is gone, with its files."""
 
     def before(self, host: GroupHost, step: int, now_ms: int, wall_ms: int) -> None:
-        """Before the host's turn: what leaders propose, for `step` more ticks in which this process ran."""
+        """Propose what leaders have, before the host's turn.
+
+        Args:
+            step: ticks since the last turn in which this process ran.
+            now_ms, wall_ms: the process's own clock and the wall clock, in ms.
+        """
 
     def after(self, host: GroupHost, effects: GroupEffects, now_ms: int, wall_ms: int) -> None:
-        """After the host's turn: what was applied, which roles changed, which reads may be answered."""
+        """Take what the host's turn has done: what was applied, which roles changed, and which reads may be answered."""
 
     def tell(self, group: GroupId, message: ViewUpdate | StartRequest) -> None:
-        """What the coordination group's leader, which is this server, has for the leader of a group."""
+        """Take a message of the coordination group's leader, which is this server, for the leader of a group."""
 
     def receive(self, sender: ServerId, message: PeerMessage) -> None:
-        """What another server's partitions, or this server's own, say."""
+        """Take a message of another server's partitions, or of this server's own."""
 
     def take_outgoing(self) -> Sequence[tuple[ServerId, PeerMessage]]:
-        """What they say to other servers, and to this one."""
+        """Return the messages of partitions to other servers, and to this one, since the last call."""
 
     def take_tasks(self) -> Sequence[delivery_tasks.Task]:
-        """What the disk of deliveries is to do, in this order for each group."""
+        """Return what the disk of deliveries is to do; the order counts for each group."""
 
     def performed(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
-        """The disk of deliveries has done a task; of appends that were written together only the last is told."""
+        """Take the result of a task of the disk of deliveries.
+
+        Of appends that were written together, only the result of the last one is given.
+        """
 
     def synced(self, durable: Mapping[GroupId, int]) -> None:
-        """By group, the index of its log up to which everything delivered is durable."""
+        """Take note of the index of each group's log up to which all its deliveries are durable."""
 
     def cut_index(self, group: GroupId) -> int:
-        """The index of the group's log up to which everything that it delivered is durable."""
+        """Return the index of the group's log up to which all its deliveries are durable."""

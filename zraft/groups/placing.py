@@ -1,4 +1,4 @@
-"""How a host follows what is wanted of its groups: who should lead them, and who should belong to them. Pure."""
+"""How a host brings its groups to the leaders and the members that are wanted for them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zraft_core.ids import GroupId, Instance, ServerId
 
 
 class Placing:
-    """Leaders and members of the groups of one server.
+    """The leaders and members of the groups of one server.
 
     Attributes:
         moves: leaderships that are to move to other servers.
@@ -24,7 +24,7 @@ class Placing:
         self.moves = Moves(state.settings)
 
     def prefer(self, group: GroupId, server: ServerId | None) -> None:
-        """That server should lead the group; None if it does not matter."""
+        """Set which server should lead the group; None if that does not matter."""
         replica = self._state.groups[group]
         if replica.preferred != server:
             replica.preferred = server
@@ -32,7 +32,7 @@ class Placing:
         self._state.touch(replica)
 
     def want_members(self, group: GroupId, wanted: Mapping[ServerId, Instance]) -> None:
-        """These disks should be the group's voters: while this server leads it, it makes one safe step after the other."""
+        """Set which disks should be the group's voters. A leader makes one safe step after the other until they are."""
         replica = self._state.groups[group]
         if replica.wanted != wanted:
             replica.wanted = dict(wanted)
@@ -42,17 +42,17 @@ class Placing:
         self._state.touch(replica)
 
     def retire(self, group: GroupId) -> None:
-        """The group has left this server for good or for now: its voters are others, which is committed.
+        """Retire the replica of a group that has left this server, for good or for now: others are its committed voters.
 
-        Its vote and its log are kept, for a disk that forgot them must never vote in that group again (D-1); but it
-        stands for no election, and costs nothing.
+        Its vote and its log are kept, because a disk that forgot them must never vote in that group again
+        (D-1). It stands for no election, and costs nothing.
         """
         replica = self._state.groups[group]
         replica.retired = replica.raft.holds_back = True
         self._state.touch(replica)
 
     def transfer(self, group: GroupId, target: ServerId) -> bool:
-        """Hand the group over to `target`; False if that cannot be begun."""
+        """Hand the leadership of the group over to `target`; return False if that cannot be begun."""
         replica = self._state.groups.get(group)
         if replica is None:
             return False
@@ -60,7 +60,7 @@ class Placing:
         return replica.raft.transfer_leadership(target)
 
     def place(self, replica: HostedReplica, *, settled: bool) -> None:
-        """Note whether a group that is led here should be led elsewhere."""
+        """Take note whether another server should lead a group that is led here."""
         preferred = replica.preferred
         if preferred is None or preferred == self._state.server:
             return
@@ -70,7 +70,7 @@ class Placing:
             self.moves.add(replica.group, self._state.now)
 
     def begin_move(self, group: GroupId) -> bool:
-        """Hand a group over to who should lead it; False if that one is not ready for it."""
+        """Hand a group over to its preferred server; return False if that one is not ready for it."""
         replica = self._state.groups[group]
         target = replica.preferred
         raft = replica.raft

@@ -1,7 +1,8 @@
-"""From the data directory to what each group of a server starts with, in one function: `recover`.
+"""What each group of a server starts with, computed from the data directory in one function: `recover`.
 
-All snapshots are found first, then the log is opened with where they stand (D-13). A group's image is read at the start as
-well: later, when the coordination group's state has said that the group still exists, the loop has no time for files.
+All snapshots are found first; then the log is opened with the positions where they stand (D-13). The images
+of topics' groups are read at the start as well. Later, when the coordination group's state has said that a
+group still exists, the loop has no time for files.
 """
 
 from __future__ import annotations
@@ -31,14 +32,18 @@ from zraft_core.errors import ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 ITEMS_PER_STEP: Final = 10_000
+"""How many items of an image are restored between two reports of progress."""
+"""How many items of an image are restored between two reports of progress."""
 
 
 @frozen
 class Stored:
     """What the disk holds of the coordination group, in the form that a start needs.
 
-    `machine` is the state as restored from `snapshot`, the newest one; both are None before the first. `held_after` is
-    `Wal.held_after` of this group.
+    Attributes:
+        snapshot: the newest snapshot; None before the first.
+        machine: the state as restored from it; None before the first.
+        held_after: `Wal.held_after` of this group.
     """
 
     hard_state: HardState
@@ -46,7 +51,7 @@ class Stored:
     log: Log
     snapshot: SnapshotInfo | None = None
     machine: Machine | None = None
-    held_after: Callable[[int], int] = lambda index: 0
+    held_after: Callable[[int], int] = lambda _: 0
 
 
 class StoredGroups(Protocol):
@@ -54,23 +59,23 @@ class StoredGroups(Protocol):
 
     @property
     def present(self) -> frozenset[GroupId]:
-        """Groups that were not taken yet, and of which the disk knows something."""
+        """The groups of which the disk knows something and which were not taken yet."""
 
     def holds(self, group: GroupId) -> bool:
-        """Whether it is one of them."""
+        """Return whether the group is one of `present`."""
 
     def newest(self, group: GroupId) -> SnapshotInfo | None:
-        """Its newest snapshot, while it is not taken."""
+        """Return the group's newest snapshot; None if there is none, or the group was taken."""
 
     def take(self, group: GroupId) -> StoredGroup:
-        """What the disk holds of it, which may be nothing; once."""
+        """Return what the disk holds of the group, which may be nothing. It is given out once."""
 
     def drop(self, group: GroupId) -> None:
-        """It is gone for good."""
+        """Drop what the disk held of a group that is gone for good."""
 
 
 class RecoveredGroups:
-    """What a start found. Holds images and tails of the log until they are taken."""
+    """What a start found of topics' groups. It holds images and tails of the log in memory until they are taken."""
 
     def __init__(
         self, recovered: Recovered, snapshots: Mapping[GroupId, tuple[SnapshotInfo, bytes]], wal: Wal
@@ -81,16 +86,20 @@ class RecoveredGroups:
 
     @property
     def present(self) -> frozenset[GroupId]:
+        """The groups of which the disk knows something and which were not taken yet."""
         return frozenset(self._groups) | frozenset(self._snapshots)
 
     def holds(self, group: GroupId) -> bool:
+        """Return whether the group is one of `present`."""
         return group in self._groups or group in self._snapshots
 
     def newest(self, group: GroupId) -> SnapshotInfo | None:
+        """Return the group's newest snapshot; None if there is none, or the group was taken."""
         found = self._snapshots.get(group)
         return None if found is None else found[0]
 
     def take(self, group: GroupId) -> StoredGroup:
+        """Return what the disk holds of the group, which may be nothing. It is given out once."""
         found = self._snapshots.pop(group, None)
         snapshot: tuple[SnapshotMeta, bytes] | None = None
         if found is not None:
@@ -98,15 +107,21 @@ class RecoveredGroups:
         return stored_group(self._wal, group, self._groups.pop(group, None), snapshot)
 
     def drop(self, group: GroupId) -> None:
+        """Drop what the disk held of a group that is gone for good."""
         self._groups.pop(group, None)
         self._snapshots.pop(group, None)
 
 
 @frozen
 class Recovery:
-    """What a start found: the log, the snapshots of every group that has some, and what the groups start with.
+    """What a start found.
 
-    `stores` has the coordination group's in any case.
+    Attributes:
+        wal: the open log of all groups.
+        recovered: what the log holds.
+        stores: the snapshots of each group that has some; the coordination group is always among them.
+        coordination: what the coordination group starts with.
+        groups: what the topics' groups start with.
     """
 
     wal: Wal
@@ -119,12 +134,16 @@ class Recovery:
 def restore_machine(
     store: SnapshotStore,
     info: SnapshotInfo,
-    on_progress: Callable[[int, int], None] = lambda done, items: None,
+    on_progress: Callable[[int, int], None] = lambda _done, _items: None,
 ) -> Machine:
-    """The state as of a snapshot. Blocks for seconds if it is large; `on_progress` gets (items so far, of how many).
+    """Restore the coordination group's state from a snapshot. A large one blocks for seconds.
+
+    Args:
+        on_progress: gets the number of items restored so far, and of all items.
 
     Raises:
-        CorruptionError: the file is not the image that its header says.
+        CorruptionError: the file is not the image that its header names.
+        StorageError: the file cannot be read.
     """
     reader = ImageReader()
     machine = Machine()
@@ -145,12 +164,14 @@ def restore_machine(
 
 
 Restore = Callable[[SnapshotStore, SnapshotInfo], Machine]
+"""A function that restores the coordination group's state, such as `restore_machine`."""
+"""A function that restores the coordination group's state, such as `restore_machine`."""
 
 
 def recover(
     fs: FileSystem, directory: DataDirectory, settings: WalSettings, restore: Restore = restore_machine
 ) -> Recovery:
-    """Open the snapshots and the log, and say what every group starts with. Files of forgotten groups are still there.
+    """Open the snapshots and the log, and return what every group starts with. Files of forgotten groups are still there.
 
     Raises:
         StorageError: a directory cannot be read or written.
@@ -182,7 +203,7 @@ def recover(
 
 
 def open_stores(fs: FileSystem, directory: DataDirectory) -> dict[GroupId, SnapshotStore]:
-    """The snapshots of every group that this disk has some of, but the coordination group's.
+    """Open the snapshots of every group of which this disk has some, except the coordination group's.
 
     Raises:
         StorageError: a directory cannot be read or written.
@@ -195,7 +216,7 @@ def open_stores(fs: FileSystem, directory: DataDirectory) -> dict[GroupId, Snaps
     return {
         group: SnapshotStore.open(fs, directory, group)
         for group in groups
-        # What is empty holds nothing of a living group, and is what earlier releases left of those that are gone.
+        # An empty directory holds nothing of a living group; earlier releases left such directories of removed groups.
         if group != COORDINATION_GROUP and not remove_if_hollow(fs, f"{directory.path}/groups/{group}")
     }
 
@@ -206,9 +227,10 @@ def stored_group(
     recovered: GroupRecovered | None,
     snapshot: tuple[SnapshotMeta, bytes] | None = None,
 ) -> StoredGroup:
-    """One group as recovered; `recovered` is None if the log has no record of it.
+    """Return one group as recovered.
 
     Args:
+        recovered: what the log holds of it; None if the log has no record of it.
         snapshot: the newest good one, with which the log was opened.
     """
     log = log_of(wal, group, recovered)
@@ -218,7 +240,7 @@ def stored_group(
 
 
 def log_of(wal: Wal, group: GroupId, recovered: GroupRecovered | None) -> Log:
-    """A group's log as recovered: its tail in memory, the rest read from the disk when it is needed."""
+    """Return a group's log as recovered: its tail is in memory, and the rest is read from the disk when it is needed."""
     archive = archive_of(wal, group)
     if recovered is None:
         return Log(archive=archive)
@@ -238,7 +260,7 @@ def log_of(wal: Wal, group: GroupId, recovered: GroupRecovered | None) -> Log:
 
 
 def archive_of(wal: Wal, group: GroupId) -> Archive:
-    """Reads entries of the group that are not in memory."""
+    """Return a function that reads entries of the group which are not in memory."""
 
     def read(lo: int, hi: int, bytes_max: int) -> Sequence[Entry]:
         return wal.read_entries(group, lo, hi, bytes_max)

@@ -1,6 +1,7 @@
 """One group on this server: its core, its state machine, and how far the one was applied to the other. Pure.
 
-`Replica` is what every group has, the coordination group, too; `HostedReplica` adds what a host of groups keeps of one.
+`Replica` is what every group has, the coordination group, too; `HostedReplica` adds what a host of groups
+keeps of one.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from zraft.raft.snapshot import SnapshotMeta
 from zraft_core.ids import GroupId, Instance, ServerId
 
 DIGESTS_KEPT: Final = 4
-"""As long as a leader may take to ask for one."""
+"""How many digests are kept: as many as there may be before the leader has taken them."""
 
 
 @frozen
 class StoredGroup:
     """A group as its server's disk has it.
 
-    `snapshot` is the newest good one and its image, which the log reaches. `held_bytes` is how much of the common log the
-    group's entries hold back: `Wal.held_after` its first one.
+    Attributes:
+        snapshot: the newest good snapshot and its image; the log continues it.
+        held_bytes: how much of the common log the group's entries hold back: `Wal.held_after` their first
+            one.
     """
 
     hard_state: HardState
@@ -38,13 +41,15 @@ class StoredGroup:
 
 
 class Replica:
-    """A member of a group: applies to a state machine what is committed and durable here.
+    """A member of a group. It applies to a state machine what is committed and durable here.
 
     Args:
-        digest: gives the digest of the state, which is noted every `digest_interval` entries; None: nothing is noted here.
+        digest: returns the digest of the state, which is noted every `digest_interval` entries; None if none
+            is noted here.
 
     Attributes:
-        applied_index, next_position: how far the state machine is.
+        applied_index, next_position: up to where entries are applied, and the position that the next command
+            has.
         reads: (context, index) of reads that wait for their index to be applied.
         digests: the newest (index, digest of the state after that entry) that were noted (D-26).
     """
@@ -85,17 +90,20 @@ class Replica:
         self._in_part = False  # the entry behind `applied_index` was taken in part
 
     def stands_at(self, meta: SnapshotMeta) -> None:
-        """The state machine became what a snapshot says."""
+        """Take note that the state machine has become what a snapshot says."""
         self.applied_index = meta.index
         self.next_position = meta.next_position
         self.digests.clear()
         self._in_part = False
 
     def apply(self, bytes_max: int) -> bool:
-        """Apply what is committed and durable here (D-7), at most about so much at once; True if anything was done.
+        """Apply what is committed and durable here (D-7), as far as `bytes_max` bytes of payload, roughly.
 
-        Where the machine took an entry in part, the next call goes on with it, and ends with it: what has to wait for the
-        end of an entry has its chance then, however much is left.
+        If the machine took only a part of an entry, the next call continues that entry and stops after it.
+        What has to wait for the end of an entry can be done then, however many entries are left.
+
+        Returns:
+            Whether anything was done.
         """
         raft, machine, digest = self.raft, self.machine, self._digest
         applicable = raft.applicable_index
@@ -119,17 +127,18 @@ class Replica:
 
     @property
     def has_more_to_apply(self) -> bool:
+        """Whether entries are committed and durable here that were not applied yet, and the machine takes them."""
         return self.applied_index < self.raft.applicable_index and not self.machine.stopped
 
     def where_applied(self) -> SnapshotMeta:
-        """Where the log stands at the state machine's index, which is not 0."""
+        """Return where the log stands at the state machine's index, which must not be 0."""
         log, index = self.raft.log, self.applied_index
         membership = log.membership_at(index)
         assert membership is not None, f"group {self.group}: no membership at or before entry {index} (D-1)"
         return SnapshotMeta(index, log.term_at(index), self.next_position, membership)
 
     def take_reads(self) -> list[int]:
-        """Contexts of the reads that may be answered from the state machine as it is."""
+        """Return the contexts of the reads that may be answered from the state machine as it is."""
         applied = self.applied_index
         done = [context for context, index in self.reads if index <= applied]
         if done:
@@ -142,20 +151,23 @@ class HostedReplica(Replica):
 
     Attributes:
         born: tick of the host at which the core's clock stood at 0.
-        preferred: who should lead the group.
-        wanted: the disks that should be its members; None if that is not known here.
-        snapshot_index: what the newest durable snapshot covers.
-        kept_bytes: log that was kept before the newest snapshot for slow followers.
-        covered: shared heartbeats may speak for it. Else it has rounds of its own, always, and never sleeps.
-        asleep: it has nothing to do, and no alarm of its own.
-        placed: while leading: its owner was told that the members are as wanted.
-        retired: the group has left this server. What is here answers whoever asks, and does nothing by itself.
-        seen: term, role, leader and index of the newest members that the core had when a turn looked at it last.
-        reconsider: who leads it, whether it may rest, and who should belong to it is to be looked at by the next turn,
-            even if the core is as it was `seen`.
-        heard_at: tick of the host at which the newest shared heartbeat came that the core was told of.
-        shown: what the other servers' covers were last brought in line with.
-        taken_from: the server in whose cover this server follows here.
+        preferred: the server that should lead the group; None if that does not matter.
+        wanted: the disks that should be its voters; None if that is not known here.
+        snapshot_index: index up to which the newest durable snapshot covers the log.
+        kept_bytes: bytes of the log before the newest snapshot that are kept for slow followers.
+        covered: whether shared heartbeats may speak for it. If not, it always has rounds of its own, and
+            never sleeps.
+        asleep: whether it has nothing to do, and no alarm of its own.
+        placed: while leading, whether its owner was told that the members are as wanted.
+        retired: whether the group has left this server. The replica then answers requests, and does nothing
+            by itself.
+        seen: term, role, leader and index of the newest members of the core when a turn looked at it last.
+        reconsider: whether the next turn looks at who leads it, whether it may sleep, and who should belong
+            to it, even if the core is as it was `seen`.
+        heard_at: tick of the host at which the newest shared heartbeat came of which the core was told.
+        shown: term (0 unless leading), index of the newest members and number of followers with which the
+            covers were last brought into line.
+        taken_from: the server in whose cover this server has agreed to follow the group; None if in none.
     """
 
     __slots__ = (
@@ -197,7 +209,7 @@ class HostedReplica(Replica):
         self.taken_from: ServerId | None = None
 
     def restored(self, meta: SnapshotMeta, image: bytes) -> None:
-        """A durable snapshot is the state from now on.
+        """Become what a durable snapshot says.
 
         Raises:
             ProtocolError: the bytes are no image; nothing was changed.

@@ -1,10 +1,13 @@
-"""Which group is to be snapshotted next: the one that wrote much, or the one that holds the oldest log back. Pure.
+"""How much of the log each group holds back, and which group is to be snapshotted next. Pure.
 
-All groups of a server share one log, the coordination group's too, and a segment of it goes when no group needs anything
-in it. So a group that writes seldom would hold back the log of all others: it is snapshotted when the log behind it grows
-too long. What is special about the coordination group is said by its `SnapshotKeeper`, which also judges by the group's own
-bytes: its image may be large, and costs as much, so the log behind it may be longer by that; and the log is kept back to the
-image before its newest one, so the next is due at half of what may be held back.
+All groups of a server share one log, the coordination group's too, and a segment of it goes when no group
+needs anything in it. So a group that writes seldom would hold back the log of all others: it is snapshotted
+when the log behind it grows too long. A group that wrote much is snapshotted as well.
+
+The coordination group's `SnapshotKeeper` says what is special about that group, and also judges by the
+group's own bytes. Its image may be large, and costs as much, so the log behind it may be longer by the
+image's size. The log is kept back to the image before the newest one, so the next is due at half of what may
+be held back.
 """
 
 from __future__ import annotations
@@ -18,14 +21,15 @@ from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 
 class Retention:
-    """How much was written since the oldest entry that each group still needs. Bytes of payload, roughly.
+    """The bytes that were written since the oldest entry that each group still needs: payload, roughly.
 
-    A *position* is what all groups together had written at a moment, since the start of the process; it is negative for what
-    an earlier process wrote.
+    A *position* is what all groups together had written at a moment, since the start of the process. It is
+    negative for what an earlier process wrote.
 
     Attributes:
         written: the present position.
-        coordination: the coordination group's part of it. Whoever applies its entries adds their bytes to both.
+        coordination: the coordination group's part of it. Whoever applies its entries adds their bytes to
+            both.
         due_at: before this position `due` gives nothing.
     """
 
@@ -46,9 +50,10 @@ class Retention:
         self._settings = settings
         self.written = 0
         self.coordination = 0
-        # What other groups had written when the coordination group's newest image was begun, and how large that is; None:
-        # it has no row here.
+        # What other groups had written when the coordination group's newest image was begun; None if that group has no
+        # row here.
         self._covered: int | None = None
+        # How much more of the log that group may hold back: about the size of its image.
         self._allowance = 0
         # The position from which on each group needs the log, the oldest first.
         self._held_from: OrderedDict[GroupId, int] = OrderedDict()
@@ -58,7 +63,7 @@ class Retention:
         self.due_at: float = inf
 
     def wrote(self, group: GroupId, size: int) -> None:
-        """Entries of so many bytes went to the log."""
+        """Take note that entries of the group with so many bytes went to the log."""
         known, sizes = group in self._held_from, self._since_snapshot
         if not known:
             self._held_from[group] = self.written
@@ -71,33 +76,38 @@ class Retention:
             self.reckon()
 
     def recovered(self, group: GroupId, size: int, held: int) -> None:
-        """A start found that the group needs entries of about `size` bytes: the last `held` bytes of the log."""
+        """Take note of what a start found: the group needs entries of about `size` bytes.
+
+        Args:
+            held: bytes from the first of these entries to the end of the log of all groups.
+        """
         if held:
             self._since_snapshot[group] = size
             self.holds(group, self.written - held)
 
     def holds(self, group: GroupId, position: int) -> None:
-        """The group needs the log from that position on, and nothing before it."""
+        """Take note that the group needs the log from that position on, and nothing before it."""
         self._held_from[group] = position
         self._held_from = OrderedDict(sorted(self._held_from.items(), key=lambda item: item[1]))
         self.reckon()
 
     @property
     def others(self) -> int:
-        """What groups other than the coordination group wrote."""
+        """The bytes that groups other than the coordination group have written."""
         return self.written - self.coordination
 
     def covered(self, others: int) -> None:
-        """The coordination group's newest image was begun when other groups had written so much."""
+        """Take note of what other groups had written when the coordination group's newest image was begun, in bytes."""
         self._covered = others
         self.reckon()
 
     def allow(self, size: int) -> None:
-        """So much more of the log may the coordination group hold back: about what its image comes to."""
+        """Let the coordination group hold back so many more bytes of the log: about the size of its image."""
         self._allowance = size
         self.reckon()
 
     def removed(self, group: GroupId) -> None:
+        """Forget a group, which holds back nothing any more."""
         self._held_from.pop(group, None)
         self._since_snapshot.pop(group, None)
         self._large.pop(group, None)
@@ -105,28 +115,32 @@ class Retention:
         self.reckon()
 
     def size_of(self, group: GroupId) -> int:
-        """What it wrote since its last durable snapshot."""
+        """Return the bytes that the group has written since its last durable snapshot."""
         return self._since_snapshot.get(group, 0)
 
     def is_long(self, group: GroupId) -> bool:
-        """Does the group hold back more of the log than it may?"""
+        """Return whether the group holds back more of the log than it may."""
         held = self.written - self._held_from.get(group, self.written)
         allowance = self._allowance if group == COORDINATION_GROUP else 0
         return held > self._settings.wal_bytes_max + allowance
 
     @property
     def oldest(self) -> GroupId | None:
-        """The group that needs the oldest part of the log; None: nobody needs anything."""
+        """The group that needs the oldest part of the log; None if no group needs anything."""
         return next(iter(self._held_from), None)
 
     @property
     def needed_bytes(self) -> int:
-        """Of the log, back to the oldest entry that any group needs."""
+        """The bytes of the log back to the oldest entry that any group needs."""
         oldest = next(iter(self._held_from.values()), self.written)
         return self.written - oldest
 
     def due(self) -> Iterator[GroupId]:
-        """Groups to snapshot now, as many as may be under way; of topics, the one that holds back the oldest log first."""
+        """Yield the groups to snapshot now, as many as may be under way.
+
+        The coordination group is first, then those that hold back too much, the oldest first, then those that
+        wrote much.
+        """
         settings = self._settings
         room = settings.snapshots_at_once - len(self._under_way)
         if room > 0 and self._covered is not None and COORDINATION_GROUP not in self._under_way:
@@ -148,7 +162,7 @@ class Retention:
                 yield group
 
     def reckon(self) -> None:
-        """Work out `due_at`, after a change or when it was reached for nothing."""
+        """Compute `due_at`, after a change or when it was reached and nothing was due."""
         settings = self._settings
         self.due_at = inf
         if len(self._under_way) >= settings.snapshots_at_once:
@@ -157,7 +171,7 @@ class Retention:
             self.due_at = self.written
             return
         if self._covered is not None and COORDINATION_GROUP not in self._under_way:
-            # Others write half of what is missing at the earliest when the log is longer by that.
+            # At the earliest, the others write half of what is missing while the log grows by that half.
             missing = settings.wal_bytes_max + self._allowance - 2 * (self.others - self._covered)
             self.due_at = self.written + max(0, missing // 2 + 1)
         for group, held_from in self._held_from.items():
@@ -166,7 +180,7 @@ class Retention:
                 return
 
     def put_off(self, group: GroupId) -> None:
-        """Nothing of it is committed yet: it is looked at again when as much was written once more."""
+        """Look at the group again after as much was written once more, because nothing of it is committed yet."""
         if group in self._held_from:
             self.holds(group, self.written)
         self._since_snapshot[group] = 0
@@ -174,16 +188,17 @@ class Retention:
         self.reckon()
 
     def begun(self, group: GroupId) -> None:
-        """Its state is being written as it is now."""
+        """Take note that the group's state, as it is now, is being written."""
         self._under_way[group] = (self.written, self._since_snapshot.get(group, 0))
         self.reckon()
 
     def ended(self, group: GroupId, *, durable: bool, needs_more: bool, let_go: bool = True) -> None:
-        """The snapshot is durable, or failed.
+        """Take note that the group's snapshot is durable, or has failed.
 
         Args:
-            needs_more: the log holds entries of the group after it.
-            let_go: what the snapshot covers is no longer needed; else the group goes on holding back what it held.
+            needs_more: whether the log holds entries of the group after it.
+            let_go: whether what the snapshot covers is no longer needed; if not, the group goes on holding
+                back what it held.
         """
         written, size = self._under_way.pop(group, (self.written, 0))
         if durable:

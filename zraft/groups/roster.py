@@ -1,4 +1,4 @@
-"""Who founds a cluster: the servers that are listed, each with its disk (D-1)."""
+"""The roster: the servers that found a cluster, each with its disk (D-1)."""
 
 from __future__ import annotations
 

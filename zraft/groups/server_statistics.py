@@ -1,4 +1,4 @@
-"""What a server counts for its operators. Values only; whoever measures hands the measure in."""
+"""The numbers that a server counts for its operators. Values only; the callers measure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ DURATION_BOUNDS_S: Final = (
 )
 COMMAND_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 BYTE_BOUNDS: Final = tuple(64 << shift for shift in range(0, 18, 2))
-"""64 bytes to 4 MiB."""
+"""Sizes from 64 bytes to 4 MiB."""
 
 
 class Histogram:
-    """How often which value was observed, in buckets."""
+    """The numbers of observed values, in buckets."""
 
     __slots__ = ("_bounds", "_counts", "_largest", "_smallest", "_total")
 
@@ -29,7 +29,7 @@ class Histogram:
         self._smallest = float("inf")
 
     def add(self, value: float, count: int = 1) -> None:
-        """`value` was observed `count` times."""
+        """Count `value`, which was observed `count` times."""
         self._counts[bisect_left(self._bounds, value)] += count
         self._total += value * count
         if value > self._largest:
@@ -44,16 +44,17 @@ class Histogram:
         self._smallest = float("inf")
 
     def view(self) -> Distribution:
+        """Return what was observed so far as an immutable value."""
         smallest = self._smallest if any(self._counts) else 0.0
         return Distribution(self._bounds, tuple(self._counts), self._total, smallest, self._largest)
 
 
 class Latencies:
-    """Seconds from the arrival of requests to the moment their answers were handed to the network.
+    """The seconds from the arrival of requests to the moment at which their answers were handed to the network.
 
     A turn answers its requests all at once, so they are measured once per turn: `add_writes` and `add_reads`
-    while it runs, with the moments of arrival, and `answered` when its output is written. All moments are ms of
-    one clock.
+    while it runs, with the moments of arrival, and `answered` when its output is written. All moments are ms
+    of one clock.
     """
 
     __slots__ = ("reads", "waiting", "writes")
@@ -62,23 +63,24 @@ class Latencies:
         self.writes = Histogram(DURATION_BOUNDS_S)
         self.reads = Histogram(DURATION_BOUNDS_S)
         self.waiting: list[tuple[Histogram, float, int]] = []
-        """What was measured of this turn and whose answers are not written yet."""
+        """(histogram, arrival, count) of the requests of this turn whose answers are not written yet."""
 
     def add_writes(self, arrived_ms: float, count: int) -> None:
-        """`count` writes that arrived then are answered in this turn."""
+        """Take note that this turn answers `count` writes that arrived then."""
         self.waiting.append((self.writes, arrived_ms, count))
 
     def add_reads(self, arrived_ms: float, count: int) -> None:
-        """The same for what needed no entry of the log: reads, and pings as in ZooKeeper."""
+        """Take note that this turn answers `count` requests that needed no entry: reads, and pings as in ZooKeeper."""
         self.waiting.append((self.reads, arrived_ms, count))
 
     def answered(self, now_ms: float) -> None:
-        """The answers of this turn are written."""
+        """Count the answers of this turn, which are written now."""
         for histogram, arrived_ms, count in self.waiting:
             histogram.add(max(0.0, now_ms - arrived_ms) / 1000, count)
         self.waiting.clear()
 
     def reset(self) -> None:
+        """Forget what was counted."""
         self.writes.reset()
         self.reads.reset()
 
@@ -92,6 +94,7 @@ class Sizes:
         self.last = self.smallest = self.largest = -1
 
     def add(self, size: int) -> None:
+        """Take one more size."""
         self.last = size
         if size > self.largest:
             self.largest = size
@@ -99,6 +102,7 @@ class Sizes:
             self.smallest = size
 
     def reset(self) -> None:
+        """Forget all sizes."""
         self.last = self.smallest = self.largest = -1
 
 
@@ -113,19 +117,20 @@ class Proposals:
         self.commands = Histogram(COMMAND_BOUNDS)
 
     def add(self, size: int, commands: int) -> None:
-        """One entry."""
+        """Count one entry of `size` bytes."""
         self.sizes.add(size)
         self.bytes.add(size)
         self.commands.add(commands)
 
     def reset(self) -> None:
+        """Forget everything."""
         self.sizes.reset()
         self.bytes.reset()
         self.commands.reset()
 
 
 class ProcessStatistics:
-    """What the shell measures: its loop, its disk, and how long it knew no leader."""
+    """The numbers that the process measures: its loop, its disk, and how long it knew no leader."""
 
     __slots__ = ("disk_full", "elections", "fsync", "leaving", "loop_lag", "stall_ms_max", "turns")
 
@@ -137,14 +142,15 @@ class ProcessStatistics:
         self.stall_ms_max = 0.0
         self.disk_full = False
         self.leaving = False
-        """It was asked to stop, and lets its clients go."""
+        """Whether the server was asked to stop, and lets its clients go."""
 
     def add_lag(self, seconds: float) -> None:
-        """An alarm of the loop rang this late."""
+        """Take note that an alarm of the loop rang so many seconds late."""
         self.loop_lag.add(seconds)
         self.stall_ms_max = max(self.stall_ms_max, seconds * 1000)
 
     def reset(self) -> None:
+        """Forget what was measured; `disk_full` and `leaving` stay."""
         self.fsync.reset()
         self.turns.reset()
         self.loop_lag.reset()
@@ -153,7 +159,13 @@ class ProcessStatistics:
 
 
 class ConnectionLatency:
-    """Answers to one client, in ms from the arrival of the oldest request they answer. `zxid` is that of the last one."""
+    """The answers to one client, in ms from the arrival of the oldest request that they answer.
+
+    Attributes:
+        answered_at: when the last answers left.
+        count: how many batches of answers there were.
+        zxid: that of the last answer; -1 before the first.
+    """
 
     __slots__ = ("answered_at", "count", "largest", "last", "smallest", "total", "zxid")
 
@@ -163,7 +175,7 @@ class ConnectionLatency:
         self.zxid = -1
 
     def add(self, latency: float, now: int, zxid: int) -> None:
-        """One batch of answers left at `now`."""
+        """Take one batch of answers, which left at `now`."""
         self.answered_at = now
         self.zxid = zxid
         self.last = latency

@@ -1,4 +1,4 @@
-"""The knobs of a server's groups, in ticks of one millisecond and in bytes."""
+"""The settings of a server's groups, in ticks of one millisecond and in bytes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def _raft_settings() -> RaftSettings:
 
 @frozen(kw_only=True)
 class GroupSettings(GroupsConfig):
-    """The knobs `groups.…`, and those of every group. Checked by `validate`, which `GroupHost` calls."""
+    """The knobs `groups.…`, and the settings of each group's core. `GroupHost` checks them by `validate`."""
 
     raft: RaftSettings = field(factory=_raft_settings)
-    """Its bounds are per group, so they are smaller than those of the coordination group."""
+    """The settings of each group's core. Bounds hold per group, so they are smaller than the coordination group's."""
 
     def validate(self) -> None:
         """Check each value, and the relations between them.

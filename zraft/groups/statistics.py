@@ -1,4 +1,4 @@
-"""What metrics and operators see of a server's groups: counts, never a series per group."""
+"""The numbers of a server's groups for metrics and operators: counts, never a series per group."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from attrs import frozen
 
 @frozen
 class GroupsStatistics:
-    """A moment of one `GroupHost`; the `_total` fields count since it was made.
+    """The numbers of one `GroupHost` at a moment; the `_total` fields count since it was made.
 
-    `misplaced` are groups led here that another server should lead and could. `touched_total` are groups that were
-    looked at, one per group and turn: what the work of a server grows with. `log_oldest_group` is the one that needs the
-    oldest part of the log. `entries_total` and `commands_total` are what
-    leaders here appended, no-ops and changes of members apart.
+    Attributes:
+        misplaced: groups led here that another server should lead and could.
+        silent_servers: servers that belong to groups led here and do not answer shared heartbeats.
+        log_needed_bytes: bytes of the log back to the oldest entry that any group needs.
+        log_oldest_group: the group that needs the oldest part of the log.
+        touched_total: groups that were looked at, one per group and turn: a server's work grows with this
+            number.
+        mistakes_total: messages that no correct peer sends.
+        strangers_total: messages to groups that are not here.
+        entries_total, commands_total: what leaders here appended, without no-ops and changes of members.
     """
 
     groups: int

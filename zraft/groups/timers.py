@@ -1,4 +1,7 @@
-"""When which group has something due: one heap, so that a turn looks only at those whose time has come. Pure."""
+"""The alarms of groups: when each one has something due. One heap, so that a turn looks only at those whose time has come.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ NEVER: Final = inf
 
 
 class Timers:
-    """One alarm per group at most. Setting it later costs nothing until the earlier one is looked at.
+    """At most one alarm per group. Setting it later costs nothing until the earlier one is reached.
 
     Attributes:
-        due: the tick of each alarm; for reading.
-        next_at: the first of them; `NEVER` if there is none.
+        due: the tick of each alarm; only for reading.
+        next_at: the tick of the first alarm; `NEVER` if there is none.
     """
 
     __slots__ = ("_heap", "due", "next_at")
@@ -35,7 +38,7 @@ class Timers:
         return group in self.due
 
     def set(self, group: GroupId, due: float) -> None:
-        """Let it be due at tick `due`, instead of whenever it was before."""
+        """Set the group's alarm to tick `due`, instead of the one that it had."""
         before = self.due.get(group)
         if before == due:
             return
@@ -47,13 +50,13 @@ class Timers:
         self._follow(before, due)
 
     def clear(self, group: GroupId) -> None:
-        """It is not due any more."""
+        """Remove the group's alarm."""
         before = self.due.pop(group, None)
         if before is not None:
             self._follow(before, NEVER)
 
     def take_due(self, now: int) -> Iterator[GroupId]:
-        """Those that are due at tick `now`; they are not any more."""
+        """Yield the groups whose alarms are due at tick `now`; these alarms are removed."""
         while self.next_at <= now:
             _, group = heapq.heappop(self._heap)
             del self.due[group]
@@ -61,14 +64,14 @@ class Timers:
             yield group
 
     def _follow(self, before: float | None, due: float) -> None:
-        """An alarm was moved: is another one the first now?"""
+        """Update `next_at` after an alarm was moved from `before` to `due`."""
         if due < self.next_at:
             self.next_at = due
         elif before == self.next_at:
             self.next_at = self._first()
 
     def _first(self) -> float:
-        """The first alarm, which is then at the top of the heap."""
+        """Return the tick of the first alarm, which is then at the top of the heap."""
         heap, due = self._heap, self.due
         while heap:
             tick, group = heap[0]
@@ -81,6 +84,6 @@ class Timers:
         return NEVER
 
     def _tidy(self) -> None:
-        """Alarms that were taken back must not gather."""
+        """Build the heap anew, so that alarms which were taken back do not gather in it."""
         self._heap = [(due, group) for group, due in self.due.items()]
         heapq.heapify(self._heap)

@@ -1,1 +1,1 @@
-"""Shared heartbeats: one datagram to a server speaks for all groups that are led here."""
+"""Shared heartbeats: one datagram from server to server speaks for all groups that the sender leads."""

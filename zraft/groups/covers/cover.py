@@ -1,9 +1,10 @@
-"""One heartbeat between two servers for all groups that the one leads and the other follows. Pure.
+"""The cover between two servers: one heartbeat for all groups that the one leads and the other follows. Pure.
 
-The *cover* is a set of (group, term) on both sides. The leaders' server gives it: it offers groups that have nothing
-under way, and withdraws those it no longer leads. The followers' server takes it: it agrees to a group only while it
-follows exactly that leadership, and reports those of which that has ended. A heartbeat then names only what
-changed. Why this keeps nobody alive who no longer leads, and confirms nothing that is not so: docs/GROUPS.md.
+The *cover* is a set of (group, term) on both sides. The leaders' server gives it: it offers groups that have
+nothing under way, and withdraws those it no longer leads. The followers' server takes it: it agrees to a
+group only while it follows exactly that leadership, and reports the groups in which this has ended. A
+heartbeat then names only what changed. docs/GROUPS.md argues why this keeps nobody alive who no longer leads,
+and confirms nothing that is not so.
 """
 
 from __future__ import annotations
@@ -18,21 +19,23 @@ from zraft.transport.messages import SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.ids import GroupId
 
 WITHDRAWN_MAX: Final = 128
-"""Withdrawals are all repeated until they are answered; with more of them the cover begins anew."""
+"""How many withdrawals may wait for an answer. Each heartbeat repeats all of them; with more, the cover begins anew."""
 
 LOST_MAX: Final = 128
-"""Lost groups are all repeated until the leaders' server says something about them; with more, the same."""
+"""How many lost groups one answer may report. Each answer repeats all of them until the leaders' server has said
+something about them; with more, the cover begins anew.
+"""
 
 UNANSWERED_MAX: Final = 64
-"""Heartbeats whose sending is remembered. An answer to an older one says nothing that matters any more."""
+"""How many unanswered heartbeats are remembered, with the ticks of their sending. Answers to older ones do not matter."""
 
 WITHDRAWN: Final = 0
-"""In place of a term: the sender does not lead that group for the receiver any more."""
+"""Stands in the place of a term: the sender does not lead that group for the receiver any more."""
 
 
 @define
 class _Item:
-    """What is to be said of a group. `since`: the first heartbeat that said it, 0 if none did yet."""
+    """What the next heartbeats say of a group. `since` is the number of the first one that said it, 0 if none did yet."""
 
     term: int
     index: int
@@ -41,7 +44,13 @@ class _Item:
 
 @frozen
 class Answer:
-    """What an answer taught: groups that the other side agrees on now, those it lost, and whether all begins anew."""
+    """What an answer to a heartbeat changed.
+
+    Attributes:
+        agreed: groups that the other server follows from now on, as it was offered.
+        lost: groups that it does not follow, or no longer.
+        began_anew: whether the cover begins anew, because the other server does not know how it began.
+    """
 
     agreed: tuple[GroupId, ...] = ()
     lost: tuple[GroupId, ...] = ()
@@ -52,10 +61,10 @@ NOTHING_NEW: Final = Answer()
 
 
 class GivenCover:
-    """What this server, leading, has made known to one other server.
+    """What this server, as a leader, has made known to one other server.
 
     Attributes:
-        epoch: of the cover; everything that was agreed in another one is void.
+        epoch: number of the cover; what was agreed in another epoch is void.
         contact: tick at which the newest answered heartbeat was *sent*; -1 before the first.
     """
 
@@ -81,30 +90,37 @@ class GivenCover:
         self._agreed: dict[GroupId, tuple[int, int]] = {}
         self._items: dict[GroupId, _Item] = {}
         self._told: set[GroupId] = set()
-        """Whatever the other side may take for covered. Only an answered withdrawal takes a group from it."""
+        """Groups that the other server may consider covered. Only an answered withdrawal removes one."""
 
     def __len__(self) -> int:
         return len(self._agreed)
 
     def agrees(self, group: GroupId, term: int, index: int) -> bool:
-        """Has the other side confirmed that it follows `term` and knows everything up to `index` to be committed?"""
+        """Return whether the other server has confirmed that it follows `term` and considers all up to `index` committed."""
         return self._agreed.get(group) == (term, index)
 
     def contact_of(self, group: GroupId, term: int) -> int | None:
-        """Tick at which the other side was asked when it last confirmed to follow that leadership; None if it did not."""
+        """Return the tick of the other server's last contact that counts for this leadership of the group.
+
+        It is the tick at which this server sent the newest heartbeat that was answered; None if the other
+        server has not agreed to follow the group in `term`.
+        """
         agreed = self._agreed.get(group)
         return self.contact if agreed is not None and agreed[0] == term else None
 
     def offer(self, group: GroupId, term: int, index: int) -> None:
-        """The group has nothing under way: this server leads it in `term`, and the other's log matches up to `index`,
-        which is committed."""
+        """Offer a group that has nothing under way.
+
+        This server leads it in `term`; the other server's log is known to match up to `index`, which is
+        committed.
+        """
         item = self._items.get(group)
         known = (item.term, item.index) if item is not None else self._agreed.get(group)
         if known != (term, index):
             self._items[group] = _Item(term, index)
 
     def withdraw(self, group: GroupId) -> None:
-        """This server does not lead the group any more, or not for that server. The next heartbeat says so already."""
+        """Withdraw a group that this server no longer leads, or not for that server. The next heartbeat says so."""
         self._agreed.pop(group, None)
         item = self._items.get(group)
         if group not in self._told:
@@ -114,12 +130,12 @@ class GivenCover:
 
     @property
     def has_news(self) -> bool:
-        """Is there anything that the other side has not answered?"""
+        """Whether there is anything that the other server has not answered."""
         return bool(self._items)
 
     @property
     def overflows(self) -> bool:
-        """Is there more to take back than one heartbeat says? Then the cover has to begin anew."""
+        """Whether there are more withdrawals than one heartbeat may carry, so that the cover has to begin anew."""
         items = self._items
         return (
             len(items) > WITHDRAWN_MAX
@@ -127,7 +143,7 @@ class GivenCover:
         )
 
     def begin_anew(self) -> None:
-        """Nothing that was agreed counts any more, on either side."""
+        """Begin the next epoch: nothing that was agreed counts any more, on either side."""
         self.epoch += 1
         self._number = self._answered = 0
         self._sent.clear()
@@ -140,7 +156,7 @@ class GivenCover:
         }
 
     def heartbeat(self, now: int) -> SharedHeartbeat:
-        """The next one."""
+        """Return the next heartbeat, which is sent at tick `now`."""
         self._number += 1
         self._sent.append((self._number, now))
         room = self._items_max
@@ -148,7 +164,7 @@ class GivenCover:
         for group in self._items:
             item = self._items[group]
             if item.term != WITHDRAWN:
-                # What was said is said again until it is answered, before anything new.
+                # An offer is repeated until it is answered, before any new one is made.
                 if not item.since and room <= 0:
                     continue
                 room -= 1
@@ -158,7 +174,7 @@ class GivenCover:
         return SharedHeartbeat(self.epoch, self._number, self._answered, tuple(items))
 
     def on_reply(self, reply: SharedHeartbeatReply) -> Answer | None:
-        """Take an answer; None if it is late, and says nothing any more."""
+        """Take an answer to a heartbeat; return what it changed, or None if it came too late to count."""
         if not reply.epoch:
             if not self._answered < reply.number <= self._number or not self._answered:
                 return None
@@ -185,19 +201,19 @@ class GivenCover:
         for group in reply.lost:
             self._agreed.pop(group, None)
             if group not in self._items:
-                # Until something is said of it, it is reported again and again.
+                # The other server reports it again and again until something is said of it.
                 self._items[group] = _Item(WITHDRAWN, 0)
         return Answer(tuple(agreed), reply.lost)
 
 
 class TakenCover:
-    """What this server, following, has agreed to with one other server.
+    """What this server, as a follower, has agreed to with one other server.
 
     Attributes:
-        epoch: the newest one heard of, 0 before the first.
+        epoch: number of the newest cover that it heard of, 0 before the first.
         heard_at: tick at which the newest heartbeat came; -1 before the first.
-        answer_due: is there a heartbeat to be answered?
-        has_news: does the answer say more than that nothing has changed?
+        answer_due: whether there is a heartbeat to be answered.
+        has_news: whether the answer says more than that nothing has changed.
     """
 
     __slots__ = ("_groups", "_lost", "_number", "_void", "answer_due", "epoch", "has_news", "heard_at")
@@ -217,23 +233,25 @@ class TakenCover:
 
     @property
     def groups(self) -> tuple[GroupId, ...]:
-        """All of them."""
+        """The groups that this server has agreed to follow there."""
         return tuple(self._groups)
 
     def term_of(self, group: GroupId) -> int | None:
-        """The term in which this server agreed to follow there; None if it did not."""
+        """Return the term in which this server agreed to follow there; None if it did not."""
         return self._groups.get(group)
 
     def is_late(self, message: SharedHeartbeat) -> bool:
-        """Was a later one taken before?"""
+        """Return whether a later heartbeat was taken before this one."""
         return (message.epoch, message.number) <= (self.epoch, self._number)
 
     def on_heartbeat(
         self, message: SharedHeartbeat, now: int, agrees: Callable[[GroupId, int, int], bool]
     ) -> bool:
-        """Take one; False if it is late, and nothing was changed.
+        """Take a heartbeat; return False if it is late, and nothing was changed.
 
-        `agrees` says whether this server follows that leadership and holds all that is said to be committed, durably.
+        Args:
+            agrees: says of (group, term, index) whether this server follows that leadership and holds
+                everything up to the index durably.
         """
         if self.is_late(message):
             return False
@@ -241,7 +259,7 @@ class TakenCover:
             self._groups.clear()
             self._lost.clear()
             self.epoch = message.epoch
-            # If an earlier run of this server answered, what it agreed to is not known here.
+            # An earlier run of this server answered: what it agreed to is not known here.
             self._void = bool(message.answered)
             self.has_news = True
         self._number = message.number
@@ -262,23 +280,23 @@ class TakenCover:
         return True
 
     def lose(self, group: GroupId) -> None:
-        """This server does not follow that leadership any more. The next answer says so."""
+        """Take a group out of the cover, because this server no longer follows that leadership. The next answer says so."""
         if self._groups.pop(group, None) is not None:
             self._lost[group] = None
             self.has_news = True
 
     @property
     def overflows(self) -> bool:
-        """Is there more to report than one answer says? Then the cover has to begin anew."""
+        """Whether there are more lost groups than one answer may report, so that the cover has to begin anew."""
         return len(self._lost) > LOST_MAX
 
     def give_up(self) -> None:
-        """Everything is void until the other side begins anew."""
+        """Consider everything void until the other server begins anew."""
         self._void = self.has_news = True
         self._groups.clear()
         self._lost.clear()
 
     def answer(self) -> SharedHeartbeatReply:
-        """To the newest heartbeat."""
+        """Return the answer to the newest heartbeat."""
         self.answer_due = self.has_news = False
         return SharedHeartbeatReply(0 if self._void else self.epoch, self._number, tuple(self._lost))

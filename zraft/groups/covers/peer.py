@@ -1,4 +1,7 @@
-"""Another server as the host of groups sees it: which run of it, the covers between the two, and who is silent. Pure."""
+"""Another server as the host of groups sees it: which process it is, the covers between the two, and whether it is silent.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,19 @@ from zraft.groups.timers import NEVER
 from zraft_core.ids import GroupId, Instance, ServerId
 
 EPOCHS_PER_BOOT: Final = 1 << 24
-"""A cover begins anew a few times in the life of a process; its epochs are those of its boot number."""
+"""How many epochs a cover may have in one run of a process. The boot number is in the epoch, so no later run repeats one."""
 
 
 class Peer:
-    """One other server.
+    """Another server.
 
     Attributes:
-        given, taken: the cover of the groups that this server leads, and that of those it follows there.
-        led: the groups that this server leads and that one belongs to.
+        given, taken: the cover of the groups that this server leads, and that of the groups that it follows
+            there.
+        led: the groups that this server leads and the other one belongs to.
         run: disk instance and boot of the process that spoke last; None before the first.
-        silent: it has not answered shared heartbeats for a while.
-        unheard: its shared heartbeats have stopped coming.
+        silent: whether it has not answered shared heartbeats for a while.
+        unheard: whether its shared heartbeats have stopped coming.
         steady_since: tick since which it answers.
         beat_at: tick at which the next shared heartbeat to it is due.
     """
@@ -42,12 +46,12 @@ class Peer:
     )
 
     def __init__(self, server: ServerId, boot: int, settings: GroupSettings) -> None:
-        """`boot` is this server's own."""
+        """Make a server that has not spoken yet; `boot` is this server's own."""
         self.server = server
-        # Earlier than check-quorum: the groups that counted on it have to look for another majority in time.
+        # Silence counts earlier than check-quorum does, so that groups which counted on it find another majority in time.
         self._silent_after = settings.raft.election_timeout_ticks - settings.raft.heartbeat_ticks
         self._unheard_after = settings.raft.election_timeout_ticks
-        # Never one of an earlier run of this server: late answers to that one must not count.
+        # No earlier run of this server had this epoch: late answers to its heartbeats must not count.
         self.given = GivenCover(settings.items_max, epoch=boot * EPOCHS_PER_BOOT + 1)
         self.taken = TakenCover()
         self.led: dict[GroupId, HostedReplica] = {}
@@ -59,19 +63,19 @@ class Peer:
 
     @property
     def instance(self) -> Instance:
-        """Of the process that spoke last."""
+        """The disk of the process that spoke last; empty before the first."""
         return self.run[0] if self.run is not None else Instance(b"")
 
     def is_late(self, instance: Instance, boot: int) -> bool:
-        """Has a later run on the same disk spoken already?"""
+        """Return whether a later run on the same disk has spoken already."""
         return self.run is not None and self.run[0] == instance and boot < self.run[1]
 
     def begins_anew(self, instance: Instance, boot: int) -> bool:
-        """Is that another process than the one known? Then nothing that was agreed holds."""
+        """Return whether this is another process than the one known, so that nothing that was agreed holds."""
         return self.run is not None and self.run != (instance, boot)
 
     def restart(self) -> None:
-        """What the process before agreed to died with it."""
+        """Forget what was agreed with the process before, because it died with that process."""
         self.given.begin_anew()
         self.given.contact = -1
         self.taken = TakenCover()
@@ -79,24 +83,24 @@ class Peer:
 
     @property
     def silent_at(self) -> int:
-        """Tick at which it counts as silent if it does not answer before."""
+        """The tick at which it counts as silent if it does not answer before."""
         contact = self.given.contact
         return self._silent_after + (contact if contact > 0 else 0)
 
     @property
     def unheard_at(self) -> int:
-        """Tick at which the groups that follow there look to their own timers."""
+        """The tick from which the groups that follow there mind their own timers, if no heartbeat comes before."""
         heard_at = self.taken.heard_at
         return self._unheard_after + (heard_at if heard_at > 0 else 0)
 
     @property
     def has_to_beat(self) -> bool:
-        """Is there anything to tell it?"""
+        """Whether shared heartbeats are sent to it: it belongs to a group led here, or has not answered everything."""
         return bool(self.led) or (not self.silent and self.given.has_news)
 
     @property
     def due_at(self) -> float:
-        """Tick at which something is to be done about it by the time alone; `NEVER` if nothing is."""
+        """The tick at which something is due for it although nothing happens; `NEVER` if nothing is."""
         due: float = self.beat_at if self.has_to_beat else NEVER
         if not self.silent:
             silent_at = self.silent_at

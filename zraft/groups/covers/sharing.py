@@ -1,7 +1,7 @@
-"""How a host says and hears that leaders live, for all groups between two servers at once. Pure.
+"""The shared heartbeats of a server: how its host says and hears that leaders live, for all groups at once. Pure.
 
-What may be said and counted is argued in docs/GROUPS.md; methods that take a decision are small, so that tests can plant a
-bug by overriding one.
+docs/GROUPS.md argues what may be said and counted. Methods that take a decision are small, so that tests can
+plant a bug by overriding one.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatRep
 from zraft_core.ids import GroupId
 
 FOLLOWS_SHARE: Final = 5
-"""By this part of the interval a server waits longer for the one whose heartbeat brought it to send its own."""
+"""A server that another one's heartbeat made send early waits this fraction (1/n) of an interval longer the next time."""
 
 
 class Covers:
     """The shared heartbeats between this server and all others.
 
-    Nothing is looked at in a turn in which nothing was said or heard and nothing is due. Whatever changes when
-    something is due sets `stirred`, and the turn that follows works it out anew.
+    Nothing is looked at in a turn in which nothing was said or heard and nothing is due. Whatever changes
+    when something is due sets `stirred`, and the turn that follows computes it again.
 
     Attributes:
-        stirred: something happened since `speak`, so that `due_at` does not hold.
-        due_at: tick at which the next one is to be sent, or the silence of a server counts.
-        early_ticks: by so much a shared heartbeat leaves earlier with what is said at a moment anyway.
+        stirred: whether something happened since `speak`, so that `due_at` does not hold.
+        due_at: tick at which the next heartbeat is to be sent, or the silence of a server counts.
+        early_ticks: how many ticks early a shared heartbeat may leave, if others are sent at that moment
+            anyway.
     """
 
     __slots__ = ("_state", "due_at", "early_ticks", "stirred")
@@ -44,7 +45,7 @@ class Covers:
     # -- what other servers say
 
     def meet(self, peer: Peer, sender: Sender) -> bool:
-        """Another process speaks than the one known; False if it is an earlier one, which counts for nothing."""
+        """Take note that another process speaks than the one known; return False if it is an earlier one, to be ignored."""
         if peer.is_late(sender.instance, sender.boot):
             return False
         if peer.begins_anew(sender.instance, sender.boot):
@@ -56,12 +57,16 @@ class Covers:
         return True
 
     def on_heartbeat(self, peer: Peer, message: SharedHeartbeat, ahead: int) -> None:
-        """Take one: what it says of groups, and that it will be answered. It came `ahead` ticks after the last turn."""
+        """Take a heartbeat of another server, and see to its answer.
+
+        Args:
+            ahead: how many ticks after the last turn it came.
+        """
         taken = peer.taken
         if taken.is_late(message):
             return
         state = self._state
-        # Who leaves the cover by this message was led until the one before.
+        # A group that leaves the cover by this message was led until the one before, which its timer has to know.
         if message.epoch != taken.epoch:
             state.touch_all(taken.groups)
         if message.items:
@@ -78,7 +83,7 @@ class Covers:
             self.stirred = state.stirred = True
 
     def _may_wait(self, peer: Peer, now: int) -> bool:
-        """Is there a heartbeat to come that the answer to this one can go with, because it says nothing new?"""
+        """Return whether the answer can wait: it says nothing new, and a heartbeat to that server is to come."""
         return not peer.taken.has_news and peer.has_to_beat and peer.beat_at > now + self.early_ticks
 
     def _agrees(self, peer: Peer, group: GroupId, term: int, index: int) -> bool:
@@ -94,15 +99,15 @@ class Covers:
         return True
 
     def _lose(self, replica: HostedReplica) -> None:
-        """It follows whom it followed no more: that server has to know before it counts on it again."""
+        """Leave the cover of the server that this one followed, which has to know before it counts on this one again."""
         if replica.taken_from is not None:
             self._state.peer(replica.taken_from).taken.lose(replica.group)
             replica.taken_from = None
 
     def on_reply(self, peer: Peer, reply: SharedHeartbeatReply) -> None:
-        """Take an answer: which groups it counts for from now on, and which it ends to count for."""
+        """Take an answer of another server: for which groups it counts from now on, and for which no longer."""
         state = self._state
-        # What counted until now is credited before it ends to count.
+        # The contacts that counted until now are credited before they cease to count.
         if reply.lost or not reply.epoch:
             state.touch_all(reply.lost if reply.epoch else peer.led)
         answer = peer.given.on_reply(reply)
@@ -110,7 +115,7 @@ class Covers:
             return
         if answer.agreed:
             state.touch_all(answer.agreed)
-        # What was told before and is answered is due no earlier than it was.
+        # An answer that only confirms what was said makes nothing due earlier.
         self.stirred = self.stirred or peer.silent or answer.began_anew or bool(answer.lost)
         if peer.silent and not answer.began_anew:
             peer.silent = False
@@ -121,7 +126,7 @@ class Covers:
                     state.touch(replica)
 
     def watch(self) -> None:
-        """Silence of a server concerns all groups that counted on it, once."""
+        """Notice which servers have fallen silent or unheard, and touch the groups that counted on them, once."""
         state = self._state
         for server in state.peers:
             peer = state.peers[server]
@@ -135,13 +140,14 @@ class Covers:
     # -- what is said to them
 
     def speak(self, *, joining: bool) -> None:
-        """What is said for all groups at once: answers to shared heartbeats, and the next ones.
+        """Send what is said for all groups at once: answers to shared heartbeats, and the next heartbeats.
 
-        `joining`: the other servers get datagrams of this turn anyway.
+        What is due soon goes with what is said now, so that two servers which lead groups of each other, and
+        a server that speaks to many, wake each other once and not at different moments. An answer that says
+        nothing new waits for the next heartbeat to that server, if there will be one.
 
-        What is due soon goes with what is said now, so that two servers which lead groups of each other, and a server
-        that speaks to many, wake each other once and not at different moments. An answer that says nothing new waits for
-        the next heartbeat to that server, if there will be one.
+        Args:
+            joining: whether this turn sends datagrams to the other servers anyway.
         """
         peers, now, due = self._state.peers, self._state.now, NEVER
         soon = now + self.early_ticks
@@ -174,7 +180,7 @@ class Covers:
     def _beat(self, peer: Peer) -> None:
         state = self._state
         interval = state.settings.raft.heartbeat_ticks
-        # Who was brought to speak lets the other one begin the next time, too.
+        # A server that was made to send early lets the same one begin the next time.
         follows = state.now < peer.beat_at
         peer.beat_at = state.now + interval + (interval // FOLLOWS_SHARE if follows else 0)
         if peer.given.overflows:
@@ -183,9 +189,10 @@ class Covers:
         state.send(peer.server, peer.given.heartbeat(state.now))
 
     def show(self, replica: HostedReplica) -> bool:
-        """Bring the covers in line with what the group has become, before anything is said of them.
+        """Bring the covers into line with what the group has become, before anything is said of them.
 
-        True if who leads it, or whom that concerns, has changed.
+        Returns:
+            Whether its leader, or the servers that this concerns, have changed.
         """
         raft, group, state = replica.raft, replica.group, self._state
         if replica.taken_from is not None and not self._still_follows(replica):
@@ -212,7 +219,7 @@ class Covers:
         return True
 
     def forget(self, group: GroupId) -> None:
-        """The group is gone from this server."""
+        """Take a group that is gone from this server out of all covers."""
         self.stirred = True
         for peer in self._state.peers.values():
             peer.led.pop(group, None)
@@ -226,7 +233,11 @@ class Covers:
         return term is not None and replica.raft.follows(server, term)
 
     def all_agree(self, replica: HostedReplica) -> bool:
-        """Offer the group to every follower that has caught up; True if all in reach have agreed, and a majority."""
+        """Offer the group to every follower that has caught up.
+
+        Returns:
+            Whether all followers in reach have agreed to it, and with this server are a majority.
+        """
         raft, group = replica.raft, replica.group
         term, index, voters = raft.term, raft.log.last_index, raft.membership.voters
         agreed, complete = 1, True
@@ -242,5 +253,5 @@ class Covers:
         return complete and agreed >= majority(len(voters))
 
     def _offered_index(self, replica: HostedReplica, match: int) -> int:
-        """What a follower may take for committed: no further than its log is known to agree (D-7)."""
+        """Return up to where a follower may consider its log committed: no further than it is known to agree (D-7)."""
         return min(replica.raft.commit_index, match)

@@ -1,1 +1,1 @@
-"""Snapshots of groups: when they are due, how they are written, sent and taken in."""
+"""Snapshots of groups: when they are due, and how they are written, sent and received."""

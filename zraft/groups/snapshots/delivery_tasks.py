@@ -1,7 +1,6 @@
-"""What a server asks of the disk that its partitions' deliveries are on, and who does it: values, and one class that
-blocks.
+"""The tasks of the disk that holds the partitions' deliveries: values, and one class that performs them and blocks.
 
-Reads are not among them: `DeliveryLog.read` may be called by any thread beside these.
+Reads for clients are no tasks: any thread may call `DeliveryLog.read` at the same time.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId
 
 APPEND_OVERHEAD_BYTES = 128
-"""What a delivery that waits costs in memory beside its payload, roughly."""
+"""How many bytes of memory a waiting delivery takes beside its payload, roughly."""
 
 
 @frozen
 class Open:
-    """Open a group's deliveries; its newest snapshot says `expected` of them. Result: `Opened`."""
+    """Open a group's deliveries, of which its newest snapshot says `expected`. The result is `Opened`."""
 
     group: GroupId
     expected: Mark | None = None
@@ -42,7 +41,7 @@ class Open:
 
 @frozen
 class Opened:
-    """An open group: any thread may read its log."""
+    """The deliveries of a group that was opened. Any thread may read the log."""
 
     log: DeliveryLog
     report: DeliveryReport
@@ -50,7 +49,10 @@ class Opened:
 
 @frozen
 class Append:
-    """What applying whole entries up to Raft index `index` delivered. Result: the index up to which all is durable."""
+    """Append what applying whole entries up to Raft index `index` delivered.
+
+    The result is the index up to which all is durable.
+    """
 
     group: GroupId
     deliveries: Sequence[Delivery]
@@ -58,20 +60,23 @@ class Append:
 
     @property
     def size(self) -> int:
-        """What it costs in memory while it waits."""
+        """The bytes of memory that it takes while it waits."""
         return sum(len(one.payload) + APPEND_OVERHEAD_BYTES for one in self.deliveries)
 
 
 @frozen
 class Sync:
-    """Make the group's deliveries durable, so that its log can be cut. Result: the index up to which they are."""
+    """Make the group's deliveries durable, so that its log can be cut.
+
+    The result is the index up to which they are durable.
+    """
 
     group: GroupId
 
 
 @frozen
 class Retain:
-    """Remove what was kept long enough. Result: how many deliveries went."""
+    """Remove deliveries that were kept long enough. The result is how many were removed."""
 
     group: GroupId
     retention: Retention
@@ -81,8 +86,10 @@ class Retain:
 
 @frozen
 class BeginFetch:
-    """A snapshot of another server lists these segments: fetch what is missing here. Result: what to ask for first,
-    None if nothing is missing."""
+    """Begin to fetch the segments that another server's snapshot lists and that are missing here.
+
+    The result is the piece to ask for first; None if nothing is missing.
+    """
 
     group: GroupId
     shipped: Manifest
@@ -90,7 +97,7 @@ class BeginFetch:
 
 @frozen
 class StorePiece:
-    """Bytes of a segment that is fetched. Result: what to ask for next, None if all is here."""
+    """Store bytes of a segment that is being fetched. The result is the piece to ask for next; None if all are here."""
 
     group: GroupId
     id: bytes
@@ -100,21 +107,24 @@ class StorePiece:
 
 @frozen
 class CompleteFetch:
-    """All of it is here: make it part of the log. Result: the index up to which everything is durable."""
+    """Make the fetched segments, which are all here, part of the log.
+
+    The result is the index up to which everything is durable.
+    """
 
     group: GroupId
 
 
 @frozen
 class AbandonFetch:
-    """Forget what was fetched."""
+    """Forget the segments that were fetched."""
 
     group: GroupId
 
 
 @frozen
 class ReadSegment:
-    """A piece of a segment's file, for `server`. Result: bytes."""
+    """Read a piece of a segment's file for `server`. The result is its bytes."""
 
     server: int
     group: GroupId
@@ -125,14 +135,14 @@ class ReadSegment:
 
 @frozen
 class Close:
-    """This server is no replica of the group any more, or not now; the files stay."""
+    """Close the deliveries of a group of which this server has no replica any more, or not now. The files stay."""
 
     group: GroupId
 
 
 @frozen
 class Remove:
-    """The partition was deleted: its files go."""
+    """Remove the files of a partition that was deleted."""
 
     group: GroupId
 
@@ -151,11 +161,14 @@ Task = (
     | Remove
 )
 Result = Opened | Piece | bytes | int | StorageError | None
-"""A `StorageError` concerns this task's group only: its deliveries are damaged or differ, or the disk is full."""
+"""The result of a task.
+
+A `StorageError` concerns only the task's group: its deliveries are damaged or differ, or the disk is full.
+"""
 
 
 class DeliveryPerformer:
-    """Performs tasks; blocks. Errors that end the process (EIO, a failed fsync) are raised."""
+    """Performs tasks, and blocks until each is done. Errors that must end the process (EIO, a failed fsync) are raised."""
 
     def __init__(self, fs: FileSystem, disk: DeliveryDisk) -> None:
         self._fs = fs
@@ -163,7 +176,7 @@ class DeliveryPerformer:
         self._fetches: dict[GroupId, Fetch] = {}
 
     def perform(self, task: Task) -> Result:
-        """Carry out one task.
+        """Carry out one task, and return its result.
 
         Raises:
             StorageError: the disk failed; the process has to end (D-10).
@@ -182,7 +195,7 @@ class DeliveryPerformer:
     def _perform(self, task: Task) -> Result:
         disk = self.disk
         if not isinstance(task, Open | Remove) and task.group not in disk:
-            # It was on its way when the group was closed, or could not be opened.
+            # The task was on its way when the group was closed, or could not be opened.
             raise SegmentGoneError(f"group {task.group} is not open on this server")
         match task:
             case Open(group, expected):

@@ -1,10 +1,10 @@
-"""When this server writes a snapshot of the coordination group, and how much log it keeps.
+"""When this server writes a snapshot of the coordination group, and how much of that group's log it keeps.
 
-A snapshot is due when this group's own entries since the last one outgrew it (in bytes or in commands to replay); a busy
-server waits for a quieter moment, but not for ever. It is also due when the group holds back too much of the log of all
-groups: `zraft.groups.retention` says so. `writing` has how it gets to the disk. Afterwards the log is kept back to the
-slowest follower that is being heard, within a bound, so that an ordinary restart or delay needs no snapshot (D-4). That
-bound counts what all groups wrote.
+A snapshot is due when the group's own entries since the last one have grown too many (in bytes or in commands
+to replay). A busy server waits for a quieter moment, but not for ever. A snapshot is also due when the group
+holds back too much of the log of all groups, as `zraft.groups.retention` says. `writing` says how it gets to
+the disk. Afterwards the log is kept back to the slowest follower that is being heard, within a bound, so that
+an ordinary restart or delay needs no snapshot (D-4). That bound counts what all groups wrote.
 
 Pure.
 """
@@ -25,23 +25,28 @@ from zraft.tree.machine import Machine
 from zraft_core.ids import COORDINATION_GROUP, ServerId
 
 MARK_BYTES: Final = 256 * 1024
-"""How finely it is known where in the log of all groups this group's entries stand."""
+"""How precisely it is known where in the log of all groups this group's entries stand, in bytes."""
 
 COMPRESSION_ASSUMED: Final = 3
-"""How much larger an image is than the file that another run wrote of it."""
+"""How many times larger an image is assumed to be than the file that another run wrote of it."""
 
 
 class SnapshotKeeper:
-    """What is special about snapshots of the coordination group.
+    """What is special about snapshots of the coordination group: when one is due, and how much log is kept.
 
     Args:
-        server: who this is; each server waits for a little more log than another.
-        retention: what each group holds back of the log; it has a row for this one from now on.
-        held_after: bytes of the log that the group's entries after an index hold back, as a start found it.
+        server: this server; each one waits for a little more log than another.
+        newest: the newest durable snapshot, None before the first.
+        retention: what each group holds back of the log; it has a row for this group from now on.
+        held_after: returns the bytes of the log that the group's entries after an index hold back, as a start
+            found it.
 
     Attributes:
         newest: the newest durable snapshot, None before the first.
         writing: whether one is being written.
+        taken_total, failed_total: how many were written, and could not be written.
+        log_bytes, commands: bytes and commands of the entries applied since the newest snapshot, or since the
+            one that is being written was begun.
     """
 
     def __init__(
@@ -51,7 +56,7 @@ class SnapshotKeeper:
         machine: Machine,
         newest: SnapshotInfo | None,
         retention: Retention,
-        held_after: Callable[[int], int] = lambda index: 0,
+        held_after: Callable[[int], int] = lambda _: 0,
     ) -> None:
         self._settings = settings
         self._retention = retention
@@ -62,7 +67,6 @@ class SnapshotKeeper:
         self.taken_total = 0
         self.failed_total = 0
         self.log_bytes = 0
-        """Of the entries applied since the newest snapshot, or since the one being written."""
         self.commands = 0
         # (position, index): when all groups together had written so much, this one was applied up to there.
         self._marks: list[tuple[int, int]] = []
@@ -85,7 +89,7 @@ class SnapshotKeeper:
     # -- what is applied
 
     def applied(self, index: int, size: int, commands: int) -> None:
-        """Entry `index` of `size` bytes was applied."""
+        """Take note that entry `index`, of `size` bytes and so many commands, was applied."""
         self.log_bytes += size
         self.commands += commands
         retention, marks = self._retention, self._marks
@@ -93,15 +97,15 @@ class SnapshotKeeper:
         retention.written += size
         retention.coordination += size
         if not marks or retention.written - marks[-1][0] >= MARK_BYTES:
-            # What others wrote since the entry before this one stands before this one, too.
+            # What others wrote since the entry before this one comes before this one in the log.
             marks.append((before, index - 1))
             marks.append((retention.written, index))
 
     def restored(self, info: SnapshotInfo) -> None:
-        """The state was replaced by that of a snapshot from elsewhere."""
+        """Take note that a snapshot from elsewhere has replaced the state."""
         self._end()
         self.newest = info
-        # Nothing older than what arrived could be continued with the log that begins after it.
+        # The log begins after the snapshot that arrived, so no older one could be continued with it.
         self._fallback_index = info.meta.index
         self._size_up(COMPRESSION_ASSUMED * info.size, info.items)
         self.log_bytes = self.commands = 0
@@ -113,18 +117,18 @@ class SnapshotKeeper:
     # -- when one is written
 
     def request(self) -> None:
-        """Write one as soon as possible, whatever the log's size: an operator wants it."""
+        """Write a snapshot as soon as possible, whatever the log's size: an operator or a follower needs one."""
         self._wanted = True
 
     def shorten_log(self) -> None:
-        """Other groups wrote much since the newest snapshot: write one soon, unless it would say nothing new."""
+        """Write a snapshot soon, because other groups wrote much since the newest one, unless it would say nothing new."""
         if self.newest is not None and self.newest.meta.index == self._machine.index:
             self._retention.covered(self._retention.others)
         else:
             self._wanted = True
 
     def _size_up(self, image_bytes: int, items: int) -> None:
-        """How large the state is decides how much log may gather beside it, in hundredths of bytes and of commands."""
+        """Compute from the state's size how much log may gather beside it, in hundredths of bytes and of commands."""
         settings = self._settings
         bytes_due = max(settings.log_bytes_min, image_bytes * settings.log_ratio_percent // 100)
         self._bytes_due_percent = bytes_due * self._stagger_percent
@@ -132,7 +136,7 @@ class SnapshotKeeper:
         self._commands_due_percent = max(settings.commands_min, items // 2) * self._stagger_percent
 
     def is_due(self, *, idle: bool) -> bool:
-        """Whether the log since the last snapshot is long enough; a busy server waits for twice as much."""
+        """Return whether the log since the last snapshot is long enough; a busy server waits for twice as much."""
         factor = 1 if idle else 2
         long_enough = (
             self.log_bytes * 100 >= self._bytes_due_percent * factor
@@ -141,7 +145,7 @@ class SnapshotKeeper:
         return (long_enough or self._wanted) and not self.writing and self._machine.index != 0
 
     def begun(self, meta: SnapshotMeta) -> None:
-        """An image of the present state is being written, which covers what `meta` says."""
+        """Take note that an image of the present state is being written, which covers what `meta` says."""
         self.writing, self._wanted = True, False
         self.log_bytes = self.commands = 0
         self._begun_at, self._begun_others = self._retention.written, self._retention.others
@@ -149,7 +153,7 @@ class SnapshotKeeper:
         self._retention.begun(COORDINATION_GROUP)
 
     def written(self, written: Written) -> None:
-        """The image is durable, or could not be written."""
+        """Take note that an image is durable, or could not be written."""
         self._end()
         info = written.info
         if info is None:
@@ -167,21 +171,23 @@ class SnapshotKeeper:
 
     def _end(self) -> None:
         if self.writing:
-            # What it covers is let go of later, and `kept_from` then says how far.
+            # The log that it covers is let go of later, and `kept_from` then says how far.
             self._retention.ended(COORDINATION_GROUP, durable=False, needs_more=True)
         self.writing = False
 
     # -- how much log is kept
 
     def may_compact_to(self, needed: Iterable[int], pulled: int | None = None) -> int:
-        """The last index that the log need no longer hold; 0 if it is to be kept whole.
+        """Return the last index that the log need no longer hold; 0 if it is to be kept whole.
 
-        Within the bound the log also reaches back to the snapshot before the newest: should that turn out to be damaged, a
-        start does with the other. When the log of all groups is too long, it is kept for those alone who pull.
+        Within the bound the log also reaches back to the snapshot before the newest: if the newest turns out
+        to be damaged, a start can use the other. When the log of all groups is too long, it is kept only for
+        followers that pull.
 
         Args:
             needed: for each follower being heard, the last index that it has.
-            pulled: the oldest snapshot that a follower is pulling; without the log after it, it would have to begin anew.
+            pulled: the index of the oldest snapshot that a follower is pulling; without the log after it, the
+                follower would have to begin anew.
         """
         newest = self.newest
         if newest is None:
@@ -195,19 +201,21 @@ class SnapshotKeeper:
         return max(kept, self._index_at(self._newest_at - settings.retain_bytes_max))
 
     def kept_from(self, index: int, *, last_index: int) -> None:
-        """The log no longer holds what comes up to `index`: from where that was on, this group holds it back.
+        """Take note that the log no longer holds the entries up to `index`, so that this group holds it back from there.
 
-        `last_index`: of the group's log; if that ends there, the group holds back nothing, however much others write.
+        Args:
+            last_index: the group's last index. If the log ends at `index`, the group holds back nothing,
+                however much others write.
         """
         if last_index <= index:
             self._marks = [(self._retention.written, index)]
         place = bisect_right(self._marks, index, key=itemgetter(1)) - 1
         if place >= 0:
             self._retention.holds(COORDINATION_GROUP, self._marks[place][0])
-            # What lies further back is never asked for again.
+            # Nobody asks for anything further back again.
             del self._marks[:place]
 
     def _index_at(self, position: int) -> int:
-        """How far this group was applied when all groups together had written so much; 0 if this run does not know."""
+        """Return how far this group was applied when all groups together had written so much; 0 if that is not known."""
         place = bisect_right(self._marks, position, key=itemgetter(0)) - 1
         return self._marks[place][1] if place >= 0 else 0

@@ -1,5 +1,6 @@
-"""Fetching a file of known length in pieces: a few asked for ahead, early ones wait, lost ones are asked for again.
+"""The transfer of a file of known length in pieces, from the side that asks for them.
 
+A few pieces are asked for ahead; those that come early wait, and those that are lost are asked for again.
 Pure.
 """
 
@@ -8,19 +9,20 @@ from __future__ import annotations
 from typing import Final
 
 CHUNK_BYTES: Final = 256 * 1024
-"""Of a file per message: a few milliseconds of a busy network, and of its receiver."""
+"""The length of a piece in bytes: it takes a few milliseconds of a busy network, and of its receiver."""
 CHUNKS_AHEAD: Final = 3
-"""Pieces asked for and not yet here."""
+"""How many pieces are asked for before they are here."""
 ASK_AGAIN_MS: Final = 500
+"""After so long without any piece, those that are missing are asked for again."""
 
 
 class Pull:
-    """One file on its way.
+    """One file that is being fetched.
 
     Attributes:
         id: names it.
         size: its length in bytes.
-        have: how many of them, from the beginning on, were given out by `take`.
+        have: how many of them, from the beginning on, `take` has returned.
     """
 
     __slots__ = ("_asked", "_asked_at", "_early", "_heard_at", "have", "id", "size")
@@ -34,11 +36,11 @@ class Pull:
 
     @property
     def complete(self) -> bool:
-        """Whether all of it is here."""
+        """Whether all of the file is here."""
         return self.have == self.size
 
     def take(self, offset: int, data: bytes, now_ms: int) -> list[tuple[int, bytes]]:
-        """A piece arrived: the bytes that continue what is here, in order."""
+        """Take a piece that arrived; return the (offset, bytes) that continue what is here, in order."""
         self._heard_at = now_ms
         if not data or offset < self.have or offset + len(data) > self.size:
             return []
@@ -52,7 +54,7 @@ class Pull:
         return fitting
 
     def asks(self, now_ms: int) -> list[tuple[int, int]]:
-        """(offset, length) of what to ask for now."""
+        """Return (offset, length) of each piece to ask for now."""
         if now_ms - max(self._heard_at, self._asked_at) >= ASK_AGAIN_MS:
             self._asked = self.have
         self._asked = max(self._asked, self.have)

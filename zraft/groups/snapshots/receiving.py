@@ -1,9 +1,10 @@
-"""How a follower that is too far behind pulls a group's snapshot, has it made durable, and rebuilds the state from it.
+"""The receiving side: how a follower that is too far behind pulls a group's snapshot and rebuilds the state from it.
 
-The image's file comes first. For a partition the leader's list of delivery segments follows, then the segments that are
-missing here. Only when these are part of the log of deliveries, and durable, the image becomes one of ours: a start after a
-crash finds no image whose deliveries are not there (D-13). Then the state is rebuilt in steps, beside the present one, and
-given to whoever owns the group, which becomes it within a turn (D-4). Pure.
+The image's file comes first. For a partition the leader's list of delivery segments follows, then the
+segments that are missing here. Only when these are a durable part of the log of deliveries does the image
+become one of this server's snapshots: a start after a crash finds no image whose deliveries are missing
+(D-13). Then the state is rebuilt in steps, beside the present one, and given to the owner of the group, which
+takes it over within a turn (D-4). Pure.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ from zraft_core.errors import ProtocolError, StorageError
 from zraft_core.ids import COORDINATION_GROUP, GroupId, ServerId
 
 TRANSFERS_MAX: Final = 4
-"""Groups that are received at a time; the others are offered again. The coordination group never waits for them."""
+"""How many groups are received at a time; the others are offered again. The coordination group never waits for them."""
 SILENT_MS: Final = 1_500
 """A transfer whose sender says nothing for this long gives way to another server's offer of another snapshot."""
 GIVE_UP_MS: Final = 10_000
 """A transfer whose sender says nothing for this long makes room for another group's."""
 AGAIN_MS: Final = 2_000
-"""A group whose transfer came to nothing is not begun anew before this."""
+"""A group whose transfer failed is not received again before this time has passed."""
 LOAD_ITEMS: Final = 500
-"""Items of an image rebuilt per turn: some two milliseconds for znodes."""
+"""How many items of an image are rebuilt per turn: znodes take some two milliseconds."""
 BLOCKS_AHEAD: Final = 2
-"""Blocks of an image asked of the disk and not yet rebuilt."""
+"""How many blocks of an image are asked of the disk before they are rebuilt."""
 
 
 class Loader(Protocol):
@@ -58,14 +59,14 @@ class Loader(Protocol):
         """Take the next block."""
 
     def step(self, items: int) -> bool:
-        """Rebuild up to so many items; False if the next block is needed.
+        """Rebuild up to so many items; return False if the next block is needed.
 
         Raises:
             ProtocolError: this is no image.
         """
 
     def finish(self) -> ImageState | bytes:
-        """Give the state: all blocks were fed and rebuilt.
+        """Return the state, when all blocks were fed and rebuilt.
 
         Raises:
             ProtocolError: this is no whole image.
@@ -79,20 +80,24 @@ class SmallLoader:
         self._blocks: list[bytes] = []
 
     def feed(self, block: bytes) -> None:
+        """Take the next block."""
         self._blocks.append(block)
 
     def step(self, items: int) -> bool:
+        """Return False, because there is nothing to rebuild."""
         return False
 
     def finish(self) -> bytes:
+        """Return the whole image."""
         return b"".join(self._blocks)
 
 
 @frozen
 class Received:
-    """A snapshot is here and durable: what its group's state machine is to become.
+    """A snapshot that is here and durable, and that its group's state machine is to take over.
 
     Attributes:
+        info: the snapshot.
         state: rebuilt from the image; a partition's is the image itself.
         delivered_end: the offset after the last delivery that came with it.
     """
@@ -103,6 +108,8 @@ class Received:
 
 
 class _Step(Enum):
+    """The step at which a transfer is; each waits for a disk or for the leader."""
+
     OPENING = "opening"
     FILE = "file"
     LIST = "list"
@@ -128,9 +135,9 @@ class _Transfer:
     """The offset after the last delivery of the leader's list."""
     info: SnapshotInfo | None = None
     loads: int = 0
-    """Blocks asked of the disk and not yet here."""
+    """How many blocks were asked of the disk and are not here yet."""
     ended: bool = False
-    """All blocks are here."""
+    """Whether all blocks are here."""
 
 
 class SnapshotReceiver:
@@ -138,7 +145,11 @@ class SnapshotReceiver:
 
     Args:
         work: gets what the disks are to do, and what is asked of other servers.
-        core_of: the core of a group that is here.
+        core_of: returns the core of a group; None if the group is not here.
+
+    Attributes:
+        failed_total: how many transfers failed.
+        received_bytes_total: bytes of images and deliveries that came.
     """
 
     def __init__(self, work: Work, core_of: Callable[[GroupId], Raft | None]) -> None:
@@ -151,11 +162,11 @@ class SnapshotReceiver:
 
     @property
     def active(self) -> int:
-        """How many groups are being received."""
+        """The number of groups that are being received."""
         return len(self._transfers)
 
     def __contains__(self, group: object) -> bool:
-        """Whether a snapshot of the group is on its way, or being rebuilt."""
+        """Return whether a snapshot of the group is on its way, or being rebuilt."""
         return group in self._transfers
 
     @property
@@ -164,7 +175,7 @@ class SnapshotReceiver:
         return any(transfer.step is _Step.LOADING for transfer in self._transfers.values())
 
     def progress_of(self, group: GroupId) -> tuple[int, int] | None:
-        """(bytes here, bytes of the file) of a transfer under way."""
+        """Return (bytes here, bytes of the file) of the group's transfer; None if there is none."""
         transfer = self._transfers.get(group)
         if transfer is None:
             return None
@@ -176,21 +187,21 @@ class SnapshotReceiver:
     # -- what the leader says
 
     def on_offer(self, server: ServerId, offer: SnapshotOffer, commit_index: int, now_ms: int) -> None:
-        """The group's leader has a snapshot for us."""
+        """Take a snapshot's offer from the group's leader, and begin a transfer if one is needed and there is room."""
         group = offer.group
         if not self._is_needed(offer, commit_index):
             return
         transfer = self._transfers.get(group)
         if transfer is not None:
             if transfer.offer.id == offer.id:
-                # The same file, perhaps from another leader that got it from the same source.
+                # This is the same file, perhaps from another leader that got it from the same source.
                 transfer.server = server
                 return
             if transfer.step in (_Step.COMPLETING, _Step.LOADING):
                 return
             if transfer.server != server and now_ms - transfer.heard_at < SILENT_MS:
                 return
-            # Its sender is gone, or has another one by now.
+            # The sender is gone, or has another snapshot by now.
             self.drop(group)
         full = len(self._transfers) >= TRANSFERS_MAX and group != COORDINATION_GROUP
         if full or now_ms < self._not_before.get(group, 0):
@@ -201,11 +212,11 @@ class SnapshotReceiver:
         self._work.tasks.append(Receive(group, offer.id, offer.size))
 
     def _is_needed(self, offer: SnapshotOffer, commit_index: int) -> bool:
-        """Only what is ahead of what is committed here: an older state would take entries back (D-4)."""
+        """Return whether the snapshot is ahead of what is committed here; an older state would take entries back (D-4)."""
         return offer.index > commit_index
 
     def on_chunk(self, chunk: SnapshotChunk, now_ms: int) -> None:
-        """A piece of the image's file."""
+        """Take a piece of an image's file."""
         transfer = self._transfers.get(chunk.group)
         if transfer is None or transfer.step is not _Step.FILE or transfer.pull is None:
             return
@@ -219,7 +230,7 @@ class SnapshotReceiver:
             self._file_is_here(transfer, now_ms)
 
     def on_list(self, listed: DeliveryList, now_ms: int) -> None:
-        """The leader's delivery segments."""
+        """Take the leader's list of delivery segments."""
         transfer = self._transfers.get(listed.group)
         if transfer is None or transfer.step is not _Step.LIST or listed.id != transfer.offer.id:
             return
@@ -235,7 +246,7 @@ class SnapshotReceiver:
         self._work.deliveries.append(BeginFetch(transfer.group, manifest))
 
     def on_piece(self, piece: DeliveryPiece, now_ms: int) -> None:
-        """A piece of a delivery segment."""
+        """Take a piece of a delivery segment."""
         transfer = self._transfers.get(piece.group)
         if transfer is None or transfer.step is not _Step.SEGMENTS or transfer.pull is None:
             return
@@ -252,7 +263,7 @@ class SnapshotReceiver:
     # -- what the disks did
 
     def performed(self, task: Receive | Store | Complete | Load, result: Result, now_ms: int) -> None:
-        """The disk of snapshots has done one of our tasks."""
+        """Take the result of a task that the disk of snapshots has done for a transfer."""
         transfer = self._transfers.get(task.group)
         if transfer is None or task.id != transfer.offer.id:
             return
@@ -279,7 +290,7 @@ class SnapshotReceiver:
                     transfer.ended = True
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result, now_ms: int) -> None:
-        """The disk of deliveries has done one of our tasks."""
+        """Take the result of a task that the disk of deliveries has done for a transfer."""
         transfer = self._transfers.get(task.group)
         if transfer is None or transfer.step is not _Step.SEGMENTS:
             return
@@ -297,7 +308,12 @@ class SnapshotReceiver:
     # -- a turn
 
     def turn(self, now_ms: int) -> list[Received]:
-        """Rebuild, ask for what is missing, give up what does not come; what is whole, until it is dropped."""
+        """Rebuild, ask for what is missing, and give up what does not come.
+
+        Returns:
+            The snapshots that are whole. Each is returned in every turn until its owner has dropped or
+            refused it.
+        """
         received: list[Received] = []
         for transfer in tuple(self._transfers.values()):
             core = self._core_of(transfer.group)
@@ -306,7 +322,7 @@ class SnapshotReceiver:
             elif transfer.step is _Step.LOADING:
                 self._rebuild(transfer, received, now_ms)
             elif transfer.step is _Step.COMPLETING:
-                pass  # it goes on with the disk's next word
+                pass  # the disk's result continues it
             elif not self._is_needed(transfer.offer, core.commit_index):
                 self.drop(transfer.group)
             elif now_ms - transfer.heard_at > GIVE_UP_MS:
@@ -359,7 +375,7 @@ class SnapshotReceiver:
         self._work.outgoing.append((transfer.server, request))
 
     def _fetch(self, transfer: _Transfer, piece: Piece | None, now_ms: int) -> None:
-        """The disk says what it wants next: more of the segment under way, another one, or nothing."""
+        """Go on with what the disk of deliveries wants next: more of the segment under way, another one, or nothing."""
         if piece is None:
             transfer.pull = None
             self._work.deliveries.append(CompleteFetch(transfer.group))
@@ -377,17 +393,17 @@ class SnapshotReceiver:
     # -- its end
 
     def refuse(self, group: GroupId, why: str, now_ms: int) -> None:
-        """What was `Received` is of no use."""
+        """Let a transfer fail because what was `Received` is of no use."""
         self._fail(self._transfers[group], why, now_ms)
 
     def drop(self, group: GroupId) -> None:
-        """The transfer is over, or not needed."""
+        """End a transfer that is over, or not needed."""
         transfer = self._transfers.pop(group, None)
         if transfer is not None and transfer.fetching:
             self._work.deliveries.append(AbandonFetch(group))
 
     def forget(self, group: GroupId) -> None:
-        """The group is gone."""
+        """Forget a group that is gone."""
         self._transfers.pop(group, None)
         self._not_before.pop(group, None)
 

@@ -1,11 +1,12 @@
-"""How a group's snapshot, and the deliveries under it, leave for a follower that the log can no longer bring up to date.
+"""The sending side: how a leader sends a group's snapshot, and the deliveries under it, to a follower beyond its log.
 
-The leader offers, the follower pulls: it asks for one piece after the other, a few at a time, so that what it cannot take
-is never sent, a lost piece is simply asked for again, and a transfer that was interrupted goes on where it stopped. First
-comes the image's file; of a partition also the list of delivery segments, and those that it lacks. Whatever is read, for
-whichever group, is paced by one budget of bytes, so that live traffic keeps its latency.
+The leader offers, the follower pulls: it asks for one piece after the other, a few at a time. So what it
+cannot take is never sent, a lost piece is simply asked for again, and an interrupted transfer continues where
+it stopped. The image's file comes first; for a partition, the list of delivery segments and those that the
+follower lacks come after it. One budget of bytes limits what is read for all groups, so that live traffic
+keeps its latency.
 
-Pure. Source: dissertation, section 5 ("log compaction"), with the flow of control turned round.
+Pure. Source: dissertation, section 5 ("log compaction"), except that the receiver controls the flow.
 """
 
 from __future__ import annotations
@@ -35,17 +36,18 @@ from zraft.transport.messages import (
 from zraft_core.ids import GroupId, ServerId
 
 OFFER_INTERVAL_MS: Final = 200
+"""How long after an offer, or a request, a follower is offered a snapshot again."""
 GIVE_UP_MS: Final = 10_000
-"""A follower that says nothing for this long is offered the newest snapshot anew."""
+"""A follower that says nothing for this long is offered whatever snapshot is the newest then."""
 READS_QUEUED_MAX: Final = 256
-"""Requests that wait for their turn; more are dropped, and asked again."""
+"""How many requests may wait for their turn; more are dropped, and followers ask again."""
 WAKE_MS: Final = 5
 """A request that waits for the budget is looked at again after this."""
 
 
 @define
 class _Receiver:
-    """What is known of a follower that pulls."""
+    """A follower that pulls a snapshot, or is offered one."""
 
     info: SnapshotInfo
     offered_at: int
@@ -57,7 +59,7 @@ class SnapshotSender:
     """The sending side, for all groups that this server leads.
 
     Args:
-        bytes_per_s: what may be read for all followers of all groups together.
+        bytes_per_s: how much may be read for all followers of all groups together.
 
     Attributes:
         waiting: requests that wait for the budget, in the order in which they came.
@@ -82,14 +84,17 @@ class SnapshotSender:
         match: int,
         now_ms: int,
     ) -> SnapshotOffer | None:
-        """What to offer now to a follower that needs a snapshot; None to one that is pulling, and is left in peace.
+        """Return what to offer now to a follower that needs a snapshot.
 
         Args:
             newest: the group's newest durable snapshot.
-            match: up to which entry the follower's log is known to be the leader's.
+            match: index up to which the follower's log is known to agree with the leader's.
+
+        Returns:
+            None if there is no snapshot, or the follower was offered one or asked for a piece a moment ago.
         """
         receiver = self._receivers.get((group, server))
-        # What it has taken over already, before it fell behind again, helps it no more.
+        # A snapshot that it took over before it fell behind again does not help it any more.
         if receiver is None or receiver.info.meta.index <= match:
             if newest is None:
                 return None
@@ -97,37 +102,37 @@ class SnapshotSender:
         elif now_ms - max(receiver.offered_at, receiver.heard_at) < OFFER_INTERVAL_MS:
             return None
         elif newest is not None and now_ms - receiver.heard_at > GIVE_UP_MS:
-            # It may begin anew as well with what is newest now.
+            # It makes no progress with the old one, so it may as well begin with the newest.
             receiver.info = newest
         receiver.offered_at = now_ms
         info = receiver.info
         return SnapshotOffer(group, term, info.meta.index, info.meta.term, info.id, info.size)
 
     def forget(self, group: GroupId, but: Collection[ServerId] = ()) -> None:
-        """No follower of the group needs a snapshot from here, except for those of `but`."""
+        """Forget the followers of a group, none of which needs a snapshot from here except those of `but`."""
         for key in [key for key in self._receivers if key[0] == group and key[1] not in but]:
             del self._receivers[key]
         if self.waiting:
             self.waiting = deque(one for one in self.waiting if one.group != group or one.server in but)
 
     def forget_silent(self, now_ms: int) -> None:
-        """Who has what it needs, or is gone, asks no more."""
+        """Forget followers that ask no more, because they have what they need or are gone."""
         silent = [key for key, one in self._receivers.items() if now_ms - one.heard_at > 2 * GIVE_UP_MS]
         for key in silent:
             del self._receivers[key]
 
     @property
     def busy(self) -> bool:
-        """Whether anybody is being offered or sent a snapshot."""
+        """Whether any follower is being offered or sent a snapshot."""
         return bool(self._receivers)
 
     def progress_of(self, group: GroupId, server: ServerId) -> tuple[int, int] | None:
-        """(bytes it has about got to, bytes of the file) of a follower that a snapshot is offered or sent to."""
+        """Return (bytes that the follower has, roughly, bytes of the file); None if it is offered no snapshot."""
         receiver = self._receivers.get((group, server))
         return None if receiver is None else (min(receiver.offset, receiver.info.size), receiver.info.size)
 
     def oldest_index(self, group: GroupId) -> int | None:
-        """The group's log must be kept from here on for those who are pulling; None if nobody is."""
+        """Return the index after which the group's log must be kept for followers that pull; None if none does."""
         return min(
             (one.info.meta.index for key, one in self._receivers.items() if key[0] == group), default=None
         )
@@ -141,14 +146,18 @@ class SnapshotSender:
         now_ms: int,
         log: DeliveryLog | None = None,
     ) -> DeliveryList | None:
-        """A follower asks; what is to be answered at once. `log`: the group's deliveries, None if they are not open."""
+        """Take a follower's request; return what is to be answered at once, which only a list of segments is.
+
+        Args:
+            log: the group's deliveries; None if they are not open.
+        """
         receiver = self._receivers.get((request.group, server))
         if receiver is None or (request.id != receiver.info.id and not isinstance(request, DeliveryRequest)):
             return None
         receiver.heard_at = now_ms
         match request:
             case DeliveryListRequest(group, id):
-                # While it is being opened, nothing is said: a shorter list than the image needs would be wrong.
+                # While the log is being opened, nothing is answered: its list may be shorter than the image needs.
                 return None if log is None else DeliveryList(group, id, encode_manifest(log.manifest()))
             case SnapshotRequest(group, _, id, offset, length):
                 receiver.offset = offset
@@ -162,7 +171,7 @@ class SnapshotSender:
             self.waiting.append(read)
 
     def reads(self, now_ms: int) -> tuple[list[Read], list[ReadSegment]]:
-        """What the budget of this moment allows to read: of snapshots, of deliveries."""
+        """Return what the budget of this moment allows to read: pieces of snapshots, and pieces of delivery segments."""
         pieces: list[Read] = []
         segments: list[ReadSegment] = []
         self._budget = min(
@@ -180,16 +189,16 @@ class SnapshotSender:
         return pieces, segments
 
     def read_piece(self, task: Read, result: Result, term: int) -> SnapshotChunk | None:
-        """A piece of a snapshot was read: the message that carries it, or None if its file is gone."""
+        """Return the message that carries a piece of a snapshot, which was read; None if its file is gone."""
         if isinstance(result, bytes):
             return SnapshotChunk(task.group, term, task.id, task.offset, result) if result else None
         key = task.group, ServerId(task.server)
         receiver = self._receivers.get(key)
         if receiver is not None and receiver.info.id == task.id:
-            # Purged or damaged: what is newest is offered next.
+            # It was purged or is damaged: the newest snapshot is offered next.
             del self._receivers[key]
         return None
 
     def read_segment(self, task: ReadSegment, result: DeliveryResult) -> DeliveryPiece:
-        """The same of a delivery segment; one that retention removed is answered by nothing at all of it."""
+        """Return the message that carries a piece of a delivery segment; it is empty if retention removed the segment."""
         return DeliveryPiece(task.group, task.id, task.offset, result if isinstance(result, bytes) else b"")

@@ -1,8 +1,8 @@
-"""Snapshots of all groups of one server: written, sent, received, and the coordination group's log cut behind them.
+"""All snapshots of one server: they are written, sent and received, and the coordination group's log is cut behind them.
 
-One writer, one sender and one receiver do the same for every group. What is special about the coordination group is in
-`keeper`; when a topic's group is snapshotted, and how much of its log goes then, is in `zraft.groups.keeping`. The driver
-gives all of it a share of every turn and carries the tasks to the disks.
+One writer, one sender and one receiver do the same for every group. What is special about the coordination
+group is in `keeper`. When a topic's group is snapshotted, and how much of its log goes then, is in
+`zraft.groups.keeping`. The driver gives all of it a share of every turn and carries the tasks to the disks.
 
 Pure.
 """
@@ -57,12 +57,13 @@ from zraft.tree.machine import Machine
 from zraft_core.ids import COORDINATION_GROUP, GroupId, ServerId
 
 SNAPSHOTS_KEPT: Final = 2
-"""Of a topic's group: the newest, and the one before it, of which a transfer may be under way."""
+"""How many snapshots of a topic's group are kept: the newest, and the one before it, which may still be pulled."""
 
 GROUP_IMAGE_LEVEL: Final = 1
-"""Of the header's feature level: an image of a topic's group says itself of which format it is."""
+"""The feature level in the header of a topic's group's snapshot; the image itself says which format it has."""
 
 OPERATOR_READS_MAX: Final = 64
+"""How many pieces that operators read may wait for the disk."""
 
 COMPACT_INTERVAL_MS: Final = 1_000
 """How often the log's beginning is reconsidered."""
@@ -81,18 +82,19 @@ FETCHES: Final = (
 
 
 class Snapshots:
-    """Snapshots of all groups of one server.
+    """The snapshots of all groups of one server.
 
     Args:
-        core_of: the core of a group that is here.
-        cut_index: up to which index of a topic's group everything that it delivered is durable.
+        newest, held_after: the coordination group's: see `SnapshotKeeper`.
+        core_of: returns the core of a group; None if the group is not here.
+        cut_index: returns the index of a topic's group up to which all its deliveries are durable.
 
     Attributes:
         work: what the disks are to do and what goes to other servers; the owner takes it after each turn.
         newest: the newest durable snapshot of each topic's group.
         logs: the deliveries of each group here, as far as they are open.
         restored_total: how often a snapshot took the place of the coordination group's state.
-        sent_bytes_total: of images and deliveries, to other servers.
+        sent_bytes_total: bytes of images and deliveries that were sent to other servers.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class Snapshots:
         core_of: Callable[[GroupId], Raft | None],
         cut_index: Callable[[GroupId], int],
     ) -> None:
-        """`newest` and `held_after` are of the coordination group."""
+        """Begin without work; `newest` and `held_after` are the coordination group's."""
         self._settings = settings
         self._machine = machine
         self._core_of = core_of
@@ -118,7 +120,7 @@ class Snapshots:
         self.sender = SnapshotSender(settings.send_bytes_per_s)
         self.newest: dict[GroupId, SnapshotInfo] = {}
         self.logs: dict[GroupId, DeliveryLog] = {}
-        self._led_term = 0  # of the leadership in which followers are offered snapshots; 0: there is none
+        self._led_term = 0  # the term in which this server, leading, offers snapshots; 0 if it does not
         self._compact_to = 0
         self._restored_index = 0
         self._compact_at = 0
@@ -128,7 +130,7 @@ class Snapshots:
     # -- a turn
 
     def is_quiet(self, now_ms: int, raft: Raft, *, idle: bool) -> bool:
-        """Whether there is nothing to do now, nothing to take, and nothing to wake for, as in nearly every turn."""
+        """Return whether there is nothing to do now, nothing to take, and nothing to wake for, as in nearly every turn."""
         work = self.work
         if (
             now_ms >= self._compact_at
@@ -154,13 +156,14 @@ class Snapshots:
         *,
         idle: bool,
     ) -> list[Received]:
-        """Do this turn's share; states that arrived and are to be taken over now.
+        """Do this turn's share; return the states that arrived and are to be taken over now.
 
-        The owner becomes each of these and tells `restored`, or lets the receiver `drop` or `refuse` it. `raft` and `meta`
-        are the coordination group's: its core, and where its log stands at the machine's index.
+        The owner takes over each of them and tells `restored`, or lets the receiver `drop` or `refuse` it.
+        `raft` and `meta` are the coordination group's: its core, and where its log stands at the machine's
+        index.
         """
         received = self.receiver.turn(now_ms) if self.receiver.active else []
-        # Not while another server's state is on its way: ours would be obsolete.
+        # While another server's state is on its way, an image of the present one would be obsolete.
         if (
             cluster is not None
             and COORDINATION_GROUP not in self.receiver
@@ -201,9 +204,9 @@ class Snapshots:
         self.offer([(COORDINATION_GROUP, server) for server in needing], now_ms)
 
     def _compact(self, raft: Raft) -> None:
-        """Forget the log that a durable snapshot covers and nobody is going to ask for."""
+        """Cut the log that a durable snapshot covers and no follower is going to ask for."""
         if 0 < self._restored_index <= raft.durable_index and not self._compact_to:
-            # What the log was before a state from elsewhere took its place still fills the disk.
+            # The log from before a state from elsewhere took its place still fills the disk.
             self._compact_to, self._restored_index = self._restored_index, 0
             return
         leads = raft.role is Role.LEADER
@@ -216,13 +219,13 @@ class Snapshots:
         self.keeper.kept_from(raft.log.first_index - 1, last_index=raft.log.last_index)
 
     def take_compaction(self) -> int | None:
-        """The write-ahead log no longer needs the entries up to this index; None if there is nothing to do."""
+        """Return the index up to which the write-ahead log no longer needs entries; None if there is nothing to do."""
         index, self._compact_to = self._compact_to, 0
         return index or None
 
     @property
     def wake_in_ms(self) -> int | None:
-        """After how long a turn can go on by itself, its work taken; None if only somebody else can."""
+        """The ms after which a turn has work to do here, once the present work is taken; None if it waits for results."""
         if self.work.outgoing or self.receiver.loading:
             return 0
         return self.writer.wake_in_ms
@@ -230,7 +233,7 @@ class Snapshots:
     # -- other servers
 
     def offer(self, needing: Iterable[tuple[GroupId, ServerId]], now_ms: int) -> None:
-        """Offer what is newest to these followers of groups led here: the log no longer reaches theirs."""
+        """Offer the newest snapshots to these followers of groups led here, which lack entries that the log has lost."""
         for group, server in needing:
             raft = self._core_of(group)
             if raft is None:
@@ -247,7 +250,7 @@ class Snapshots:
                 self.work.outgoing.append((server, offer))
 
     def on_message(self, server: ServerId, message: PeerMessage, now_ms: int) -> None:
-        """One of `ABOUT_SNAPSHOTS`, of a member of the cluster."""
+        """Take one of the messages `ABOUT_SNAPSHOTS`, from a member of the cluster."""
         match message:
             case SnapshotOffer():
                 raft = self._core_of(message.group)
@@ -260,7 +263,7 @@ class Snapshots:
             case DeliveryPiece():
                 self.receiver.on_piece(message, now_ms)
             case SnapshotRequest() | DeliveryListRequest() | DeliveryRequest():
-                # Of a topic's group also when another server leads by now: what was offered is committed, whoever leads.
+                # This server answers for a topic's group even if another one leads by now: the snapshot is committed.
                 answer = self.sender.on_request(server, message, now_ms, self.logs.get(message.group))
                 if answer is not None:
                     self.work.outgoing.append((server, answer))
@@ -270,7 +273,11 @@ class Snapshots:
     # -- the disks
 
     def performed(self, task: Task, result: Result, now_ms: int) -> Written | None:
-        """The disk of snapshots has done a task; the image that was written, or could not be, if one ended by that."""
+        """Take the result of a task that the disk of snapshots has done.
+
+        Returns:
+            The attempt to write an image that ended with this task; None if none did.
+        """
         match task:
             case Read() if task.server == 0:
                 # Tasks are done in the order in which they were given.
@@ -300,7 +307,7 @@ class Snapshots:
             self._purge(written.group)
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result, now_ms: int) -> None:
-        """The disk of deliveries has done one of `FETCHES`."""
+        """Take the result of one of the tasks `FETCHES`, which the disk of deliveries has done."""
         if isinstance(task, delivery_tasks.ReadSegment):
             piece = self.sender.read_segment(task, result)
             self.sent_bytes_total += len(piece.data)
@@ -309,7 +316,11 @@ class Snapshots:
             self.receiver.delivered(task, result, now_ms)
 
     def read_for_operator(self, read: Read, done: Callable[[Result], None]) -> None:
-        """A piece of a finished snapshot, for whoever saves it."""
+        """Read a piece of a finished snapshot, for an operator who saves it.
+
+        Args:
+            done: gets the result; None if too many of these wait already.
+        """
         if len(self._operators) >= OPERATOR_READS_MAX:
             done(None)
             return
@@ -330,13 +341,13 @@ class Snapshots:
         )
 
     def found(self, info: SnapshotInfo) -> None:
-        """This snapshot of a topic's group is durable here: it is the newest, unless a newer one came meanwhile."""
+        """Take note that this snapshot of a topic's group is durable here. It is the newest one, unless a newer one came."""
         newest = self.newest.get(info.group)
         if newest is None or newest.meta.index <= info.meta.index:
             self.newest[info.group] = info
 
     def restored(self, info: SnapshotInfo) -> None:
-        """The group's state is that of `info`, which was received."""
+        """Take note that the group has taken over the state of `info`, which was received."""
         group = info.group
         self.receiver.drop(group)
         self.writer.abandon(group)
@@ -353,7 +364,7 @@ class Snapshots:
         self.work.tasks.append(Purge(group, keep))
 
     def forget(self, group: GroupId) -> None:
-        """The group is gone."""
+        """Forget a group that is gone."""
         self.newest.pop(group, None)
         self.logs.pop(group, None)
         self.writer.forget(group)

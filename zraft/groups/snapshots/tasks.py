@@ -1,9 +1,9 @@
-"""What a driver asks of its snapshot disk, and who does it: values, and one class that blocks.
+"""The tasks of the disk that holds snapshots: values, and one class that performs them and blocks.
 
 The driver decides, a thread (or the simulator) performs, one task after the other in the order given, and the
-driver is told the result. So a snapshot is written, read, received and loaded without the loop ever waiting for
-the disk, and the simulator can cut the power between any two steps. Every task says whose snapshot it is about: the
-coordination group's and those of topics' groups are on the same disk and take the same tasks.
+driver is told the result. So a snapshot is written, read, received and loaded without the loop ever waiting
+for the disk, and the simulator can cut the power between any two steps. Every task names its group: snapshots
+of the coordination group and of topics' groups are on the same disk and take the same tasks.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Begin:
 
     @property
     def group(self) -> GroupId:
-        """Whose image it is."""
+        """The group whose image it is."""
         return self.header.group
 
 
 @frozen
 class WriteBlock:
-    """Its next piece, of at most `WRITE_BYTES_MAX` bytes."""
+    """Write the snapshot's next piece, of at most `WRITE_BYTES_MAX` bytes."""
 
     group: GroupId
     block: bytes
@@ -44,7 +44,7 @@ class WriteBlock:
 
 @frozen
 class Finish:
-    """It is complete: make it durable. Result: `SnapshotInfo`."""
+    """Make the snapshot durable, which is complete. The result is its `SnapshotInfo`."""
 
     group: GroupId
     items: int
@@ -61,7 +61,7 @@ class Abort:
 
 @frozen
 class Read:
-    """A piece of a finished snapshot's file, for `server`. Result: bytes."""
+    """Read a piece of a finished snapshot's file for `server`, 0 being an operator. The result is its bytes."""
 
     server: int
     group: GroupId
@@ -72,7 +72,7 @@ class Read:
 
 @frozen
 class Receive:
-    """A snapshot is going to arrive. Result: how many of its bytes are here already."""
+    """Prepare to receive a snapshot. The result is how many of its bytes are here already."""
 
     group: GroupId
     id: bytes
@@ -81,7 +81,7 @@ class Receive:
 
 @frozen
 class Store:
-    """The next piece of what arrives."""
+    """Store the next piece of a snapshot that is being received."""
 
     group: GroupId
     id: bytes
@@ -91,7 +91,7 @@ class Store:
 
 @frozen
 class Complete:
-    """All of it is here: verify it and make it durable. Result: `SnapshotInfo`."""
+    """Verify a received snapshot, all of which is here, and make it durable. The result is its `SnapshotInfo`."""
 
     group: GroupId
     id: bytes
@@ -99,9 +99,9 @@ class Complete:
 
 @frozen
 class Load:
-    """The next block of a finished snapshot, its first one if `first`. Result: bytes; None at its end and beyond.
+    """Read the next block of a finished snapshot, or its first one if `first`. The result is its bytes; None after the end.
 
-    Several may be asked for ahead: those behind the end must not begin again.
+    Several may be asked for ahead: those after the end do not begin again.
     """
 
     info: SnapshotInfo
@@ -109,18 +109,18 @@ class Load:
 
     @property
     def group(self) -> GroupId:
-        """Whose image it is."""
+        """The group whose image it is."""
         return self.info.group
 
     @property
     def id(self) -> bytes:
-        """Names the snapshot."""
+        """The id that names the snapshot."""
         return self.info.id
 
 
 @frozen
 class Purge:
-    """Keep the newest `keep` snapshots. Result: the oldest one kept, None if there is none."""
+    """Remove all but the newest `keep` snapshots."""
 
     group: GroupId
     keep: int
@@ -128,31 +128,36 @@ class Purge:
 
 @frozen
 class Remove:
-    """The group is gone for good, and so are its deliveries: its snapshots go, and its directory. Can be repeated after a
-    crash."""
+    """Remove the snapshots and the directory of a group that is gone for good, as its deliveries are.
+
+    It can be repeated after a crash.
+    """
 
     group: GroupId
 
 
 Task = Begin | WriteBlock | Finish | Abort | Read | Receive | Store | Complete | Load | Purge | Remove
 Result = SnapshotInfo | bytes | int | StorageError | None
-"""A `StorageError` if the disk is full or the file is damaged or gone: it concerns this task's group only."""
+"""The result of a task.
+
+A `StorageError` says that the disk is full or the file is damaged or gone; it concerns only the task's group.
+"""
 
 
 class SnapshotDisk:
-    """Performs tasks on a store per group; blocks. Errors that end the process (EIO, a failed fsync) are raised."""
+    """Performs tasks on a store per group, and blocks. Errors that must end the process (EIO, a failed fsync) are raised."""
 
     def __init__(
         self, fs: FileSystem, directory: DataDirectory, stores: dict[GroupId, SnapshotStore] | None = None
     ) -> None:
-        """`stores` are those that a start has opened; others are opened when they are first used."""
+        """Use the `stores` that a start has opened; others are opened when they are first used."""
         self._fs = fs
         self._directory = directory
         self._stores = stores if stores is not None else {}
         self._loading: dict[GroupId, tuple[bytes, Iterator[bytes]]] = {}
 
     def perform(self, task: Task) -> Result:
-        """Carry out one task.
+        """Carry out one task, and return its result.
 
         Raises:
             StorageError: the disk failed; the process has to end (D-10).
@@ -171,7 +176,7 @@ class SnapshotDisk:
             case Begin(header):
                 store.begin(header)
             case WriteBlock() | Finish() if not store.writing:
-                # They were on their way when an earlier task of this snapshot failed.
+                # The task was on its way when an earlier task of this snapshot failed.
                 return SnapshotGoneError("the snapshot was given up: the disk could not take its beginning")
             case WriteBlock(_, block):
                 store.write(block)
@@ -214,5 +219,5 @@ class SnapshotDisk:
         remove_directory(self._fs, snapshots_of(data, group))
         if not remove_if_hollow(self._fs, f"{data}/groups/{group}"):
             sync_directory(self._fs, f"{data}/groups/{group}")  # somebody else's file is in it
-        # Also if nothing was left to remove: the process before may have ended just before this.
+        # This is done even if nothing was left to remove: the process before may have ended just before it.
         sync_directory(self._fs, f"{data}/groups")

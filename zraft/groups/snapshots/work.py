@@ -1,4 +1,4 @@
-"""What snapshots ask of the disks and say to other servers in a turn: one value that all of their parts add to. Pure."""
+"""What snapshots ask of the disks and say to other servers in a turn: one value to which all of their parts add. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from zraft.transport.messages import PeerMessage
 from zraft_core.ids import ServerId
 
 PROBLEMS_KEPT_MAX = 16
+"""How many problems wait for the log; older ones are dropped."""
 
 
 @define
@@ -19,8 +20,8 @@ class Work:
     Attributes:
         tasks: for the disk of snapshots, in this order.
         deliveries: for the disk of deliveries, in this order.
-        outgoing: for other servers.
-        problems: what went wrong, for the log; the newest ones.
+        outgoing: messages to other servers.
+        problems: sentences for the log about what went wrong; the newest ones.
     """
 
     tasks: list[Task] = Factory(list)

@@ -1,8 +1,8 @@
-"""How images of groups get to the disk: in slices, one per turn at most, while the groups go on.
+"""How images of groups get to the disk: in slices, at most one per turn, while the groups go on.
 
-An image of a topic's group waits until everything that the group delivered up to it is durable. A restart begins with
-the image and applies the log after it, and nobody could make again what entries before it delivered (D-13). Everything that
-touches the disk happens elsewhere (`tasks`). Pure.
+An image of a topic's group waits until everything that the group delivered up to it is durable. A restart
+begins with the image and applies the log after it, and nobody could repeat the deliveries of entries before
+it (D-13). Everything that touches the disk happens elsewhere (`tasks`). Pure.
 """
 
 from __future__ import annotations
@@ -22,41 +22,45 @@ from zraft_core.errors import StorageError
 from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 SLICE_ITEMS: Final = 400
-"""Items packed in one turn: about a millisecond."""
+"""How many items are packed in one turn: they take about a millisecond."""
 
 SLICE_BYTES_MAX: Final = 256 * 1024
+"""The largest slice, in bytes."""
 
 SLICE_GAP_MS: Final = 4
-"""Least time between two slices: snapshots take at most about a third of the loop's time."""
+"""The least time between two slices: snapshots take at most about a third of the loop's time."""
 
 BLOCKS_QUEUED_MAX: Final = 8
-"""Pieces that wait for the disk; beyond it images wait as well."""
+"""How many pieces may wait for the disk; beyond that images wait as well."""
 
 RETRY_MS: Final = 10_000
-"""After a snapshot that failed (the disk was full) the group's next one is tried no sooner."""
+"""How long a group waits for its next snapshot after one that failed, because the disk was full, say."""
 
 ASK_AGAIN_MS: Final = 500
-"""A group whose deliveries are not durable yet is asked to make them so again after this."""
+"""How long after `Sync` was asked for a group whose deliveries are not durable it is asked for again."""
 
 
 class Image(Protocol):
     """The state of one moment, given out in slices while its machine goes on.
 
-    `items` and `digest` are those of the whole image once it is `exhausted`; `zxid` is that of its last change.
+    Attributes:
+        items, digest: of the whole image, once it is `exhausted`.
+        zxid: that of the image's last change.
     """
 
     items: int
     zxid: int
 
     @property
-    def digest(self) -> int: ...
+    def digest(self) -> int:
+        """The digest of the whole image, once it is `exhausted`."""
 
     @property
     def exhausted(self) -> bool:
         """Whether all of it was given out."""
 
     def step(self, items: int, bytes_max: int) -> bytes:
-        """Give the next slice, of up to `bytes_max` bytes, for the work of up to `items` items."""
+        """Return the next slice, of up to `bytes_max` bytes, for the work of up to `items` items."""
 
     def close(self) -> None:
         """Give up what is left of it."""
@@ -74,19 +78,22 @@ class SmallImage:
 
     @property
     def exhausted(self) -> bool:
+        """Whether all of it was given out."""
         return not self._left
 
     def step(self, items: int, bytes_max: int) -> bytes:
+        """Return the next slice, of up to `bytes_max` bytes."""
         piece, self._left = self._left[:bytes_max], self._left[bytes_max:]
         return piece
 
     def close(self) -> None:
+        """Give up what is left of it."""
         self._left = b""
 
 
 @frozen
 class Written:
-    """An attempt to write an image ended.
+    """An attempt to write an image that has ended.
 
     Attributes:
         meta: what the image covers.
@@ -113,11 +120,12 @@ class _Writing:
 
 
 class SnapshotWriter:
-    """Writes the images of all groups of one server; of each group one at a time.
+    """Writes the images of all groups of one server, one at a time of each group.
 
     Args:
+        entropy: returns so many random bytes, for ids of snapshots.
         work: gets what the disks are to do.
-        cut_index: up to which index of a topic's group everything that it delivered is durable.
+        cut_index: returns the index of a topic's group up to which all its deliveries are durable.
     """
 
     def __init__(
@@ -142,7 +150,7 @@ class SnapshotWriter:
         return bool(self._images)
 
     def may_begin(self, group: GroupId, now_ms: int) -> bool:
-        """Whether the group's last attempt, if it failed, is long enough ago."""
+        """Return whether the group's last attempt succeeded, or failed long enough ago."""
         return now_ms >= self._retry_at.get(group, 0)
 
     def write(
@@ -155,7 +163,7 @@ class SnapshotWriter:
         feature_level: int,
         wall_ms: int,
     ) -> None:
-        """Write this image from now on; `performed` tells what became of it."""
+        """Write this image from now on, instead of one under way; `performed` tells what became of it."""
         identity = self._identity
         self.abandon(group)
         self._images[group] = _Writing(
@@ -176,7 +184,7 @@ class SnapshotWriter:
         """Do the turn's share: at most one slice, of one image.
 
         Args:
-            received: groups that another server's state is on its way for: theirs would be obsolete.
+            received: groups for which another server's state is on its way: their images would be obsolete.
         """
         for group, writing in self._images.items():
             if writing.begun or group in received or not self.may_begin(group, now_ms):
@@ -194,7 +202,7 @@ class SnapshotWriter:
                 return
 
     def _is_covered(self, writing: _Writing, now_ms: int) -> bool:
-        """Whether what the group delivered is durable as far as the image says it was delivered."""
+        """Return whether all deliveries up to the image's index are durable."""
         group = writing.header.group
         if group == COORDINATION_GROUP or self._cut_index(group) >= writing.header.meta.index:
             return True
@@ -214,19 +222,23 @@ class SnapshotWriter:
             tasks.append(Finish(group, image.items, image.digest, image.zxid))
             writing.finishing = True
         else:
-            # The others have their turn before its next slice.
+            # The other images have their turn before its next slice.
             self._images[group] = self._images.pop(group)
 
     def performed(
         self, task: Begin | WriteBlock | Finish | Abort | Purge, result: Result, now_ms: int
     ) -> Written | None:
-        """The disk has done one of the tasks; the attempt, if it ended by that."""
+        """Take the result of a task that the disk has done.
+
+        Returns:
+            The attempt that ended with this task; None if none did.
+        """
         group = task.group
         if isinstance(task, Begin | WriteBlock):
             self._queued -= 1
         writing = self._images.get(group)
         if writing is None or not writing.begun or isinstance(task, Purge):
-            # What is still done of an earlier attempt says nothing of this one.
+            # Tasks of an earlier attempt say nothing of this one.
             return None
         meta = writing.header.meta
         if isinstance(result, StorageError):
@@ -249,13 +261,13 @@ class SnapshotWriter:
             writing.image.close()
 
     def forget(self, group: GroupId) -> None:
-        """The group is gone."""
+        """Forget a group that is gone."""
         self.abandon(group)
         self._retry_at.pop(group, None)
 
     @property
     def wake_in_ms(self) -> int | None:
-        """After how long a turn can go on with an image; None if only the disk can, or nobody."""
+        """The ms after which a turn can go on with an image; None if only the disk can, or there is none."""
         for writing in self._images.values():
             if writing.begun and not writing.finishing:
                 return SLICE_GAP_MS

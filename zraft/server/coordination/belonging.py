@@ -1,7 +1,8 @@
-"""Whether this server belongs to its cluster: how it gets in, what it says to strangers, and that it was removed (D-1).
+"""Whether this server belongs to its cluster: how it gets in, what it tells strangers, and how it is removed (D-1).
 
-Until a cluster is known here, `bootstrap` founds one with other empty directories, or `joining` asks a running one to
-be let in. Later a server can learn that it was removed, and from whom it hears that decides whether it is believed.
+Until a cluster is known here, `bootstrap` founds one with other empty directories, or `joining` asks a
+running one to let this server in. Later the server can learn that it was removed; whether it believes that
+depends on who says so.
 
 Pure.
 """
@@ -25,11 +26,13 @@ from zraft.tree.machine import Machine
 from zraft_core.ids import Instance, ServerId
 
 ASK_STRANGER_INTERVAL_MS: Final = 100
+"""At most once in this time strangers are asked which cluster they belong to."""
 
 ASK_WHETHER_MEMBER_INTERVAL_MS: Final = 500
+"""How often a server without a leader asks others whether it is still a member."""
 
 LOOK_WHETHER_LEAVES_INTERVAL_MS: Final = 50
-"""All groups of topics are looked at, while a server has been asked to leave."""
+"""How often a server that has been asked to leave looks whether any group of a topic is left on its disk."""
 
 _WHY_NOT: Final = (
     ", the default beside data of a ZooKeeper: `zraft import` them first, on one server and into an empty directory, see "
@@ -42,11 +45,12 @@ def _listed(servers: Iterable[ServerId]) -> str:
 
 
 class Belonging:
-    """One server and its cluster.
+    """How one server belongs to its cluster.
 
     Attributes:
         bootstrap, joining: the two ways in.
-        removed: why this server no longer belongs to the cluster, in words for its operator.
+        removed: why this server no longer belongs to the cluster, in words for its operator; None while it
+            does.
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class Belonging:
         self._removed_at = 0
         self._belonged = False
         self._other_cluster: str | None = None
-        """What a peer says that belongs to another cluster; of interest while nobody leads this one."""
+        """The problem that a peer belongs to another cluster, in words; it matters while this server knows no leader."""
         self._ask_stranger_at = self._ask_outside_at = 0
         self._leaves = False
         self._look_whether_leaves_at = 0
@@ -75,7 +79,7 @@ class Belonging:
             identity.instance,
             [peer for peer in peers if peer not in settings.observers],
             stored.roster,
-            # Also if no entry reached it: no founder has a term before it knows that all agreed on the roster.
+            # A term proves it even if no entry reached this disk: no founder has one before all agreed on the roster.
             founded=stored.log.last_index > 0 or (stored.roster is not None and stored.hard_state.term > 0),
             cluster=identity.cluster,
             founds=settings.founds and identity.server not in settings.observers,
@@ -86,7 +90,7 @@ class Belonging:
             peers,
             self._address,
             settings.features,
-            # An empty log without a roster: it was taken in, and stopped before the first entry reached it.
+            # With an empty log and no roster, it was let in, and stopped before the first entry reached it.
             identity.cluster if stored.roster is None and stored.log.last_index == 0 else None,
         )
 
@@ -98,12 +102,16 @@ class Belonging:
         return self.bootstrap.cluster
 
     def problem(self, *, led: bool) -> str | None:
-        """Why this server stays out of its cluster; `led`: it follows a leader, or leads."""
+        """Return why this server stays out of its cluster, in words for its operator; None if it does not.
+
+        Args:
+            led: whether it follows a leader, or leads.
+        """
         lonely = None if led else self._other_cluster
         return self.removed or self.bootstrap.problem or self.joining.problem or lonely
 
     def waiting(self, *, led: bool) -> str | None:
-        """What an empty server waits for; None once it belongs to a cluster, or was told no."""
+        """Return what an empty server waits for, in words; None once it belongs to a cluster, or was refused."""
         if self.problem(led=led) is not None:
             return None
         bootstrap = self.bootstrap
@@ -128,7 +136,7 @@ class Belonging:
     # -- what it asks
 
     def seek(self, now_ms: int) -> None:
-        """A share of the turn while no cluster is known here."""
+        """Send what a server says while it knows no cluster: it greets the listed servers, and asks to be let in."""
         for peer, hello in self.bootstrap.hellos(now_ms):
             self._outbox.send(peer, hello)
         if self.bootstrap.met is not None:
@@ -137,14 +145,14 @@ class Belonging:
             self._outbox.send(peer, join)
 
     def asks_outside(self, now_ms: int) -> bool:
-        """Whether it is time to ask others, should nobody lead this server, whether it is still a member."""
+        """Return whether it is time to ask other servers whether this one is still a member, if it has no leader."""
         return now_ms >= self._ask_outside_at
 
     def ask_whether_member(self, raft: Raft, now_ms: int) -> None:
-        """Who was removed while it was away would never be told.
+        """Ask the other members whether this server is still one. A server that was removed while it was away learns it so.
 
-        If it may not campaign, it says nothing; and if it may, none of those whose votes it asks for may be leading, or
-        be a member any more.
+        Nothing else would tell it. If it may not campaign, it sends nothing; and if it may, those whose votes
+        it asks for may be no members any more, and none of them may lead.
         """
         if self.removed is None and self.cluster:
             self._ask_outside_at = now_ms + ASK_WHETHER_MEMBER_INTERVAL_MS
@@ -164,7 +172,7 @@ class Belonging:
         serving: bool,
         now_ms: int,
     ) -> None:
-        """A server shows its disk and its cluster; one of ours that is no member is told so."""
+        """Take a server's greeting, with its disk and its cluster. A disk of this cluster that is no member is told so."""
         server, instance = sender.server, sender.instance
         answer = self.bootstrap.on_hello(sender, hello)
         if answer is not None:
@@ -174,8 +182,8 @@ class Belonging:
         raft.vouch(server, instance)
         if hello.wants_reply and not raft.membership.has(server, instance):
             if leadership is None and serving and raft.membership_committed:
-                # The leader may be somebody it does not know. What we know may be old, too: a later
-                # configuration with this disk in it takes our word back.
+                # It may not know the server that leads, so this one answers. What this server knows may be old, too: a
+                # later configuration with that disk in it overrules the answer.
                 self._outbox.send(server, NotMember(hello.cluster, raft.members_changed_index))
             else:
                 self.on_stranger(raft, leadership, server, instance, now_ms)
@@ -183,10 +191,11 @@ class Belonging:
     def on_stranger(
         self, raft: Raft, leadership: Leadership | None, server: ServerId, instance: Instance, now_ms: int
     ) -> None:
-        """A consensus message of who is no member here.
+        """Answer a server whose consensus message came although it is no member here.
 
-        A leader tells it, for it may have been removed without knowing. Anybody else asks which cluster it belongs
-        to: if it is this one, the membership may have changed while this server was away (`Raft.vouch`).
+        A leader tells it so, because it may have been removed without knowing. Any other server asks which
+        cluster it belongs to: if it is this one, the membership may have changed while this server was away
+        (`Raft.vouch`).
         """
         if self.cluster is None:
             return
@@ -209,20 +218,24 @@ class Belonging:
         machine: Machine,
         now_ms: int,
     ) -> None:
-        """An empty disk asks to be let in: the leader decides, and anybody else says who the others are."""
+        """Answer an empty disk that asks to be let in: a leader decides, and any other server says who the members are."""
         answer: PeerMessage | None = None
         if leadership is not None and self.cluster is not None:
             answer = leadership.members.on_join(
                 server, instance, join, raft, self.cluster, machine.members, now_ms
             )
         elif join.cluster == self.cluster and raft.membership_committed:
-            # The leader may be somebody it does not know.
+            # It may not know the server that leads.
             answer = introduction(join.cluster, raft.members_changed_index, raft.membership, server)
         if answer is not None:
             self._outbox.send(server, answer)
 
     def on_not_member(self, server: ServerId, message: NotMember, raft: Raft | None) -> int | None:
-        """A server says that this one is none of its cluster's: the index that removed it, if that is to be believed."""
+        """Take another server's word that this one is no member of its cluster.
+
+        Returns:
+            The index of the entry that removed this server, if the word is to be believed; else None.
+        """
         cluster = self.cluster
         if raft is None:
             self.joining.on_refusal(message)
@@ -236,7 +249,7 @@ class Belonging:
         return None
 
     def _note_other_cluster(self, server: ServerId, ours: bytes, cluster: bytes) -> None:
-        """A peer is in another cluster than this disk: nothing it says counts, but it explains why nobody answers."""
+        """Take note that a peer is in another cluster. Nothing it says counts, but it explains why no server answers."""
         self._other_cluster = (
             f"server {server} belongs to cluster {cluster.hex()}, this disk (instance {self._identity.instance.hex()}) to "
             f"cluster {ours.hex()}: the cluster was restored or recovered without this disk, or the list of "
@@ -246,18 +259,18 @@ class Belonging:
     # -- in and out
 
     def note_membership(self, membership: Membership, index: int) -> bool:
-        """The configuration of entry `index` is in the state; True if it is the one that removes this server."""
+        """Take note that the state holds the configuration of entry `index`; return whether it removes this server."""
         belongs = membership.has(self._identity.server, self._identity.instance)
         removes = self._belonged and not belongs
         if belongs and index > self._removed_at:
-            # What was heard of a removal is older than this: it was said to who had our number before us.
+            # The removal that was heard of is older than this: it was that of an earlier server with the same number.
             self.removed = None
         # A server that catches up meets configurations of the time before it was let in.
         self._belonged = belongs
         return removes
 
     def leaves(self, raft: Raft, machine: Machine, now_ms: int) -> bool:
-        """Whether this member is to be removed, and next: nothing of topics is left on its disk.
+        """Return whether this member is the next to be removed: it is not wanted, and its disk holds nothing of topics.
 
         The leader gives it a moment (`membership_keeper.LEAVE_MS`) before it begins.
         """
@@ -271,7 +284,7 @@ class Belonging:
         return self._leaves
 
     def remove(self, index: int) -> bool:
-        """The entry `index` removed this server; False if that was known."""
+        """Take note that entry `index` removed this server; return False if that was known."""
         self._removed_at = max(self._removed_at, index)
         if self.removed is not None:
             return False

@@ -5,8 +5,9 @@ shown an empty disk or the very same roster, makes it durable, and says so; nobo
 servers reported the same durable roster. So a disk that was wiped or replaced in between, which shows another
 instance, can neither vote for the old identity nor found a second cluster with part of the first.
 
-A listed server may be told to found nothing, such as beside the data of a ZooKeeper that nobody has imported yet. It says
-so by a roster of nobody, and then no roster comes about: what it waits for is a running cluster that it can join.
+A listed server may be told to found no cluster, for example beside the data of a ZooKeeper that nobody has
+imported yet. It says so by a roster of no servers, and then no roster comes about: the server waits for a
+running cluster that it can join.
 
 Pure. Source: rule D-1 in docs/RULES.md.
 """
@@ -25,20 +26,29 @@ from zraft.transport.messages import Hello, Sender
 from zraft_core.ids import Instance, ServerId
 
 HELLO_INTERVAL_MS: Final = 50
+"""How often a server greets the others until its cluster is founded."""
 CLUSTER_ID_BYTES: Final = 16
 DECLINED: Final[Roster] = ()
-"""What a server says that founds nothing. Older releases take it for a cluster without them, and found nothing either."""
+"""The roster of a server that founds nothing. Older releases see a cluster without them in it, and found nothing either."""
 
 
 def cluster_id(roster: Roster) -> bytes:
-    """The identity of the cluster that this roster founds."""
+    """Return the id of the cluster that this roster founds."""
     return hashlib.blake2b(
         msgpack.packb(sorted(roster)), digest_size=CLUSTER_ID_BYTES, person=b"zraft-cluster"
     ).digest()
 
 
 class Bootstrap:
-    """What one server knows of the roster until the cluster is founded (or joined, after a late start)."""
+    """What one server knows of the roster until the cluster is founded, or until it has joined one.
+
+    Attributes:
+        roster: the roster to which this server agreed; it is durable before it is sent to any server.
+        founded: whether votes may be cast: the roster is the same everywhere, or the log already has entries.
+        problem: why this server stays out, in words for its operator; None while all is well.
+        met: id of a running cluster that does not know this empty disk: it is to be joined (`joining`), not
+            founded.
+    """
 
     def __init__(
         self,
@@ -51,7 +61,13 @@ class Bootstrap:
         *,
         founds: bool = True,
     ) -> None:
-        """`peers` are those that found together; without `founds` this one does not, and waits to be taken in."""
+        """Begin with the roster that the disk holds.
+
+        Args:
+            peers: the servers that found the cluster together.
+            founded: whether the disk says that the cluster is founded.
+            founds: whether this server founds a cluster; if not, it waits until one lets it in.
+        """
         self._founds = founds
         self._server = server
         self._instance = instance
@@ -60,17 +76,13 @@ class Bootstrap:
         self._next_hello = 0
         self._cluster = cluster
         self.roster = roster
-        """The roster this server agreed to; durable before it is said to anybody."""
         self._durable = roster is not None
         self.founded = founded
-        """True once votes may be cast: the roster is the same everywhere, or the log already has entries."""
         self.problem: str | None = None
-        """Why this server stays out, for its operator; None while all is well."""
         self.met: bytes | None = None
-        """A running cluster that does not know this empty disk: it is to be joined, not founded (`joining`)."""
 
     def on_hello(self, sender: Sender, hello: Hello) -> Hello | None:
-        """Learn what a peer says; the answer to send back, if it wants one."""
+        """Take a peer's greeting; return the answer, if it wants one."""
         if sender.server in self._peers:
             self._seen[sender.server] = (sender.instance, hello)
             self._conclude()
@@ -91,7 +103,7 @@ class Bootstrap:
         for peer, (_, hello) in sorted(self._seen.items()):
             listed = None if hello.roster is None else dict(hello.roster).get(self._server)
             if listed == self._instance and self._founds:
-                # They saw this very disk, empty, when they agreed: it has never voted, so joining late is safe.
+                # The others saw this very disk, empty, when they agreed: it has never voted, so joining late is safe.
                 self.roster = hello.roster
                 return
             if hello.cluster is not None:
@@ -115,8 +127,9 @@ class Bootstrap:
     def _confirm(self, roster: dict[ServerId, Instance]) -> None:
         """Found the cluster when all listed servers have reported this roster as durable.
 
-        Or when one of them knows it to be founded: it heard that from all, this server among them. A disk that is lost
-        right after the founding must not hold up who had not heard of it yet, for without its vote nobody may lead.
+        It is also founded if one of them knows it to be: that server has heard it from all, this one among
+        them. If a disk is lost right after the founding, servers that had not heard of it yet must not wait
+        for that disk, because without their votes none may lead.
         """
         self.problem = None
         agreed = self._durable
@@ -142,7 +155,7 @@ class Bootstrap:
 
     @property
     def unheard(self) -> tuple[ServerId, ...]:
-        """Listed servers that have said nothing yet, while that holds up this one."""
+        """The listed servers that have said nothing yet, while that keeps this one from founding the cluster."""
         if self.founded or self.met is not None:
             return ()
         return tuple(peer for peer in self._peers if peer not in self._seen)
@@ -154,44 +167,44 @@ class Bootstrap:
 
     @property
     def declined(self) -> tuple[ServerId, ...]:
-        """Listed servers that found nothing, while that holds up this one."""
+        """The listed servers that found no cluster, while that keeps this one from founding it."""
         if self.founded or self.met is not None:
             return ()
         return tuple(peer for peer, (_, hello) in sorted(self._seen.items()) if hello.roster == DECLINED)
 
     def to_make_durable(self) -> Roster | None:
-        """The roster to write now, or None if there is none or it is durable."""
+        """Return the roster to write now; None if there is none or it is durable."""
         if self.roster is None and self._founds and not self._peers and not self.founded:
             self.roster = ((self._server, self._instance),)
         return None if self._durable else self.roster
 
     def roster_durable(self) -> None:
-        """The roster's record is fsynced."""
+        """Take note that the roster's record is durable."""
         self._durable = True
         self._conclude()
 
     def admits(self, message: Message, *, from_member: bool) -> bool:
-        """Whether a consensus message may count although this server does not know the cluster to be founded.
+        """Return whether a consensus message may count although this server does not know the cluster to be founded.
 
-        Before the roster is known to be the same everywhere nobody votes (D-1); but a leader can only exist if it
-        was, and following one is safe.
+        Before the roster is known to be the same everywhere no server votes (D-1). But a leader can only
+        exist if it is, and following one is safe.
         """
         if from_member and isinstance(message, (AppendEntries, Heartbeat)):
             self.on_leader()
         return self.founded or not isinstance(message, (PreVote, RequestVote))
 
     def on_leader(self) -> None:
-        """A leader of this roster was heard: others have founded the cluster already."""
+        """Take note that a leader of this roster was heard, so other servers have founded the cluster already."""
         self.founded = True
 
     def welcomed(self, cluster: bytes) -> None:
-        """A running cluster took this disk in: there is nothing to found."""
+        """Take note that a running cluster has let this disk in, so there is nothing to found."""
         self._cluster = cluster
         self.founded = True
         self.problem = None
 
     def hellos(self, now: int) -> Iterable[tuple[ServerId, Hello]]:
-        """What to say to whom now; nothing once founded."""
+        """Return the greetings to send now, by receiver; none once the cluster is founded."""
         if self.founded or self.met is not None or now < self._next_hello:
             return []
         self._next_hello = now + HELLO_INTERVAL_MS

@@ -1,8 +1,8 @@
-"""How time passes for one server: a clock that counts sleep, and one of the time in which this process ran.
+"""The clocks of one server: one counts time in which the machine sleeps, the other only time in which this process ran.
 
-Silence is judged by the first, because the other servers do not sleep when we do (D-14); nobody ages on the
-second while this process could not hear them (D-11). Milliseconds; told with each turn and when messages arrive, never
-read.
+Silence is judged by the first, because the other servers do not sleep when this one does (D-14). By the
+second nobody ages while this process could not hear them (D-11). Times are in milliseconds. They are handed
+in with each turn and when messages arrive, and never read here.
 
 Pure. Source: rules D-11 and D-14 in docs/RULES.md.
 """
@@ -12,30 +12,34 @@ from __future__ import annotations
 from typing import Final
 
 TURN_STEP_MS_MAX: Final = 100
-"""The most time one step may count as passed (D-11): a process that was stopped for a minute ages nobody.
+"""The most time that one step may count as passed (D-11): a process that was stopped for a minute makes nobody older.
 
-Only the time up to the alarm that the last turn asked for counts whole, for in it this process may have slept on purpose.
+Only the time up to the alarm that the last turn asked for counts whole, because this process may have slept
+on purpose.
 """
 
 
 class TurnClock:
-    """The time of the present turn."""
+    """The time of the present turn, in ms.
+
+    Attributes:
+        now: the clock that counts sleep.
+        run: the clock of the time that turns counted, each a bounded step.
+        woke: when this process started, or last came back from a pause of more than `asleep_after_ms`.
+        asked_at: for when the last turn asked for the next one.
+        passed: time that counted as passed and that no turn has taken yet.
+    """
 
     def __init__(self, now_ms: int, asleep_after_ms: int) -> None:
         self.now = now_ms
-        """Counts sleep."""
         self.run = 0
-        """Counts only what the turns counted, each a bounded step."""
         self.woke = now_ms
-        """When this process started, or last came back from a pause of more than `asleep_after_ms`."""
         self.asked_at = now_ms
-        """When the next turn was asked for by the last one."""
         self.passed = 0
-        """What counted as passed and was not taken by a turn yet."""
         self._asleep_after_ms = asleep_after_ms
 
     def advance(self, now_ms: int) -> int:
-        """It is `now_ms`: the time that passed since the last call, as far as it counts."""
+        """Set the clock to `now_ms`; return the time that passed since the last call, as far as it counts."""
         elapsed = now_ms - self.now
         if elapsed > self._asleep_after_ms:
             self.woke = now_ms
@@ -49,6 +53,6 @@ class TurnClock:
         return step
 
     def take_passed(self) -> int:
-        """The time that counted as passed since the last call: what a turn has to judge by."""
+        """Return the time that counted as passed since the last call, by which a turn has to judge."""
         passed, self.passed = self.passed, 0
         return passed

@@ -1,7 +1,8 @@
-"""Contact with a quorum: when a leader had it, when this server stops answering, and when it gives its clients up.
+"""Contact with a quorum: when this server had it, when it stops answering, and when it gives its clients up.
 
-A follower has contact at the sending of a touch report that its leader acknowledged (`zraft.server.coordination.touches`); a
-leader has it at the sending of a round that a quorum answered. Both are moments of our own clock (D-14).
+*Contact* is a moment at which a leader with a quorum is known to have existed. A follower has contact when it
+sends a touch report that its leader acknowledges (`zraft.server.coordination.touches`). A leader has contact
+when it sends a round that a quorum answers. Both are moments of this server's own clock (D-14).
 
 Pure. Source: rule D-14 in docs/RULES.md.
 """
@@ -20,11 +21,11 @@ class Sessions(Protocol):
 
     @property
     def timeout_ms_min(self) -> int | None:
-        """The smallest of their timeouts; None if there are none."""
+        """The smallest of their timeouts in ms; None if there are none."""
 
 
 class Contact:
-    """When this server last knew that a leader with a quorum existed, and what follows for its clients."""
+    """The moment at which this server last knew that a leader with a quorum existed, and what follows for its clients."""
 
     def __init__(
         self,
@@ -44,13 +45,13 @@ class Contact:
         self._quorum_at = NEVER
 
     def new_term(self) -> None:
-        """A new leadership of ours: the core numbers its rounds anew."""
+        """Forget the rounds of an earlier leadership, because the core of a new one numbers them anew."""
         self._round_sent.clear()
         self._last_round = 0
         self._quorum_at = NEVER
 
     def note_rounds(self, last_sent: int, answered: int) -> None:
-        """The leader's core has sent rounds up to `last_sent`; a quorum answered those up to `answered`."""
+        """Take note of the rounds that the leader's core has sent, and of those that a quorum has answered."""
         now = self._clock.now
         while self._last_round < last_sent:
             self._last_round += 1
@@ -64,12 +65,15 @@ class Contact:
 
     @property
     def has_quorum(self) -> bool:
-        """A quorum answered a round that this leader sent within the last election timeout."""
+        """Whether a quorum has answered a round that this leader sent within the last election timeout."""
         return self._clock.now - self._quorum_at <= self._election_timeout_ms
 
     @property
     def stale(self) -> bool:
-        """No contact since the last wake-up, or for a third of the smallest timeout, sleep included."""
+        """Whether clients must not be answered: no contact since the last wake-up, or for a third of the smallest timeout.
+
+        Time in which the machine sleeps counts.
+        """
         contact = self._touches.contact
         clock = self._clock
         if contact < clock.woke:
@@ -79,9 +83,9 @@ class Contact:
 
     @property
     def lost(self) -> bool:
-        """No contact for a third of the smallest timeout, in time that we ran: clients try another server.
+        """Whether clients should try another server: no contact for a third of the smallest timeout, while this one ran.
 
-        Never without being `stale`, for this clock is the slower one.
+        It is never true without `stale`, because this clock is the slower one.
         """
         timeout = self._sessions.timeout_ms_min
         return timeout is not None and self._clock.run - self._touches.contact_run > timeout // 3

@@ -1,9 +1,9 @@
-"""Whether this server's disk keeps pace with the others', and what follows for who leads.
+"""Whether this server's disk keeps pace with the others', and what follows for the leadership.
 
-A leader whose disk is slow, stuck or full holds up nobody but its own clients: the others commit without it. But it
-answers these late, or not at all, and every election that it wins begins with a write. So it hands its leadership on
-when the others are clearly faster, and a server with a write that does not end does not stand for election.
-If all disks are slow alike nothing is to be gained, and nothing is done.
+A leader whose disk is slow, stuck or full holds up only its own clients: the others commit without it. But it
+answers these clients late, or not at all, and every election that it wins begins with a write. So it hands
+its leadership over when the others are clearly faster, and a server with a write that does not end does not
+stand for election. If all disks are equally slow, nothing can be gained, and nothing is done.
 
 Pure.
 """
@@ -17,17 +17,17 @@ from zraft.raft.role import Role
 from zraft_core.ids import ServerId
 
 SLOW_IN_A_ROW: Final = 3
-"""Slow writes, each committed by the others meanwhile, after which the leadership is handed on."""
+"""The leadership is handed over after this many slow writes, each of them committed by the others meanwhile."""
 
 RETRY_MS: Final = 5_000
-"""After a handover that came to nothing."""
+"""How long after a handover that failed the next one is tried."""
 
 COOL_DOWN_MS: Final = 60_000
-"""After one that succeeded: two servers with bad disks must not play ping-pong."""
+"""How long after a successful handover no other is tried: two servers with bad disks must not play ping-pong."""
 
 
 def best_successor(raft: Raft, at_least: int = 0) -> ServerId | None:
-    """The voter that answers and holds most of the log, up to `at_least` in any case; None if there is none."""
+    """Return the voter that answers and holds most of the log, and at least up to `at_least`; None if there is none."""
     answering = raft.followers_at(at_least)
     matches = {follower.server: follower.match_index for follower in raft.statistics().followers}
     able = [server for server in raft.membership.voters if server != raft.server and server in answering]
@@ -35,15 +35,19 @@ def best_successor(raft: Raft, at_least: int = 0) -> ServerId | None:
 
 
 class DiskPace:
-    """Times the writes of one server's log, in milliseconds that this process ran.
+    """A stopwatch for the writes of one server's log, in milliseconds that this process ran.
 
     Attributes:
-        notices: what was decided, for the log; taken by the shell.
-        handovers_total: leaderships handed on, or tried to, because of the disk.
+        notices: sentences about what was decided, for the log; the process takes them.
+        handovers_total: how often the leadership was handed over because of the disk, or that was tried.
     """
 
     def __init__(self, slow_ms: int, election_timeout_ms: int) -> None:
-        """`slow_ms`: a write that takes this long is slow; 0: none is, and only a full disk counts."""
+        """Begin without a write.
+
+        Args:
+            slow_ms: a write that takes this long is slow; 0 means that none is, and only a full disk counts.
+        """
         self._slow_ms = slow_ms
         self._full_ms = election_timeout_ms
         self._began: int | None = None
@@ -57,11 +61,15 @@ class DiskPace:
     # -- what is measured
 
     def began(self, run_ms: int) -> None:
-        """A frame was given to the disk."""
+        """Take note that a frame was given to the disk."""
         self._began = run_ms
 
     def ended(self, run_ms: int, *, overtaken: bool) -> None:
-        """It is durable. `overtaken`: the others committed before that what it holds."""
+        """Take note that the frame is durable.
+
+        Args:
+            overtaken: whether the others committed what it holds before that.
+        """
         began, self._began = self._began, None
         if began is None:
             return
@@ -71,13 +79,13 @@ class DiskPace:
             self._slow = 0
 
     def full(self, is_full: bool) -> None:
-        """The disk has no room for the frame under way, or has again."""
+        """Take note that the disk has no room for the frame under way, or has room again."""
         self._full = is_full
 
     # -- what follows
 
     def is_stuck(self, run_ms: int) -> bool:
-        """The write under way does not end: this server could not even vote for itself."""
+        """Return whether the write under way does not end, so that this server could not even vote for itself."""
         if self._began is None:
             return False
         age = run_ms - self._began
@@ -86,7 +94,7 @@ class DiskPace:
         )
 
     def step(self, raft: Raft, run_ms: int) -> None:
-        """The turn's share: hold back from elections, or hand the leadership on."""
+        """Do the turn's share: hold back from elections, or hand the leadership over."""
         stuck = self._began is not None and self.is_stuck(run_ms)
         raft.holds_back = stuck
         if raft.role is not Role.LEADER:
@@ -98,7 +106,7 @@ class DiskPace:
         if not (stuck or self._slow >= SLOW_IN_A_ROW) or run_ms < self._next_at or raft.transferring:
             return
         if stuck and raft.commit_index <= raft.durable_index:
-            # The others do no better.
+            # The others commit no faster.
             return
         target = best_successor(raft, raft.commit_index)
         if target is None or not raft.transfer_leadership(target):

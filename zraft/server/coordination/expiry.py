@@ -1,9 +1,9 @@
-"""The leader's side of session liveness: who was heard when, and who may be expired (D-11).
+"""The leader's side of session liveness: when each session was heard, and which ones may be expired (D-11).
 
-The clock here advances only while the leader runs, a bounded step per turn, after the sockets were drained:
-a laptop that slept, or a process that was stopped, ages nobody. A silent session becomes a suspect; only after
-a quorum round that began later, and a second look at the table, its end is proposed; the state machine then
-ignores the proposal if the session attached or wrote in between.
+The clock here advances only while the leader runs, a bounded step per turn, after the sockets were drained: a
+laptop that slept, or a process that was stopped, makes no session older. A silent session becomes a suspect;
+only after a quorum round that began later, and a second look at the table, its end is proposed; the state
+machine then ignores the proposal if the session attached or wrote in between.
 
 Pure. Source: rule D-11 in docs/RULES.md.
 """
@@ -18,11 +18,11 @@ from zraft_core.ids import Instance, ServerId
 from zraft_core.znodes.txn import EXPIRE, Command
 
 SCAN_INTERVAL_MS: Final = 200
-"""How often all sessions are looked at; expiry is late by at most this."""
+"""How often all sessions are looked at; an expiry is late by at most this."""
 
 
 class SessionRecord(Protocol):
-    """What expiry needs to know of a session in the state machine."""
+    """What expiry needs to know of a session: its timeout in ms, and the positions of its last attach and write."""
 
     timeout_ms: int
     attach_position: int
@@ -30,11 +30,14 @@ class SessionRecord(Protocol):
 
 
 class SessionExpiry:
-    """One leadership's table of touches. A new leadership gives every session its full timeout."""
+    """The table of touches of one leadership, which gives every session its full timeout anew.
+
+    Attributes:
+        tick_time_ms: added to every timeout; the replicated setting, which its owner keeps up to date.
+    """
 
     def __init__(self, tick_time_ms: int) -> None:
         self.tick_time_ms = tick_time_ms
-        """Added to every timeout; the replicated setting, which the driver keeps up to date."""
         self._clock = 0
         self._next_scan = 0
         self._touched: dict[int, int] = {}
@@ -43,15 +46,15 @@ class SessionExpiry:
         self._last_report: dict[tuple[ServerId, Instance], tuple[int, int]] = {}
 
     def advance(self, elapsed_ms: int) -> None:
-        """Time in which this leader ran; the caller bounds the step."""
+        """Let `elapsed_ms` pass, in which this leader ran; the caller bounds the step."""
         self._clock += elapsed_ms
 
     def touch(self, session: int) -> None:
-        """A logged write or attach of this session was applied."""
+        """Take note that a logged write or attach of this session was applied."""
         self._touched[session] = self._clock
 
     def ended(self, session: int) -> None:
-        """The session's end was applied (or ignored, which is a new beginning)."""
+        """Take note that the session's end was applied, or was ignored, which is a new beginning."""
         self._proposed.discard(session)
         self._suspects.pop(session, None)
         self._touched.pop(session, None)
@@ -59,9 +62,13 @@ class SessionExpiry:
     def accept_report(
         self, server: ServerId, instance: Instance, report: TouchReport, sessions: Mapping[int, SessionRecord]
     ) -> tuple[int, ...] | None:
-        """Take a report; the refused sessions, or None if it is late or repeated and counts for nothing.
+        """Take a report of touches.
 
-        A session whose end is already in the log is refused: what is acknowledged, the origin builds on.
+        A session whose end is already in the log is refused, because an origin relies on what is
+        acknowledged.
+
+        Returns:
+            The refused sessions; None if the report is late or repeated and counts for nothing.
         """
         number = (report.boot, report.number)
         if self._last_report.get((server, instance), (0, 0)) >= number:
@@ -78,24 +85,24 @@ class SessionExpiry:
         return tuple(refused)
 
     def _aged(self, session: int, record: SessionRecord) -> bool:
-        # One tick more than the timeout: a touch may have been reported one interval late.
+        # The timeout is longer by one tick, because a touch may have been reported one interval late.
         return (
             self._clock - self._touched.setdefault(session, self._clock)
             >= record.timeout_ms + self.tick_time_ms
         )
 
     def left_ms(self, session: int, record: SessionRecord) -> int:
-        """Time until the session is suspected if nothing is heard of it; below 0 while that is being settled."""
+        """Return the ms until the session is suspected if nothing is heard of it; below 0 while that is being settled."""
         touched = self._touched.get(session, self._clock)
         return touched + record.timeout_ms + self.tick_time_ms - self._clock
 
     def silent_ms(self, session: int) -> int | None:
-        """Since this leader knows the session to have been heard of, None before it looked at it."""
+        """Return the ms since the session was last heard of, as this leader knows; None before it has looked at it."""
         touched = self._touched.get(session)
         return None if touched is None else self._clock - touched
 
     def wants_round(self, sessions: Mapping[int, SessionRecord], next_round: int) -> bool:
-        """Look for new suspects; True if there are some, which wait for quorum round `next_round`."""
+        """Look for new suspects, which wait for quorum round `next_round`; return whether there are some."""
         if self._clock < self._next_scan:
             return False
         self._next_scan = self._clock + SCAN_INTERVAL_MS
@@ -111,7 +118,7 @@ class SessionExpiry:
         return found
 
     def confirmed(self, sessions: Mapping[int, SessionRecord], quorum_round: int) -> Iterable[Command]:
-        """EXPIRE commands for suspects whose quorum round is done and who are still silent on a second look."""
+        """Return EXPIRE commands for suspects whose quorum round is done and that are still silent at a second look."""
         if not self._suspects:
             return []
         commands: list[Command] = []

@@ -1,8 +1,9 @@
 """The coordination group on one server: its replica, whether this server belongs to it, who leads, and what a leader does.
 
-Group 0 is founded and joined, has members that come and go by what operators want, and is led on behalf of clients: that is
-what is special about it. All else it has in common with every group (`zraft.groups`). A turn of the server calls `advance`,
-then `ask_leader` with what clients want, `Leadership.lead` if this server leads, and `settle`.
+Group 0 is founded and joined, its members come and go as operators want, and its leader acts for clients.
+These things are special about it; all else it has in common with every group (`zraft.groups`). A turn of the
+server calls `advance`, then `ask_leader` with what clients want, `Leadership.lead` if this server leads, and
+`settle`.
 
 Pure. Source: rules D-1, D-2, D-7, D-11 and D-14 in docs/RULES.md.
 """
@@ -59,38 +60,39 @@ from zraft_core.errors import ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 
 IDLE_TURN_MS: Final = 200
-"""Longest time between two turns: what has an exact moment asks for it, and all else may be late by this."""
+"""The longest time between two turns. What has an exact moment asks for a turn at it; all else may be late by this."""
 
 SEEK_TURN_MS: Final = 20
-"""The same of a server that has no cluster yet, and says hello to others until it has."""
+"""The longest time between two turns of a server that has no cluster yet, and greets others until it has."""
 
 APPLY_BYTES_PER_TURN: Final = 128 * 1024
-"""Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
+"""How many bytes of entries are applied in one turn, so that a server that catches up still answers heartbeats and pings."""
 
 EARLY_BATCHES_MAX: Final = 16
-"""Batches kept between an election and the leader's first applied entry: one or two per origin."""
+"""How many batches are kept between an election and the leader's first applied entry: one or two per origin."""
 
 _WANT_A_TURN: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
 
 
 class CoordinationGroup:
-    """One server's part in the coordination group. Owned by its driver.
+    """One server's part in the coordination group. Its driver owns it.
 
     Args:
-        settings: what the group decides by.
+        settings: the bounds and times of the group.
         machine, origin, touches, sessions, syncs: the replicated state, and what this server's clients want.
-        clock: the time of the turn; whoever owns it lets it pass.
+        clock: the time of the turn; its owner lets it pass.
         outbox, frame: where messages and writes go.
-        on_mistake: is told of a message that no correct peer sends: (who sent it, what is wrong).
-        on_removal: is told that this server no longer belongs to the cluster.
+        on_mistake: gets (sender, problem) of a message that no correct peer sends.
+        on_removal: is called when this server no longer belongs to the cluster.
 
     Attributes:
         replica, raft: the replica here and its core; None before this server belongs to a cluster.
         belonging, bootstrap: whether it does, and how it came to.
-        leader: who led when the last turn looked.
-        leadership: what exists while this server leads, from its first applied entry on.
+        leader: the leader that the last turn saw; None if it saw none.
+        leadership: what exists while this server leads, from its first applied entry on; else None.
         contact: when this server was last in touch with a quorum.
-        stirred: a message came that gives the next turn something to do; whoever takes that turn takes it back.
+        stirred: whether a message came that gives the next turn something to do; the owner of the turn resets
+            it.
         leader_changes: how often another leader was found.
     """
 
@@ -150,17 +152,22 @@ class CoordinationGroup:
     # -- how it begins
 
     def open(self, entries: EntryTaker) -> None:
-        """Take part with what the disk holds, if it holds anything. Entries are applied to `entries`."""
+        """Take part with what the disk holds, if it holds anything. Entries are applied to `entries`.
+
+        Raises:
+            StorageError: hard state and log contradict each other.
+            ProtocolError: a membership cannot be read.
+        """
         self._entries = entries
         if self._stored.roster is not None:
             self._start(self._founders(self._stored.roster))
         elif self._stored.log.last_index > 0:
-            # It was let in by a Welcome; its log may end before the entry that did so, and its vote may be needed.
+            # A Welcome let this server in. Its log may end before the entry that did so, and its vote may be needed.
             me = Member(self.identity.instance, MemberRole.LEARNER)
             self._start(Membership({self.identity.server: me}))
 
     def roster_durable(self) -> None:
-        """The roster of a new cluster is on this disk: vote for it from now on (D-1)."""
+        """Take note that the roster of a new cluster is on this disk, and vote for it from now on (D-1)."""
         self.bootstrap.roster_durable()
         assert self.bootstrap.roster is not None
         self._start(self._founders(self.bootstrap.roster))
@@ -213,27 +220,27 @@ class CoordinationGroup:
 
     @property
     def removed(self) -> str | None:
-        """Why this server no longer belongs to the cluster, in words for its operator."""
+        """Why this server no longer belongs to the cluster, in words for its operator; None while it does."""
         return self.belonging.removed
 
     @property
     def problem(self) -> str | None:
-        """Why this server stays out of its cluster, in words for its operator."""
+        """Why this server stays out of its cluster, in words for its operator; None if it does not."""
         return self.belonging.problem(led=self.leader is not None)
 
     @property
     def waiting(self) -> str | None:
-        """What an empty server waits for, in words for its operator; None once it belongs to a cluster, or was told no."""
+        """What an empty server waits for, in words; None once it belongs to a cluster, or was refused."""
         return self.belonging.waiting(led=self.leader is not None)
 
     @property
     def leader_uptime_ms(self) -> int:
-        """Time that this leadership ran; 0 while not leading."""
+        """The time in ms that this leadership ran; 0 while not leading."""
         return 0 if self.leadership is None else self.leadership.uptime_ms
 
     @property
     def settings_differ(self) -> dict[str, tuple[object, object]]:
-        """Settings that this configuration names and that are not in force: name -> (configured, replicated) (D-5)."""
+        """The settings that this configuration names and that are not in force: name -> (configured, replicated) (D-5)."""
         if self.replica is None or not self.replica.applied_index:
             return {}
         level = self.machine.feature_level
@@ -242,11 +249,11 @@ class CoordinationGroup:
         return {name: (ours[name], theirs[name]) for name in sorted(named) if ours[name] != theirs[name]}
 
     def address_of(self, server: ServerId | None) -> str | None:
-        """Where a server is, as far as this one was told."""
+        """Return the address of a server, as far as this one was told; None if it was not."""
         return self._addresses.get(server) if server is not None else None
 
     def silent_ms(self, session: int) -> int | None:
-        """Since anything of a session was received: here, or anywhere if this server leads; None if it does not know."""
+        """Return the ms since a session was last heard: here, or anywhere if this server leads. None if it does not know."""
         heard = self._touches.heard(session)
         here = None if heard is None else self._clock.now - heard
         told = None if self.leadership is None else self.leadership.expiry.silent_ms(session)
@@ -256,10 +263,10 @@ class CoordinationGroup:
 
     @property
     def wants_turn(self) -> bool:
-        """Whether what arrived since the last turn gives one something to do before the next regular one.
+        """Whether what arrived since the last turn gives a turn something to do before the next regular one.
 
-        The second of two acknowledgements, or the leader's own fsync when no follower has answered yet, changes
-        nothing that anybody waits for; a turn for each would be a third of all turns under light load.
+        Nobody waits for what the second of two acknowledgements changes, or the leader's own fsync when no
+        follower has answered yet. A turn for each of these would be a third of all turns under light load.
         """
         raft, replica = self.raft, self.replica
         return (
@@ -273,7 +280,7 @@ class CoordinationGroup:
         )
 
     def advance(self, rest: int, step: int) -> None:
-        """Let time pass: `step` ms since the last turn, of which the core was not told `rest` ms yet."""
+        """Let time pass: `step` ms since the last turn, of which the core was not told the last `rest` ms yet."""
         raft, now = self.raft, self._clock.now
         founded = self.bootstrap.founded
         if not founded:
@@ -299,7 +306,7 @@ class CoordinationGroup:
             self._begin_leadership(raft)
 
     def ask_leader(self) -> None:
-        """Say what the leader is to know, write down or confirm; it may be this server itself."""
+        """Send what the leader is to know, log or confirm: batches, touch reports, reads. It may be this server itself."""
         leader, now = self.leader, self._clock.now
         if leader is None:
             return
@@ -307,7 +314,7 @@ class CoordinationGroup:
             self._outbox.send(leader, batch)
         touches = self._touches
         if now >= touches.may_leave_at:
-            # The log may not hold the settings yet; of a cluster that is only just founded it does not.
+            # The log may not hold the settings yet, as in a cluster that was founded a moment ago.
             tick_ms = min(self.machine.settings.tick_time_ms, self._settings.tree.tick_time_ms)
             touches.interval_ms = tick_ms // 2
             for report in touches.make_reports(now):
@@ -345,7 +352,7 @@ class CoordinationGroup:
     def look(self) -> None:
         """Look at what no event brings: whether this server still belongs to its cluster."""
         raft, now = self.raft, self._clock.now
-        # Who may not campaign goes on naming a leader that no longer speaks to it.
+        # A server that may not campaign goes on naming a leader that no longer speaks to it.
         if (
             raft is not None
             and (raft.leader is None or (not raft.is_voter and self.contact.stale))
@@ -354,7 +361,7 @@ class CoordinationGroup:
             self.belonging.ask_whether_member(raft, now)
 
     def due_at(self) -> int:
-        """When the next turn is due if nothing happens: now, if this one left something undone."""
+        """Return the ms at which the next turn is due if nothing happens: now, if this one left something undone."""
         now, raft, replica = self._clock.now, self.raft, self.replica
         due = now + (IDLE_TURN_MS if self.bootstrap.founded else SEEK_TURN_MS)
         if raft is not None and replica is not None:
@@ -369,12 +376,12 @@ class CoordinationGroup:
             if in_ms < IDLE_TURN_MS:
                 due = now + ceil(in_ms)
         if self.leader is not None and self._touches.due_at < due:
-            # Without a leader there is nobody to report to, however long it is overdue.
+            # Without a leader there is no server to report to, however long a report is overdue.
             due = self._touches.due_at
         return due if due > now else now + 1
 
     def _begin_cluster(self, raft: Raft) -> None:
-        """Nobody leads a cluster that was founded this moment: one server need not wait to find that out."""
+        """Let one server campaign at once in a cluster that was founded this moment, because none can lead it yet."""
         self._founding = False
         first = self.identity.server == min(raft.membership.voters)
         if first and raft.leader is None and raft.log.last_index == 0:
@@ -416,7 +423,7 @@ class CoordinationGroup:
     def on_message(
         self, server: ServerId, instance: Instance, message: PeerMessage, sender: Sender | None
     ) -> None:
-        """A message about this group; `sender` is None if this server says it to itself.
+        """Take a message about this group; `sender` is None if this server sent it to itself.
 
         Raises:
             CopiedDirectoryError: a later boot of this very directory is registered (D-1).
@@ -430,8 +437,8 @@ class CoordinationGroup:
                 if leadership is not None:
                     leadership.intake.offer(server, instance, message)
                 elif raft is not None and raft.role is Role.LEADER:
-                    # Its origin has heard of this leader before our first entry is applied; it would ask again
-                    # only after a while, and clients have waited for an election already.
+                    # Its origin has heard of this leader before the leader's first entry is applied. It would send the
+                    # batch again only after a while, and clients have waited for an election already.
                     self._early_batches.append((server, instance, message))
             case TouchReport():
                 if raft is not None and leadership is not None:
@@ -462,7 +469,7 @@ class CoordinationGroup:
         instance: Instance,
         message: Join | Welcome | NotMember | MemberReport | Verdict,
     ) -> None:
-        """Who belongs to the cluster, what each can do, and whose state differs."""
+        """Take a message about the members: who belongs to the cluster, what each can do, and whose state differs."""
         raft, leadership = self.raft, self.leadership
         match message:
             case Join():
@@ -490,7 +497,10 @@ class CoordinationGroup:
                     check_digests(COORDINATION_GROUP, self.machine.digests, message.digests)
 
     def on_consensus(self, server: ServerId, instance: Instance, message: RaftMessage) -> None:
-        """Take a message of the core's protocol. The hot path: nearly all messages are of these."""
+        """Take a message of the core's protocol. This is the hot path: nearly all messages are of these.
+
+        A message that no correct peer sends is told to `on_mistake`.
+        """
         raft = self.raft
         if raft is None:
             return
@@ -502,30 +512,34 @@ class CoordinationGroup:
         try:
             raft.step(server, instance, message)
         except ProtocolError as error:
-            # One peer's mistake costs that one message: whoever sends it must not be able to end this server.
+            # Only that message is lost: a peer must not be able to end this server.
             self._on_mistake(server, str(error))
 
     # -- who belongs
 
     def on_members(self, membership: Membership, index: int) -> None:
-        """The MEMBERSHIP entry at `index` was applied."""
+        """Take note that the MEMBERSHIP entry at `index` was applied."""
         if self.leadership is not None:
             rows = {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
             self.leadership.intake.set_origins(rows)
         self._note_membership(membership, index)
 
     def stands_at(self, meta: SnapshotMeta) -> None:
-        """The state is that of a snapshot, and so is the configuration."""
+        """Take note that the state, and so the configuration, is that of a snapshot.
+
+        Raises:
+            ProtocolError: the membership in it cannot be read.
+        """
         assert self.replica is not None
         self.replica.stands_at(meta)
         self._note_membership(Membership.decode(meta.membership), meta.index)
 
     def _note_membership(self, membership: Membership, index: int) -> None:
-        """The configuration of entry `index` is in the state."""
+        """Take note that the state holds the configuration of entry `index`."""
         if self.belonging.note_membership(membership, index):
             self._remove(index)
 
     def _remove(self, index: int) -> None:
-        """Entry `index` removed this server."""
+        """Take note that entry `index` removed this server."""
         if self.belonging.remove(index):
             self._on_removal()

@@ -1,7 +1,7 @@
-"""The leader's side of origin streams: takes exactly the next batch of each origin into the log (D-2, D-3).
+"""The leader's side of origin streams: it takes exactly the next batch of each origin into the log (D-2, D-3).
 
-Starts only when the leader's own first entry is applied: then the rows of the state machine say exactly what
-every earlier leader committed, and nothing remembered from an earlier leadership can be stale.
+It starts only when the leader's own first entry is applied: then the rows of the state machine say exactly
+what every earlier leader committed, and nothing remembered from an earlier leadership can be stale.
 
 Pure. Source: rules D-2 and D-3 in docs/RULES.md.
 """
@@ -18,19 +18,20 @@ from zraft_core.ids import Instance, ServerId
 from zraft_core.znodes.txn import command_count, unpack_batch
 
 Origin = tuple[ServerId, Instance]
+"""A server that sends batches, and its disk."""
 
 REORDERED_MAX: Final = 8
-"""Batches of one origin kept while an earlier one is missing; an origin has fewer than this in flight."""
+"""How many batches of one origin are kept while an earlier one is missing; an origin has fewer than this in flight."""
 
 READY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Batches waiting for the log; beyond this new ones are left to their origin, which repeats them."""
+"""How many bytes of batches may wait for the log. Further ones are dropped, and their origins repeat them."""
 
 
 def is_well_formed(batch: OriginBatch, server: ServerId, instance: Instance) -> bool:
-    """Whether the packed batch is one, and says of itself what the message and its sender say.
+    """Return whether the packed batch is one, and says of itself what the message and its sender say.
 
-    Nobody batches for others (D-1), and what is in the log must be walkable on every server for ever: a faulty
-    origin is stopped here, before its bytes are appended.
+    No server batches for others (D-1), and every server must be able to read what is in the log for ever: a
+    faulty origin is stopped here, before its bytes are appended.
     """
     try:
         packed = unpack_batch(batch.blob)
@@ -40,12 +41,16 @@ def is_well_formed(batch: OriginBatch, server: ServerId, instance: Instance) -> 
 
 
 def is_next(boot: int, seq: int, batch_boot: int, batch_seq: int) -> bool:
-    """D-2: exactly the next number of this boot, or the first of a later boot."""
+    """Return whether a batch is exactly the next one of this boot, or the first one of a later boot (D-2)."""
     return (batch_boot == boot and batch_seq == seq + 1) or (batch_boot > boot and batch_seq == 1)
 
 
 class BatchIntake:
-    """One leadership's view of every origin: the last number taken, and what waits for the next entry."""
+    """The batches of every origin, as one leadership sees them: the last number taken, and what waits for the next entry.
+
+    Attributes:
+        malformed: batches that a peer should never have sent; an origin that repeats one makes no progress.
+    """
 
     def __init__(self, rows: Mapping[Origin, tuple[int, int]]) -> None:
         self._taken: dict[Origin, tuple[int, int]] = dict(rows)
@@ -53,13 +58,12 @@ class BatchIntake:
         self._ready: deque[OriginBatch] = deque()
         self._ready_bytes = 0
         self.malformed = 0
-        """Batches that a peer should never have sent; an origin that repeats one makes no progress."""
 
     def __bool__(self) -> bool:
         return bool(self._ready)
 
     def set_origins(self, rows: Mapping[Origin, tuple[int, int]]) -> None:
-        """The configuration changed: rows exist exactly for its members (D-3)."""
+        """Take the rows of a new configuration: rows exist exactly for its members (D-3)."""
         self._taken = {origin: self._taken.get(origin, row) for origin, row in rows.items()}
 
     def offer(self, server: ServerId, instance: Instance, batch: OriginBatch) -> None:
@@ -71,7 +75,7 @@ class BatchIntake:
         number = (batch.boot, batch.seq)
         next_one = is_next(*taken, *number)
         if not next_one and number <= taken:
-            return  # a repetition: most of what is not next
+            return  # most batches that are not the next one are repetitions
         if not is_well_formed(batch, server, instance):
             self.malformed += 1
             return
@@ -85,7 +89,7 @@ class BatchIntake:
         while (following := early.pop((batch.boot, batch.seq + 1), None)) is not None:
             batch = following
             self._accept(origin, batch)
-        # What is left is older than the boot now in force, or still early.
+        # The early batches that are left belong to an older boot, or are still early.
         early = {n: b for n, b in early.items() if n > self._taken[origin]}
         if early:
             self._early[origin] = early
@@ -96,7 +100,10 @@ class BatchIntake:
         self._ready_bytes += len(batch.blob)
 
     def take(self, bytes_max: int) -> tuple[list[bytes], int]:
-        """(blobs, number of commands) for one entry: at least one batch, else up to `bytes_max`."""
+        """Return the packed batches for one entry, and the number of commands in them.
+
+        It takes at least one batch, and further ones up to `bytes_max`.
+        """
         blobs: list[bytes] = []
         size = count = 0
         while self._ready and (not blobs or size + len(self._ready[0].blob) <= bytes_max):

@@ -1,9 +1,9 @@
-"""How an empty disk gets into a cluster that runs: a new server, or one whose disk was lost or replaced (D-1).
+"""How an empty disk gets into a cluster that runs: that of a new server, or one that replaces a lost disk (D-1).
 
-It neither votes nor founds anything. It tells every server it knows that it is empty; the leader makes its disk
-a member, as a learner, and says so; from then on it is brought up to date like any follower, and votes when the
-leader promotes it. The list that it was started with may be old, and the leader none of those: a member that does not
-lead answers with who the others are, and it asks these, too.
+It neither votes nor founds anything. It tells every server it knows that it is empty; the leader makes its
+disk a member, as a learner, and says so. From then on it is brought up to date like any follower, and votes
+when the leader promotes it. The list of servers with which it was started may be old, and the leader may not
+be on it: a member that does not lead answers with the list of members, and the disk asks these, too.
 
 Pure. Source: rule D-1 in docs/RULES.md.
 """
@@ -18,12 +18,14 @@ from zraft.transport.messages import Join, NotMember, Welcome
 from zraft_core.ids import Instance, ServerId
 
 JOIN_INTERVAL_MS: Final = 200
+"""How often an empty disk asks to be let in."""
 
 
 def introduction(cluster: bytes, index: int, membership: Membership, server: ServerId) -> Welcome | None:
-    """What a member that does not lead answers to an empty disk: who the others are. None in the middle of a change.
+    """Return what a member that does not lead answers to an empty disk: the other members. None during a change of members.
 
-    Without the joiner itself: only the leader knows for sure whether its disk is a member, and has no vote (D-1).
+    The joiner itself is left out: only the leader knows for sure whether its disk is a member, and has no
+    vote (D-1).
     """
     if membership.joint:
         return None
@@ -32,14 +34,16 @@ def introduction(cluster: bytes, index: int, membership: Membership, server: Ser
 
 
 class Joining:
-    """One empty server's way in.
+    """The way of one empty server into a cluster.
 
     Attributes:
-        cluster: the cluster it asks to be taken into; None while it has not met one.
-        membership: what it was welcomed with; None before.
-        members: who belongs to the cluster, as far as a member said while it was outside; None before.
-        waiting: what it waits for, in words for its operator; None before it met a cluster, and when it was let in.
-        problem: why it stays outside, in words for its operator.
+        cluster: the cluster that it asks to let it in; None while it has not met one.
+        membership: the members that the leader's welcome named; None before.
+        members: the members of the cluster, as far as a member said while this server was outside; None
+            before.
+        waiting: what it waits for, in words for its operator; None before it met a cluster, and when it was
+            let in.
+        problem: why it stays outside, in words for its operator; None if nothing is wrong.
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class Joining:
             self._wait()
 
     def met(self, cluster: bytes) -> None:
-        """A peer belongs to a running cluster."""
+        """Take note that a peer belongs to a running cluster."""
         if self.cluster is None:
             self.cluster = cluster
             self._wait()
@@ -79,7 +83,7 @@ class Joining:
         )
 
     def joins(self, now_ms: int) -> list[tuple[ServerId, Join]]:
-        """What to say to whom now; nothing before a cluster was met or after it said welcome."""
+        """Return the requests to send now, by receiver; none before a cluster was met or after it said welcome."""
         if self.cluster is None or self.membership is not None or now_ms < self._next_at:
             return []
         self._next_at = now_ms + JOIN_INTERVAL_MS
@@ -87,9 +91,12 @@ class Joining:
         return [(peer, join) for peer in self._peers]
 
     def on_welcome(self, welcome: Welcome) -> Membership | None:
-        """The leader took this disk in: the membership to start with. None if this is no news, or not for us.
+        """Take an answer to the request to be let in.
 
-        One without this disk is only who to ask from now on.
+        If the members in it do not include this disk, it only says which servers to ask from now on.
+
+        Returns:
+            The membership to start with; None if this is no news, or not for this disk.
 
         Raises:
             ProtocolError: the membership cannot be read.
@@ -104,7 +111,7 @@ class Joining:
             self._peers += tuple(sorted(strangers))
             return None
         if member.voter:
-            # What it once promised was in the log that is gone (D-1): it must never vote with an empty one.
+            # The votes it once gave were in the log that is gone (D-1): it must never vote with an empty one.
             self.problem = (
                 f"this disk is empty, but the cluster counts on it as a voter (instance {self._instance.hex()}): its "
                 "write-ahead log was removed. Move the data directory aside and start with an empty one"
@@ -115,7 +122,7 @@ class Joining:
         return membership
 
     def on_refusal(self, refusal: NotMember) -> None:
-        """The leader takes this server in when an operator has added it."""
+        """Take note that an operator has to add this server before the leader lets it in."""
         if self.membership is None and refusal.cluster == self.cluster:
             self.waiting = (
                 f"server {self._server} is not a member of cluster {refusal.cluster.hex()}: add it with "

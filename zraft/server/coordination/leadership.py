@@ -1,7 +1,8 @@
-"""One leadership: what begins when our first entry is applied, and is dropped when we step down.
+"""One leadership: what begins when the leader's first entry is applied, and ends when it steps down.
 
-Only then the state holds all that earlier leaders committed: rows, sessions and log time are exact. Every
-leadership is a new object, so nothing remembered from an earlier one can be used (D-2, D-11b, D-12).
+Only from then on does the state hold all that earlier leaders committed: rows, sessions and log time are
+exact. Every leadership is a new object, so nothing remembered from an earlier one can be used (D-2, D-11b,
+D-12).
 
 Pure. Source: rules D-2, D-5, D-11 and D-12 in docs/RULES.md.
 """
@@ -30,17 +31,26 @@ from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft_core.znodes.txn import FEATURE, SETTINGS, Command, pack_batch, pack_entry
 
 LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
-"""Sessions expired or znodes reaped by one entry, about 250 KB: after a site went dark all are due at once."""
+"""How many sessions expire or znodes are reaped by one entry, about 250 KB: after a site went dark all are due at once."""
 
 LOOK_INTERVAL_MS: Final = 50
-"""What no event brings is looked at this often: who is silent, what may go, who the members are."""
+"""How often the leader looks at what no event brings: which sessions are silent, what may go, who the members are."""
 
 NO_INSTANCE: Final = Instance(b"")
-"""The leader's own commands stand in a batch of no origin."""
+"""Stands for the origin's disk in a batch of the leader's own commands, which has no origin."""
 
 
 class Leadership:
-    """Batches of the origins and the leader's own commands on their way into the log, and the log's time."""
+    """The batches of the origins and the leader's own commands on their way into the log, and the log's time.
+
+    Attributes:
+        intake: takes exactly the next batch of each origin (D-2).
+        expiry: when each session was heard; fed by touch reports and by what is applied (D-11).
+        members: who is let in, replaced and promoted; what all members can do; whose state differs (D-1, D-5,
+            D-26).
+        topics: where partitions of topics are, and what their groups are told (D-8, D-18).
+        commands: the leader's own commands for the next entries.
+    """
 
     def __init__(
         self,
@@ -52,7 +62,7 @@ class Leadership:
         outbox: Outbox,
         frame: LogFrame,
     ) -> None:
-        """`frame` is what waits for this server's log, which may be stuck."""
+        """Begin with the rows, sessions and log time of the state; `frame` is what waits for this server's log."""
         self._me = me
         self._settings = settings
         self._machine = machine
@@ -65,31 +75,26 @@ class Leadership:
         self._look_at = now_ms
         self._log_time_base = machine.log_time
         self.intake = BatchIntake({origin: (row.boot, row.seq) for origin, row in machine.rows.items()})
-        """Takes exactly the next batch of each origin (D-2)."""
         self.expiry = SessionExpiry(machine.settings.tick_time_ms)
-        """Who was heard when; fed by touch reports and by what is applied (D-11)."""
         self.members = MembershipKeeper(me, settings.features, now_ms, settings.observers)
-        """Who is let in, replaced and promoted; what all members can do; whose state differs (D-1, D-5, D-26)."""
         self.topics = RegistryKeeper(me, machine.registry, now_ms)
-        """Where partitions of topics are, and what their groups are told (D-8, D-18)."""
         self._reaper = Reaper(settings.reap_interval_ms, run_ms)
         self.commands: list[Command] = []
-        """The leader's own, for the next entries."""
         if machine.position == 0:
-            # Nothing was ever applied, so no earlier leader got its settings through; they are part of the
-            # first entry with commands, whoever writes it.
+            # Nothing was ever applied, so no earlier leader committed its settings. They are part of the first entry
+            # with commands, whichever leader writes it.
             self.commands.append((SETTINGS, settings.tree.known_at(FEATURE_LEVEL_MIN)))
 
     @property
     def uptime_ms(self) -> int:
-        """Time that this leadership ran."""
+        """The time in ms that this leadership ran."""
         return self._clock.run - self._began
 
     def raise_features(self, level: int) -> None:
-        """Log that the feature level rises. The settings that are newer get the values of this server's configuration.
+        """Put a higher feature level into the log, and the settings that are new with it, as this server is configured.
 
-        Only a leader's batch may hold it: from an origin it would be taken unseen, and a level that nobody knows stops
-        every server.
+        Only a leader's batch may hold this command: an origin's would be taken unseen, and a level that a
+        server does not know stops it.
         """
         self.commands.append((FEATURE, level))
         tree = self._settings.tree
@@ -101,14 +106,14 @@ class Leadership:
     def answer_report(
         self, raft: Raft, server: ServerId, instance: Instance, report: TouchReport, has_quorum: bool
     ) -> TouchAck | None:
-        """Acknowledge a touch only while that is a promise this leader can keep (D-11 a to d)."""
+        """Return the acknowledgement of a touch report; None if this leader could not keep that promise (D-11 a to d)."""
         if raft.role is not Role.LEADER or not has_quorum or not raft.membership.has(server, instance):
             return None
         refused = self.expiry.accept_report(server, instance, report, self._machine.sessions)
         return None if refused is None else TouchAck(raft.term, report.boot, report.number, refused)
 
     def lead(self, raft: Raft, wall_ms: int) -> None:
-        """The leader's turn: expire who is to be expired, and put what gathered into one entry.
+        """Do the leader's share of the turn: expire sessions, and put what has gathered into one entry.
 
         Raises:
             DivergedError: this server's state is not the majority's (D-26).
@@ -130,7 +135,8 @@ class Leadership:
                 own = commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
                 del commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
                 blob = pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), own)])
-                # Settings hold for the first session already; an EXPIRE leaves its session the last word.
+                # Settings come first, to hold for the first session already. An EXPIRE comes last, so that writes of its
+                # session in the same entry keep the session alive.
                 blobs.insert(0 if machine.position == 0 else len(blobs), blob)
                 count += len(own)
             payload = pack_entry(log_time, wall_ms, blobs)
@@ -139,9 +145,9 @@ class Leadership:
             assert index is not None, "a leader with few uncommitted entries refused a bounded one"
 
     def _look(self, raft: Raft, log_time: int) -> None:
-        """The leader's own commands: sessions and znodes that are to go, members and topics that are to change.
+        """Gather the leader's own commands: sessions and znodes that are to go, members and topics that are to change.
 
-        And what the majority of the members computed, when they are to be told.
+        If it is time, also tell the members the digests that their majority computed.
         """
         machine, expiry, commands = self._machine, self.expiry, self.commands
         now_ms, run_ms = self._clock.now, self._clock.run

@@ -1,4 +1,4 @@
-"""Linearizable reads (sync): one read index for all of a turn, asked again until it is answered and applied.
+"""Linearizable reads (sync): one read index for all of a turn, asked for again until it is answered and applied.
 
 Pure. Source: Raft dissertation, section 6.4.
 """
@@ -12,21 +12,21 @@ from zraft.server.coordination.touches import NEVER
 
 
 class Waiter(Protocol):
-    """Whoever waits for a sync."""
+    """A connection, or another caller, that waits for a sync."""
 
     def complete_sync(self) -> None:
-        """All that was acknowledged anywhere when it asked is applied here."""
+        """Take note that all that was acknowledged anywhere when the sync was asked for is applied here."""
 
 
 class Syncs(Protocol):
-    """What this server's clients ask for."""
+    """The syncs that this server's clients ask for."""
 
     @property
     def has_syncs(self) -> bool:
-        """Whether somebody asked since the last `take_syncs`."""
+        """Whether a sync was asked for since the last `take_syncs`."""
 
     def take_syncs(self) -> Sequence[Waiter]:
-        """Those who did."""
+        """Return the waiters that have asked for a sync since the last call."""
 
 
 class LinearizableReads:
@@ -35,17 +35,17 @@ class LinearizableReads:
     def __init__(self, syncs: Syncs, boot: int, resend_ms: int) -> None:
         self._syncs = syncs
         self._resend_ms = resend_ms
-        # No number is used twice, also not by an earlier boot: a late answer would pass for that of a later read.
+        # No number is used twice, not even in another boot: a late answer would be taken for that of a later read.
         self._context = boot << 32
         self._waiting: dict[int, list[Waiter]] = {}
         self._asked_at = 0
 
     def ask_again(self) -> None:
-        """The leader changed: an answer of the old one may never come."""
+        """Ask again at the next turn, because the leader has changed and an answer of the old one may never come."""
         self._asked_at = NEVER
 
     def ask(self, now: int) -> int | None:
-        """The context to ask the leader's read index for now, None if there is nothing to ask."""
+        """Return the context with which to ask for the leader's read index now; None if there is nothing to ask."""
         if not self._waiting and not self._syncs.has_syncs:
             return None
         waiting = list(self._syncs.take_syncs())
@@ -62,10 +62,10 @@ class LinearizableReads:
         return self._context
 
     def answer(self, contexts: Iterable[int]) -> None:
-        """What was asked with these may be answered: their read indices are applied."""
+        """Complete the syncs that were asked for with these contexts: their read indices are applied."""
         for context in contexts:
-            # What was asked earlier is answered too: its own answer may be lost, and with a new question every
-            # few milliseconds nobody would ask again.
+            # Earlier syncs are completed as well: their own answers may be lost, and while there is a new question every
+            # few milliseconds they would not be asked for again.
             for asked in [number for number in self._waiting if number <= context]:
                 for connection in self._waiting.pop(asked):
                     connection.complete_sync()

@@ -1,8 +1,8 @@
 """The leader's view of the members: who asks to be let in, who answers, what each can do and what each computed.
 
-Part of one leadership, so it begins empty with each. Looks several times a second whether the membership is as
-wanted (`reconciliation`), whether all members can do more than the cluster does (D-5), and whether anybody's state
-differs (`zraft.groups.digests`, D-26).
+It is part of one leadership, so it begins empty with each. Several times a second it looks whether the
+membership is as wanted (`reconciliation`), whether all members can do more than the cluster does (D-5), and
+whether any member's state differs (`zraft.groups.digests`, D-26).
 
 Pure.
 """
@@ -28,27 +28,37 @@ from zraft_core.znodes.member_roles import OBSERVER, PARTICIPANT
 from zraft_core.znodes.txn import FEATURE, MEMBERS, Command
 
 LOOK_INTERVAL_MS: Final = 50
+"""How often the leader looks at the members."""
 PROGRESS_INTERVAL_MS: Final = 100
 """A learner has caught up when it holds what was committed this long ago: less than an election timeout."""
 
 ANSWER_INTERVAL_MS: Final = 150
+"""At most once in this time a stranger is told that it is no member."""
 ANSWERS_MAX: Final = 512
+"""How many strangers are remembered as answered; then all of them are forgotten."""
 VERDICT_INTERVAL_MS: Final = 1_000
+"""How often the members are told the digests of their majority."""
 LEAVE_MS: Final = 250
-"""A member that is to leave hears of it, answers its clients and lets them go in this time: some round trips."""
+"""How long a member that is to leave has to hear of it, answer its clients and let them go: some round trips."""
 
 
 class MembershipKeeper:
-    """One leadership's care for the members.
+    """The members, as one leadership cares for them.
 
     Attributes:
-        notices: what was decided or refused, for the log; taken by the shell.
+        digests: what the members computed.
+        notices: sentences about what was decided or refused, for the log; the process takes them.
     """
 
     def __init__(
         self, me: ServerId, features: int, now_ms: int, observers: Mapping[ServerId, str] | None = None
     ) -> None:
-        """`observers`, by address, are taken in as soon as the founders are written down."""
+        """Begin with no reports.
+
+        Args:
+            features: the highest feature level that this server can apply.
+            observers: observers by address; they are let in as soon as the log names the founders as members.
+        """
         self._observers = observers or {}
         self._me = me
         self._began_ms = now_ms
@@ -60,16 +70,16 @@ class MembershipKeeper:
         self._look_at = 0
         self._progress_at = 0
         self._commit_then: int | None = None
-        """What was committed one to two intervals ago; None while that was before this leadership."""
+        """The index that was committed one to two intervals ago; None while that was before this leadership."""
         self._commit_lately: int | None = None
         self._verdict_at = 0
         self._proposed_at_position = -1
         self._replaced: frozenset[ServerId] = frozenset()
-        """Members that are dead and whose number an empty disk shows."""
+        """Members that are dead and whose number an empty disk shows, to replace them."""
         self._leaving_since: dict[ServerId, int] = {}
-        """Since when nothing but its clients keeps a member that is to leave."""
+        """When each member that is to leave had nothing left but its clients."""
         self._settled: tuple[Membership, Wanted] | None = None
-        """A configuration and a wish of which the one was found to be the other."""
+        """A configuration and the wish that it was found to fulfil."""
         self._told: dict[ServerId, str] = {}
         self.notices: list[str] = []
 
@@ -85,7 +95,7 @@ class MembershipKeeper:
         wanted: Wanted,
         now_ms: int,
     ) -> PeerMessage | None:
-        """An empty disk asks to be let in: the answer, if there is one yet."""
+        """Take the request of an empty disk to be let in; return the answer, or None if there is none yet."""
         if join.cluster != cluster:
             return None
         self._joins[server] = JoinRequest(instance, now_ms)
@@ -100,7 +110,7 @@ class MembershipKeeper:
     def not_member(
         self, server: ServerId, instance: Instance, raft: Raft, cluster: bytes, now_ms: int
     ) -> NotMember | None:
-        """Tell a stranger that it is one, now and then."""
+        """Return the message that tells a stranger that it is one; None if it was told a moment ago."""
         key = (server, instance)
         if now_ms - self._answered_at.get(key, -ANSWER_INTERVAL_MS) < ANSWER_INTERVAL_MS:
             return None
@@ -110,7 +120,7 @@ class MembershipKeeper:
         return NotMember(cluster, raft.members_changed_index)
 
     def on_report(self, server: ServerId, instance: Instance, report: MemberReport) -> None:
-        """What a member can do, and what its state was."""
+        """Take a member's report: what it can do, and the digests of its state."""
         self._announced[server] = (instance, report.features)
         self.digests.report(server, report.digests)
 
@@ -119,7 +129,12 @@ class MembershipKeeper:
     def step(
         self, raft: Raft, machine: Machine, own: Iterable[tuple[int, int]], now_ms: int
     ) -> tuple[list[Command], Verdict | None]:
-        """Commands for the log, and what the majority computed, to be told to all; most turns neither."""
+        """Do a share of the leader's turn.
+
+        Returns:
+            Commands for the log, and the digests of the majority if all members are to be told; in most turns
+            neither.
+        """
         if now_ms >= self._progress_at:
             self._progress_at = now_ms + PROGRESS_INTERVAL_MS
             self._commit_then, self._commit_lately = self._commit_lately, raft.commit_index
@@ -143,7 +158,7 @@ class MembershipKeeper:
         return self._commands(raft, machine), verdict
 
     def _commands(self, raft: Raft, machine: Machine) -> list[Command]:
-        """Raise the feature level when everybody can follow; write down who is wanted, once."""
+        """Return commands that raise the feature level, when all members can follow, and that log the members, once."""
         if machine.position == 0 or self._proposed_at_position >= machine.position:
             return []
         commands: list[Command] = []
@@ -167,14 +182,15 @@ class MembershipKeeper:
         return commands
 
     def features_of(self, server: ServerId, instance: Instance) -> int | None:
-        """The highest feature level that a member announced to this leader."""
+        """Return the highest feature level that a member announced to this leader; None if it announced none."""
         announced = self._announced.get(server)
         return announced[1] if announced is not None and announced[0] == instance else None
 
     def level_of_all(self, membership: Membership) -> int:
-        """The highest level that every member announced; 0 while one is silent.
+        """Return the highest level that every member announced; 0 while one is silent.
 
-        For a disk that was lost speaks the one that asks to take its place: it is let in only when the level is.
+        A disk that asks to take the place of a lost one speaks for it: it is let in only when its level is
+        high enough.
         """
         level = self._features
         for server, member in membership.members.items():
@@ -203,7 +219,7 @@ class MembershipKeeper:
             wanted,
             self._joins,
             self._silences(raft, now_ms),
-            # Asked for now: what its last disk had caught up with says nothing of a server's new one (D-1).
+            # This is computed only now: a server's new disk has not what its last one had caught up with (D-1).
             frozenset(raft.followers_at(self._commit_then) if self._commit_then is not None else ()),
             now_ms,
             frozenset(server for server, silence in raft.silences.items() if silence is None),
@@ -224,11 +240,11 @@ class MembershipKeeper:
             self.notices.append(f"membership changes with entry {index}: {step.reason}")
 
     def _wanted(self, raft: Raft, machine: Machine, now_ms: int) -> Wanted:
-        """Who is to belong for now: who has to leave stays while partitions of topics move away from it (D-18).
+        """Return the members that are wanted for now: one that has to leave stays while its partitions move away (D-18).
 
-        Without it their groups would have lost a disk each before they had another one. Afterwards it stays for a moment
-        in which it answers its clients and lets them go. It is not waited for who does not answer: what it held is
-        copied from others, and its clients have left it.
+        Without it their groups would have lost a disk each before they had another one. Afterwards it stays
+        for a moment in which it answers its clients and lets them go. A member that does not answer is not
+        waited for: what it held is copied from others, and its clients have left it.
         """
         members = raft.membership.members
         leaving = [server for server in members if server not in machine.members]
@@ -269,5 +285,5 @@ class MembershipKeeper:
 
 
 def _has_applied_the_last(raft: Raft, machine: Machine) -> bool:
-    """What was wanted before the last change may have been overtaken by what is committed, and not applied yet."""
+    """Return whether the last change of members is applied here; before that, the wish in the state may be an older one."""
     return machine.index >= raft.members_changed_index

@@ -1,7 +1,7 @@
 """The origin side of the write path: client commands become numbered batches that never change (D-2).
 
 A server that has clients is an *origin*. All commands that arrive in one turn of its loop are one batch,
-numbered (boot, seq), and sent to whoever leads. Whatever is not yet applied is sent again after a loss or a
+numbered (boot, seq), and sent to the leader. Whatever is not yet applied is sent again after a loss or a
 change of leader, byte for byte, so that the state machine can take exactly the next one.
 
 Pure: time is handed in. Source: rule D-2 in docs/RULES.md.
@@ -20,14 +20,15 @@ from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft_core.znodes.txn import ATTACH, Command, Run, pack_batch
 
 Ids = tuple[tuple[str, str], ...]
+"""(scheme, id) of each identity under which a client is authenticated."""
 
 
 @frozen
 class OriginSettings:
-    """Bounds of one origin stream.
+    """The bounds of one origin stream.
 
-    `batches_in_flight_max` is one on purpose: while a batch travels, the next one fills up, and fuller batches
-    cost less per command on every server (docs/decisions/0005).
+    Only one batch is in flight on purpose (`batches_in_flight_max`): while a batch travels, the next one
+    fills up, and fuller batches cost less per command on every server (docs/decisions/0005).
     """
 
     batches_in_flight_max: int = 1
@@ -37,31 +38,41 @@ class OriginSettings:
 
 
 RUN_OVERHEAD_BYTES: Final = 16
+"""How many bytes a batch has for each run beside its commands."""
 
 COMMAND_OVERHEAD_BYTES: Final = 128
-"""Counted per command for its objects, so that a flood of tiny ones is bounded as well."""
+"""How many bytes are counted per command for its objects, so that a flood of tiny ones is bounded as well."""
 
 SHARE_BYTES_MIN: Final = 4 * 1024
-"""Of one session in a batch that cannot take all that was collected, however many sessions there are."""
+"""The least share of one session in a batch that cannot take all that was collected, however many sessions there are."""
 
 SHARE_COMMANDS_MIN: Final = 32
-"""Of one session, alone in a batch whose changes may have to be told to many, however many these are."""
+"""How many commands of a session a batch takes in any case, as far as `TOLD_AT_WORST_MAX` allows it."""
 
 BATCH_BYTES_MIN: Final = 512
-"""Of a batch, however many have to be told of it."""
+"""The least size to which batches are limited, however many clients have to be told of them."""
 
 SLOW_START_BYTES: Final = 16 * 1024
-"""Of the first batch after somebody began to follow what is written: nobody knows yet how much there is to tell."""
+"""The size of the first batch after a client began to follow what is written: how much there is to tell is not known yet."""
 
 TOLD_PER_BATCH_MAX: Final = 16_384
-"""Followers told of the changes of one batch, about 20 ms: if there are more, the next batches are smaller."""
+"""How many followers are told of the changes of one batch, in about 20 ms. If there are more, next batches are smaller."""
 
 TOLD_AT_WORST_MAX: Final = 16 * TOLD_PER_BATCH_MAX
-"""The same if all who follow anything follow all that is in the batch, which is only known when it is applied."""
+"""The same bound for the case that every follower follows all that is in the batch, as is only known when it is applied."""
 
 
 class NumberedBatch:
-    """One batch on its way; `owners[i]` is whoever waits for the results of the i-th run."""
+    """One batch on its way.
+
+    Attributes:
+        message: what is sent to the leader.
+        owners: the connections or errands that wait for the results, one per run; None if none waits.
+        size: about its bytes.
+        cut_at: when it was cut, in ms.
+        arrivals: (ms, number of commands that arrived then), for statistics.
+        sent_at: when it was sent last, in ms; None if it is to be sent now.
+    """
 
     __slots__ = ("arrivals", "cut_at", "message", "owners", "sent_at", "size")
 
@@ -78,24 +89,23 @@ class NumberedBatch:
         self.size = size
         self.cut_at = cut_at
         self.arrivals = arrivals
-        """(ms, number of commands that arrived then), for statistics."""
         self.sent_at: int | None = None
 
 
 @define
 class _Arrival:
-    """When some runs in a row arrived, in ms, and how many are left of them."""
+    """The moment at which some runs in a row arrived, in ms, and how many of them are left."""
 
     at: float
     runs: int
 
 
 _Collected = tuple[tuple[int, Ids, list[Command]], Any, int, float]
-"""(run, its owner, its bytes, when it arrived) of what has no number yet."""
+"""(run, its owner, its bytes, when it arrived) of a run that is in no batch yet."""
 
 
 def _flow(run: Run, owner: object) -> Hashable:
-    """What a run must not overtake: what else is about its session, also over another connection (D-3)."""
+    """Return a key of what a run must not overtake: other runs of its session, also over another connection (D-3)."""
     session, _, commands = run
     if session:
         return session
@@ -106,7 +116,14 @@ def _flow(run: Run, owner: object) -> Hashable:
 
 
 class OriginStream:
-    """Collects commands, cuts batches, and keeps the unapplied ones for repetition."""
+    """A stream of batches: it collects commands, cuts batches, and keeps the unapplied ones for repetition.
+
+    Attributes:
+        count_followers: returns how many clients follow what is written here, by lasting watches and
+            subscriptions. The object that knows them sets it.
+        is_slowed: whether batches are smaller than they may be, because many clients have to be told of what
+            is written.
+    """
 
     def __init__(self, server: ServerId, instance: Instance, boot: int, settings: OriginSettings) -> None:
         self._server = server
@@ -114,31 +131,29 @@ class OriginStream:
         self._boot = boot
         self._settings = settings
         self._last_seq = 0
-        # Parallel queues of runs not yet numbered; a run's commands all come from one owner in order.
+        # These are parallel queues of runs not yet numbered; a run's commands all come from one owner in order.
         self._runs: deque[tuple[int, Ids, list[Command]]] = deque()
         self._owners: deque[Any] = deque()
         self._sizes: deque[int] = deque()
         self._arrivals: deque[_Arrival] = deque()
-        """Of the runs not yet numbered, oldest first."""
+        """When the runs not yet numbered arrived, oldest first."""
         self._stamped = 0
         self._collected_bytes = 0
         self._collected = 0
-        """Commands of the runs not yet numbered."""
+        """How many commands the runs not yet numbered have."""
         self._commands = 0
-        """Taken and not yet applied."""
+        """How many commands were taken and are not applied yet."""
         self.count_followers: Callable[[], int] = lambda: 0
-        """How many follow what is written here, by lasting watches and subscriptions; set by whoever knows them."""
         self._small_first = False
         self._batch_bytes_max = settings.batch_bytes_max
-        """At most that of the settings."""
+        """The present bound of a batch: that of the settings, or less while the stream is slowed."""
         self.is_slowed = False
-        """Whether batches are smaller than they may be, because what is written has to be told to many."""
         self._unapplied: dict[int, NumberedBatch] = {}
         self._unapplied_bytes = 0
 
     @property
     def full(self) -> bool:
-        """True while client requests must not be taken in (pings still are); the bound of D-2."""
+        """Whether requests of clients must not be taken now (pings still are); the bound of D-2."""
         return (
             self._unapplied_bytes + self._collected_bytes + COMMAND_OVERHEAD_BYTES * self._commands
             >= self._settings.unapplied_bytes_max
@@ -146,18 +161,19 @@ class OriginStream:
 
     @property
     def outstanding(self) -> int:
-        """Bytes of commands taken from clients and not yet applied here."""
+        """The bytes of commands that were taken from clients and are not applied here yet."""
         return self._unapplied_bytes + self._collected_bytes
 
     @property
     def idle(self) -> bool:
+        """Whether nothing was collected that is not applied yet."""
         return not self._runs and not self._unapplied
 
     def add(self, owner: Any, session: int, ids: Ids, commands: list[Command], size: int) -> None:
-        """Queue commands of one owner, in order. `size` is about what they weigh in bytes.
+        """Queue commands of one owner, in order; `size` is about their bytes.
 
-        Runs are not cut apart, so one call gives at most `batch_bytes_max`, or a single command: what one client
-        sends at once must never make a batch that no datagram and no entry can carry (D-2).
+        Runs are not cut apart, so one call gives at most `batch_bytes_max`, or a single command: what one
+        client sends at once must never make a batch that no datagram and no entry can carry (D-2).
         """
         if (
             self._owners
@@ -178,10 +194,13 @@ class OriginStream:
         self._commands += len(commands)
 
     def cut(self, now: int, arrived: float | None = None) -> None:
-        """Number what was collected, as far as the window of batches in flight allows.
+        """Give numbers to what was collected, as far as the window of batches in flight allows.
 
-        If that is more than a batch takes, each session has its share of it: who sends much waits, not who comes after it.
-        `arrived`: when what was added since the last call arrived, if that is known better than `now`.
+        If that is more than a batch takes, each session has its share of it: a session that sends much waits,
+        and others do not wait for it.
+
+        Args:
+            arrived: when what was added since the last call arrived, if that is known better than `now`.
         """
         if not self._runs:
             return
@@ -227,10 +246,13 @@ class OriginStream:
         self._stamped = len(self._runs)
 
     def _bring_forward(self, followers: int) -> int:
-        """Put a share of each session in front of the rest; how many runs these shares are.
+        """Put a share of each session in front of the rest; return how many runs these shares are.
 
-        What is about one session keeps its order. Every other time a command that is larger than a share stands behind
-        those that are smaller. `followers`: how many may have to be told of each command.
+        The commands of one session keep their order. Every other time a command that is larger than a share
+        stands behind those that are smaller.
+
+        Args:
+            followers: how many clients may have to be told of each command.
         """
         self._small_first = not self._small_first
         flows = list(map(_flow, self._runs, self._owners))
@@ -240,7 +262,7 @@ class OriginStream:
                 max(SHARE_COMMANDS_MIN, TOLD_PER_BATCH_MAX // followers),
                 max(1, TOLD_AT_WORST_MAX // followers // len(set(flows))),
             )
-        # A batch that is kept small still has room for others beside who sends most.
+        # A batch that is kept small still has room for others beside the session that sends most.
         share_min = min(SHARE_BYTES_MIN, self._batch_bytes_max // 2)
         share = max(share_min, self._batch_bytes_max // len(set(flows)))
         taken: dict[Hashable, int] = {}
@@ -282,11 +304,11 @@ class OriginStream:
         return len(first) + len(large)
 
     def on_follower(self) -> None:
-        """Somebody follows what is written from now on, by a lasting watch or a subscription."""
+        """Take note that a client follows what is written from now on, by a lasting watch or a subscription."""
         self._set_batch_bytes_max(min(self._batch_bytes_max, SLOW_START_BYTES))
 
     def on_told(self, batch: NumberedBatch, told: int) -> None:
-        """The changes of an applied batch were told to so many followers."""
+        """Take note of how many followers were told of the changes of an applied batch."""
         if told > TOLD_PER_BATCH_MAX:
             self._set_batch_bytes_max(max(BATCH_BYTES_MIN, batch.size * TOLD_PER_BATCH_MAX // told))
         elif self.is_slowed:
@@ -297,7 +319,7 @@ class OriginStream:
         self.is_slowed = self._batch_bytes_max < self._settings.batch_bytes_max
 
     def due(self, now: int) -> Sequence[OriginBatch]:
-        """Batches to send to the leader now: new ones, and unapplied ones whose last sending is too long ago."""
+        """Return the batches to send to the leader now: new ones, and unapplied ones that were sent too long ago."""
         if not self._unapplied:
             return ()
         due = []
@@ -308,15 +330,18 @@ class OriginStream:
         return due
 
     def on_leader_change(self) -> None:
-        """Another leader may have none of what is unapplied: all of it is due again."""
+        """Let all unapplied batches be sent again, because another leader may have none of them."""
         for batch in self._unapplied.values():
             batch.sent_at = None
 
     def on_restore(self, boot: int, seq: int) -> list[Any]:
-        """The state was replaced by a snapshot in which this origin stands at (boot, seq) (D-4).
+        """Take note that a snapshot in which this origin stands at (boot, seq) has replaced the state (D-4).
 
-        Batches that it covers were applied elsewhere, their results are unknown here: who waits for them is returned.
-        The others are due again, with the same bytes.
+        The batches that it covers were applied elsewhere, and their results are not known here. The others
+        are sent again, with the same bytes.
+
+        Returns:
+            The owners that wait for the covered batches in vain.
         """
         owners: list[Any] = []
         if boot == self._boot:
@@ -329,11 +354,11 @@ class OriginStream:
         return owners
 
     def owners(self) -> list[Any]:
-        """Everybody who waits for the result of something that was not applied yet."""
+        """Return the owners of everything that is not applied yet."""
         return [owner for batch in self._unapplied.values() for owner in batch.owners] + list(self._owners)
 
     def take_applied(self, seq: int) -> NumberedBatch | None:
-        """The batch `seq` was applied: who waits for its results. None if this process did not send it."""
+        """Take note that batch `seq` was applied, and return it; None if this process did not send it."""
         batch = self._unapplied.pop(seq, None)
         if batch is not None:
             self._unapplied_bytes -= batch.size

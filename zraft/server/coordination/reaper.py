@@ -1,7 +1,7 @@
 """Which containers and znodes with a time to live a leader proposes to remove, and when it looks.
 
-It only proposes: apply judges each again, in the log time of its entry (D-12). Pure.
-Source: ZooKeeper's `ContainerManager`.
+It only proposes: the state machine judges each again, in the log time of the entry (D-12). Pure. Source:
+ZooKeeper's `ContainerManager`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from zraft.tree.machine import Machine
 from zraft_core.znodes.txn import REAP, Command
 
 PATHS_PER_STEP: Final = 1_000
-"""Looked at per turn while a round lasts: about half a millisecond, however many there are."""
+"""How many paths are looked at per turn while a round lasts: about half a millisecond, however many there are."""
 
 PROPOSED_PER_ROUND_MAX: Final = 10_000
-"""As in ZooKeeper: after a long outage all of them are due at once, and clients are served first."""
+"""How many removals a round proposes, as in ZooKeeper: after a long outage all are due, and clients are served first."""
 
 
 class Reaper:
-    """One leadership's rounds over all that may go away by itself."""
+    """The rounds of one leadership over all znodes that may go away by themselves.
+
+    Attributes:
+        left: paths at which the present round has not looked yet.
+    """
 
     __slots__ = ("_interval_ms", "_next_round_at", "_proposed", "left")
 
@@ -28,11 +32,14 @@ class Reaper:
         self._interval_ms = interval_ms
         self._next_round_at = run_ms + interval_ms
         self.left: list[str] = []
-        """What a round that lasts has not looked at yet."""
         self._proposed = 0
 
     def step(self, machine: Machine, log_time_ms: int, run_ms: int) -> list[Command]:
-        """REAP commands for what is found due in this turn; `log_time_ms` is what their entry will carry."""
+        """Return REAP commands for the znodes that this turn finds due.
+
+        Args:
+            log_time_ms: the time that the entry with these commands will carry.
+        """
         if not self.left:
             if run_ms < self._next_round_at or not machine.mortal:
                 return []

@@ -1,8 +1,8 @@
-"""The leader brings the consensus group's membership in line with what operators want, one safe step at a time.
+"""The steps by which the leader changes the group's membership into what operators want, one safe step at a time.
 
-A pure function of what is: who belongs to the group, who is wanted, which disks asked to be let in, who answers
-and who has caught up. It remembers nothing that matters, so a change survives any change of leader: the next one
-looks at the same facts and goes on (D-1, D-18; dissertation, chapter 4).
+A step is a pure function of the present facts: who belongs to the group, who is wanted, which disks asked to
+be let in, who answers and who has caught up. Nothing that matters is remembered, so a change survives any
+change of leader: the next one looks at the same facts and goes on (D-1, D-18; dissertation, chapter 4).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ DEAD_AFTER_MS: Final = 3_000
 """A member that says nothing for so long may be replaced by another disk that shows its number."""
 
 JOIN_VALID_MS: Final = 2_000
-"""An empty disk repeats its request; one that stopped asking is not waited for."""
+"""How long a request to be let in counts: an empty disk repeats it, and one that stopped asking is not waited for."""
 
 
 @frozen
 class JoinRequest:
-    """An empty disk that asked to be let in as some server."""
+    """A request of an empty disk to be let in as some server."""
 
     instance: Instance
     at_ms: int
@@ -34,13 +34,13 @@ class JoinRequest:
 
 @frozen
 class Situation:
-    """What the leader knows at this moment.
+    """The facts that the leader knows at this moment.
 
     Attributes:
         silent_ms: by member, how long it has said nothing to this leader.
         caught_up: learners that hold all that was committed a moment ago.
-        unheard: members that have said nothing at all to this leader yet. They are not dead for that, but a leader that
-            was only just elected does not count on them either.
+        unheard: members that have said nothing at all to this leader yet. This does not make them dead, but a
+            leader that was elected a moment ago does not count on them either.
     """
 
     me: ServerId
@@ -55,14 +55,17 @@ class Situation:
 
 @frozen
 class Step:
-    """The next configuration, and why; or only a reason why nothing can be done for somebody who waits."""
+    """The next configuration and the reason for it; or only the reason why nothing can be done for a server that waits."""
 
     members: Mapping[ServerId, Member] | None
     reason: str
 
 
 def is_as_wanted(membership: Membership, wanted: Wanted) -> bool:
-    """Whether exactly those belong who are to, each in its part and at its address: only a new disk can change that."""
+    """Return whether the members are exactly the wanted ones, each in its role and at its address.
+
+    Then only a new disk can require a change.
+    """
     members = membership.members
     if len(members) != len(wanted):
         return False
@@ -78,10 +81,11 @@ def is_as_wanted(membership: Membership, wanted: Wanted) -> bool:
 
 
 def next_step(situation: Situation) -> Step | None:
-    """The next change of the membership, None if all is as wanted or only time can help.
+    """Return the next change of the membership; None if all is as wanted or only time can help.
 
-    One thing at a time, in this order: who has to go, which disks are replaced, who is new, what changed its part
-    or its address, who may vote now. What those who answer could not decide afterwards is not begun.
+    There is one change at a time, in this order: members that have to go, disks that are replaced, new
+    members, changed roles and addresses, learners that may vote now. A change that would leave too few voters
+    that answer is not begun.
     """
     waits = None
     for decide in (_remove, _let_in, _add, _adjust, _promote):
@@ -101,10 +105,11 @@ def next_step(situation: Situation) -> Step | None:
 
 
 def _silent_majority(situation: Situation, members: Mapping[ServerId, Member]) -> list[ServerId]:
-    """The voters among these that do not answer, if they are so many that the others could decide nothing; else nobody.
+    """Return the silent ones of these voters if the others could decide nothing without them; else an empty list.
 
-    Such a change could not be undone either: it holds from the moment it is in the log. Who has not answered yet does
-    not answer: a new leader that took a working voter out while two disks were lost left a group of four with two.
+    Such a change could not be undone either: it holds from the moment it is in the log. A member that has not
+    answered yet counts as silent: a new leader that took a working voter out while two disks were lost left a
+    group of four with two.
     """
     voters = [server for server, member in members.items() if member.voter]
     silent = [server for server in voters if server in situation.unheard or _is_dead(situation, server)]
@@ -112,7 +117,7 @@ def _silent_majority(situation: Situation, members: Mapping[ServerId, Member]) -
 
 
 def refusals(situation: Situation) -> dict[ServerId, str]:
-    """Who asked to be let in and cannot be, and why, for the log."""
+    """Return the servers that asked to be let in and cannot be, each with the reason, for the log."""
     told: dict[ServerId, str] = {}
     for server, join in situation.joins.items():
         member = situation.membership.members.get(server)
@@ -144,7 +149,7 @@ def _asking(situation: Situation, server: ServerId) -> Instance | None:
 
 
 def _complete(situation: Situation) -> bool:
-    """Whether everybody who is to vote does."""
+    """Return whether all servers that are to vote do."""
     members = situation.membership.members
     return all(
         server in members and members[server].voter for server, wish in situation.wanted.items() if wish.voter
@@ -152,7 +157,11 @@ def _complete(situation: Situation) -> bool:
 
 
 def _remove(situation: Situation) -> Step | None:
-    """A voter that works goes only when everybody who is to vote instead does: there is never a weaker moment."""
+    """Remove members that are not wanted.
+
+    A voter that works goes only when all servers that are to vote do, so the group is never weaker than
+    before.
+    """
     members, wanted = situation.membership.members, situation.wanted
     complete = _complete(situation)
     gone = [
@@ -167,7 +176,7 @@ def _remove(situation: Situation) -> Step | None:
 
 
 def _let_in(situation: Situation) -> Step | None:
-    """A disk that is not the one counted on: the old one goes for good (its votes are lost), the new one learns."""
+    """Let in a disk that is not the one counted on: the old one goes for good (its votes are lost), the new one learns."""
     members = dict(situation.membership.members)
     for server in situation.wanted:
         instance = _asking(situation, server)
@@ -200,9 +209,10 @@ def _add(situation: Situation) -> Step | None:
 
 
 def _adjust(situation: Situation) -> Step | None:
-    """Parts and addresses as wanted; whoever is to vote becomes a learner first.
+    """Change roles and addresses as wanted; a member that is to vote becomes a learner first.
 
-    A voter becomes an observer when those vote who are to: one that is dead and not wanted may be in the way until then.
+    A voter becomes an observer only when those that are to vote do: a dead voter that is not wanted may
+    prevent that for a time.
     """
     members = dict(situation.membership.members)
     complete = _complete(situation)

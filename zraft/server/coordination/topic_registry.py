@@ -1,7 +1,7 @@
-"""What group 0's leader does for topics: decides where partitions are, tells groups who produces, logs what they report.
+"""What the coordination group's leader does for topics: it places partitions, tells groups who produces, and logs reports.
 
-Part of one leadership, so it begins empty with each; whatever is lost with it is sent or reported again. What it tells
-groups and hears of them is carried by somebody else (`zraft.topics.registry_leader` says what it means).
+It is part of one leadership, so it begins empty with each; whatever is lost with it is sent or reported
+again. Others carry the messages to and from groups (`zraft.topics.registry_leader` says what these mean).
 
 Pure.
 """
@@ -25,21 +25,27 @@ from zraft_core.topics.registry_commands import RegistryCommand
 from zraft_core.znodes.txn import TOPICS, Command
 
 LOOK_INTERVAL_MS: Final = 50
+"""The least time between two looks at where partitions are."""
 GROUPS_PER_LOOK_MS: Final = 20
-"""Looks at placement are further apart the more groups there are: so that they take a small share of the time."""
+"""Looks are at least 1 ms apart for each of so many groups, so that they take a small share of the time."""
 ANSWERS_WITHIN_MS: Final = 2_000
-"""Who was silent for longer is given new partitions only if there is nobody else."""
+"""A server that was silent for longer gets new partitions only if there is no other."""
 RESEND_MS: Final = 250
-"""A view or change that nobody confirmed, and a report that repeats what is on its way into the log."""
+"""How long until a view or change that was not confirmed is sent again, and until a report may be logged again."""
 
 OUTGOING_MAX: Final = 65_536
-"""Kept for whoever carries it; beyond that it is as lost as anything on its way."""
+"""How many messages to groups wait to be carried; beyond that all of them are dropped, and sent again later."""
 
 ToGroup = tuple[GroupId, ViewUpdate | StartRequest]
+"""A group, and a message for its leader."""
 
 
 class RegistryKeeper:
-    """One leadership's care for the registry."""
+    """The registry of topics, as one leadership cares for it.
+
+    Attributes:
+        heard: what groups have reported since the last turn; the next turn puts it into the log.
+    """
 
     def __init__(self, me: ServerId, registry: Registry, now_ms: int) -> None:
         self._me = me
@@ -49,19 +55,18 @@ class RegistryKeeper:
         self._now_ms = now_ms
         self._look_at = 0
         self._seen: object = None
-        """What the last look saw: the same again would decide the same again."""
+        """The facts that the last look saw: the same facts would lead to the same decision."""
         self.heard: dict[RegistryCommand, None] = {}
-        """What groups reported since the last turn; it goes into the log with the next one."""
         self._logged: dict[RegistryCommand, int] = {}
-        """What was given to the log, and when, as long as the same may be reported again."""
+        """When each report was given to the log, as long as the same may come again."""
         self._sent: dict[GroupId, tuple[int, int]] = {}
-        """The position of the view that a group was sent last, and when."""
+        """The position of the view that each group was sent last, and when."""
         self._changes_at = 0
         self._changes_sent = 0
         self._outgoing: list[ToGroup] = []
 
     def hear(self, message: Report | Reply) -> None:
-        """What a group's leader says: how far it is, or its answer to a change of a topic."""
+        """Take what a group's leader says: how far it is, or its answer to a change of a topic."""
         match message:
             case Report():
                 command = self._leader.on_report(message)
@@ -71,12 +76,12 @@ class RegistryKeeper:
             self.heard[command] = None
 
     def take_outgoing(self) -> list[ToGroup]:
-        """What is to be said to leaders of groups; any of it may be lost."""
+        """Return the messages for leaders of groups; any of them may be lost."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
     def turn(self, raft: Raft, machine: Machine, now_ms: int) -> list[Command]:
-        """A share of the leader's turn: commands for the log."""
+        """Do a share of the leader's turn; return commands for the log."""
         if machine.feature_level < LEVEL_OF_TOPICS:
             return []
         self._now_ms = now_ms
@@ -114,7 +119,7 @@ class RegistryKeeper:
         return decide(Situation(registry, disks, replication))
 
     def _disks(self, raft: Raft, machine: Machine) -> Mapping[ServerId, Disk]:
-        """Of the voters that are to stay."""
+        """Return the disks of the voters that are to stay."""
         silences = raft.silences
         dead_after = machine.settings.topics_dead_after_ms
         disks: dict[ServerId, Disk] = {}

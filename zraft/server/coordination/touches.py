@@ -1,11 +1,11 @@
-"""The origin side of session liveness: what was heard, what the leader acknowledged, when to fall silent.
+"""The origin side of session liveness: what was heard, what the leader acknowledged, and when to fall silent.
 
-Every packet of a session touches it. Touches travel to the leader in numbered reports until acknowledged.
-A server answers a session only while its last *acknowledged* touch is younger than a third of the session's
-timeout (D-14): then nobody can expire a session whose client was recently answered.
+A *touch* is a packet of a session. Touches travel to the leader in numbered reports until acknowledged. A
+server answers a session only while its last *acknowledged* touch is younger than a third of the session's
+timeout (D-14): then no leader can expire a session whose client was recently answered.
 
-Pure: `now` counts time that the machine slept, `run` only time in which this process ran.
-Source: rules D-11 and D-14 in docs/RULES.md.
+Pure: `now` counts time that the machine slept, `run` only time in which this process ran. Source: rules D-11
+and D-14 in docs/RULES.md.
 """
 
 from __future__ import annotations
@@ -16,83 +16,96 @@ from typing import Final
 from zraft.transport.messages import TouchAck, TouchReport
 
 REPORTS_IN_FLIGHT_MAX: Final = 64
-"""Unacknowledged reports remembered; an older acknowledgement is then simply not recognised."""
+"""How many unacknowledged reports are remembered; acknowledgements of older ones are simply not recognised."""
 
 REPORT_SESSIONS_MAX: Final = 2000
-"""Sessions in one report (about 24 KB); more go in further reports of the same moment."""
+"""How many sessions one report holds (about 24 KB); further ones go in more reports of the same moment."""
 
 EARLY_SHARE: Final = 8
-"""A report leaves up to this part of the interval earlier if a turn comes then: a heartbeat does, so that no alarm rings
-for the report alone."""
+"""A report leaves up to this fraction (1/n) of the interval early if a turn comes then.
+
+A heartbeat brings one, so no alarm rings for the report alone.
+"""
 
 HURRY_GAP_MS: Final = 25
-"""Least time between two reports that leave early because output is held for them."""
+"""The least time between two reports that leave early because output is held for them."""
 
 NEVER: Final = -(1 << 60)
+"""A moment before all others."""
 
 
 class TouchReporter:
-    """Touches of this server's sessions, and its contact with a leader that has a quorum."""
+    """The touches of this server's sessions, and its contact with a leader that has a quorum.
+
+    Attributes:
+        interval_ms: time between two regular reports: half the replicated tick time, which the owner keeps up
+            to date.
+        due_at: when the next report should leave.
+        may_leave_at: from when on it leaves with a turn that something else brings.
+        contact: when the last acknowledged report was sent, on the clock that counts sleep; NEVER before the
+            first.
+        contact_run: the same moment on the clock of time in which this process ran. It begins at 0, so a
+            start counts as a contact.
+    """
 
     def __init__(self, boot: int, interval_ms: int) -> None:
         self._boot = boot
         self.interval_ms = interval_ms
-        """Time between two regular reports: half the replicated tick time, which the driver keeps up to date."""
         self._touched: dict[int, int] = {}
         self._acked: dict[int, int] = {}
         self._reports: OrderedDict[int, tuple[int, dict[int, int]]] = OrderedDict()
         self._number = 0
         self.due_at = NEVER
-        """When the next report should leave."""
         self.may_leave_at = NEVER
-        """From when on it leaves with a turn that something else brings."""
         self._last_report_at = NEVER
         self.contact = NEVER
-        """When the last acknowledged report was sent, on the clock that counts sleep; NEVER before the first."""
         self.contact_run = 0
-        """The same moment on the clock of time in which this process ran; starts at 0, so a start counts as one."""
 
     def touch(self, session: int, now: int) -> None:
-        """A packet of this session arrived."""
+        """Take note that a packet of this session arrived."""
         self._touched[session] = now
 
     def attached(self, session: int, at: int) -> None:
-        """A connection of this session is here; the packet that asked for it was cut into a batch at `at`."""
+        """Take note that a connection of this session is here; the packet that asked for it was cut into a batch at `at`."""
         self._acked[session] = max(at, self._acked.get(session, NEVER))
 
     def acknowledged(self, session: int, at: int) -> None:
-        """A logged write of this session, received at `at`, was applied: that is a touch too.
+        """Take note that a logged write of this session, received at `at`, was applied, which is a touch as well.
 
-        Nothing is remembered of a session that is no longer here: its last writes may be applied after it left.
+        Nothing is remembered of a session that is no longer here: its last writes may be applied after it
+        left.
         """
         known = self._acked.get(session)
         if known is not None and at > known:
             self._acked[session] = at
 
     def heard(self, session: int) -> int | None:
-        """When the last packet of this session arrived here, None if it has no connection here."""
+        """Return when the last packet of this session arrived here; None if it has no connection here."""
         return self._touched.get(session, self._acked.get(session))
 
     def age(self, session: int, now: int) -> int:
-        """Milliseconds since the last acknowledged touch."""
+        """Return the ms since the last acknowledged touch."""
         return now - self._acked.get(session, NEVER)
 
     def forget(self, session: int) -> None:
-        """No connection of this session is left here."""
+        """Forget a session that has no connection here any more."""
         self._touched.pop(session, None)
         self._acked.pop(session, None)
 
     def hurry(self) -> None:
-        """Output is held until the next acknowledgement: let a report leave at once."""
+        """Let a report leave at once, because output is held until the next acknowledgement."""
         self.due_at = min(self.due_at, self._last_report_at + HURRY_GAP_MS)
         self.may_leave_at = min(self.may_leave_at, self.due_at)
 
     def report_now(self) -> None:
-        """A new leader is known: it has none of our reports."""
+        """Let a report leave at once, because a new leader is known, which has none of the old ones."""
         self.due_at = self.may_leave_at = NEVER
 
     def make_reports(self, now: int) -> list[TouchReport]:
-        """The reports to send now: every session touched since its last acknowledgement; possibly none touched."""
+        """Return the reports to send now, with every session that was touched since its last acknowledgement.
+
+        There is always at least one, which may hold no session.
+        """
         self._last_report_at = now
         self.due_at = now + self.interval_ms
         self.may_leave_at = self.due_at - self.interval_ms // EARLY_SHARE
@@ -109,7 +122,7 @@ class TouchReporter:
         return reports
 
     def on_ack(self, ack: TouchAck, run: int) -> None:
-        """The leader took a report. Its *sending* is the moment of contact: hearing a leader is not enough (D-14)."""
+        """Take note that the leader took a report. Contact is at its *sending*: hearing a leader is not enough (D-14)."""
         if ack.boot != self._boot:
             return
         known = self._reports.pop(ack.number, None)
@@ -123,7 +136,7 @@ class TouchReporter:
                 self.acknowledged(session, at)
 
     def on_contact(self, at: int, run: int) -> None:
-        """Proof that a leader with a quorum existed at `at` or later."""
+        """Take note of proof that a leader with a quorum existed at `at` or later."""
         if at > self.contact:
             self.contact = at
             self.contact_run = run

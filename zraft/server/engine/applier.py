@@ -1,4 +1,4 @@
-"""Applies committed entries to the state machine and hands every result to whoever waits for it here.
+"""The applier: it applies committed entries to the state machine and hands each result to the client that waits for it here.
 
 This is the one loop in which a command's effects become visible: first its watch events, then its reply, then
 the next command, so that on each connection everything leaves in zxid order (D-15).
@@ -34,17 +34,20 @@ from zraft_core.znodes.txn import (
 )
 
 SESSION_COMMANDS: Final = frozenset({ATTACH, CREATE_SESSION, CLOSE_SESSION, EXPIRE, REGISTER})
-"""Commands after which something beside the tree has changed."""
+"""The commands after which something beside the tree has changed."""
 
 BATCH_HEAD_BYTES: Final = 40
-"""Server, instance, boot and number of a packed batch stand within these; searching for all of it would cost more."""
+"""How many bytes of a packed batch hold its server, instance, boot and number; searching for all of it would cost more."""
 
 EXPIRE_RESULTS: Final = frozenset({Code.OK, Code.UNKNOWN_SESSION, Code.BAD_VERSION})
-"""Any other result says that it was no EXPIRE of a leader, but something that a faulty origin made look like one."""
+"""The results of a leader's EXPIRE. Any other result shows that a faulty origin made something that only looks like one."""
 
 
 def _holds(payload: bytes, blob: bytes) -> bool:
-    """Whether the batch stands unchanged in the entry: found by its head, which no other batch shares, then compared."""
+    """Return whether the batch stands unchanged in the entry.
+
+    It is found by its head, which no other batch shares, and then compared.
+    """
     at = payload.find(blob[:BATCH_HEAD_BYTES])
     return at >= 0 and payload.startswith(blob, at)
 
@@ -52,11 +55,21 @@ def _holds(payload: bytes, blob: bytes) -> bool:
 class Applier:
     """What the coordination group's replica applies entries to: a `zraft.groups.machine.EntryTaker`.
 
-    It tells `on_applied` of each entry that is carried out (index, bytes, commands), and `on_members` of memberships.
+    Args:
+        on_answered: gets (arrival in ms, number of commands) of commands of this server's clients that were
+            applied.
+        on_applied: gets (index, bytes, commands) of each entry that is carried out.
+        on_members: gets the membership and index of each MEMBERSHIP entry.
+
+    Attributes:
+        expiry: the leader's table of touches while this server leads; every applied run of a session is a
+            touch.
+        audit: is told of this server's own batches, and of the leader's while this server leads, so that each
+            write is told of once; None if nothing is audited.
     """
 
     stopped = False
-    """What it cannot carry out ends this server."""
+    """It never stops: an entry that it cannot carry out ends this server."""
 
     def __init__(
         self,
@@ -67,8 +80,8 @@ class Applier:
         touches: TouchReporter,
         clients: Clients,
         on_answered: Callable[[float, int], None],
-        on_applied: Callable[[int, int, int], None] = lambda index, size, commands: None,
-        on_members: Callable[[Membership, int], None] = lambda membership, index: None,
+        on_applied: Callable[[int, int, int], None] = lambda _index, _size, _commands: None,
+        on_members: Callable[[Membership, int], None] = lambda _membership, _index: None,
     ) -> None:
         self._identity = identity
         self._me = (identity.server, identity.instance)
@@ -82,30 +95,34 @@ class Applier:
         self._on_applied = on_applied
         self._on_members = on_members
         self.expiry: SessionExpiry | None = None
-        """The leader's table of touches while this server leads: every applied run of a session is a touch."""
         self._rest: Iterator[None] | None = None
-        """Of the entry that is applied in part; see `halfway`."""
+        """The rest of an entry that is applied in part; see `halfway`."""
         self.audit: AuditTap | None = None
-        """Is told of own batches, and of the leader's while this server leads: each write is told of once."""
 
     def restored(self) -> None:
-        """The state machine was replaced by that of a snapshot."""
+        """Take note that a snapshot has replaced the state."""
         self._rest = None
 
     @property
     def halfway(self) -> bool:
         """Whether the entry after the last one that is carried out is applied in part.
 
-        The state is then that of a command in the middle of it, which clients may see; what is about whole entries, as
-        snapshots and digests are, has to wait.
+        The state is then that of a command in the middle of the entry, which clients may see. What is about
+        whole entries, such as snapshots and digests, has to wait.
         """
         return self._rest is not None
 
     def apply(self, entry: Entry) -> bool:
-        """Apply the next entry, or the rest of it; commands one by one.
+        """Apply the next entry, or the rest of it, command by command.
 
         Returns:
-            False if so many watchers were told of it that the rest waits for another turn: call it again then.
+            False if so many watchers were told of it that the rest waits for another turn: call it again
+            then.
+
+        Raises:
+            CopiedDirectoryError: another process registered this boot, or a later one, of this very directory
+                (D-1).
+            ProtocolError: the entry cannot be read.
         """
         if entry.kind is EntryKind.COMMANDS:
             if self._rest is None:
@@ -125,7 +142,7 @@ class Applier:
         return True
 
     def _steps(self, entry: Entry) -> Iterator[None]:
-        """Yields where enough is done for one turn."""
+        """Apply an entry of commands, and yield wherever enough is done for one turn."""
         machine = self._machine
         log_time, wall_time, batches = unpack_entry(entry.payload)
         machine.begin_entry(entry.index, entry.term, entry.position, log_time, wall_time)
@@ -138,7 +155,8 @@ class Applier:
                 raise self._identity.copied(boot)
             batch = self._origin.take_applied(seq) if mine and boot == self._boot else None
             if batch is not None and not _holds(entry.payload, batch.message.blob):
-                # D-2: a batch never changes. What became of these requests, their clients must find out anew.
+                # A batch never changes (D-2), so this is not the one that was sent. Its clients must find out anew what
+                # became of their requests.
                 self._disown(batch)
                 batch = None
             if batch is None:
@@ -147,7 +165,7 @@ class Applier:
                 yield from self._apply_own(runs, batch)
 
     def _disown(self, batch: NumberedBatch) -> None:
-        """Results of commands that are not the ones sent must not pass for the answers to these."""
+        """Refuse the owners of a batch that is not the one sent, because its results are no answers to their commands."""
         for owner in dict.fromkeys(batch.owners):
             if isinstance(owner, Errand):
                 owner.complete(Code.SYSTEM_ERROR, self._machine.last_zxid)
@@ -158,7 +176,7 @@ class Applier:
                 )
 
     def _apply_foreign(self, runs: Sequence[Run], mine: bool, leaders: bool) -> Iterator[None]:
-        """A batch whose clients are connected elsewhere (or were, to an earlier process): only events matter."""
+        """Apply a batch whose clients are connected elsewhere, or were to an earlier process; only events matter here."""
         machine = self._machine
         audit = self.audit if self.expiry is not None and leaders else None
         execute = machine.execute if audit is None else audit.executing(machine)
@@ -178,7 +196,7 @@ class Applier:
                 try:
                     more_than_the_tree = command[0] in SESSION_COMMANDS
                 except (TypeError, LookupError):
-                    # No command at all: a faulty origin's, in the log of every server, and answered with a code.
+                    # This is no command at all. A faulty origin brought it into every server's log; its result is a code.
                     continue
                 if more_than_the_tree:
                     self._session_command(session, command, result, None, mine)
@@ -186,7 +204,7 @@ class Applier:
             audit.finish(runs)
 
     def _apply_own(self, runs: Sequence[Run], batch: NumberedBatch) -> Iterator[None]:
-        """Our own batch: the same, and every result goes to the connection that waits for it."""
+        """Apply this server's own batch, and give every result to the connection that waits for it."""
         machine = self._machine
         audit = self.audit
         execute = machine.execute if audit is None else audit.executing(machine)
@@ -202,7 +220,7 @@ class Applier:
                 if expiry is not None:
                     expiry.touch(session)
             elif code == Code.SESSION_MOVED and alive:
-                # Its session lives on another connection now: the error is never sent (trap 19).
+                # The session has moved to another connection: the error is never sent (trap 19).
                 self._clients.close(owner)
                 alive = False
             for command in commands:
@@ -233,10 +251,10 @@ class Applier:
     def _session_command(
         self, session: int, command: tuple[Any, ...], result: Any, owner: ClientConnection | None, mine: bool
     ) -> None:
-        """A session began, moved or ended, or a boot registered: what that means beside the tree."""
+        """Do what it means beside the tree that a session began, moved or ended, or that a boot was registered."""
         opcode = command[0]
         if opcode == REGISTER:
-            # A register of this very boot that could not be understood says nothing about who sent it.
+            # A register of this very boot that could not be understood does not show which process sent it.
             understood = result in (Code.OK, Code.BAD_ARGUMENTS)
             if (
                 mine

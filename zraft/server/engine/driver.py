@@ -1,12 +1,13 @@
-"""One server's decisions in the right order: persist, send, apply, answer. No asyncio, socket, disk or clock.
+"""The driver: one server's decisions in the right order: persist, send, apply, answer. No asyncio, socket, disk or clock.
 
-The shell (`zraft.server.process.node`, or the simulator) feeds messages, client bytes and finished writes, and calls
-`turn` once per turn of its loop; the returned `Effects` say what to send, what to make durable and what to
-write to clients. One turn is one batch: everything that arrived since the last turn goes through the log, the
-network and the state machine together, which is what makes Python fast enough (docs/ARCHITECTURE.md).
+The shell (`zraft.server.process.node`, or the simulator) feeds messages, client bytes and finished writes,
+and calls `turn` once per turn of its loop; the returned `Effects` say what to send, what to make durable and
+what to write to clients. One turn is one batch: everything that arrived since the last turn goes through the
+log, the network and the state machine together, which is what makes Python fast enough
+(docs/ARCHITECTURE.md).
 
-Times are milliseconds of a clock that counts sleep (`now`); time in which this process did not run ages nobody
-(`clock`). Rules cited as D-n are in docs/RULES.md.
+Times are milliseconds of a clock that counts sleep (`now`); time in which this process did not run makes no
+session older (`clock`). Rules cited as D-n are in docs/RULES.md.
 """
 
 from __future__ import annotations
@@ -66,19 +67,19 @@ from zraft_core.ids import COORDINATION_GROUP, GroupId, ServerId
 from zraft_core.znodes.txn import REGISTER, Command
 
 LOOK_INTERVAL_MS: Final = 50
-"""What no event brings is looked at this often, in the turns that something else brings."""
+"""How often the driver looks at what no event brings, in turns that something else brings."""
 
 MISTAKES_KEPT_MAX: Final = 16
-"""Messages that no correct peer sends, remembered between two turns for the log; all are counted."""
+"""How many messages that no correct peer sends are remembered between two turns for the log; all are counted."""
 
 ERRAND_BYTES: Final = 512
-"""What an operator's command counts for in its batch."""
+"""How many bytes an operator's command counts for in its batch."""
 
 REMAINS_PER_TURN: Final = 3_000
-"""Parts of a replaced state freed per turn: about a millisecond."""
+"""How many parts of a replaced state are freed per turn: about a millisecond."""
 
 FREQUENT: Final = frozenset({AppendEntries, AppendEntriesReply, Heartbeat, HeartbeatReply})
-"""By far the most of all messages."""
+"""The kinds of nearly all messages."""
 
 _OF_SNAPSHOTS: Final = frozenset({SnapshotOffer, SnapshotRequest, SnapshotChunk})
 
@@ -88,11 +89,11 @@ class Driver:
 
     Attributes:
         coordination: the coordination group here; `raft`, `leader`, `leadership` and `role` are its.
-        groups: those of topics; None if this server hosts none.
+        groups: the topics' groups; None if this server hosts none.
         clock, pace: which time counts, and how long the disk takes.
         machine, applier, origin, touches, clients, snapshots: the state, and what stands around it.
         latencies, proposals, peer_mistakes: for statistics.
-        mistakes: the last messages that an authenticated peer should never have sent, for the log: (sender, what is wrong).
+        mistakes: (sender, problem) of the newest messages that no correct peer sends, for the log.
     """
 
     def __init__(
@@ -109,7 +110,16 @@ class Driver:
         addresses: Mapping[ServerId, str] | None = None,
         hosting: Hosting | None = None,
     ) -> None:
-        """`hosting`: with what this server hosts groups of topics; None: it does not."""
+        """Make a server from what its disk holds.
+
+        Args:
+            hosting: what this server needs to host groups of topics; None if it hosts none.
+
+        Raises:
+            StorageError: what the disk holds of the coordination group contradicts itself.
+            ProtocolError: a membership on the disk cannot be read.
+            ConfigError: the settings of groups contradict each other.
+        """
         self.settings = settings
         self.identity = identity
         self.machine = stored.machine if stored.machine is not None else Machine()
@@ -125,7 +135,7 @@ class Driver:
         self._look_at = now_ms
         self._writes_answered = 0
         self._remains: list[Remains] = []
-        """Of states that were replaced: taken apart in steps, for a million objects die slowly."""
+        """What is left of replaced states. They are freed in steps, because freeing a million objects takes long."""
 
         self.touches = TouchReporter(identity.boot, settings.tree.tick_time_ms // 2)
         self.origin = OriginStream(identity.server, identity.instance, identity.boot, settings.origin)
@@ -169,7 +179,7 @@ class Driver:
             retention,
             stored.held_after,
             self._core_of,
-            hosting.partitions.cut_index if hosting is not None else lambda group: 0,
+            hosting.partitions.cut_index if hosting is not None else lambda _: 0,
         )
         self._sender = self.snapshots.sender
         self.applier = Applier(
@@ -204,9 +214,10 @@ class Driver:
     # -- what happened
 
     def pass_time(self, now_ms: int) -> None:
-        """Messages arrived at `now_ms`, which `receive` is about to take: they are heard at this moment.
+        """Let time pass up to `now_ms`, when messages arrived that `receive` is about to take.
 
-        Nothing is judged by it before the next turn, so that whoever was heard in time is not found silent.
+        Nothing is judged by this time before the next turn, so that a server that was heard in time is not
+        found silent.
         """
         if now_ms != self.clock.now:
             step = self.clock.advance(now_ms)
@@ -215,7 +226,7 @@ class Driver:
                 coordination.raft.pass_time(step)
 
     def receive(self, sender: Sender, messages: Sequence[PeerMessage]) -> None:
-        """Messages of one authenticated peer, in the order they came; see `wants_turn`.
+        """Take messages of one authenticated peer, in the order in which they came; see `wants_turn`.
 
         Raises:
             CopiedDirectoryError: a later boot of this very directory is registered (D-1).
@@ -224,8 +235,8 @@ class Driver:
         coordination = self.coordination
         later = self._later_boot(sender)
         if later is not None:
-            # This is a late datagram, or comes from a copy, which has forgotten votes and entries. Neither counts,
-            # and a copy is told so by the boot that does (D-1).
+            # This datagram is late, or comes from a copied directory, whose process has forgotten votes and entries.
+            # Neither counts. A copy learns it from the number of the boot that does count (D-1).
             term = 0 if coordination.raft is None else coordination.raft.term
             self._outbox.send(sender.server, TouchAck(term, later, 0, ()))
             return
@@ -236,10 +247,11 @@ class Driver:
             elif is_of_groups(message):
                 of_groups.append(message)
             elif message.__class__ in _OF_SNAPSHOTS:
-                # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
+                # A server that was away while members changed may not know its leader's disk as a member's, and needs its
+                # snapshot all the more.
                 raft = coordination.raft
                 if raft is not None and raft.knows(sender.server, sender.instance):
-                    # Between two idle servers a transfer would else go on with every other heartbeat only.
+                    # Without a turn a transfer between two idle servers would go on only with every other heartbeat.
                     self._stirred = True
                     self.snapshots.on_message(sender.server, message, self.clock.now)
             else:
@@ -248,7 +260,7 @@ class Driver:
             self.groups.receive(sender, of_groups, coordination.raft, ahead=self.clock.passed)
 
     def _later_boot(self, sender: Sender) -> int | None:
-        """The boot that is registered for the sender's directory, if it is later than the sender's own."""
+        """Return the boot that is registered for the sender's directory, if it is later than the sender's own."""
         row = self.machine.rows.get((sender.server, sender.instance))
         return row.boot if row is not None and sender.boot < row.boot else None
 
@@ -257,7 +269,7 @@ class Driver:
         self.mistakes.append((server, mistake))
 
     def persisted(self) -> None:
-        """The frame of the last `Effects.write` is durable."""
+        """Take note that the frame of the last `Effects.write` is durable."""
         raft = self.coordination.raft
         self.pace.ended(self.clock.run, overtaken=raft is not None and raft.commit_index > raft.durable_index)
         durable = self._frame.durable()
@@ -270,11 +282,11 @@ class Driver:
             raft.persisted(durable.numbers[COORDINATION_GROUP])
 
     def disk_full(self, is_full: bool) -> None:
-        """The frame of the last `Effects.write` waits for space on the disk, or no longer."""
+        """Take note that the frame of the last `Effects.write` waits for space on the disk, or no longer."""
         self.pace.full(is_full)
 
     def performed(self, task: Task, result: Result) -> None:
-        """The snapshot disk has done one of `Effects.tasks`."""
+        """Take the result of one of `Effects.tasks`, which the snapshot disk has done."""
         self._stirred = True
         if task.group != COORDINATION_GROUP:
             if self.groups is not None:
@@ -283,13 +295,18 @@ class Driver:
         self.snapshots.performed(task, result, self.clock.now)
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
-        """The disk of deliveries has done one of `Effects.deliveries`."""
+        """Take the result of one of `Effects.deliveries`, which the disk of deliveries has done.
+
+        Raises:
+            StorageError: deliveries on which this server's state relies are damaged or missing, so it must
+                not go on.
+        """
         self._stirred = True
         if self.groups is not None:
             self.groups.delivered(task, result)
 
     def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
-        """A client connected; None if there are too many connections."""
+        """Take a client's connection; return None if there are too many."""
         return self.clients.connect(address, ids)
 
     # -- what operators want
@@ -300,12 +317,12 @@ class Driver:
         self._stirred = True
 
     def read_snapshot(self, read: Read, done: Callable[[Result], None]) -> None:
-        """An operator wants a piece of a snapshot file: `done` gets it, or why not, when the disk has it."""
+        """Read a piece of a snapshot file for an operator; `done` gets it, or the reason why not."""
         self._stirred = True
         self.snapshots.read_for_operator(read, done)
 
     def hand_over(self) -> bool:
-        """This server is about to stop: let another one lead first. False if it does not lead, or nobody else could."""
+        """Hand the leadership over before this server stops; return False if it does not lead, or no other server could."""
         raft = self.coordination.raft
         if raft is None or raft.role is not Role.LEADER:
             return False
@@ -314,20 +331,20 @@ class Driver:
         return target is not None and raft.transfer_leadership(target)
 
     def leave(self) -> None:
-        """This server is about to stop: its clients are let go, each when what was read of it is answered."""
+        """Let the clients go, because this server is about to stop: each one when what was read of it is answered."""
         self._leaving.stops = True
         self._stirred = True
 
     @property
     def left(self) -> bool:
-        """Whether nobody waits for an answer any more."""
+        """Whether `leave` was called and no client waits for an answer any more."""
         return self._leaving.done
 
     # -- what others see
 
     @property
     def wants_turn(self) -> bool:
-        """Whether what arrived since the last turn gives one something to do before the next regular one."""
+        """Whether what arrived since the last turn gives a turn something to do before the next regular one."""
         return (
             self._stirred
             or self._frame.due
@@ -337,23 +354,23 @@ class Driver:
 
     @property
     def raft(self) -> Raft | None:
-        """The core of the coordination group, None before this server belongs to a cluster."""
+        """The core of the coordination group; None before this server belongs to a cluster."""
         return self.coordination.raft
 
     @property
     def role(self) -> Role | None:
-        """This server's role in it."""
+        """The role of this server in the coordination group; None before it belongs to a cluster."""
         raft = self.coordination.raft
         return None if raft is None else raft.role
 
     @property
     def leader(self) -> ServerId | None:
-        """Who leads it, as far as the last turn saw."""
+        """The leader of the coordination group, as far as the last turn saw; None if it saw none."""
         return self.coordination.leader
 
     @property
     def leadership(self) -> Leadership | None:
-        """What exists while this server leads it."""
+        """What exists while this server leads the coordination group; else None."""
         return self.coordination.leadership
 
     @property
@@ -374,7 +391,7 @@ class Driver:
 
     @property
     def waiting_clients(self) -> int:
-        """How many connections have a request that is not answered yet."""
+        """The number of connections that have a request which is not answered yet."""
         return sum(1 for one in self.clients.connections if one.queue)
 
     @property
@@ -387,11 +404,17 @@ class Driver:
     # -- one turn
 
     def turn(self, now_ms: int, wall_ms: int) -> Effects:
-        """Everything that follows from what arrived since the last turn.
+        """Do everything that follows from what arrived since the last turn.
 
-        The order matters. Time passes before anything is proposed: a leader that lost its quorum steps down first. What
-        clients asked becomes a batch, a batch an entry, and what is committed is applied, in one turn if nothing has to be
-        waited for. A state from elsewhere takes the place of this one before anything is written to clients (D-4).
+        The order matters. Time passes before anything is proposed: a leader that lost its quorum steps down
+        first. What clients asked becomes a batch, a batch an entry, and what is committed is applied, in one
+        turn if nothing has to be waited for. A state from elsewhere takes the place of this one before
+        anything is written to clients (D-4).
+
+        Raises:
+            CopiedDirectoryError: another process registered this boot, or a later one, of this very directory
+                (D-1).
+            DivergedError: a state of this server is not the majority's (D-26).
         """
         coordination, clients = self.coordination, self.clients
         rest = self.clock.advance(now_ms)
@@ -428,7 +451,7 @@ class Driver:
             if (self._remains or not quiet) and not self.applier.halfway:
                 self._keep_snapshots(replica, wall_ms)
             if self.groups is not None:
-                # Before clients are written to: what partitions answer leaves in this turn.
+                # This comes before clients are written to, so that what partitions answer leaves in this turn.
                 share = self._groups_turn(self.groups, replica, step, wall_ms)
         self._stirred = coordination.stirred = False
         outputs = self._answer_clients(now_ms)
@@ -440,7 +463,7 @@ class Driver:
         return effects
 
     def _deliver_local(self) -> None:
-        """What this server says to itself as origin and leader takes the same road, without the network."""
+        """Take the messages that this server sends to itself as origin and leader, without the network."""
         me = self.identity
         while self._outbox.local:
             for message in self._outbox.take_local():
@@ -475,7 +498,7 @@ class Driver:
     def _effects(
         self, now_ms: int, outputs: Sequence[Output], share: GroupsShare | None, *, quiet: bool
     ) -> Effects:
-        """What the shell is to do; `quiet`: there is nothing of snapshots."""
+        """Gather what the shell is to do; `quiet` says that there is nothing of snapshots."""
         # What all groups of this server have to write now is one frame (D-13); there is none while one is being written.
         frame = self._frame.take(self.coordination.bootstrap.to_make_durable())
         if frame is not None:
@@ -502,7 +525,7 @@ class Driver:
             if share.due_in is not None:
                 wake_at = min(wake_at, now_ms + share.due_in)
         if self._sender.waiting:
-            # What followers of any group asked for, as far as the budget for all of them goes.
+            # Followers of any group get what they asked for, as far as the budget for all of them goes.
             pieces, segments = self._sender.reads(now_ms)
             tasks, deliveries = [*tasks, *pieces], [*deliveries, *segments]
             if self._sender.waiting:
@@ -514,7 +537,7 @@ class Driver:
     # -- clients
 
     def _answer_clients(self, now_ms: int) -> list[Output]:
-        """What clients are told in this turn, as far as this server has contact with a quorum (D-14)."""
+        """Return what clients are told in this turn, as far as this server has contact with a quorum (D-14)."""
         coordination, clients = self.coordination, self.clients
         stale, removed = coordination.contact.stale, coordination.belonging.removed is not None
         serving = coordination.raft is not None and not stale and not removed
@@ -527,13 +550,13 @@ class Driver:
         return clients.flush(now_ms)
 
     def _dismiss_clients(self) -> None:
-        """This server no longer belongs to the cluster: nobody is served any more."""
+        """Close all connections, because this server no longer belongs to the cluster and serves no client any more."""
         self.clients.availability.removed = True
         self.clients.dismiss_all()
         self._give_up_errands(self.origin.owners())
 
     def _give_up_errands(self, owners: Iterable[object]) -> None:
-        """What became of these commands, this server will not learn."""
+        """Let operators' commands time out, because this server will not learn what became of them."""
         for owner in owners:
             if isinstance(owner, Errand):
                 owner.complete(Code.OPERATION_TIMEOUT, self.machine.last_zxid)
@@ -543,7 +566,7 @@ class Driver:
         self.latencies.add_writes(arrived_at, count)
 
     def _count_answers(self, sent_before: int, wall_ms: int) -> None:
-        """Reads are what this turn answered beside writes: all that was sent but these and events."""
+        """Count the reads of this turn: all that was sent to clients, except events and answers to writes."""
         clients, raft = self.clients, self.coordination.raft
         reads = clients.sent_total - clients.events_total - sent_before - self._writes_answered
         if reads > 0:
@@ -555,7 +578,7 @@ class Driver:
     # -- snapshots
 
     def _core_of(self, group: GroupId) -> Raft | None:
-        """The core of a group of this server."""
+        """Return the core of a group of this server; None if the group is not here."""
         if group == COORDINATION_GROUP:
             return self.coordination.raft
         return None if self.groups is None else self.groups.core_of(group)
@@ -578,11 +601,11 @@ class Driver:
             elif meta.index > replica.applied_index and raft.restore(meta):
                 self._adopt(received)
             else:
-                # The log has brought us as far meanwhile.
+                # The log has brought this server as far meanwhile.
                 snapshots.receiver.drop(COORDINATION_GROUP)
 
     def _adopt(self, received: Received) -> None:
-        """Become what the snapshot says (D-4): no client here can know what happened in between."""
+        """Become what the snapshot says (D-4). All clients are closed: none can know what happened in between."""
         state = received.state
         assert isinstance(state, ImageState), "a state that is none of the coordination group"
         self.clients.close_all()

@@ -18,13 +18,17 @@ from zraft_core.ids import GroupId, ServerId
 class Effects:
     """What the shell does after a turn, in any order.
 
-    `write` is one frame to make durable; `Driver.persisted` is called when it is, and no further frame comes
-    before that. `tasks` are for the snapshot disk, in order; `Driver.performed` is told of each. `compact_to`: the
-    write-ahead log no longer needs the entries up to it. `wake_at` is when the next turn is due even if nothing
-    arrives.
-
-    Of the other groups: `deliveries` are for the disk of deliveries, and `HostedGroups.refused` is told of those that it
-    does not take; `group_compactions` are (group, index), as `compact_to`.
+    Attributes:
+        sends: messages by receiver.
+        write: one frame to make durable. `Driver.persisted` is called when it is, and no further frame comes
+            before that.
+        outputs: what goes to clients.
+        wake_at: when the next turn is due even if nothing arrives, in ms of the driver's clock.
+        tasks: for the snapshot disk, in order; `Driver.performed` is told of each.
+        compact_to: the write-ahead log no longer needs the coordination group's entries up to this index.
+        deliveries: for the disk of deliveries, in order; `HostedGroups.refused` is told of those that it does
+            not take.
+        group_compactions: (group, index) of other groups, as `compact_to`.
     """
 
     sends: Sequence[tuple[ServerId, list[PeerMessage]]]

@@ -7,14 +7,14 @@ from typing import Final
 from zraft.server.clients.table import Clients
 
 DEAF_AFTER_MS: Final = 100
-"""A server that leaves finds a moment at which most clients wait for no answer within some round trips."""
+"""How long a server that leaves goes on reading requests: some round trips, in which most clients get all their answers."""
 
 
 class Leaving:
     """The end of one server's service.
 
     Attributes:
-        stops: this server is about to stop; else only who is to be removed leaves.
+        stops: whether this server is about to stop; if not, it leaves only if it is to be removed.
     """
 
     def __init__(self, clients: Clients) -> None:
@@ -24,11 +24,11 @@ class Leaving:
 
     @property
     def done(self) -> bool:
-        """Whether this server stops and nobody waits for an answer any more."""
+        """Whether this server stops and no client waits for an answer any more."""
         return self.stops and self._clients.let_go()
 
     def look(self, now_ms: int, *, leaves: bool) -> None:
-        """Let those go whose requests are answered, if this server leaves."""
+        """Let those clients go whose requests are answered, if this server leaves."""
         clients, availability = self._clients, self._clients.availability
         if leaves:
             if not availability.leaving:

@@ -13,7 +13,7 @@ from zraft_core.topics.messages import Reply, Report
 
 
 class RegistryCoordination:
-    """`zraft.server.partitions.coordination_port.Coordination` over a driver, which is made after it."""
+    """The coordination group as partitions see it: a `coordination_port.Coordination` over a driver that is made later."""
 
     def __init__(self, driver: Callable[[], Driver]) -> None:
         self._driver = driver
@@ -24,21 +24,21 @@ class RegistryCoordination:
 
     @property
     def leader(self) -> ServerId | None:
-        """Who leads the coordination group, as far as is known here."""
+        """The leader of the coordination group, as far as this server knows; None if it knows none."""
         return self._driver().leader
 
     @property
     def destinations_max(self) -> int:
-        """How many partitions a producer's message may go to, as far as is known here."""
+        """The number of partitions to which a producer's message may go, as far as this server knows."""
         return self._registry.settings.destinations_max
 
     @property
     def features(self) -> int:
-        """The feature level in force, as far as is known here."""
+        """The feature level in force, as far as this server knows."""
         return self._driver().machine.feature_level
 
     def beginning(self, group: GroupId) -> Beginning | None:
-        """What a group begins with; None if it is not known here (yet, or any more)."""
+        """Return what a group begins with; None if it is not known here yet, or any more."""
         registry = self._registry
         if group not in registry.groups:
             return None
@@ -46,7 +46,7 @@ class RegistryCoordination:
         return Beginning(birth.view, birth.settings, birth.record.born)
 
     def replicas(self, group: GroupId) -> Sequence[ServerId]:
-        """Where a group is, or should be; the one that should lead it first. Empty if it is not known."""
+        """Return the servers that have the group or should have it, its preferred leader first; empty if it is not known."""
         record = self._registry.groups.get(group)
         if record is None:
             return ()
@@ -56,7 +56,10 @@ class RegistryCoordination:
         return tuple(servers)
 
     def retention(self, group: GroupId) -> Retention:
-        """How much of its deliveries is kept; all, once its topic is deleted: that is somebody else's matter."""
+        """Return how much of the group's deliveries is kept.
+
+        If its topic is deleted, that is everything: the deliveries then go with the group.
+        """
         registry = self._registry
         record = registry.groups.get(group)
         topic = None if record is None else registry.topics.get(record.topic)
@@ -65,7 +68,7 @@ class RegistryCoordination:
         return Retention(topic.retention.bytes_min, topic.retention.age_ms_max)
 
     def hear(self, message: Report | Reply) -> None:
-        """What a group says to the coordination group, on the server that leads it; elsewhere it is dropped."""
+        """Give what a group says to the coordination group's leader, if this server is it; else drop it."""
         leadership = self._driver().leadership
         if leadership is not None:
             leadership.topics.hear(message)

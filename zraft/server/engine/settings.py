@@ -1,4 +1,4 @@
-"""Everything that a server decides by."""
+"""The settings of a driver."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from zraft.server.coordination.settings import CoordinationSettings
 
 @frozen
 class DriverSettings(CoordinationSettings):
-    """What the coordination group decides by, and what all that a driver is made of decides by."""
+    """The settings of the coordination group, and of everything else that a driver is made of."""
 
     clients: ClientSettings = field(factory=ClientSettings)
     snapshots: SnapshotConfig = field(factory=SnapshotConfig)
     slow_fsync_ms: int = 1_000
-    """A leader whose writes take this long, while the others' do not, hands its leadership on; 0: it does not."""
+    """A leader whose writes take this long, while the others' do not, hands its leadership over; 0 if it never does."""
     groups: GroupSettings = field(factory=GroupSettings)
