@@ -46,8 +46,9 @@ def old_image_accepted() -> Sequence[Patch]:
     def install(self: Keeping, group: GroupId, meta: SnapshotMeta, image: bytes) -> bool:
         replica = self._state.groups[group]
         self._state.touch(replica)
+        adopt = replica.machine.prepare_restore(image)
         replica.raft.restore(meta)
-        replica.restored(meta, image)
+        replica.restored(meta, adopt)
         self.retention.removed(group)
         return True
 

@@ -130,9 +130,10 @@ class GroupHost:
         replica.covered = covered
         if stored.snapshot is not None:
             meta, image = stored.snapshot
+            adopt = machine.prepare_restore(image)
             replaced = raft.restore(meta)
             assert not replaced, f"group {group}: its log does not reach its newest snapshot"
-            replica.restored(meta, image)
+            replica.restored(meta, adopt)
         self._keeping.retention.recovered(group, stored.log.bytes_in_memory, stored.held_bytes)
         self.groups[group] = replica
         if description.preferred == self.server and stored.log.last_index == 0 and raft.is_voter:
@@ -182,7 +183,7 @@ class GroupHost:
         """Another server's snapshot is durable here: become it, if that is ahead; False if it is not needed.
 
         Raises:
-            ProtocolError: the image or the membership in it cannot be read.
+            ProtocolError: the image or the membership in it cannot be read; nothing was changed.
         """
         return self._keeping.install(group, meta, image)
 

@@ -46,15 +46,19 @@ class Keeping:
         """Another server's snapshot is durable here: become it, if that is ahead; False if it is not needed.
 
         Raises:
-            ProtocolError: the image or the membership in it cannot be read.
+            ProtocolError: the image or the membership in it cannot be read; nothing was changed.
         """
         replica = self._state.groups.get(group)
         if replica is None:
             return False
         self._state.touch(replica)
-        if meta.index <= replica.applied_index or not replica.raft.restore(meta):
+        if meta.index <= replica.applied_index:
             return False
-        replica.restored(meta, image)
+        # The log begins anew only once the image is known to be good: else it would be ahead of the state (D-4).
+        adopt = replica.machine.prepare_restore(image)
+        if not replica.raft.restore(meta):
+            return False
+        replica.restored(meta, adopt)
         self.retention.removed(group)
         return True
 
