@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 
@@ -246,11 +247,16 @@ def test_leaderships_are_moved_one_after_the_other_and_few_at_a_time() -> None:
     for group in (G1, G2, G3):
         moves.add(group, 0)
     begun: list[tuple[int, GroupId]] = []
+
+    def begin(at: int, group: GroupId) -> bool:
+        begun.append((at, group))
+        return True
+
     for now in range(40):
-        moves.begin(now, lambda group, now=now: begun.append((now, group)) is None)  # type: ignore[misc]
+        moves.begin(now, partial(begin, now))
     assert begun == [(10, G1), (20, G2)]
     moves.discard(G1)
-    moves.begin(40, lambda group: begun.append((40, group)) is None)
+    moves.begin(40, partial(begin, 40))
     assert begun[2] == (40, G3)
 
 
@@ -271,8 +277,13 @@ def test_a_move_that_cannot_be_begun_is_tried_ever_less_often() -> None:
     moves = Moves(GroupSettings(transfer_pause_ticks=10))
     moves.add(G1, 0)
     tries: list[int] = []
+
+    def fail(at: int, group: GroupId) -> bool:
+        tries.append(at)
+        return False
+
     for now in range(200):
-        moves.begin(now, lambda group, now=now: tries.append(now) is not None)  # type: ignore[misc]
+        moves.begin(now, partial(fail, now))
     assert tries == [10, 20, 40, 70, 110, 160]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from attrs import evolve
 
 from tests.simulation.disk import SimulatedDisk
+from tests.so_far import so_far
 from tests.unit.storage.delivery.scenario import (
     DIRECTORY,
     GROUP,
@@ -65,7 +67,7 @@ def test_what_was_appended_is_read_at_once_and_durable_after_sync() -> None:
     log.append(between(HISTORY, 0, first), first)
     assert log.read(0) == between(HISTORY, 0, first)
     assert log.durable_index == 0
-    assert log.dirty
+    assert so_far(log.dirty)
     assert log.sync() == first == log.durable_index
     assert not log.dirty
     log.append([], first + 1)
@@ -103,7 +105,7 @@ def test_a_batch_that_is_known_in_part_is_written_from_there_on() -> None:
         {"stamp": (1 << 60, 0, 0, 0)},
     ],
 )
-def test_another_delivery_at_a_known_offset_is_an_error(change: dict[str, object]) -> None:
+def test_another_delivery_at_a_known_offset_is_an_error(change: dict[str, Any]) -> None:
     opened = open_log(SimulatedDisk())
     feed(opened.log, HISTORY)
     differing = [*HISTORY[:40], evolve(HISTORY[40], **change), *HISTORY[41:]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from random import Random
 
 from hypothesis import given, settings
@@ -62,7 +63,8 @@ def test_a_log_is_the_list_of_its_deliveries(
     log = open_log(disk, settings=first).log
     middle = deliveries[rng.randrange(len(deliveries))].index
     feed(log, between(deliveries, 0, middle), rng)
-    rng.choice([log.close, log.sync, lambda: None])()
+    ends: list[Callable[[], object]] = [log.close, log.sync, lambda: None]
+    rng.choice(ends)()
     disk.kill()
     log = open_log(disk, settings=second, seed=2).log
     feed(log, between(deliveries, rng.choice([0, middle]), last), rng)
