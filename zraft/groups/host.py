@@ -24,7 +24,7 @@ from zraft.groups.keeping import Keeping
 from zraft.groups.machine import StateMachine
 from zraft.groups.placing import Placing
 from zraft.groups.replica import HostedReplica, StoredGroup
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.statistics import GroupsStatistics
 from zraft.groups.timers import NEVER
@@ -67,7 +67,7 @@ class GroupHost:
         boot: int,
         settings: GroupSettings,
         rng: random.Random,
-        retention: Retention | None = None,
+        retention: LogRetention | None = None,
         frame: LogFrame | None = None,
     ) -> None:
         settings.validate()
@@ -83,7 +83,7 @@ class GroupHost:
         self._rng = rng
         self._vouched: dict[ServerId, Instance] = {}
         self._covers = Covers(state)
-        self._keeping = Keeping(state, retention if retention is not None else Retention(settings))
+        self._keeping = Keeping(state, retention if retention is not None else LogRetention(settings))
         self._placing = Placing(state)
         raft = settings.raft
         self._look_again_ticks = min(raft.heartbeat_ticks, raft.resend_ticks)

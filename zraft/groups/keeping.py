@@ -5,7 +5,7 @@ from __future__ import annotations
 from zraft.groups.effects import SnapshotTask
 from zraft.groups.hosting import HostState
 from zraft.groups.replica import HostedReplica
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
 from zraft_core.ids import COORDINATION_GROUP, GroupId
@@ -19,7 +19,7 @@ class Keeping:
         snapshots: how many became durable.
     """
 
-    def __init__(self, state: HostState, retention: Retention) -> None:
+    def __init__(self, state: HostState, retention: LogRetention) -> None:
         self._state = state
         self.retention = retention
         self.snapshots = 0

@@ -17,7 +17,7 @@ from zraft.groups.settings import GroupSettings
 from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 
-class Retention:
+class LogRetention:
     """How much was written since the oldest entry that each group still needs. Bytes of payload, roughly.
 
     A *position* is what all groups together had written at a moment, since the start of the process; it is negative for what

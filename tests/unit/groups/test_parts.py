@@ -11,7 +11,7 @@ from zraft.groups.description import GroupDescription
 from zraft.groups.frame import Durable, LogFrame
 from zraft.groups.leadership import Moves
 from zraft.groups.members import AddLearner, Await, Exchange, RemoveLearner, Step, next_step, target_of
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.timers import NEVER, Timers
 from zraft.raft.membership.value import Membership
@@ -133,7 +133,7 @@ SMALL = GroupSettings(snapshot_bytes=100, wal_bytes_max=300, snapshots_at_once=2
 
 
 def test_a_group_that_wrote_much_is_snapshotted() -> None:
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.wrote(G1, 101)
     retention.wrote(G2, 99)
     assert list(retention.due()) == [G1]
@@ -144,7 +144,7 @@ def test_a_group_that_wrote_much_is_snapshotted() -> None:
 
 
 def test_the_group_that_keeps_the_oldest_log_is_snapshotted_however_little_it_wrote() -> None:
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.wrote(G1, 1)
     for _ in range(4):
         retention.wrote(G2, 90)
@@ -157,7 +157,7 @@ def test_the_group_that_keeps_the_oldest_log_is_snapshotted_however_little_it_wr
 
 
 def test_a_snapshot_that_failed_is_due_again_and_what_came_meanwhile_stays_needed() -> None:
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.wrote(G1, 150)
     retention.begun(G1)
     retention.wrote(G1, 40)
@@ -171,14 +171,14 @@ def test_a_snapshot_that_failed_is_due_again_and_what_came_meanwhile_stays_neede
 
 
 def test_what_the_coordination_group_writes_makes_the_log_long_behind_a_topic_that_is_idle() -> None:
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.wrote(G1, 1)
     retention.written += 300
     assert list(retention.due()) == [G1]
 
 
 def test_what_is_kept_for_who_is_slow_is_held_back_until_it_is_let_go() -> None:
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.wrote(G1, 50)
     retention.begun(G1)
     retention.wrote(G2, 200)
@@ -194,7 +194,7 @@ def test_what_is_kept_for_who_is_slow_is_held_back_until_it_is_let_go() -> None:
 
 def test_a_start_counts_the_log_that_an_earlier_process_wrote() -> None:
     """Else a server that is restarted more often than its log is long would never cut it."""
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.recovered(G1, 10, 250)
     retention.recovered(G2, 10, 100)
     retention.recovered(G3, 0, 0)
@@ -208,7 +208,7 @@ def test_a_start_counts_the_log_that_an_earlier_process_wrote() -> None:
 @pytest.mark.parametrize("seed", range(50))
 def test_nothing_is_due_before_the_position_that_is_kept_for_it(seed: int) -> None:
     rng = random.Random(seed)
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.holds(COORDINATION_GROUP, 0)
     seen = 0
     for _ in range(300):
