@@ -24,7 +24,7 @@ from tests.unit.storage.scenario import PATH
 from zraft.storage.delivery.inspection import read_group, verify_deliveries
 from zraft.storage.delivery.manifest import Segment, decode_manifest, encode_manifest
 from zraft.storage.delivery.retention import expired_until
-from zraft.storage.delivery.settings import DeliverySettings, Retention
+from zraft.storage.delivery.settings import DeliverySettings, DeliveryRetention
 from zraft.storage.delivery.values import Mark
 
 any_settings = st.builds(
@@ -116,7 +116,7 @@ def test_retention_takes_the_longest_prefix_that_it_may(
         Segment(b"12345678", at, Mark(at + 1, (at, 0, 0, 0), bytes(16), at), size, 0, time)
         for at, (size, time) in enumerate(rows)
     ]
-    until = expired_until(segments, Retention(bytes_min, age_ms_max), now_ms, keep_from=keep_from)
+    until = expired_until(segments, DeliveryRetention(bytes_min, age_ms_max), now_ms, keep_from=keep_from)
     removed = bisect_left([segment.end.offset for segment in segments], until + 1) if until is not None else 0
 
     def may_go(at: int) -> bool:
