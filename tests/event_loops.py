@@ -63,7 +63,7 @@ class AsyncioLoop(EndingLoop, asyncio.SelectorEventLoop):
     """asyncio's own."""
 
 
-class UvLoop(EndingLoop, uvloop.Loop):
+class UvLoop(EndingLoop, uvloop.Loop):  # type: ignore[misc]  # its stubs and asyncio's differ
     """uvloop, which by itself only logs what a signal's handler raises, and waits on."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -190,7 +190,7 @@ class SlowCallbacks:
 
     @contextmanager
     def watched(self) -> Iterator[SlowCallbacks]:
-        run = asyncio.Handle._run  # type: ignore[attr-defined]
+        run = asyncio.Handle._run
         found, slow_s = self.found, self._slow_s
 
         def timed(handle: asyncio.Handle) -> None:

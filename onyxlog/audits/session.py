@@ -103,7 +103,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
     check_settings(settings)
     try:
         import pyspark
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:

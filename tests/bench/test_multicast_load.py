@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -189,7 +190,7 @@ def test_a_cell_goes_on_for_its_time_until_its_most_messages() -> None:
         ({"sender__fails_at": 50}, "1 messages failed, most often: the producer's session expired"),
     ],
 )
-def test_what_goes_wrong_is_in_the_result(change: dict[str, object], reason: str) -> None:
+def test_what_goes_wrong_is_in_the_result(change: dict[str, Any], reason: str) -> None:
     _, _, result, _ = run(CELL, **change)
     assert not result.ok
     assert reason in result.reason

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs import evolve
 
@@ -128,6 +130,12 @@ def test_the_schedule_has_the_published_scenarios_and_messages_that_are_alone() 
 
 
 def test_impossible_cells_are_refused() -> None:
-    for wrong in ({"share": 1.1}, {"fanout": 6}, {"value_bytes": HEADER.size - 1}, {"window": 0}):
+    impossible: list[dict[str, Any]] = [
+        {"share": 1.1},
+        {"fanout": 6},
+        {"value_bytes": HEADER.size - 1},
+        {"window": 0},
+    ]
+    for wrong in impossible:
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            Cell(name="x", **wrong)  # type: ignore[arg-type]
+            Cell(name="x", **wrong)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -17,11 +18,11 @@ from zraft_core.errors import ConfigError
 
 
 def part(
-    count: int = 100, *, began: float = 10.0, ended: float = 12.0, workers: int = 4, **more: object
+    count: int = 100, *, began: float = 10.0, ended: float = 12.0, workers: int = 4, **more: Any
 ) -> Part:
     latencies = Histogram()
     latencies.add([0.001] * count)
-    return Part(  # type: ignore[arg-type]
+    return Part(
         workers=workers,
         connections=1,
         acknowledged=count,
@@ -32,8 +33,8 @@ def part(
     )
 
 
-def combined(*machines: list[Part], workload: Workload | None = None, **more: object) -> TestResult:
-    return combine(  # type: ignore[arg-type]
+def combined(*machines: list[Part], workload: Workload | None = None, **more: Any) -> TestResult:
+    return combine(
         number=1, target="zraft", servers=3, workload=workload or Workload(), machines=machines, **more
     )
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgpack
 from attrs import define, field
@@ -370,8 +370,8 @@ class FakeCluster:
                 after = message.get("after")
                 rest = [key for key in names if after is None or repr(key) > after]
                 page = rest[: message.get("limit", 1000)]
-                following = repr(page[-1]) if len(page) < len(rest) else None
-                return {"items": [[key, *entries[key]] for key in page], "next": following}
+                after_page = repr(page[-1]) if len(page) < len(rest) else None
+                return {"items": [[key, *entries[key]] for key in page], "next": after_page}
             case "size":
                 return {"size": len(entries)}
             case "read":
@@ -528,8 +528,9 @@ class FakeConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert hasattr(transport, "write")  # uvloop's transports are no subclasses
-        self._transport = self._opened = transport  # type: ignore[assignment]
-        self.cluster.transports.add(transport)
+        opened = cast(asyncio.Transport, transport)
+        self._transport = self._opened = opened
+        self.cluster.transports.add(opened)
         self.cluster.connections.add(self)
         self.cluster.accepted += 1
 

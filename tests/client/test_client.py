@@ -373,12 +373,20 @@ async def test_a_request_that_servers_find_too_long_fails_alone(cluster: FakeClu
         assert (await client.put("short", 2)).version == 1
 
 
-async def test_all_calls_of_one_turn_of_the_loop_are_one_write(cluster: FakeCluster) -> None:
+async def test_all_calls_of_one_turn_of_the_loop_are_one_write(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with client_of(cluster, discover=False) as client:
         written: list[bytes] = []
         connection = client._connection
         assert connection is not None
-        write, connection.write = connection.write, lambda data: (written.append(data), write(data))  # type: ignore[method-assign, assignment]
+        write = connection.write
+
+        def noted(data: bytes) -> None:
+            written.append(data)
+            write(data)
+
+        monkeypatch.setattr(connection, "write", noted)
         await asyncio.gather(*(client.put(n, n) for n in range(100)))
         assert len(written) == 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from datetime import timedelta
 
 import pytest
@@ -32,7 +32,7 @@ from zraft_client import (
 )
 from zraft_core.errors import Code, ConfigError
 
-POLICIES = {
+POLICIES: dict[str, Callable[[], RefreshPolicy]] = {
     "always": RefreshPolicyAlways,
     "lock": lambda: RefreshPolicyLock(True),
     "locked": lambda: RefreshPolicyLock(False),
@@ -234,7 +234,8 @@ def test_a_watching_reader_is_told_the_whole_state_again_after_a_reconnect(
         client.put("marker", 1, dictionary="mine")
         while "marker" not in mine:
             pass
-        assert mine == {**{n: n for n in range(5, 10)}, "marker": 1}
+        expected: dict[int | str, int] = {n: n for n in range(5, 10)}
+        assert mine == {**expected, "marker": 1}
 
 
 def test_a_watching_reader_may_say_how_stale_is_too_stale(fake: ClusterThread) -> None:

@@ -206,7 +206,8 @@ async def test_keys_of_a_copy_are_equal_as_they_are_to_python_and_to_servers() -
     copy = await _copy_of(["a", b"a", 1, 2.5, ("pair", 7), None])
     for same in (1, 1.0, True):
         assert copy.get(same) is not None
-    for other in ("b", b"b", 2, (7, "pair"), frozenset(), float("nan")):
+    others: list[Any] = ["b", b"b", 2, (7, "pair"), frozenset(), float("nan")]
+    for other in others:
         assert copy.get(other) is None
     assert copy.get(("pair", 7.0)) is not None
     assert set(copy.entries()) == {"a", b"a", 1, 2.5, ("pair", 7), None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -65,10 +66,10 @@ def test_watch_never_asks() -> None:
     [
         lambda: RefreshPolicyCount(0),
         lambda: RefreshPolicyTime(timedelta(seconds=-1)),
-        lambda: RefreshPolicyTime(5),
+        lambda: RefreshPolicyTime(5),  # type: ignore[arg-type]
         lambda: RefreshPolicyWatch(timedelta(seconds=-1)),
     ],
 )
-def test_what_makes_no_sense_is_refused_at_once(make: object) -> None:
+def test_what_makes_no_sense_is_refused_at_once(make: Callable[[], object]) -> None:
     with pytest.raises(ConfigError, match="expected"):
-        make()  # type: ignore[operator]
+        make()

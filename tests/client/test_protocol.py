@@ -103,7 +103,7 @@ def test_after_a_lost_connection_writes_are_repeated_in_order_under_their_number
     None
 ):
     one = calls()
-    value = [1, 2]
+    value: list[Any] = [1, 2]
     for key in ("a", "b", "c"):
         ask(one, put(key, value))
     first = sent(one)
@@ -273,13 +273,15 @@ def test_the_end_of_a_session_makes_sent_writes_unknown_and_keeps_the_rest_for_t
     unsent = ask(one, put("unsent"))
     one.connection_lost()
     ended = {settled: why for settled, _, why in one.session_ended(renewing=renewing)}
-    assert isinstance(ended[taken], UnknownOutcomeError)
-    assert ended[taken].settled
+    unknown = ended[taken]
+    assert isinstance(unknown, UnknownOutcomeError)
+    assert unknown.settled
     if renewing:
         assert set(ended) == {taken}
     else:
-        assert isinstance(ended[unsent], SessionExpiredError)
-        assert ended[unsent].retriable
+        expired = ended[unsent]
+        assert isinstance(expired, SessionExpiredError)
+        assert expired.retriable
         assert isinstance(ended[read], SessionExpiredError)
     one.connection_made()
     one.begin()
@@ -321,6 +323,9 @@ class Taken:
 
     def refused(self, error: ClientError) -> None:
         self.error = error
+
+    def unreadable(self, error: ClientError) -> None:
+        raise AssertionError(error)
 
 
 def test_pushes_go_to_their_subscription_with_their_exact_size() -> None:
@@ -469,6 +474,9 @@ class Sizes:
         self.found.append(size)
 
     def refused(self, error: ClientError) -> None:
+        raise AssertionError(error)
+
+    def unreadable(self, error: ClientError) -> None:
         raise AssertionError(error)
 
 

@@ -196,7 +196,7 @@ def test_kazoo_follows(cluster: GrowingCluster, open_sessions: Callable[[Growing
     client.create("/kazoo", ephemeral=True)
     followed: list[str] = []
 
-    @client.DataWatch(CONFIG)
+    @client.DataWatch(CONFIG)  # type: ignore[untyped-decorator]
     def on_configuration(data: bytes | None, _: object, event: WatchedEvent | None) -> None:
         lines = (data or b"").decode().splitlines()
         servers = [line.partition(";")[2] for line in lines if line.startswith("server.")]

@@ -95,7 +95,7 @@ class _Watched:
         self.inner.applied(replica, chain)
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> Counters | None:
         return self.inner.counters
 
     async def close(self) -> None:

@@ -125,7 +125,8 @@ async def share_counted(client: Client, size: Size) -> float:
     parts = await CheckpointStore(client.port, "counted").parts(
         checkpoint, "read", checkpoint.slots_of("read")
     )
-    return sum(at for part in parts.values() for at in part["positions"].values()) / size.segments
+    read: int = sum(at for part in parts.values() for at in part["positions"].values())
+    return read / size.segments
 
 
 async def share_placed(client: Client, size: Size) -> float:

@@ -15,8 +15,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from zraft.cli.status import UnreachableError, ask
 from zraft.transport.keys import create_key_file
@@ -125,7 +126,10 @@ class Server:
     def wait_says(self, *texts: str) -> None:
         """Until each of `texts` is in `log_text`: lines are written a moment after what they tell of can be seen."""
         for text in texts:
-            wait_until(lambda said=text: said in self.log_text(), f"server {self.number} to log {text!r}")
+            wait_until(partial(self._says, text), f"server {self.number} to log {text!r}")
+
+    def _says(self, text: str) -> bool:
+        return text in self.log_text()
 
     def log_tail(self) -> str:
         """The end of its log, earlier starts included."""
@@ -154,7 +158,7 @@ class Cluster:
         ports = free_ports(count, self.host)
         self.servers = {n: Server(n, self.directory, port, self.host) for n, port in enumerate(ports, 1)}
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

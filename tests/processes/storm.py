@@ -17,6 +17,7 @@ from typing import Final
 
 from attrs import Factory, define, frozen
 
+from tests.so_far import so_far
 from zraft_core.address import Address, parse_address
 from zraft_core.wire.connect import (
     NO_PASSWORD,
@@ -166,7 +167,7 @@ class Storm:
         """As client libraries do: another server, and the next one if that fails."""
         servers = [server for server in self.addresses if server != session.server]
         self.rng.shuffle(servers)
-        while not self._stopped and not session.expired:
+        while not self._stopped and not so_far(session.expired):
             for server in servers:
                 if await session.connect(self.addresses[server]):
                     session.server = server

@@ -10,8 +10,9 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner
@@ -143,7 +144,7 @@ def test_only_a_setting_that_a_configuration_names_raises_an_alert(start_cluster
 
 @pytest.mark.long
 def test_a_disk_that_is_slow_or_full_raises_alerts(start_cluster: StartCluster, open_sessions: Open) -> None:
-    env = {
+    env: dict[str, Any] = {
         "ZRAFT_WAL__SEGMENT_BYTES_MAX": "131072",
         "ZRAFT_WAL__SLOW_FSYNC_MS": "200",
     }
@@ -241,17 +242,16 @@ def test_sessions_that_expire_together_raise_an_alert(start_cluster: StartCluste
 @pytest.mark.long
 def test_a_leadership_that_moves_and_a_loop_that_stalls_raise_alerts(start_cluster: StartCluster) -> None:
     cluster = scraped(start_cluster)
+
+    def one_leads(others: set[int]) -> bool:
+        return any("Mode: leader" in (cluster.ask(n, "srvr") or "") for n in others)
+
     with watch(cluster) as prometheus:
         prometheus.wait_calm()
         for _ in range(5):
             leader = wait_until(cluster.leader, "a leader")
             cluster.stop(leader)
-            wait_until(
-                lambda old=leader: any(
-                    "Mode: leader" in (cluster.ask(n, "srvr") or "") for n in cluster.servers if n != old
-                ),
-                "another leader",
-            )
+            wait_until(partial(one_leads, others={*cluster.servers} - {leader}), "another leader")
             cluster.cont(leader)
             cluster.wait_ready()
         prometheus.wait_firing(("ZraftLeaderMoves", ""), ("ZraftLoopSlow", leader))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -49,7 +50,8 @@ def sessions(cluster: OverIPv6) -> Iterator[Sessions]:
 
 def config_of(client: KazooClient) -> list[str]:
     """The lines of /zookeeper/config without the version."""
-    return client.get("/zookeeper/config")[0].decode().splitlines()[:-1]
+    data: bytes = client.get("/zookeeper/config")[0]
+    return data.decode().splitlines()[:-1]
 
 
 def lines_of(cluster: OverIPv6) -> list[str]:
@@ -60,15 +62,17 @@ def test_zookeepers_clients_work_at_every_server_and_an_acl_names_their_address(
     cluster: OverIPv6, sessions: Sessions
 ) -> None:
     mine = [ACL(Permissions.ALL, Id("ip", "::1"))]
+
+    def written_down(client: KazooClient) -> bool:
+        return config_of(client) == lines_of(cluster)
+
     for number in cluster.servers:
         client = sessions.open(only=number)
         client.create(f"/of-{number}", b"x" * 100_000, acl=mine)
         assert len(client.get(f"/of-{number}")[0]) == 100_000
         with pytest.raises(NoAuthError):
             client.set_acls("/zookeeper/config", mine)
-        wait_until(
-            lambda found=client: config_of(found) == lines_of(cluster), "the members to be written down"
-        )
+        wait_until(partial(written_down, client), "the members to be written down")
 
 
 async def test_native_clients_find_the_leaders_of_partitions(cluster: OverIPv6) -> None:

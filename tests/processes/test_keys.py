@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,12 @@ def test_the_key_is_changed_on_running_servers_without_a_failed_write_or_an_elec
                 failures.append(error)
                 return
 
+    def seals(number: int, wanted: object) -> bool:
+        return sealing(cluster, number) == wanted
+
+    def written_since(before: int) -> bool:
+        return written > before + 20 or bool(failures)
+
     terms = {(cluster.mntr(n) or {})["raft_term"] for n in cluster.servers}
     assert len(terms) == 1
     writer = threading.Thread(target=write)
@@ -100,9 +107,9 @@ def test_the_key_is_changed_on_running_servers_without_a_failed_write_or_an_elec
                 if number != order[0]:
                     cluster._signal(number, signal.SIGHUP)  # the first one finds out by itself
                 wanted = (expected[0].key_id.hex(), expected[1])
-                wait_until(lambda n=number, w=wanted: sealing(cluster, n) == w, f"server {number}: {step}")
+                wait_until(partial(seals, number, wanted), f"server {number}: {step}")
                 before = written
-                wait_until(lambda b=before: written > b + 20 or failures, "writes to go on")
+                wait_until(partial(written_since, before), "writes to go on")
     finally:
         stop.set()
         writer.join()

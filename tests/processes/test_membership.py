@@ -45,7 +45,7 @@ def follower_of(cluster: GrowingCluster) -> int:
 
 def config_of(client: KazooClient) -> list[str]:
     """The lines of /zookeeper/config without the version."""
-    data, _ = client.get("/zookeeper/config")
+    data: bytes = client.get("/zookeeper/config")[0]
     return data.decode().splitlines()[:-1]
 
 

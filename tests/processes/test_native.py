@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -43,6 +44,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def leader_of(cluster: Cluster) -> int:
     return wait_until(cluster.leader, "a leader")
+
+
+def another_leads(cluster: Cluster, was: int) -> bool:
+    return cluster.leader() not in (None, was)
 
 
 def followers_of(cluster: Cluster) -> list[int]:
@@ -228,18 +233,17 @@ def test_increments_happen_exactly_once_while_leaders_are_killed(start_cluster: 
     workers = [Incrementer(cluster, 1_500) for _ in range(3)]
     for worker in workers:
         worker.start()
+
+    def went_on(before: int) -> bool:
+        answered = sum(len(worker.answers) for worker in workers)
+        return answered > before + 200 or all(worker.done.is_set() for worker in workers)
+
     for _ in range(3):
         before = sum(len(worker.answers) for worker in workers)
-        wait_until(
-            lambda before=before: (
-                sum(len(worker.answers) for worker in workers) > before + 200
-                or all(worker.done.is_set() for worker in workers)
-            ),
-            "progress",
-        )
+        wait_until(partial(went_on, before), "progress")
         leader = leader_of(cluster)
         cluster.kill(leader)
-        wait_until(lambda was=leader: cluster.leader() not in (None, was), "another leader")
+        wait_until(partial(another_leads, cluster, leader), "another leader")
         cluster.start(leader)
     for worker in workers:
         wait_until(worker.done.is_set, "the end of the work", 120)
@@ -310,7 +314,7 @@ def test_a_subscription_ends_with_its_server_and_a_new_one_has_the_state(start_c
         cluster.kill(leader)
         with pytest.raises(ConnectionEndedError):
             subscriber.receive()
-    wait_until(lambda was=leader: cluster.leader() not in (None, was), "another leader")
+    wait_until(partial(another_leads, cluster, leader), "another leader")
     other = leader_of(cluster)
     with RawClient(cluster, other) as again, RawClient(cluster, other) as writer:
         again.send({"type": "subscribe", "id": 1, "dictionary": "default", "credit": 1_000_000})

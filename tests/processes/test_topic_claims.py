@@ -248,7 +248,7 @@ def run(
     return judge_claims(checks, journals, ends, group=GROUP, mode=mode, stops=stops)
 
 
-async def owners(cluster: Cluster, partitions: int) -> dict[str, int]:
+async def owners(cluster: Reachable, partitions: int) -> dict[str, int]:
     """How many partitions each client of the group has."""
     async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
         port = topics.claims_port(timeout_s=PATIENT_S)

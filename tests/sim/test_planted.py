@@ -36,7 +36,7 @@ KNOWN_SEEDS = {
     "snapshot_without_members": 0,
     "full_disk_acknowledged": 3,
     "joint_counts_one_half": 0,
-    "stale_next": 26,
+    "stale_next": 32,
     "old_boot": 3,
     "gap": 0,
     "keep_old_connection": 15,
@@ -60,12 +60,12 @@ KNOWN_SEEDS = {
     "uncommitted_to_readers": 0,
     "once_forgets_on_attach": 0,
     "will_dropped": 3,
-    "truncated_visible": 21,
+    "truncated_visible": 36,
     "producers_outlive_sessions": 3,
     "one_report_is_enough": 3,
     "difference_without_closed": 3,
     "former_disks_forgotten": 3,
-    "history_survives_restore": 60,
+    "history_survives_restore": 78,
 }
 """When a change of the simulator or the product moves a schedule, `--planted NAME` finds another seed."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -119,7 +120,8 @@ def test_range_without_snapshots_or_configurations_is_reported(name: str) -> Non
     good = evolve(result.report, commands=900, leader_changes=5, faults=9)
     good = evolve(good, snapshots_taken=20, snapshots_adopted=4, configurations=6)
     assert CLUSTER.shortfalls([good] * CLUSTER.enough.means_from_seeds) == []
-    (line,) = CLUSTER.shortfalls([evolve(good, **{name: 1})] * CLUSTER.enough.means_from_seeds)
+    change: dict[str, Any] = {name: 1}
+    (line,) = CLUSTER.shortfalls([evolve(good, **change)] * CLUSTER.enough.means_from_seeds)
     assert line.startswith(f"{name.replace('_', ' ')} per seed: 1.0, at least ")
 
 

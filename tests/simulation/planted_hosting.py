@@ -9,7 +9,7 @@ from tests.simulation.planted_registry import Patch, Plants
 from zraft.groups.frame import LogFrame
 from zraft.groups.hosted_groups import HostedGroups
 from zraft.groups.keeping import Keeping
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.groups.snapshots.keeper import SnapshotKeeper
 from zraft.groups.snapshots.receiving import SnapshotReceiver
 from zraft.raft.core import Raft
@@ -46,8 +46,9 @@ def old_image_accepted() -> Sequence[Patch]:
     def install(self: Keeping, group: GroupId, meta: SnapshotMeta, image: bytes) -> bool:
         replica = self._state.groups[group]
         self._state.touch(replica)
+        adopt = replica.machine.prepare_restore(image)
         replica.raft.restore(meta)
-        replica.restored(meta, image)
+        replica.restored(meta, adopt)
         self.retention.removed(group)
         return True
 
@@ -63,12 +64,12 @@ def old_image_accepted() -> Sequence[Patch]:
     "the coordination group is snapshotted for what it writes itself, however long the log is behind it",
 )
 def coordination_keeps_the_log() -> Sequence[Patch]:
-    original = Retention.due
+    original = LogRetention.due
 
-    def due(self: Retention) -> Iterator[GroupId]:
+    def due(self: LogRetention) -> Iterator[GroupId]:
         return (group for group in original(self) if group != COORDINATION_GROUP)
 
-    return [(Retention, "due", due)]
+    return [(LogRetention, "due", due)]
 
 
 @plant("D-13", "what the coordination group writes does not make the log long behind groups of topics")

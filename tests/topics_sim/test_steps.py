@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from attrs import evolve
@@ -109,7 +110,7 @@ def test_a_leader_may_be_lost_at_each_step_with_all_it_said_and_had_not_committe
 ) -> None:
     stage = Stage(3)
     producer, message = one(stage, 3, reach)
-    steps = [
+    steps: list[Callable[[], object]] = [
         lambda: stage.start(producer, message),
         stage.commit,
         stage.carry,

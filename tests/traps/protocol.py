@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -292,10 +292,10 @@ PING_REQUEST: Final = Ask(PING, xid=XID_PING)
 CLOSE: Final = Ask(CLOSE_SESSION)
 
 
-def multi_results(answer: Answer) -> list[tuple[int, int, object]]:
+def multi_results(answer: Answer) -> list[tuple[int, int, Any]]:
     """(type, err of its header, body) per part; the body of an error is its int, of a check or delete None."""
     reader = answer.reader()
-    results: list[tuple[int, int, object]] = []
+    results: list[tuple[int, int, Any]] = []
     while True:
         kind, done, err = reader.multi_header()
         if done:

@@ -103,7 +103,7 @@ def test_creates_with_a_stat_answer_as_create2_inside_a_multi(server: Server, cl
     ]
     assert results[0][2] == "/plain"
     for (path, stat), expected_path, length in zip(
-        [body for kind, _, body in results if kind == CREATE2],  # type: ignore[misc]
+        [body for kind, _, body in results if kind == CREATE2],
         ("/two", "/ttl", "/container", "/plain/below0000000000"),
         (2, 0, 0, 0),
         strict=True,
@@ -111,6 +111,6 @@ def test_creates_with_a_stat_answer_as_create2_inside_a_multi(server: Server, cl
         assert path == expected_path, "a later part sees an earlier one's znode"
         assert (stat.czxid, stat.mzxid, stat.pzxid) == (answer.zxid,) * 3, "one zxid for all"
         assert (stat.version, stat.cversion, stat.ephemeral_owner, stat.data_length) == (0, 0, 0, length)
-    assert results[5][2].version == 1  # type: ignore[attr-defined]
+    assert results[5][2].version == 1
     (empty,) = server.done(client, multi())
     assert empty.body == struct.pack(">ibi", -1, 1, -1), "an empty one is its terminator"

@@ -90,7 +90,7 @@ def test_lists_are_lists_and_keys_are_no_lists(value: Any) -> None:
 @given(st.lists(messages, max_size=5), st.lists(st.integers(1, 40), min_size=1))
 def test_any_cut_of_a_stream_gives_the_same_values(sent: list[Any], sizes: list[int]) -> None:
     stream = b"".join(map(msgpack.packb, sent))
-    pieces = []
+    pieces: list[bytes] = []
     while stream:
         size = sizes[len(pieces) % len(sizes)]
         pieces.append(stream[:size])

@@ -25,7 +25,7 @@ from zraft.groups.keeping import Keeping
 from zraft.groups.machine import StateMachine
 from zraft.groups.placing import Placing
 from zraft.groups.replica import HostedReplica, StoredGroup
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.statistics import GroupsStatistics
 from zraft.groups.timers import NEVER
@@ -69,7 +69,7 @@ class GroupHost:
         boot: int,
         settings: GroupSettings,
         rng: random.Random,
-        retention: Retention | None = None,
+        retention: LogRetention | None = None,
         frame: LogFrame | None = None,
     ) -> None:
         settings.validate()
@@ -85,7 +85,7 @@ class GroupHost:
         self._rng = rng
         self._vouched: dict[ServerId, Instance] = {}
         self._covers = Covers(state)
-        self._keeping = Keeping(state, retention if retention is not None else Retention(settings))
+        self._keeping = Keeping(state, retention if retention is not None else LogRetention(settings))
         self._placing = Placing(state)
         raft = settings.raft
         self._look_again_ticks = min(raft.heartbeat_ticks, raft.resend_ticks)
@@ -134,9 +134,10 @@ class GroupHost:
         replica.covered = covered
         if stored.snapshot is not None:
             meta, image = stored.snapshot
+            adopt = machine.prepare_restore(image)
             replaced = raft.restore(meta)
             assert not replaced, f"group {group}: its log does not reach its newest snapshot"
-            replica.restored(meta, image)
+            replica.restored(meta, adopt)
         self._keeping.retention.recovered(group, stored.log.bytes_in_memory, stored.held_bytes)
         self.groups[group] = replica
         if description.preferred == self.server and stored.log.last_index == 0 and raft.is_voter:
@@ -189,7 +190,7 @@ class GroupHost:
             Whether it was taken over; False if it was not needed.
 
         Raises:
-            ProtocolError: the image or the membership in it cannot be read.
+            ProtocolError: the image or the membership in it cannot be read; nothing was changed.
         """
         return self._keeping.install(group, meta, image)
 

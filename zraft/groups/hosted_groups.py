@@ -23,7 +23,7 @@ from zraft.groups.identity import Identity
 from zraft.groups.outbox import Outbox
 from zraft.groups.partitions_port import PartitionsPort
 from zraft.groups.recovery import StoredGroups
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.receiving import Received
@@ -131,7 +131,7 @@ class HostedGroups:
         outbox: Outbox,
         snapshots: Snapshots,
         log_end: int,
-        retention: Retention,
+        retention: LogRetention,
         frame: LogFrame,
     ) -> None:
         """Host no groups yet: the first turns create them, when the coordination group has applied what its log held."""

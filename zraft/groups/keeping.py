@@ -5,7 +5,7 @@ from __future__ import annotations
 from zraft.groups.effects import SnapshotTask
 from zraft.groups.hosting import HostState
 from zraft.groups.replica import HostedReplica
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
 from zraft_core.ids import COORDINATION_GROUP, GroupId
@@ -19,7 +19,7 @@ class Keeping:
         snapshots: how many became durable.
     """
 
-    def __init__(self, state: HostState, retention: Retention) -> None:
+    def __init__(self, state: HostState, retention: LogRetention) -> None:
         self._state = state
         self.retention = retention
         self.snapshots = 0
@@ -49,15 +49,19 @@ class Keeping:
             Whether it was taken over; False if it was not needed.
 
         Raises:
-            ProtocolError: the image or the membership in it cannot be read.
+            ProtocolError: the image or the membership in it cannot be read; nothing was changed.
         """
         replica = self._state.groups.get(group)
         if replica is None:
             return False
         self._state.touch(replica)
-        if meta.index <= replica.applied_index or not replica.raft.restore(meta):
+        if meta.index <= replica.applied_index:
             return False
-        replica.restored(meta, image)
+        # The log begins anew only once the image is known to be good: else it would be ahead of the state (D-4).
+        adopt = replica.machine.prepare_restore(image)
+        if not replica.raft.restore(meta):
+            return False
+        replica.restored(meta, adopt)
         self.retention.removed(group)
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from zraft.raft.messages import Entry
@@ -27,13 +28,17 @@ class StateMachine(EntryTaker, Protocol):
     """The replicated state of a group that a host has."""
 
     def snapshot(self) -> bytes:
-        """Return all of the state, as `restore` takes it. It is small: large data is in files of its own (D-13)."""
+        """Return all of the state, as `prepare_restore` takes it. It is small: large data is in files of its own (D-13)."""
 
-    def restore(self, image: bytes) -> None:
-        """Become what a machine was when it gave `image`.
+    def prepare_restore(self, image: bytes) -> Callable[[], None]:
+        """Read an image, and change nothing yet.
+
+        Returns:
+            A function that makes this machine what another one was when it gave `image`. It cannot fail. Call it
+            before anything else is applied.
 
         Raises:
-            ProtocolError: the bytes are no image; nothing was changed.
+            ProtocolError: the bytes are no image.
         """
 
     def digest(self) -> int:

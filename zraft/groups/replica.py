@@ -208,13 +208,9 @@ class HostedReplica(Replica):
         self.shown: tuple[int, int, int] = (0, 0, 0)
         self.taken_from: ServerId | None = None
 
-    def restored(self, meta: SnapshotMeta, image: bytes) -> None:
-        """Become what a durable snapshot says.
-
-        Raises:
-            ProtocolError: the bytes are no image; nothing was changed.
-        """
-        self.machine.restore(image)
+    def restored(self, meta: SnapshotMeta, adopt: Callable[[], None]) -> None:
+        """Take a durable snapshot as the state from now on; `adopt` is what the machine has prepared."""
+        adopt()
         self.stands_at(meta)
         self.snapshot_index = meta.index
         self.kept_bytes = 0

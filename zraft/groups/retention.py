@@ -20,7 +20,7 @@ from zraft.groups.settings import GroupSettings
 from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 
-class Retention:
+class LogRetention:
     """The bytes that were written since the oldest entry that each group still needs: payload, roughly.
 
     A *position* is what all groups together had written at a moment, since the start of the process. It is

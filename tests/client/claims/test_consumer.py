@@ -89,7 +89,7 @@ async def test_iterating_waits_for_messages_that_come_later() -> None:
         assert [message.value for message in await waiting] == [b"late"]
 
 
-async def test_waiting_costs_no_turns_of_the_loop() -> None:
+async def test_waiting_costs_no_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A consumer and whoever iterates must not wake each other for ever."""
     port = service()
     looks = 0
@@ -100,7 +100,7 @@ async def test_waiting_costs_no_turns_of_the_loop() -> None:
         looks += 1
         return await fetch(*arguments)
 
-    port.fetch = counted  # type: ignore[method-assign]
+    monkeypatch.setattr(port, "fetch", counted)
     async with consumer(port, poll_ms=1_000) as x:
         waiting = asyncio.create_task(take(x, 1))
         await asyncio.sleep(60)
@@ -193,13 +193,13 @@ async def test_a_commit_after_the_claim_was_lost_says_so() -> None:
     await x.terminate()
 
 
-async def test_a_mistake_of_the_port_reaches_who_iterates() -> None:
+async def test_a_mistake_of_the_port_reaches_who_iterates(monkeypatch: pytest.MonkeyPatch) -> None:
     port = service(messages=1)
 
     async def broken(*_: Any) -> Any:
         raise RuntimeError("a bug")
 
-    port.fetch = broken  # type: ignore[method-assign]
+    monkeypatch.setattr(port, "fetch", broken)
     x = consumer(port)
     await x.start()
     with pytest.raises(RuntimeError, match="a bug"):
@@ -207,7 +207,7 @@ async def test_a_mistake_of_the_port_reaches_who_iterates() -> None:
     await x.terminate()
 
 
-async def test_a_port_that_fails_is_asked_again() -> None:
+async def test_a_port_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     port = service(messages=1)
     failures = [PortError("once"), PortError("twice")]
     fetch = port.fetch
@@ -217,7 +217,7 @@ async def test_a_port_that_fails_is_asked_again() -> None:
             raise failures.pop()
         return await fetch(*arguments)
 
-    port.fetch = failing  # type: ignore[method-assign]
+    monkeypatch.setattr(port, "fetch", failing)
     async with consumer(port) as x:
         assert len(await take(x, 1)) == 1
 

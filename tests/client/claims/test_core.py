@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -307,7 +308,7 @@ def test_who_falls_behind_releases_for_somebody_else() -> None:
 
 
 @pytest.mark.parametrize("options", [{"release_claims_if_behind": False}, {"claim_entire_topic": True}])
-def test_who_falls_behind_may_be_told_to_stay(options: dict[str, bool]) -> None:
+def test_who_falls_behind_may_be_told_to_stay(options: dict[str, Any]) -> None:
     world = World(messages=100)
     x = world.consumer("x", queue_max=10_000, **options)
     for _ in range(60):

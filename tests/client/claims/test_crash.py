@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def loop_ms() -> int:
     return 1_000_000 + int(asyncio.get_running_loop().time() * 1_000)
 
 
-def driven(world: World, client: str, **options: int) -> Driven:
+def driven(world: World, client: str, **options: Any) -> Driven:
     """A consumer with the options that it has by default, and those given."""
     one = Driven(world, Owner(client, "i"), ConsumerOptions(**options), rng=random.Random(client))
     world.consumers.append(one)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_topics_producers_and_consumers_work_without_a_loop(fake_topics: TopicTh
             assert first.done()
             producer.send([("orders", 0), ("orders", 2)], b"3", headers={"h": b"v"})
             with topics.consumer("orders", name="me") as consumer, topics.merged("orders") as merged:
-                records = []
+                records: list[Any] = []
                 while len(records) < 4:
                     records += consumer.poll(10)
                 assert sorted(record.value for record in records) == [b"1", b"2", b"3", b"3"]
@@ -66,7 +67,7 @@ def test_topics_producers_and_consumers_work_without_a_loop(fake_topics: TopicTh
                 assert set(consumer.lag().values()) == {0}
                 consumer.seek("orders", place[1], offset)
                 assert next(iter(consumer)).value == b"2"
-                ordered = []
+                ordered: list[Any] = []
                 while len(ordered) < 3:
                     ordered += merged.poll(10)
                 assert [record.value for record in ordered][-1] == b"3"

@@ -19,7 +19,7 @@ from zraft_core.layout import Fields
 from zraft_core.topics.commands import Command, Stage, Start
 from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.stamps import MessageId
-from zraft_core.wire import native_requests, native_topic_answers
+from zraft_core.wire import native_answers, native_requests, native_topic_answers
 
 LAST_LEVEL = 4
 
@@ -27,14 +27,15 @@ LAST_LEVEL = 4
 @pytest.fixture
 def last_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection's side knows no field of requests and answers, and no command, that came with level 5."""
-    for table, kind, newer in (
+    tables: tuple[tuple[Any, str, str], ...] = (
         (native_requests.SUBSCRIBE, "producer", "times"),
         (native_requests.REQUESTS, "produce", "staged"),
-    ):
+    )
+    for table, kind, newer in tables:
         now = table[kind]
         older = {name: one for name, one in now.fields.items() if name != newer}
-        monkeypatch.setitem(table, kind, Fields(now.called, now.made, older, skips="type"))  # type: ignore[arg-type]
-    topics_answer = native_topic_answers.encode_result
+        monkeypatch.setitem(table, kind, Fields(now.called, now.made, older, skips="type"))
+    topics_answer = native_answers.encode_result
 
     def encode_result(number: int, zxid: int, value: dict[str, Any]) -> bytes:
         return topics_answer(number, zxid, {name: one for name, one in value.items() if name != "features"})
@@ -101,6 +102,7 @@ async def test_a_producer_uses_rounds_once_the_level_has_risen_and_stays_in_orde
                     await topics.create("another")
                 await producer.send_soon(("orders", number % 2), b"%d" % number)
             await producer.flush()
+            assert producer._core is not None
             assert producer._core.last > 40, "rounds have numbers"
         for partition in range(2):
             expected = [b"%d" % number for number in range(partition, 40, 2)]

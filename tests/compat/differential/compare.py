@@ -66,6 +66,11 @@ def _sorted_events(told: Sequence[Observed]) -> list[Observed]:
     return found
 
 
+def _without_zxid(one: Observed) -> Observed:
+    assert isinstance(one, Event | Reply), one
+    return attrs.evolve(one, zxid=Zxid(NO_ZXID))
+
+
 @define
 class Comparison:
     """All that has been found to belong together so far."""
@@ -85,7 +90,7 @@ class Comparison:
         found = []
         for place, (one, other) in enumerate(zip(theirs, ours, strict=False)):
             if one.__class__ is other.__class__ and self._is_masked(one):
-                one, other = (attrs.evolve(each, zxid=Zxid(NO_ZXID)) for each in (one, other))
+                one, other = _without_zxid(one), _without_zxid(other)
             if not self._same(one, other):
                 found.append(f"message {place}")
         if len(theirs) != len(ours):

@@ -41,6 +41,7 @@ from tests.simulation.jute import (
     SYNC,
     XID_EVENT,
 )
+from tests.so_far import so_far
 
 NO_PASSWORD: Final = bytes(16)
 ANSWER_S: Final = 10.0
@@ -138,7 +139,7 @@ class Side:
         told: list[Observed] = []
         match one:
             case Requests():
-                if session.connection is None:
+                if so_far(session.connection) is None:
                     # Closed by the server or by the script before; the same on both sides, or it was reported.
                     told += self._connect(session, 30_000, None)
                     if session.connection is None:

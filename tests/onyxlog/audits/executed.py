@@ -23,14 +23,14 @@ ZXID: Final = 1 << 32
 SESSION: Final = session_id_for(SERVER, ZXID + 2)
 NOTED: Final = (5, 7)
 """Indices after which the server noted a digest."""
-PLACE: Final = {"server": int(SERVER), "instance": "d4"}
+PLACE: Final[dict[str, Any]] = {"server": int(SERVER), "instance": "d4"}
 
 
-def _batch(seq: int, session: int, *commands: Sequence[Any]) -> bytes:
+def _batch(seq: int, session: int, *commands: Any) -> bytes:
     return txn.pack_batch(SERVER, INSTANCE, 1, seq, [(session, (), list(commands))])
 
 
-def _leaders(*commands: Sequence[Any]) -> bytes:
+def _leaders(*commands: Any) -> bytes:
     return txn.pack_batch(ServerId(0), Instance(b""), 0, 0, [(0, (), list(commands))])
 
 

@@ -73,6 +73,11 @@ def change(tables: Tables, table: str, which: Callable[[Any], bool], **fields: A
     rows[at] = evolve(rows[at], **fields)
 
 
+def having(**fields: object) -> Callable[[Any], bool]:
+    """Pick rows by the values of these fields."""
+    return lambda row: all(getattr(row, name) == value for name, value in fields.items())
+
+
 # Consensus ------------------------------------------------------------------------------------------------------
 
 
@@ -225,9 +230,7 @@ def a_position_is_skipped(tables: Tables) -> None:
         change(
             tables,
             "entries",
-            lambda row, index=index: (
-                (row.server, row.group, row.index, row.standing) == (1, 0, index, "committed")
-            ),
+            having(server=1, group=0, index=index, standing="committed"),
             position=2 * index + 1,
         )
 
@@ -273,7 +276,7 @@ def a_learner_votes(tables: Tables) -> None:
 @plant("S8", "a number names one command", group=0, index=6, expected="set_data /a with")
 def a_number_names_two_commands(tables: Tables) -> None:
     for server in INSTANCES:
-        change(tables, "commands", lambda row, s=server: (row.server, row.position) == (s, 6), once_seq=2)
+        change(tables, "commands", having(server=server, position=6), once_seq=2)
 
 
 @plant(
@@ -284,7 +287,7 @@ def an_acknowledged_write_is_lost(tables: Tables) -> None:
         change(
             tables,
             "commands",
-            lambda row, s=server: (row.server, row.position) == (s, 5),
+            having(server=server, position=5),
             data_digest=hashed("other"),
         )
 
@@ -337,7 +340,7 @@ def a_server_expires_a_session(tables: Tables) -> None:
         change(
             tables,
             "commands",
-            lambda row, s=server: (row.server, row.operation) == (s, "expire"),
+            having(server=server, operation="expire"),
             origin_server=3,
             origin_instance="c3",
         )
@@ -503,7 +506,7 @@ def a_stamp_is_not_the_largest_proposal(tables: Tables) -> None:
         change(
             tables,
             "multicast",
-            lambda row, s=server: (row.server, row.sender, row.number) == (s, LEFT, 5),
+            having(server=server, sender=LEFT, number=5),
             time=7,
         )
 

@@ -295,7 +295,10 @@ def _partitions(tables: Tables) -> None:
                     "producer": PRODUCER,
                     "number": number,
                 }
-                contents = {"destinations": destinations, "payload_digest": hashed("message", number)}
+                contents: dict[str, Any] = {
+                    "destinations": destinations,
+                    "payload_digest": hashed("message", number),
+                }
                 tables["multicast"].append(
                     MulticastRow(**said, **contents, position=10 * number, kind="start")
                 )
@@ -480,7 +483,12 @@ def _peers(tables: Tables) -> None:
         rows = recording(peer)
         tables["onyx_entries"] += rows
         for row in rows[1:]:
-            place = {"tenancy": "t", "peer": peer, "file": row.file, "file_offset": row.file_offset + 50}
+            place: dict[str, Any] = {
+                "tenancy": "t",
+                "peer": peer,
+                "file": row.file,
+                "file_offset": row.file_offset + 50,
+            }
             tables["replica_digests"].append(
                 ReplicaDigestRow(
                     **place, position=row.position, source="recorded", chain=row.chain, digest=row.digest

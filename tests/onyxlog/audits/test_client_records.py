@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from zraft.checkers.history import (
     heading,
 )
 
-WHO = {"client": 3, "session": 77, "server": 2}
+WHO: dict[str, Any] = {"client": 3, "session": 77, "server": 2}
 RECORDS: list[Record] = [
     Connected(**WHO, at_us=1, timeout_ms=4000, resumed=True),
     Operation(

@@ -144,7 +144,14 @@ def operations(path: Path, count: int) -> None:
     """A history in which each read is of what was written before."""
     lines = [heading(1, 7)]
     for number in range(count):
-        common = {"client": 1, "session": 5, "server": 1, "path": "/k", "outcome": Outcome.OK, "code": 0}
+        common: dict[str, Any] = {
+            "client": 1,
+            "session": 5,
+            "server": 1,
+            "path": "/k",
+            "outcome": Outcome.OK,
+            "code": 0,
+        }
         at = 10 * number
         if number % 2:
             more: dict[str, Any] = {"kind": Kind.SYNC_GET, "value": f"v{number - 1}", "version": number // 2}

@@ -15,7 +15,7 @@ from onyxlog.audits.tables.members import MembershipRow
 from tests.onyxlog.audits.reading import read
 
 OLD, NEW = "aa" * 16, "bb" * 16
-PLACE = {"file": "f", "file_offset": 8}
+PLACE: dict[str, Any] = {"file": "f", "file_offset": 8}
 
 
 def configuration(index: int, disk: str) -> MembershipRow:

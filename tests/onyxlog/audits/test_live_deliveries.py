@@ -17,7 +17,7 @@ from tests.onyxlog.audits.reading import chosen
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.delivery.scenario import GROUP, Opened, between, history, open_log
 from tests.unit.storage.scenario import PATH
-from zraft.storage.delivery.settings import Retention
+from zraft.storage.delivery.settings import DeliveryRetention
 
 HISTORY = history(120)
 MIDDLE, LAST = HISTORY[len(HISTORY) // 2].index, HISTORY[-1].index
@@ -91,7 +91,7 @@ def test_what_retention_removed_before_it_was_read_is_told() -> None:
     start = live.latest(live.initial(), 256 * 3)
     appended(opened, MIDDLE, LAST)
     opened.log.sync()
-    opened.log.retain(Retention(bytes_min=8_000), now_ms=0)
+    opened.log.retain(DeliveryRetention(bytes_min=8_000), now_ms=0)
     assert opened.log.base.offset > 3
     end = live.latest(start, None)
     with pytest.raises(AuditError, match="removed by retention"):

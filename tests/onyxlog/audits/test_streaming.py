@@ -13,6 +13,7 @@ from onyxlog.audits import streaming
 from onyxlog.audits.errors import AuditError
 from onyxlog.audits.followed import FOLLOWED
 from onyxlog.audits.rules.catalogue import RULES
+from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.streaming import Live, _Batches, follow, followed_tables, violations_so_far
 from onyxlog.audits.tables import TABLES
 from tests.onyxlog.audits.sound import sound
@@ -76,16 +77,16 @@ def test_a_process_that_was_too_slow_to_begin_is_tried_again_and_nothing_else(
         return made[-1]
 
     monkeypatch.setattr(streaming, "_query", query)
-    assert follow(None, live(tmp_path, "/data"), servers=3) == [made[-1]]  # type: ignore[arg-type, comparison-overlap]
+    assert follow(None, live(tmp_path, "/data"), servers=3) == [made[-1]]
     assert len(made) == begun
 
 
 def test_a_checkpoint_of_another_audit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "_query", lambda *_: Query(None))
-    follow(None, live(tmp_path, "/one", "/two"), servers=3)  # type: ignore[arg-type]
-    follow(None, live(tmp_path, "/two", "/one"), servers=3)  # type: ignore[arg-type]
+    follow(None, live(tmp_path, "/one", "/two"), servers=3)
+    follow(None, live(tmp_path, "/two", "/one"), servers=3)
     with pytest.raises(AuditError, match="checkpoint of an audit of /one, /two"):
-        follow(None, live(tmp_path, "/three"), servers=3)  # type: ignore[arg-type]
+        follow(None, live(tmp_path, "/three"), servers=3)
 
 
 ENTRIES = next(one for one in FOLLOWED if one.table == "entries")
@@ -114,7 +115,8 @@ def by_server() -> dict[int, list[Any]]:
 
 
 def test_a_batch_that_was_cut_short_is_judged_again_from_what_is_on_the_disk(tmp_path: Path) -> None:
-    rows, told, failing = by_server(), [], True
+    rows, failing = by_server(), True
+    told: list[list[Violation]] = []
 
     def written(table: str, batch: int) -> None:
         if batch == 1 and failing:
@@ -122,13 +124,13 @@ def test_a_batch_that_was_cut_short_is_judged_again_from_what_is_on_the_disk(tmp
 
     here = evolve(live(tmp_path, "/data"), on_violations=told.append, written=written)
     batches = _Batches(here, ENTRIES, 3)
-    batches.judge(Frame(rows[1]), 0)  # type: ignore[arg-type]
+    batches.judge(Frame(rows[1]), 0)
     for _ in range(2):
         with pytest.raises(OSError, match="no space"):
-            batches.judge(Frame(rows[3]), 1)  # type: ignore[arg-type]
+            batches.judge(Frame(rows[3]), 1)
     failing = False
-    batches.judge(Frame(rows[3]), 1)  # type: ignore[arg-type]
-    batches.judge(Frame(rows[2]), 2)  # type: ignore[arg-type]
+    batches.judge(Frame(rows[3]), 1)
+    batches.judge(Frame(rows[2]), 2)
     ((one,),) = told
     assert (one.rule, one.server) == ("S2", 3)
     assert violations_so_far(here.checkpoint) == [one]
@@ -139,7 +141,7 @@ def test_rows_that_are_given_up_are_told_of(tmp_path: Path) -> None:
     rows = by_server()[1]
     here = evolve(live(tmp_path, "/data"), open_rows_max=3, on_given_up=lambda *given: told.append(given))
     batches = _Batches(here, ENTRIES, 3)
-    batches.judge(Frame(rows[:3]), 0)  # type: ignore[arg-type]
+    batches.judge(Frame(rows[:3]), 0)
     assert told == []
-    batches.judge(Frame(rows[3:5]), 1)  # type: ignore[arg-type]
+    batches.judge(Frame(rows[3:5]), 1)
     assert told == [("entries", 2)]

@@ -10,7 +10,7 @@ from onyxlog.gossip.messages import Found, Heartbeat, PoolEvent, Send, Want
 from onyxlog.gossip.outputs import BeginAgain, LookAtEnd, ReadLog, Reason, Tail
 from onyxlog.gossip.settings import GossipSettings
 from onyxlog.gossip.simulation import digest
-from onyxlog.ids import BEFORE_ALL
+from onyxlog.ids import BEFORE_ALL, GroupId
 from tests.onyxlog.gossip.harness import Harness, chain, event, on_stream, payload
 from zraft_core.errors import ConfigError
 
@@ -22,9 +22,10 @@ def reads(group: Harness) -> list[ReadLog]:
     return [output for output in group.taken() if isinstance(output, ReadLog)]
 
 
-def heartbeats(group: Harness) -> list[Send]:
+def heartbeats(group: Harness) -> list[tuple[tuple[GroupId, ...], Heartbeat]]:
+    """To whom, and what, since the test looked last."""
     return [
-        output
+        (output.to, output.message)
         for output in group.taken()
         if isinstance(output, Send) and isinstance(output.message, Heartbeat)
     ]
@@ -137,8 +138,9 @@ def test_who_is_behind_is_told_so_once_and_an_answer_is_not_answered() -> None:
     group.hear(0)
     group.taken()
     group.receive(Heartbeat(-1, bytes(16), 0), "g004")
-    told = [o for o in group.taken() if isinstance(o, Send) and isinstance(o.message, Heartbeat)]
-    assert [(send.to, send.message.applied, send.message.answer) for send in told] == [(("g004",), 0, True)]
+    assert [(to, heartbeat.applied, heartbeat.answer) for to, heartbeat in heartbeats(group)] == [
+        (("g004",), 0, True)
+    ]
     group.receive(Heartbeat(-1, bytes(16), 0, answer=True), "g004")
     assert not [o for o in group.taken() if isinstance(o, Send) and isinstance(o.message, Heartbeat)]
 
@@ -205,7 +207,7 @@ def test_a_sentinel_tells_everybody_that_there_is_nothing_new_and_one_that_lost_
         group.end(0)
         told += heartbeats(group)
     assert group.now == SENTINEL.sentinel_quiet_ms + 3 * SENTINEL.sentinel_beat_ms
-    assert [(len(send.to), send.message.age_ms) for send in told] == [(7, 0)] * 4
+    assert [(len(to), heartbeat.age_ms) for to, heartbeat in told] == [(7, 0)] * 4
     group.messenger.tail_lost(group.now)
     assert group.wait_for(ReadLog).reason is Reason.POLL
 
@@ -230,7 +232,7 @@ def test_a_sentinel_tells_since_when_it_knows_and_that_is_when_it_asked() -> Non
     group.wait_for(LookAtEnd)
     group.wait(300)
     group.end(0)
-    assert [send.message.age_ms for send in heartbeats(group)] == [300]
+    assert [heartbeat.age_ms for _, heartbeat in heartbeats(group)] == [300]
 
 
 def test_a_sentinel_that_sees_an_entry_in_the_log_which_it_was_not_pushed_tells_nothing() -> None:
@@ -243,7 +245,7 @@ def test_a_sentinel_that_sees_an_entry_in_the_log_which_it_was_not_pushed_tells_
     group.play()
     group.wait_for(LookAtEnd, SENTINEL.sentinel_quiet_ms + 1)
     group.end(1)
-    assert [send.message.applied for send in heartbeats(group)] == [0]
+    assert [heartbeat.applied for _, heartbeat in heartbeats(group)] == [0]
 
 
 def test_a_sentinels_heartbeats_do_not_claim_more_than_its_last_look_does() -> None:
@@ -253,7 +255,7 @@ def test_a_sentinels_heartbeats_do_not_claim_more_than_its_last_look_does() -> N
     group.messenger.tailed([(0, payload(0))], 0)
     group.play()
     group.wait(60_000)
-    ages = [send.message.age_ms for send in heartbeats(group)]
+    ages = [heartbeat.age_ms for _, heartbeat in heartbeats(group)]
     assert ages == sorted(ages)
     assert ages[-1] >= 60_000 - settings.heartbeat_ms_max * 1.5
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -328,13 +329,14 @@ def brute_force(over: WindowType, segments: Sequence[dict[str, Any]]) -> Held:
                 held[user, extent] = sum(extent.start <= time < extent.end for time in times)
         return held
     for segment in segments:
-        for start in range(-20, 100) if not isinstance(over, Global) else ():
+        if isinstance(over, Global):
+            held[segment["user"], EVERYTHING] += 1
+            continue
+        for start in range(-20, 100):
             extent = Extent(start, start + over.range)
             slide = over.slide if isinstance(over, Sliding) else over.range
             if (start - over.offset) % slide == 0 and start <= segment["at"] < extent.end:
                 held[segment["user"], extent] += 1
-        if isinstance(over, Global):
-            held[segment["user"], EVERYTHING] += 1
     return held
 
 
@@ -442,12 +444,14 @@ def test_other_workers_take_over_the_states_of_all_buckets(
         worker.apply([segment for segment in segments if before[by.bucket(segment)] == slot])
         snapshots[slot] = worker.snapshot()
     total: Held = Counter()
+
+    def is_of(slot: int, bucket: int) -> bool:
+        return not grouped or after[bucket] == slot
+
     for slot in new:
         worker = state(over, Complete(), group_by=group_by)
         sources = [snapshots[source] for source in sources_of(slot, new, old, grouped=grouped)]
-        worker.restore(
-            sources, (lambda bucket, slot=slot: after[bucket] == slot) if grouped else (lambda bucket: True)
-        )
+        worker.restore(sources, partial(is_of, slot))
         for place, count in holds(worker).items():
             assert not grouped or place not in total
             total[place] += count

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 from kazoo.client import KazooClient
 
@@ -35,7 +35,7 @@ class Place(ABC):
         self.opened: list[LogPort] = []
         self.tenancy = f"tenancy-{next(TENANCIES)}"
 
-    async def __aenter__(self) -> Place:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -111,7 +111,7 @@ class _Native(Place):
 class Fake(_Native):
     """Native, over the fake cluster in this loop."""
 
-    async def __aenter__(self) -> Fake:
+    async def __aenter__(self) -> Self:
         self.cluster = FakeCluster()
         await self.cluster.listen(2)
         self.hosts = self.cluster.hosts

@@ -85,7 +85,7 @@ async def test_who_gives_up_waiting_does_not_disturb_the_others() -> None:
     await asyncio.sleep(0.001)
     tasks[1].cancel()
     log.allow()
-    assert await asyncio.gather(tasks[0], tasks[2]) == [0, 2]
+    assert [await tasks[0], await tasks[2]] == [0, 2]
 
 
 async def test_too_many_that_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -58,9 +59,9 @@ async def test_a_group_that_listens_everywhere_is_in_touch_with_both_families() 
         heard, answered = Heard(), Heard()
         everywhere = await open_udp(Address("::", 0), Address(host, 0))(heard)
         other = await open_udp(Address(host, 0))(answered)
-        found = await heard.once_sent(lambda here=other, to=everywhere: here.send(to.address, b"x"))
+        found = await heard.once_sent(partial(other.send, everywhere.address, b"x"))
         assert found == (b"x", other.address)
-        found = await answered.once_sent(lambda here=everywhere, to=other: here.send(to.address, b"y"))
+        found = await answered.once_sent(partial(everywhere.send, other.address, b"y"))
         assert found == (b"y", everywhere.address)
         everywhere.close()
         other.close()

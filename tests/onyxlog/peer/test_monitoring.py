@@ -60,7 +60,7 @@ async def test_a_process_is_ready_when_all_its_groups_have_joined() -> None:
 
 async def test_connections_are_bounded_so_that_the_session_keeps_its_descriptors() -> None:
     async with monitored() as (_, _, address):
-        streams = []
+        streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         while len(streams) < CONNECTIONS_MAX + 3:
             streams.append(await asyncio.open_connection(address.host, address.port))
             await asyncio.sleep(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import msgpack
 from attrs import evolve
@@ -21,13 +23,14 @@ def test_every_field_of_the_replica_is_in_its_digest() -> None:
     log = fleet("abc")
     log.write(SubmitJob(job()), "client")
     full, empty = log.replica, Replica()
-    others = {"streams": 7, "collected": 7, "parameters": Parameters(JobScheduler.GREEDY)}
+    others: dict[str, Any] = {"streams": 7, "collected": 7, "parameters": Parameters(JobScheduler.GREEDY)}
     digests = {digest(full), digest(empty)}
     for name in attrs.fields_dict(Replica):
         now, before = getattr(full, name), getattr(empty, name)
         other = before if now != before else others.get(name, Table({"same": 1}))
         assert other != now
-        digests.add(digest(evolve(full, **{name: other})))
+        change: dict[str, Any] = {name: other}
+        digests.add(digest(evolve(full, **change)))
     assert len(digests) == 2 + len(attrs.fields(Replica))
 
 

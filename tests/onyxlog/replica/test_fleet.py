@@ -11,7 +11,7 @@ import attrs
 import pytest
 from attrs import evolve
 
-from onyxlog.replica.kind import Kind
+from onyxlog.replica.kind import AnyKind
 from onyxlog.replica.kinds import KINDS, abort_join, group_leave, leave, notify_join, signal_ready
 from onyxlog.replica.replica import JoinMode, Parameters
 from onyxlog.scheduling.requirements import JobScheduler
@@ -61,11 +61,11 @@ def test_many_more_seeds(mode: JoinMode, hundred: int) -> None:
         run(seed, mode)
 
 
-def without_reactions(kind: Kind[object, object]) -> Kind[object, object]:
+def without_reactions(kind: AnyKind) -> AnyKind:
     return evolve(kind, reactions=lambda old, new, entry, diff, viewer: ())
 
 
-def without_effects(kind: Kind[object, object]) -> Kind[object, object]:
+def without_effects(kind: AnyKind) -> AnyKind:
     return evolve(kind, effects=lambda old, new, entry, diff, viewer: ())
 
 
@@ -80,7 +80,7 @@ MUTANTS = {
 def test_the_fleet_notices_a_rule_that_is_missing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, change = MUTANTS[name]
     kind = next(each for each, known in KINDS.items() if known is module.KIND)
-    monkeypatch.setitem(KINDS, kind, change(module.KIND))  # type: ignore[arg-type]
+    monkeypatch.setitem(KINDS, kind, change(module.KIND))
     monkeypatch.setattr("tests.onyxlog.simulation.fleet.TURNS_TO_HEAL_MAX", 300)
     with pytest.raises(FleetError):
         run_many(JoinMode.RING)
@@ -98,7 +98,7 @@ def test_the_fleet_notices_a_peer_that_computes_something_else(
     def forgetful(replica: object, entry: object, command: object) -> object:
         return replica if next(calls) % 3 == 2 else known.apply(replica, entry, command)
 
-    monkeypatch.setitem(KINDS, kind, evolve(known, apply=forgetful))  # type: ignore[arg-type]
+    monkeypatch.setitem(KINDS, kind, evolve(known, apply=forgetful))
     with pytest.raises(AssertionError):
         run_many(JoinMode.DIRECT)
 

@@ -25,6 +25,7 @@ from onyxlog.replica.replica import PeerState, Replica
 from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import FluxPolicy
 from tests.onyxlog.replica.scripts import DIRECT, Log, job, worker
+from tests.so_far import so_far
 
 
 def fleet(groups: str, workers: int = 1) -> Log:
@@ -207,7 +208,7 @@ def test_backpressure_is_of_active_workers_only() -> None:
     assert log.step.diff is None
     log.write(SignalReady("a1", log.replica.allocation_versions["count"]), "a")
     log.write(BackpressureOn("a1"), "a")
-    assert log.replica.peer_states["a1"] is PeerState.BACKPRESSURE
+    assert so_far(log.replica.peer_states["a1"]) is PeerState.BACKPRESSURE
     log.write(BackpressureOff("a1"), "a")
     assert log.replica.peer_states["a1"] is PeerState.ACTIVE
     log.write(BackpressureOff("a1"), "a")

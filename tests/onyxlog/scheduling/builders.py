@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from attrs import evolve
 
@@ -27,7 +28,7 @@ def workers(count: int, *, sites: int = 1, tags: Mapping[int, str] | None = None
     )
 
 
-def task(text: str, **more: object) -> TaskRequirements:
+def task(text: str, **more: Any) -> TaskRequirements:
     """`name`, `name:2` (minimum), `name:2-5` (and maximum)."""
     name, _, bounds = text.partition(":")
     least, _, most = bounds.partition("-")

@@ -123,30 +123,26 @@ def test_a_refused_outlet_takes_and_drops() -> None:
     assert not list(outlet.take_ready())
 
 
+ITEMS: list[Item] = [
+    Batch([{"a": [1, None, b"x", 1.5]}]),
+    Batch([{}, {}], [1, 2**64 - 1], [3, 4]),
+    BarrierItem(5),
+    End(),
+    Acks({2**63: 5}),
+    Retry([1, 2]),
+    Ask(),
+    Recover(b"x"),
+    Inject(4),
+    Stored(4),
+    Finished(6),
+]
 MESSAGES: list[Message] = [
     Hello("default"),
     Open(7, Purpose.ACKS, HERE, THERE),
     Grant(7, 1, 33),
     Refuse(7, 12),
     Close(7),
-    *(
-        Sent(7, number, item)
-        for number, item in enumerate(
-            (
-                Batch([{"a": [1, None, b"x", 1.5]}]),
-                Batch([{}, {}], [1, 2**64 - 1], [3, 4]),
-                BarrierItem(5),
-                End(),
-                Acks({2**63: 5}),
-                Retry([1, 2]),
-                Ask(),
-                Recover(b"x"),
-                Inject(4),
-                Stored(4),
-                Finished(6),
-            )
-        )
-    ),
+    *(Sent(7, number, item) for number, item in enumerate(ITEMS)),
 ]
 
 

@@ -205,7 +205,7 @@ def checkpoint_of(groups: Groups) -> int:
 
 async def test_broken_connections_lose_and_repeat_nothing(out: list[Any], gate: Gate, request: Any) -> None:
     job = gated(word_count(request.node.name, 6_000, Delivery.EXACTLY_ONCE_STATE), request.node.name)
-    reconnects = []
+    reconnects: list[int] = []
 
     async with Groups("a", "b", "c") as groups:
         await groups.begin(job, WORDS_AT, 7)
@@ -246,7 +246,8 @@ async def test_a_segment_that_got_lost_is_sent_again_from_its_root(
     job = spread(
         request.node.name, 50, delivery=Delivery.AT_LEAST_ONCE, pending_timeout_ms=300, pending_max=30
     )
-    process, lost = Processing.process, []
+    process = Processing.process
+    lost: list[Batch] = []
 
     def losing(self: Processing, batch: Batch) -> Outcome:
         if not lost and self.context.peer == "b.1":

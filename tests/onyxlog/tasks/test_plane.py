@@ -201,7 +201,7 @@ async def test_a_sender_waits_while_its_receiver_takes_nothing() -> None:
     async with planes({"window": 8}, {"window": 8}) as (a, b):
         sender, end = End(), End()
         inlets: list[Inlet] = []
-        end.on_open = inlets.append  # type: ignore[method-assign]
+        end.on_open = inlets.append  # type: ignore[method-assign, assignment]
         end.on_arrival = lambda inlet: end.changed.set()  # type: ignore[method-assign]
         a.register(HERE, sender)
         b.register(THERE, end)

@@ -259,7 +259,9 @@ async def test_a_task_says_that_it_is_ready_once_everything_is_open() -> None:
         ]
 
 
-async def test_a_runner_that_is_closed_while_a_job_is_read_starts_nothing() -> None:
+async def test_a_runner_that_is_closed_while_a_job_is_read_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with Groups("a", "b") as groups:
         runner, port = groups.runners["a"], groups.hosts["a"].port
         asked, answer = asyncio.Event(), asyncio.Event()
@@ -270,7 +272,7 @@ async def test_a_runner_that_is_closed_while_a_job_is_read_starts_nothing() -> N
             await answer.wait()
             return await job_of(job_id)
 
-        port.job = slowly  # type: ignore[method-assign]
+        monkeypatch.setattr(port, "job", slowly)
         beginning = asyncio.ensure_future(groups.begin(chain(), PLACES, 5))
         await asked.wait()
         await runner.close()

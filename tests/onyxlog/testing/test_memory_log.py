@@ -44,7 +44,7 @@ async def test_a_held_port_learns_of_its_session_s_end_when_it_is_released() -> 
     await port.set_will(Record(GroupLeave("a"), "a"))
     await other.watch_pulse("a", lambda: gone.append("a"))
     tail = port.tail(0)
-    reading = asyncio.ensure_future(anext(tail))  # type: ignore[arg-type]
+    reading = asyncio.ensure_future(anext(tail))
     await asyncio.sleep(0)
     log.hold(port)
     log.expire(port)
@@ -74,8 +74,9 @@ async def test_a_record_that_cannot_be_copied_is_not_appended() -> None:
 
 
 async def test_what_happens_is_the_same_every_time() -> None:
-    async def once() -> list[object]:
-        log, seen = MemoryLog(batch=2), []
+    async def once() -> list[tuple[str, list[int]]]:
+        log = MemoryLog(batch=2)
+        seen: list[tuple[str, list[int]]] = []
 
         async def follow(port: MemoryPort, name: str) -> None:
             count = 0

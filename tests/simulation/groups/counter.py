@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -40,10 +42,13 @@ class AppendCounter:
     def snapshot(self) -> bytes:
         return _IMAGE.pack(self.commands, self.last_index, self._chain)
 
-    def restore(self, image: bytes) -> None:
+    def prepare_restore(self, image: bytes) -> Callable[[], None]:
         if len(image) != _IMAGE.size:
             raise ProtocolError(f"counter: expected {_IMAGE.size} bytes, found {len(image)}")
-        self.commands, self.last_index, self._chain = _IMAGE.unpack(image)
+        return partial(self._adopt, *_IMAGE.unpack(image))
+
+    def _adopt(self, commands: int, last_index: int, chain: bytes) -> None:
+        self.commands, self.last_index, self._chain = commands, last_index, chain
 
     def digest(self) -> int:
         return int.from_bytes(self._chain)

@@ -25,7 +25,7 @@ from zraft.groups.description import GroupDescription
 from zraft.raft.role import Role
 from zraft.server.partitions.machine import AppliedEntry, PartitionMachine
 from zraft.server.partitions.settings import PartitionsSettings
-from zraft.storage.delivery.settings import Retention
+from zraft.storage.delivery.settings import DeliveryRetention
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.topics.service import TopicService
 from zraft.transport.messages import PeerMessage
@@ -148,8 +148,8 @@ class PartitionsSimulation(HostsSimulation[PartitionsReport], SimulatedCoordinat
         first = () if row.preferred is None else (row.preferred,)
         return tuple(dict.fromkeys((*first, *row.wanted)))
 
-    def retention(self, group: GroupId) -> Retention:
-        return Retention() if group in self._merged_groups() else Retention(bytes_min=6_000)
+    def retention(self, group: GroupId) -> DeliveryRetention:
+        return DeliveryRetention() if group in self._merged_groups() else DeliveryRetention(bytes_min=6_000)
 
     def _publish(self) -> None:
         leader = self.leader

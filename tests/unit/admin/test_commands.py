@@ -214,6 +214,7 @@ def test_the_last_snapshot_is_told_in_seconds_and_as_minus_one_before_the_first(
 
 
 def test_observers_are_listed_and_do_not_vote() -> None:
+    assert LEADER.leader is not None
     reports = FakeAdminReports(evolve(LEADER, leader=evolve(LEADER.leader, synced_observers=1)))
     observer = MemberStatus(4, "127.0.0.1:2184", leads=False, is_me=True, part="observer")
     reports.current = evolve(STATUS, server=4, members=(observer, *STATUS.members[1:]))

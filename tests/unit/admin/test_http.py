@@ -251,7 +251,7 @@ async def test_a_health_check_waits_for_no_flood() -> None:
             assert (await get("/livez"))[0] == 200
             assert (await get("/readyz"))[0] == 200
             worst = max(worst, loop.time() - asked)
-        answered = sum(1 for reader, _ in floods if reader._buffer)  # type: ignore[attr-defined]
+        answered = sum(bool(reader._buffer) for reader, _ in floods)  # type: ignore[attr-defined]
         assert answered < len(floods), f"a flood of {len(floods)} was answered meanwhile, in {worst:g} s"
         for _, writer in floods:
             writer.close()
@@ -397,7 +397,7 @@ async def test_a_port_at_which_another_was_first_to_listen_is_told_with_the_knob
     (two,) = bind_tcp("admin", address)
     with one, two:
         one.listen()
-        listener = AdminListener(address, FakeAdminReports(), pytest.fail)
+        listener = AdminListener(address, FakeAdminReports(), fail)
         with pytest.raises(ConfigError, match=r"^admin: cannot listen at 127\.0\.0\.1:\d+: Address already"):
             await listener.open([two])
 
@@ -415,6 +415,11 @@ async def ask(address: Address, request: bytes) -> bytes:
     return answer
 
 
+def fail(error: Exception) -> None:
+    """No listener of these tests may meet an error."""
+    pytest.fail(repr(error))
+
+
 class Loading:
     """A listener whose HTTP server is loaded when the test says so."""
 
@@ -429,7 +434,7 @@ class Loading:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = Address(*probe.getsockname())
-        self.listener = AdminListener(self.address, reports, pytest.fail)
+        self.listener = AdminListener(self.address, reports, fail)
 
     async def __aenter__(self) -> Self:
         await self.listener.open(bind_tcp("admin", self.address))
@@ -562,7 +567,7 @@ async def test_who_listens_everywhere_for_ipv6_is_asked_over_ipv4_too() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    listener = AdminListener(Address("::", port), FakeAdminReports(LEADER), pytest.fail)
+    listener = AdminListener(Address("::", port), FakeAdminReports(LEADER), fail)
     await listener.open(bind_tcp("admin", listener._address))
     async with aiohttp.ClientSession() as session:
         for host in ("127.0.0.1", "::1"):

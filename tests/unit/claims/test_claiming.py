@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import evolve
 
 from tests.unit.claims.scene import HB, LEAST, ONCE, G, Scene
@@ -261,7 +263,8 @@ def test_names_are_bounded() -> None:
     scene = Scene()
     for name in ("", "x" * 256):
         for field in ("client", "group", "instance"):
-            command = evolve(scene.claiming("x"), **{field: name})
+            change: dict[str, Any] = {field: name}
+            command = evolve(scene.claiming("x"), **change)
             answer = scene.apply(command)
             assert isinstance(answer, Refused)
             assert answer.reason is Reason.INVALID

@@ -98,8 +98,9 @@ def test_the_digest_shows_every_field() -> None:
 
     digests = [digest(group), digest(None)]
     digests += [digest(group, **{name: 77}) for name in ("position", "log_time_ms", "heartbeat_ms")]
-    for field in ("last_epoch", "freed_at", "unconfirmed", "paused_until_ms", "paused_at"):
-        digests.append(digest(evolve(group, **{field: 777})))
+    for name in ("last_epoch", "freed_at", "unconfirmed", "paused_until_ms", "paused_at"):
+        change: dict[str, Any] = {name: 777}
+        digests.append(digest(evolve(group, **change)))
     digests += [digest(evolve(group, name="other")), digest(evolve(group, last=None))]
     digests += [digest(evolve(group, claims=tuple(others))), digest(evolve(group, progress=Progress(1)))]
     for field in fields(Claim):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ class Server:
 
 
 @pytest.fixture
-def server(tmp_path: Path):
+def server(tmp_path: Path) -> Iterator[Server]:
     server = Server(tmp_path / "data")
     server.append((txn.CREATE, "/a", b"treasure", ((31, "digest", "bob:c2VjcmV0"),), 0, 0))
     server.append((txn.MULTI, ((txn.DELETE, "/b", -1), (txn.SET_DATA, "/c", b"treasure", 3))))

@@ -29,7 +29,8 @@ def test_a_reader_says_who_wrote_its_form_and_goes_when_nobody_can_have_it(name:
 
 
 def old(*rows: object) -> bytes:
-    return msgpack.packb((1, rows), use_bin_type=True)
+    packed: bytes = msgpack.packb((1, rows), use_bin_type=True)
+    return packed
 
 
 def test_members_from_before_roles_vote_or_learn_and_have_no_address() -> None:

@@ -152,7 +152,7 @@ def test_the_largest_request_fits_the_bound_on_outstanding_writes() -> None:
     ],
 )
 def test_the_largest_thing_fits_within_each_bound_and_an_address_within_all(
-    client: dict[str, int], knob: str, named: str
+    client: dict[str, Any], knob: str, named: str
 ) -> None:
     message = refusal(client=ClientConfig(**client))
     assert message.startswith(f"client.{knob}")

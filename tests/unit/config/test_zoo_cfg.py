@@ -124,7 +124,7 @@ def test_beside_data_of_zookeeper_a_server_founds_no_cluster_unless_it_is_told_t
     assert place.load(f"{CLASSIC}zraft.founds=true\n", myid="1").founds
     assert place.load(CLASSIC, environ={"ZRAFT_FOUNDS": "true"}).founds
     assert place.load(CLASSIC, founds="true").founds
-    flags: dict[str, object] = {"id": 1, "address": "h:1", "cluster": "1=h:1"}
+    flags: dict[str, Any] = {"id": 1, "address": "h:1", "cluster": "1=h:1"}
     assert not place.load(**flags, data=str(place.data / "zraft")).founds, (
         "no file says that it is ZooKeeper's"
     )
@@ -569,7 +569,7 @@ def test_system_properties_for_zookeepers_jvm_count_beside_a_zoo_cfg(place: Plac
     config = place.load(CLASSIC, myid="1", environ={"JVMFLAGS": f"-Djute.maxbuffer=2000000 {jaas}"})
     assert config.auth.sasl_users_file == Path("/etc/zookeeper/jaas.conf")
     assert config.client.jute_maxbuffer == 2_000_000
-    single = {"id": 1, "data": "d", "address": "h:2181", "cluster": "1=h:2181"}
+    single: dict[str, Any] = {"id": 1, "data": "d", "address": "h:2181", "cluster": "1=h:2181"}
     assert (
         place.load(environ={"JVMFLAGS": "-Djute.maxbuffer=2000000"}, **single).client.jute_maxbuffer
         == 1_048_575

@@ -45,6 +45,7 @@ from zraft_core.claims import codec as claims
 from zraft_core.claims.snapshot import encode_snapshot
 from zraft_core.ids import GroupId, Instance, ProducerId, ServerId
 from zraft_core.topics import codec as topics
+from zraft_core.topics.commands import Batch, Stage, Start
 from zraft_core.topics.message import Message, Round
 from zraft_core.topics.registry_commands import (
     CloseProducer,
@@ -186,8 +187,8 @@ NOTES: Final = (
 
 
 MORE_COMMANDS: Final = (
-    topics.commands.Stage(message(4, A, B), 2, 1),
-    topics.commands.Start(Message(MessageId(P, 9), (A, B), b"", round=Round(5, 8)), 2, 1),
+    Stage(message(4, A, B), 2, 1),
+    Start(Message(MessageId(P, 9), (A, B), b"", round=Round(5, 8)), 2, 1),
 )
 
 
@@ -196,8 +197,9 @@ def registry() -> Registry:
     made = Registry()
     for at, command in enumerate(REGISTRY, 5):
         made.apply(command, at)
-    for at, command in enumerate((CreateTopic("t", 2), CreateGroup(40, DISKS), CreateGroup(40, DISKS)), 40):
-        made.apply(command, at)
+    made.apply(CreateTopic("t", 2), 40)
+    made.apply(CreateGroup(40, DISKS), 41)
+    made.apply(CreateGroup(40, DISKS), 42)
     made.apply(TopicChanged(40), 50)
     made.apply(CreateTopic("u", 1), 51)
     made.apply(CreateGroup(51, DISKS, ServerId(2)), 52)
@@ -215,7 +217,7 @@ def samples() -> Iterator[tuple[str, bytes]]:
     for at, reply in enumerate(REPLIES):
         yield f"operator/reply/{at}/{type(reply).__name__}", operators.encode_reply(7, reply)
     for at, command in enumerate((*COMMANDS, *MORE_COMMANDS)):
-        batch = topics.Batch(12_345, (command,))
+        batch = Batch(12_345, (command,))
         yield f"topics/command/{at}/{type(command).__name__}", topics.encode_batch(batch)
     for at, between in enumerate(MESSAGES):
         (bundle,) = topics.encode_bundles(A, [between])
@@ -225,7 +227,7 @@ def samples() -> Iterator[tuple[str, bytes]]:
     for at, entry in enumerate(REGISTRY):
         yield f"topics/registry/{at}/{type(entry).__name__}", topics.encode_registry(entry)
     yield "topics/delivery", topics.encode_message(FULL)
-    whole = topics.Batch(12_345, COMMANDS)
+    whole = Batch(12_345, COMMANDS)
     yield "topics/entry/batch", entries.encode_entry(entries.BatchEntry(7, whole, CLAIM_COMMANDS))
     yield "topics/entry/birth", entries.encode_entry(BIRTH)
     state = state_with_everything()

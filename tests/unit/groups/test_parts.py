@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 
@@ -10,7 +11,7 @@ from zraft.groups.description import GroupDescription
 from zraft.groups.frame import Durable, LogFrame
 from zraft.groups.leadership import Moves
 from zraft.groups.members import AddLearner, Await, Exchange, RemoveLearner, Step, next_step, target_of
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.timers import NEVER, Timers
 from zraft.raft.membership.value import Membership
@@ -132,7 +133,7 @@ SMALL = GroupSettings(snapshot_bytes=100, wal_bytes_max=300, snapshots_at_once=2
 
 
 def test_a_group_that_wrote_much_is_snapshotted() -> None:
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.wrote(G1, 101)
     retention.wrote(G2, 99)
     assert list(retention.due()) == [G1]
@@ -143,7 +144,7 @@ def test_a_group_that_wrote_much_is_snapshotted() -> None:
 
 
 def test_the_group_that_keeps_the_oldest_log_is_snapshotted_however_little_it_wrote() -> None:
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.wrote(G1, 1)
     for _ in range(4):
         retention.wrote(G2, 90)
@@ -156,7 +157,7 @@ def test_the_group_that_keeps_the_oldest_log_is_snapshotted_however_little_it_wr
 
 
 def test_a_snapshot_that_failed_is_due_again_and_what_came_meanwhile_stays_needed() -> None:
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.wrote(G1, 150)
     retention.begun(G1)
     retention.wrote(G1, 40)
@@ -170,14 +171,14 @@ def test_a_snapshot_that_failed_is_due_again_and_what_came_meanwhile_stays_neede
 
 
 def test_what_the_coordination_group_writes_makes_the_log_long_behind_a_topic_that_is_idle() -> None:
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.wrote(G1, 1)
     retention.written += 300
     assert list(retention.due()) == [G1]
 
 
 def test_what_is_kept_for_who_is_slow_is_held_back_until_it_is_let_go() -> None:
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.wrote(G1, 50)
     retention.begun(G1)
     retention.wrote(G2, 200)
@@ -193,7 +194,7 @@ def test_what_is_kept_for_who_is_slow_is_held_back_until_it_is_let_go() -> None:
 
 def test_a_start_counts_the_log_that_an_earlier_process_wrote() -> None:
     """Else a server that is restarted more often than its log is long would never cut it."""
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.recovered(G1, 10, 250)
     retention.recovered(G2, 10, 100)
     retention.recovered(G3, 0, 0)
@@ -207,7 +208,7 @@ def test_a_start_counts_the_log_that_an_earlier_process_wrote() -> None:
 @pytest.mark.parametrize("seed", range(50))
 def test_nothing_is_due_before_the_position_that_is_kept_for_it(seed: int) -> None:
     rng = random.Random(seed)
-    retention = Retention(SMALL)
+    retention = LogRetention(SMALL)
     retention.holds(COORDINATION_GROUP, 0)
     seen = 0
     for _ in range(300):
@@ -246,11 +247,16 @@ def test_leaderships_are_moved_one_after_the_other_and_few_at_a_time() -> None:
     for group in (G1, G2, G3):
         moves.add(group, 0)
     begun: list[tuple[int, GroupId]] = []
+
+    def begin(at: int, group: GroupId) -> bool:
+        begun.append((at, group))
+        return True
+
     for now in range(40):
-        moves.begin(now, lambda group, now=now: begun.append((now, group)) is None)  # type: ignore[misc]
+        moves.begin(now, partial(begin, now))
     assert begun == [(10, G1), (20, G2)]
     moves.discard(G1)
-    moves.begin(40, lambda group: begun.append((40, group)) is None)
+    moves.begin(40, partial(begin, 40))
     assert begun[2] == (40, G3)
 
 
@@ -271,8 +277,13 @@ def test_a_move_that_cannot_be_begun_is_tried_ever_less_often() -> None:
     moves = Moves(GroupSettings(transfer_pause_ticks=10))
     moves.add(G1, 0)
     tries: list[int] = []
+
+    def fail(at: int, group: GroupId) -> bool:
+        tries.append(at)
+        return False
+
     for now in range(200):
-        moves.begin(now, lambda group, now=now: tries.append(now) is not None)  # type: ignore[misc]
+        moves.begin(now, partial(fail, now))
     assert tries == [10, 20, 40, 70, 110, 160]
 
 

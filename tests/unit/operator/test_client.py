@@ -80,7 +80,8 @@ def test_it_follows_the_leader_and_stays_with_it() -> None:
 
 
 def test_it_waits_for_a_leader() -> None:
-    answers: list[OperatorReply] = [Refused("no leader", retriable=True)] * 2 + [Done("now")]
+    not_yet = Refused("no leader", retriable=True)
+    answers: list[OperatorReply] = [not_yet, not_yet, Done("now")]
     with FakeServer(lambda _: answers.pop(0)) as server, asking(server.address) as client:
         assert client.call(REMOVE, Done) == Done("now")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.so_far import so_far
 from tests.unit.raft.network import (
     GROUP,
     SETTINGS,
@@ -54,7 +55,7 @@ def test_vote_requests_and_own_vote_wait_for_the_hard_state() -> None:
     alone = make_raft(1, membership=membership_of((1,)))
     alone.tick(2 * TIMEOUT)
     write = alone.ready().write
-    assert alone.role is Role.CANDIDATE
+    assert so_far(alone.role) is Role.CANDIDATE
     assert write is not None
     alone.persisted(write.number)
     assert alone.role is Role.LEADER

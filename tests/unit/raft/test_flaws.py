@@ -5,8 +5,11 @@ Flaws that are not the core's (snapshots, sessions, storage, benchmarks) have th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
+from tests.so_far import so_far
 from tests.unit.raft.checkers import Checkers, Violation
 from tests.unit.raft.network import (
     GROUP,
@@ -91,7 +94,7 @@ def test_flaw_2_vote_survives_stepping_down() -> None:
     raft.tick(2 * TIMEOUT)
     drain(raft)
     hear(raft, 2, PreVoteReply(GROUP, 1, True))
-    assert raft.role is Role.CANDIDATE
+    assert so_far(raft.role) is Role.CANDIDATE
     hear(raft, 2, Heartbeat(GROUP, 1, 1, 0))
     assert raft.role is Role.FOLLOWER
     assert grants(raft, 3, 1, 0, 0) == [False]
@@ -123,13 +126,13 @@ def test_flaw_5_duplicate_and_stale_votes_do_not_count() -> None:
     for _ in range(3):
         hear(raft, 2, PreVoteReply(GROUP, 4, True))
     hear(raft, 3, PreVoteReply(GROUP, 3, True))
-    assert raft.role is Role.PRE_CANDIDATE
+    assert so_far(raft.role) is Role.PRE_CANDIDATE
     hear(raft, 3, PreVoteReply(GROUP, 4, True))
-    assert raft.role is Role.CANDIDATE
+    assert so_far(raft.role) is Role.CANDIDATE
     for _ in range(3):
         hear(raft, 2, RequestVoteReply(GROUP, 4, True))
     hear(raft, 3, RequestVoteReply(GROUP, 3, True))
-    assert raft.role is Role.CANDIDATE
+    assert so_far(raft.role) is Role.CANDIDATE
     hear(raft, 3, RequestVoteReply(GROUP, 4, True))
     assert raft.role is Role.LEADER
 
@@ -249,7 +252,7 @@ def test_flaw_11_leader_does_not_commit_older_term_by_counting() -> None:
 
 def figure_8(cls: type[Raft]) -> None:
     """S1 leads term 4 and brings entry 2 of term 2 to S2, S3; S1 dies; S5 wins with its entry 2 of term 3."""
-    logs = {1: (1, 2), 2: (1,), 3: (1,), 4: (1,), 5: (1, 3)}
+    logs: dict[int, Iterable[int]] = {1: (1, 2), 2: (1,), 3: (1,), 4: (1,), 5: (1, 3)}
     network = Network(5, logs=logs, terms=dict.fromkeys(logs, 3), cls=cls)
     checkers = Checkers(network)
     network.cut |= {(1, 4), (1, 5)}
@@ -318,7 +321,7 @@ def test_flaw_15_strangers_wiped_disks_and_other_groups_are_ignored() -> None:
 
 def test_flaw_15_own_wiped_disk_neither_campaigns_nor_votes() -> None:
     """D-1: S2 was wiped and its roster names the old instance; it must not help to elect anybody."""
-    other = membership_of((1, 3)).members | {ServerId(2): membership_of((9,)).members[ServerId(9)]}
+    other = {**membership_of((1, 3)).members, ServerId(2): membership_of((9,)).members[ServerId(9)]}
     raft = make_raft(2, membership=type(membership_of(()))(other))
     raft.tick(10 * TIMEOUT)
     assert drain(raft) == []

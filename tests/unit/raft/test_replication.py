@@ -29,6 +29,7 @@ from zraft.raft.messages import (
     Message,
 )
 from zraft.raft.settings import RaftSettings
+from zraft.raft.snapshot import SnapshotMeta
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import ServerId
 
@@ -403,6 +404,7 @@ def test_steady_state_takes_four_messages_for_each_proposal_of_three_servers() -
         packets, network.packets = network.packets, []
         count += len(packets)
         for packet in packets:
+            assert not isinstance(packet.message, SnapshotMeta)
             network.rafts[packet.to].step(ServerId(packet.sender), instance_of(packet.sender), packet.message)
     assert count <= 4 * 20
     assert leader.commit_index >= 19

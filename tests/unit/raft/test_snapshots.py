@@ -9,6 +9,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.so_far import so_far
 from tests.unit.raft.network import (
     GROUP,
     SETTINGS,
@@ -326,7 +327,7 @@ def test_restored_follower_and_its_leader_find_each_other_without_waiting() -> N
     drain(raft)
     behind = make_raft(3)
     hear(behind, 1, Heartbeat(GROUP, 2, 1, 0))
-    assert raft.followers_needing_snapshot == (3,)
+    assert so_far(raft.followers_needing_snapshot) == (3,)
     assert behind.restore(SnapshotMeta(8, 1, 9, membership_of((1, 2, 3)).encode()))
     to_leader = [m for to, m in drain(behind) if to == 1]
     for _ in range(3):

@@ -53,7 +53,7 @@ class ThreeDrivers:
                 stored=Stored(HardState(), None, Log()),
                 rng=random.Random(server),
                 entropy=lambda size: b"e" * size,
-                four_letter_word=lambda word, argument: word,
+                four_letter_word=lambda word, argument: word.encode(),
                 now_ms=0,
             )
             for server, instance in DISKS.items()

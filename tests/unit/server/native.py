@@ -33,7 +33,7 @@ class NativeClient:
     def __init__(self, server: OneServer, number: int = 1, *, use_list: bool = True) -> None:
         self.server = server
         self._far = server.connect(number)
-        self._far.connection = self.connection = server.driver.clients.native(self._far.connection)  # type: ignore[assignment, arg-type]
+        self._far.connection = self.connection = server.driver.clients.native(self._far.connection)  # type: ignore[assignment]
         assert isinstance(self.connection, NativeConnection)
         self._unpacker = msgpack.Unpacker(strict_map_key=False, use_list=use_list)
         self._next_id = 0

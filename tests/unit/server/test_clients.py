@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from itertools import groupby
+from typing import Any
 
+from tests.so_far import so_far
 from tests.unit.server.one_server import OTHER, TIMEOUT_MS, OneServer, create
 from zraft.server.clients.connection import LARGE_BYTES, Phase
 from zraft.server.clients.settings import ClientSettings
@@ -24,7 +26,7 @@ def test_a_session_is_created_through_the_log() -> None:
     server = OneServer()
     client = server.connect()
     server.flush()
-    assert client.greeting is None
+    assert so_far(client.greeting) is None
     server.run()
     assert client.greeting is not None
     assert client.greeting.timeout_ms == TIMEOUT_MS
@@ -76,7 +78,7 @@ def test_two_resumes_of_one_session_leave_the_later_connection() -> None:
     server = OneServer()
     first = server.attached()
     assert first.greeting is not None
-    how = {"session": first.session, "password": first.greeting.password}
+    how: dict[str, Any] = {"session": first.session, "password": first.greeting.password}
     second, third = server.connect(**how), server.connect(**how)
     server.run()
     assert second.closed

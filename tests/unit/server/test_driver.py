@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pytest
 from attrs import asdict
 
+from tests.so_far import so_far
 from zraft.groups.identity import CopiedDirectoryError, Identity
 from zraft.groups.recovery import Stored
 from zraft.groups.snapshots.tasks import Read, Receive
@@ -226,7 +227,7 @@ def test_a_server_that_stops_answers_requests_that_wait_for_room(monkeypatch: py
         client.send([client.codec.write((SET_DATA, "/a", large, -1)) for _ in range(2)])
         place.driver.leave()
         place.turns(30)
-        assert not client.closed
+        assert not so_far(client.closed)
     place.turns(100)
     assert client.closed
     assert len(client.received) == 3
@@ -390,9 +391,9 @@ def test_a_sync_whose_answer_was_lost_is_answered_with_a_later_one() -> None:
             self.answered += 1
 
     lost, later = Asking(), Asking()
-    place.driver.clients.request_sync(lost)  # type: ignore[arg-type]
+    place.driver.clients.request_sync(lost)
     place.turn(1)
-    place.driver.clients.request_sync(later)  # type: ignore[arg-type]
+    place.driver.clients.request_sync(later)
     place.turn(1)
     asked = place.take_sent(ReadIndex)
     contexts = [message.context for message in asked if isinstance(message, ReadIndex)]
@@ -411,7 +412,7 @@ def test_a_server_that_was_left_behind_by_a_recovered_cluster_says_so_while_nobo
     driver = place.driver
     driver.coordination.bootstrap.welcomed(b"the old cluster!")
     place.turns(500)
-    assert driver.coordination.problem is None
+    assert so_far(driver.coordination.problem) is None
     place.hear(2, NotMember(b"the new cluster!", 10**6))
     assert driver.coordination.removed is None
     assert driver.coordination.problem is not None
@@ -448,7 +449,7 @@ def test_a_server_takes_the_snapshot_of_a_leader_that_its_configuration_does_not
     assert raft is not None
     fourth = Sender(ServerId(4), Instance(b"\4" * 16), 1)
     offer = SnapshotOffer(COORDINATION_GROUP, 7, 50, 6, b"s" * 16, 1_000)
-    messages = [Heartbeat(COORDINATION_GROUP, 7, 1, 1), offer]
+    messages: list[PeerMessage] = [Heartbeat(COORDINATION_GROUP, 7, 1, 1), offer]
     place.driver.receive(fourth, messages)
     assert [type(task) for task in place.turn(1).tasks] == [], (
         "nobody says that this disk belongs to the cluster"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.so_far import so_far
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Member, MemberRole
 from zraft.server.coordination.joining import JOIN_INTERVAL_MS, Joining, introduction
@@ -31,8 +32,7 @@ def test_nothing_is_said_before_a_cluster_was_met() -> None:
 def test_it_asks_every_server_it_knows_until_it_is_welcome() -> None:
     place = joining()
     place.met(CLUSTER)
-    assert place.waiting is not None
-    assert "waiting until the leader" in place.waiting
+    assert "waiting until the leader" in str(so_far(place.waiting))
     asked = place.joins(0)
     assert asked == [(server, Join(CLUSTER, "10.0.0.4:2181", 2)) for server in PEERS[:3]]
     assert place.joins(JOIN_INTERVAL_MS - 1) == []

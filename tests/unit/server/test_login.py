@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs import frozen
 
@@ -41,7 +43,7 @@ def server(**auth: object) -> OneServer:
     return OneServer(clients=ClientSettings(auth=settings))
 
 
-def ask(one: OneServer, client: Client, request: Request[object]) -> object:
+def ask(one: OneServer, client: Client, request: Request[Any]) -> Any:
     client.send(client.codec.ask(request))
     one.run()
     (reply,) = client.replies()
@@ -61,7 +63,7 @@ def test_a_login_gives_the_id_that_acls_of_scheme_sasl_name() -> None:
     assert isinstance(proof, bytes)
     assert proof.startswith(b"rspauth=")
     assert client.connection.ids == (IP, ("sasl", "bob"))
-    assert ("sasl", "bob") in ask(one, client, WhoAmI())  # type: ignore[operator]
+    assert ("sasl", "bob") in ask(one, client, WhoAmI())
     assert not client.closed
 
 

@@ -12,6 +12,7 @@ from attrs import evolve
 from tests.fuzz.one_server import FRAME_BYTES_MAX, OneServer
 from tests.unit.server.native import Map, NativeClient, started
 from tests.unit.server.test_sasl import response_to
+from zraft.raft.core import Raft
 from zraft.server.clients import connection as client_connection
 from zraft.server.clients import turn_share
 from zraft.server.clients.authentication.proofs import AuthSettings
@@ -428,9 +429,12 @@ def test_reads_of_one_turn_share_a_read_index(client: NativeClient, monkeypatch:
     assert raft is not None
     asked: list[int] = []
     original = type(raft).read_index
-    monkeypatch.setattr(
-        type(raft), "read_index", lambda self, context: (asked.append(context), original(self, context))[1]
-    )
+
+    def read_index(self: Raft, context: int) -> Any:
+        asked.append(context)
+        return original(self, context)
+
+    monkeypatch.setattr(type(raft), "read_index", read_index)
     other = NativeClient(client.server, 2)
     for one in (client, other):
         one.send(*[{"type": "get", "key": n} for n in range(100)])

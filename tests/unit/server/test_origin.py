@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.so_far import so_far
 from tests.unit.server.one_server import BOOT, INSTANCE, ME
 from zraft.server.coordination.origin import (
     SHARE_BYTES_MIN,
@@ -136,10 +137,10 @@ def test_a_run_never_grows_beyond_a_batch() -> None:
 def test_the_bound_counts_what_is_collected_and_what_is_unapplied() -> None:
     stream = _stream(unapplied_bytes_max=300, batches_in_flight_max=1)
     stream.add(object(), 7, IDS, [_command(1)], 60)
-    assert not stream.full
+    assert not so_far(stream.full)
     stream.cut(0)
     stream.add(object(), 8, IDS, [_command(2)], 60)
-    assert stream.full
+    assert so_far(stream.full)
     stream.take_applied(1)
     assert not stream.full
     stream.cut(0)
@@ -252,10 +253,10 @@ def test_what_each_owner_sends_keeps_its_order_and_is_sent_once(seed: int, run: 
             assert batch is not None
             assert batch.owners == [session for session, _, _ in runs]
             assert sum(count for _, count in batch.arrivals) == message.count
-            for session, _, commands in runs:
-                got[session] += [one[1] for one in commands]
-    for runs in _batches(stream):
-        for session, paths in runs:
+            for session, _, run_commands in runs:
+                got[session] += [one[1] for one in run_commands]
+    for left in _batches(stream):
+        for session, paths in left:
             got[session] += paths
     assert got == sent
     assert stream.outstanding == 0

@@ -6,6 +6,7 @@ import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from structlog.testing import capture_logs
 
@@ -118,7 +119,7 @@ async def test_d18_a_deleted_topics_groups_leave_nothing_on_any_disk(tmp_path: P
         assert fresh not in groups
 
 
-_SMALL = {
+_SMALL: dict[str, Any] = {
     "groups": GroupsConfig(
         snapshot_bytes=4_096, keep_log_bytes_max=1, wal_bytes_max=65_536, digest_interval=2
     ),
@@ -162,7 +163,8 @@ async def test_d13_a_server_that_was_away_for_longer_than_the_log_takes_image_an
         for group in groups:
             await nodes.same(back, group, [*payloads, *[b"last %d" % number for number in range(8)]])
         # D-26: a state that came as an image has the digest of one that never did; else a server would have stopped.
-        assert sum(node.driver.groups.digests.compared_total for node in nodes.nodes.values()) >= 2  # type: ignore[union-attr]
+        hosted = [node.driver.groups for node in nodes.nodes.values()]
+        assert sum(groups.digests.compared_total for groups in hosted if groups is not None) >= 2
 
 
 async def test_d1_d18_a_replaced_disk_becomes_a_replica_of_its_servers_groups_with_all_their_deliveries(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ BOB = b"bob:secret"
 BOB_ID = ("digest", digest_id(BOB))
 
 
-def ask(server: OneServer, client: Client, *requests: Request[object]) -> list[Reply]:
+def ask(server: OneServer, client: Client, *requests: Request[Any]) -> list[Reply]:
     """The replies to requests that one read of the socket brings."""
     client.send(*[client.codec.ask(request) for request in requests])
     for _ in range(40):
@@ -253,7 +254,7 @@ def test_setwatches2_catches_up_only_for_watches_that_fire_once(server: OneServe
     """Traps 8 and 9: what was missed is told before the reply, and lasting watches are told nothing."""
     client = server.attached()
     ask(server, client, Create("/a"))
-    client.send(client.codec.ask(RestoreWatches(0, data=["/a"], persistent=["/a"], recursive=["/"])))
+    client.send(client.codec.ask(RestoreWatches(0, data=("/a",), persistent=("/a",), recursive=("/",))))
     server.flush()
     event, reply = client.take()
     assert isinstance(event, WatchEvent)
@@ -384,7 +385,7 @@ def test_listing_beyond_the_limit_is_refused_by_an_error_and_not_by_a_reconnect_
 def test_connection_with_too_many_watches_is_closed_and_its_watches_are_forgotten() -> None:
     server = OneServer(clients=ClientSettings(watches_per_connection_max=10))
     client = server.attached()
-    ask(server, client, RestoreWatches(2**62, child=["/"] * 5, exist=[f"/{n}" for n in range(9)]))
+    ask(server, client, RestoreWatches(2**62, child=("/",) * 5, exist=tuple(f"/{n}" for n in range(9))))
     assert server.clients.watches.count_of(client.connection) == 10
     assert only(ask(server, client, Exists("/more", watch=True))).code is Code.NO_NODE
     assert ask(server, client, WhoAmI()) == []

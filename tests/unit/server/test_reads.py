@@ -16,7 +16,7 @@ class _Syncs:
 
 
 def _contexts(boot: int, count: int) -> list[int | None]:
-    reads = LinearizableReads(_Syncs(), boot, 80)  # type: ignore[arg-type]
+    reads = LinearizableReads(_Syncs(), boot, 80)
     return [reads.ask(now) for now in range(count)]
 
 

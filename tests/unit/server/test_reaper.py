@@ -33,7 +33,7 @@ def test_a_round_over_many_is_spread_over_turns_and_bounded() -> None:
         scenario.run((CREATE_TTL, f"/{number}", b"", None, 5, 1))
         scenario.machine.events.clear()
     reaper = Reaper(INTERVAL_MS, run_ms=0)
-    sizes = []
+    sizes: list[int] = []
     while not sizes or len(sizes) < total // PATHS_PER_STEP:
         sizes.append(len(reaper.step(scenario.machine, scenario.machine.log_time + 10_000, run_ms=1_000)))
     assert max(sizes) <= PATHS_PER_STEP

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.server.one_server import Client, OneServer
@@ -19,7 +21,7 @@ from zraft_core.znodes.txn import FEATURE, MEMBERS, pack_batch
 FOUR = "server.4=10.0.0.4:2888:3888;2181"
 
 
-def ask(server: OneServer, client: Client, *requests: Request[object]) -> list[Reply]:
+def ask(server: OneServer, client: Client, *requests: Request[Any]) -> list[Reply]:
     """The replies to requests that one read of the socket brings."""
     client.send(*[client.codec.ask(request) for request in requests])
     server.run()
@@ -123,9 +125,7 @@ def test_who_watches_the_configuration_is_told_before_the_reply(server: OneServe
         (Reconfig(joining=FOUR, config=7), Code.BAD_VERSION),
     ],
 )
-def test_what_cannot_be_done_changes_nothing(
-    server: OneServer, request_: Request[object], code: Code
-) -> None:
+def test_what_cannot_be_done_changes_nothing(server: OneServer, request_: Request[Any], code: Code) -> None:
     (reply,) = ask(server, superuser(server), request_)
     assert reply.code is code
     assert members(server) == [1, 2, 3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -41,7 +42,7 @@ def response_to(
     challenge: bytes, user: str = "bob", password: str = "secret", **changes: str | None
 ) -> bytes:
     """RFC 2831, section 2.1.2.1, for qop=auth. A change of None leaves the directive out."""
-    values = {
+    values: dict[str, str | None] = {
         "charset": "utf-8",
         "username": user,
         "realm": "zk-sasl-md5",
@@ -50,8 +51,15 @@ def response_to(
         "cnonce": "OA6MHXh6VqTrRk",
         "digest-uri": "zookeeper/zk-sasl-md5",
         "qop": "auth",
-    } | {name.replace("_", "-"): value for name, value in changes.items()}
-    spelt = lambda text: text.encode("latin-1" if all(ord(c) < 256 for c in text) else "utf-8")  # noqa: E731
+        **{name.replace("_", "-"): value for name, value in changes.items()},
+    }
+
+    def spelt(text: str) -> bytes:
+        return text.encode("latin-1" if all(ord(c) < 256 for c in text) else "utf-8")
+
+    def quoted(text: str) -> str:
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
     secret = h(spelt(user) + b":" + (values["realm"] or "").encode() + b":" + spelt(password))
     a1 = secret + b":" + (values["nonce"] or "").encode() + b":" + (values["cnonce"] or "").encode()
     if values.get("authzid") is not None:
@@ -66,9 +74,8 @@ def response_to(
         h(a2).hex(),
     )
     response = h(":".join(str(part) for part in parts).encode()).hex()
-    values = {"response": response} | values
+    values = {"response": response, **values}
     unquoted = ("nc", "qop", "charset", "response")
-    quoted = lambda text: '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'  # noqa: E731
     return ",".join(
         f"{name}={value if name in unquoted else quoted(value)}"
         for name, value in values.items()
@@ -205,7 +212,7 @@ def test_there_is_no_second_try_with_a_nonce() -> None:
         ({"response": None}, "response"),
     ],
 )
-def test_what_does_not_belong_is_named(changes: dict[str, str | None], named: str) -> None:
+def test_what_does_not_belong_is_named(changes: dict[str, Any], named: str) -> None:
     assert named in refusal(lambda challenge: response_to(challenge, **changes))
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.server.test_snapshot_transfer import machine_with
 from zraft.config.sections import SnapshotConfig
 from zraft.groups.identity import Identity
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots.keeper import MARK_BYTES, SnapshotKeeper
 from zraft.groups.snapshots.snapshots import Snapshots
@@ -51,7 +51,7 @@ class Place:
     def __init__(self, machine: Machine | None = None, settings: SnapshotConfig = SETTINGS) -> None:
         self.machine = machine if machine is not None else machine_with(10)
         identity = Identity(ServerId(5), Instance(b"5" * 16), 1, b"", CLUSTER)
-        self.retention = Retention(GroupSettings(snapshot_bytes=1_000, wal_bytes_max=WAL_BYTES_MAX))
+        self.retention = LogRetention(GroupSettings(snapshot_bytes=1_000, wal_bytes_max=WAL_BYTES_MAX))
         self.raft = Raft(
             group=COORDINATION_GROUP,
             server=identity.server,
@@ -138,7 +138,9 @@ def test_a_large_state_is_written_less_often() -> None:
 def test_servers_do_not_all_write_at_the_same_moment() -> None:
     due = set()
     for server in range(1, 6):
-        keeper = SnapshotKeeper(SETTINGS, ServerId(server), machine_with(1), None, Retention(GroupSettings()))
+        keeper = SnapshotKeeper(
+            SETTINGS, ServerId(server), machine_with(1), None, LogRetention(GroupSettings())
+        )
         size = 0
         while not keeper.is_due(idle=True):
             keeper.applied(5, 100, 0)
@@ -379,7 +381,7 @@ def test_bounds_on_the_log_count_what_all_groups_wrote() -> None:
 
 
 def test_a_start_counts_what_the_group_holds_back_of_the_log_that_is_there() -> None:
-    retention = Retention(GroupSettings())
+    retention = LogRetention(GroupSettings())
     held = {0: 700 * MEBIBYTE, 5: 300 * MEBIBYTE}
     keeper = SnapshotKeeper(SETTINGS, ServerId(5), machine_with(1), info(5), retention, held.__getitem__)
     assert retention.needed_bytes == 700 * MEBIBYTE

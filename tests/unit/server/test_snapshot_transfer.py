@@ -156,6 +156,7 @@ class World:
                 if chunk is not None:
                     self.flying.append((FOLLOWER, chunk))
             else:
+                assert isinstance(task, Receive | Store | Complete | Load), task
                 self.receiver.performed(task, result, self.now)
         return received[0] if received else None
 

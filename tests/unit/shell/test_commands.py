@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.unit.shell.talk import STAT, STAT_TEXT, Talk
+from tests.unit.shell.talk import STAT, STAT_TEXT, Exchange, Talk
 from zraft.shell.catalogue import SPECS
 from zraft.shell.commands import COMMANDS, client_config
 from zraft.shell.conversation import ForgetWatches
-from zraft.shell.errors import EXIT_FAILED, EXIT_USAGE, NotConnectedError, RefusedError, UsageError
+from zraft.shell.errors import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    NotConnectedError,
+    RefusedError,
+    ShellError,
+    UsageError,
+)
 from zraft_core.errors import Code
 from zraft_core.wire.client_requests import (
     AddWatch,
@@ -24,6 +33,7 @@ from zraft_core.wire.client_requests import (
     GetEphemerals,
     Reconfig,
     RemoveWatches,
+    Request,
     SetAcl,
     SetData,
     Sync,
@@ -151,7 +161,9 @@ SIMPLE = [
 
 
 @pytest.mark.parametrize(("line", "exchanges", "text", "values"), SIMPLE, ids=[case[0] for case in SIMPLE])
-def test_a_command_asks_and_shows(line, exchanges, text, values):
+def test_a_command_asks_and_shows(
+    line: str, exchanges: list[Exchange], text: str, values: list[Any] | None
+) -> None:
     talk = Talk(line, *exchanges)
     assert talk.error is None
     assert talk.text == text
@@ -159,7 +171,7 @@ def test_a_command_asks_and_shows(line, exchanges, text, values):
         assert talk.values == values
 
 
-def test_every_command_of_the_catalogue_that_asks_a_server_is_tried_above_or_below():
+def test_every_command_of_the_catalogue_that_asks_a_server_is_tried_above_or_below() -> None:
     tried = {case[0].split()[0] for case in SIMPLE} | {
         *("deleteall", "setquota", "listquota", "delquota", "tree", "version")
     }
@@ -200,14 +212,17 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("line", "request_", "code", "message"), REFUSED)
-def test_an_error_is_said_in_zookeepers_words(line, request_, code, message):
+def test_an_error_is_said_in_zookeepers_words(
+    line: str, request_: Request[Any], code: Code, message: str
+) -> None:
     talk = Talk(line, (request_, code))
     assert str(talk.error).startswith(message)
+    assert isinstance(talk.error, ShellError)
     assert talk.error.exit_code == EXIT_FAILED
     assert talk.outputs == []
 
 
-def test_a_wrong_version_is_answered_with_the_right_one():
+def test_a_wrong_version_is_answered_with_the_right_one() -> None:
     talk = Talk("set -v 3 /a x", (SetData("/a", b"x", 3), Code.BAD_VERSION), (Exists("/a"), STAT))
     assert str(talk.error) == "version No is not valid : /a (expected version 3, znode is at 4)"
     talk = Talk(
@@ -216,7 +231,7 @@ def test_a_wrong_version_is_answered_with_the_right_one():
     assert str(talk.error).endswith("(expected version 3, znode is at 6)")
 
 
-def test_a_wrong_version_is_an_error_even_if_the_right_one_cannot_be_had():
+def test_a_wrong_version_is_an_error_even_if_the_right_one_cannot_be_had() -> None:
     talk = Talk("delete -v 3 /a", (Delete("/a", 3), Code.BAD_VERSION), (Exists("/a"), Code.NO_NODE))
     assert str(talk.error) == "version No is not valid : /a"
     assert isinstance(talk.error, RefusedError)
@@ -249,21 +264,21 @@ MISUSES = [
 
 
 @pytest.mark.parametrize(("line", "message"), MISUSES, ids=[line for line, _ in MISUSES])
-def test_a_misuse_is_told_before_any_server_is_asked(line, message):
+def test_a_misuse_is_told_before_any_server_is_asked(line: str, message: str) -> None:
     talk = Talk(line)
     assert isinstance(talk.error, UsageError)
     assert str(talk.error).startswith(message)
     assert talk.error.exit_code == EXIT_USAGE
 
 
-def test_reconfig_takes_the_members_from_a_file():
+def test_reconfig_takes_the_members_from_a_file() -> None:
     text = "# ours\nserver.1=a:1:2;3\n  server.2=b:1:2;3\nversion=5\n"
     asked = Reconfig(None, None, "server.1=a:1:2;3,server.2=b:1:2;3", -1)
     talk = Talk("reconfig -file members.cfg", (asked, (b"", STAT)), files={"members.cfg": text})
     assert talk.error is None
 
 
-def test_config_c_names_the_servers_as_clients_do():
+def test_config_c_names_the_servers_as_clients_do() -> None:
     text = "server.1=a:1:2:participant;0.0.0.0:2181\nserver.2=b:1:2;2182\nserver.3=c:1:2\nversion=1f\n"
     assert client_config(text) == "1f 0.0.0.0:2181,b:2182"
     text = "server.1=[fd00::1]:2181:0:participant;[fd00::1]:2181\nserver.2=[fd00::2]:2888:3888;2182\nversion=20\n"
@@ -271,11 +286,11 @@ def test_config_c_names_the_servers_as_clients_do():
     assert client_config("") == " "
 
 
-def test_version_asks_nobody():
+def test_version_asks_nobody() -> None:
     assert Talk("version").text.startswith("ZooKeeper CLI version: zraft ")
 
 
-def test_ls_r_lists_the_children_of_a_znode_before_what_is_below_them():
+def test_ls_r_lists_the_children_of_a_znode_before_what_is_below_them() -> None:
     talk = Talk(
         "ls -R /",
         (GetChildren("/"), ("b", "a")),
@@ -291,7 +306,7 @@ def test_ls_r_lists_the_children_of_a_znode_before_what_is_below_them():
     assert talk.batches == [1, 2, 2, 1]
 
 
-def test_ls_r_leaves_out_what_others_delete_meanwhile_and_goes_past_what_it_may_not_list():
+def test_ls_r_leaves_out_what_others_delete_meanwhile_and_goes_past_what_it_may_not_list() -> None:
     talk = Talk(
         "ls -R /",
         (GetChildren("/"), ("a", "b", "c")),
@@ -304,11 +319,11 @@ def test_ls_r_leaves_out_what_others_delete_meanwhile_and_goes_past_what_it_may_
     assert str(talk.error).startswith("Insufficient permission : /b")
 
 
-def test_ls_r_of_nothing_is_an_error():
+def test_ls_r_of_nothing_is_an_error() -> None:
     assert str(Talk("ls -R /a", (GetChildren("/a"), Code.NO_NODE)).error) == "Node does not exist: /a"
 
 
-def test_tree_draws_down_to_a_depth():
+def test_tree_draws_down_to_a_depth() -> None:
     exchanges = [
         (GetChildren("/"), ("b", "a")),
         (GetChildren("/b"), ("y",)),
@@ -320,7 +335,7 @@ def test_tree_draws_down_to_a_depth():
     assert Talk("tree -d 0 /a", (GetChildren("/a"), ("x",))).values == [{"path": "/a", "depth": 0}]
 
 
-def test_set_acl_r_sets_it_on_everything_below():
+def test_set_acl_r_sets_it_on_everything_below() -> None:
     talk = Talk(
         "setAcl -R /a world:anyone:cdrwa",
         (GetChildren("/a"), ("b", "c")),
@@ -333,7 +348,7 @@ def test_set_acl_r_sets_it_on_everything_below():
     assert talk.error is None
 
 
-def test_deleteall_deletes_the_deepest_first_in_batches():
+def test_deleteall_deletes_the_deepest_first_in_batches() -> None:
     talk = Talk(
         "deleteall -b 2 /a",
         (GetChildren("/a"), ("b", "c", "d")),
@@ -353,7 +368,7 @@ def test_deleteall_deletes_the_deepest_first_in_batches():
     assert max(talk.batches) == 2
 
 
-def test_deleteall_of_nothing_is_an_error_and_one_that_fails_says_that_it_is_half_done():
+def test_deleteall_of_nothing_is_an_error_and_one_that_fails_says_that_it_is_half_done() -> None:
     talk = Talk("deleteall /a", (GetChildren("/a"), Code.NO_NODE))
     assert str(talk.error) == "Node does not exist: /a"
     talk = Talk(
@@ -367,16 +382,16 @@ def test_deleteall_of_nothing_is_an_error_and_one_that_fails_says_that_it_is_hal
     assert str(talk.error).endswith("Failed to delete some node(s) in the subtree!")
 
 
-def test_deleteall_holds_one_batch_of_children_at_a_time_however_wide_and_deep():
+def test_deleteall_holds_one_batch_of_children_at_a_time_however_wide_and_deep() -> None:
     """A chain of 3000 znodes: no recursion. Each is asked about once and deleted once."""
     names = ["/a" + "/b" * depth for depth in range(3000)]
-    exchanges = [(GetChildren("/a"), ("b",))]
+    exchanges: list[Exchange] = [(GetChildren("/a"), ("b",))]
     exchanges += [(GetChildren(name), ("b",) if name is not names[-1] else ()) for name in names]
     exchanges += [(Delete(name), Code.OK) for name in reversed(names)]
     assert Talk("deleteall /a", *exchanges).values == [{"deleted": 3000}]
 
 
-def test_removewatches_l_forgets_here_what_no_server_can_be_told():
+def test_removewatches_l_forgets_here_what_no_server_can_be_told() -> None:
     lost = NotConnectedError("away")
     talk = Talk("removewatches -l /a", (RemoveWatches("/a", WatcherType.ANY), lost))
     assert talk.forgotten == [ForgetWatches("/a", WatcherType.ANY)]
@@ -384,7 +399,7 @@ def test_removewatches_l_forgets_here_what_no_server_can_be_told():
     assert Talk("removewatches /a", (RemoveWatches("/a", WatcherType.ANY), lost)).error is lost
 
 
-def test_setquota_makes_the_znodes_that_zookeepers_client_makes():
+def test_setquota_makes_the_znodes_that_zookeepers_client_makes() -> None:
     talk = Talk(
         "setquota -n 5 /q/r",
         (Exists("/q/r"), STAT),
@@ -407,7 +422,7 @@ def test_setquota_makes_the_znodes_that_zookeepers_client_makes():
     assert talk.text == "[Warning]: the count quota you create is less than the existing count:8"
 
 
-def test_setquota_keeps_the_limits_that_it_was_not_asked_about():
+def test_setquota_keeps_the_limits_that_it_was_not_asked_about() -> None:
     old = b"count=5,bytes=500=;byteHardLimit=-1;countHardLimit=9"
     new = b"count=5,bytes=500=;byteHardLimit=1;countHardLimit=9"
     talk = Talk(
@@ -423,7 +438,7 @@ def test_setquota_keeps_the_limits_that_it_was_not_asked_about():
     assert talk.text == "[Warning]: the bytes quota you create is less than the existing bytes:7"
 
 
-def test_setquota_refuses_a_second_quota_on_one_way_from_the_root():
+def test_setquota_refuses_a_second_quota_on_one_way_from_the_root() -> None:
     talk = Talk(
         "setquota -n 5 /q",
         (Exists("/q"), STAT),
@@ -442,7 +457,7 @@ def test_setquota_refuses_a_second_quota_on_one_way_from_the_root():
     assert str(Talk("setquota -n 5 /q", (Exists("/q"), Code.NO_NODE)).error) == "/q does not exist."
 
 
-def test_listquota_shows_limits_and_what_is_used():
+def test_listquota_shows_limits_and_what_is_used() -> None:
     talk = Talk(
         "listquota /q",
         (GetData(LIMITS), (b"count=5,bytes=-1", STAT)),  # as releases before 3.6 wrote it
@@ -462,7 +477,7 @@ def test_listquota_shows_limits_and_what_is_used():
     ]
 
 
-def test_listquota_without_a_quota_or_with_nonsense_in_it_is_an_error():
+def test_listquota_without_a_quota_or_with_nonsense_in_it_is_an_error() -> None:
     talk = Talk("listquota /q", (GetData(LIMITS), Code.NO_NODE))
     assert talk.text == f"absolute path is {LIMITS}"
     assert str(talk.error) == "quota for /q does not exist."
@@ -470,7 +485,7 @@ def test_listquota_without_a_quota_or_with_nonsense_in_it_is_an_error():
     assert str(talk.error).startswith(f"{LIMITS}: found b'what', expected count=N,bytes=N")
 
 
-def test_delquota_takes_away_limits_or_the_quota_with_the_znodes_that_led_to_it():
+def test_delquota_takes_away_limits_or_the_quota_with_the_znodes_that_led_to_it() -> None:
     old = b"count=5,bytes=6=;byteHardLimit=7;countHardLimit=8"
     new = b"count=-1,bytes=6=;byteHardLimit=7;countHardLimit=-1"
     talk = Talk(

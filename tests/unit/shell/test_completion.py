@@ -38,26 +38,26 @@ from zraft.shell.completion import CANDIDATES_MAX, Children, Words, complete
         ("version ", Words((), 0)),
     ],
 )
-def test_what_completes_a_line(line, expected):
+def test_what_completes_a_line(line: str, expected: Words | Children) -> None:
     assert complete(line) == expected
 
 
-def test_an_empty_line_is_completed_by_every_command():
+def test_an_empty_line_is_completed_by_every_command() -> None:
     found = complete("")
     assert isinstance(found, Words)
     assert set(found.candidates) == {*SPECS, "exit"}
 
 
-def test_children_are_offered_as_paths_in_order_quoted_where_a_line_needs_it():
+def test_children_are_offered_as_paths_in_order_quoted_where_a_line_needs_it() -> None:
     assert Children("/", "a", 2).candidates(("b", "ab", "a c")) == ('"/a c"', "/ab")
     assert Children("/x", "", 3).candidates(("b", "a")) == ("/x/a", "/x/b")
 
 
-def test_of_a_million_children_only_so_many_are_offered():
+def test_of_a_million_children_only_so_many_are_offered() -> None:
     names = tuple(str(n) for n in range(100_000))
     assert len(Children("/", "", 1).candidates(names)) == CANDIDATES_MAX
 
 
-def test_a_word_in_open_quotes_is_one_word_however_many_blanks_it_has():
+def test_a_word_in_open_quotes_is_one_word_however_many_blanks_it_has() -> None:
     assert complete('set "/a b" "c d') == Words((), 0)
     assert complete("ls '/a b c") == Children("/", "a b c", 7)

@@ -30,25 +30,25 @@ from zraft.shell.words import quoted, split
         ('"a"b', ("ab",)),
     ],
 )
-def test_a_line_is_cut_into_words(line, words):
+def test_a_line_is_cut_into_words(line: str, words: tuple[str, ...]) -> None:
     assert split(line) == words
 
 
 @pytest.mark.parametrize("line", ['set /a "b', "set /a 'b", 'set /a "b\\"'])
-def test_an_open_quote_is_an_error_that_says_where(line):
+def test_an_open_quote_is_an_error_that_says_where(line: str) -> None:
     with pytest.raises(UsageError, match="at column 8 is not closed"):
         split(line)
 
 
 @given(st.lists(st.text()))
 @settings(derandomize=True, deadline=None)
-def test_quoted_words_come_out_of_a_line_as_they_went_in(words):
+def test_quoted_words_come_out_of_a_line_as_they_went_in(words: list[str]) -> None:
     assert split(" ".join(map(quoted, words))) == tuple(words)
 
 
 @given(st.text())
 @settings(derandomize=True, deadline=None)
-def test_no_line_however_strange_raises_anything_but_a_usage_error(line):
+def test_no_line_however_strange_raises_anything_but_a_usage_error(line: str) -> None:
     try:
         words = split(line)
         parse(spec_of(words[0]) if words else SPECS["ls"], words[1:])
@@ -56,7 +56,7 @@ def test_no_line_however_strange_raises_anything_but_a_usage_error(line):
         pass
 
 
-def test_options_stand_anywhere_together_or_apart():
+def test_options_stand_anywhere_together_or_apart() -> None:
     for words in (["-s", "-w", "/a"], ["-sw", "/a"], ["/a", "-w", "-s"], ["-w", "/a", "-s"]):
         call = parse(SPECS["get"], words)
         assert (set(call.options), call.path) == ({"s", "w"}, "/a")
@@ -65,7 +65,7 @@ def test_options_stand_anywhere_together_or_apart():
     assert parse(SPECS["set"], ["-sv7", "/a", "x"]).options == {"s": "", "v": "7"}
 
 
-def test_a_word_that_looks_like_an_option_is_an_argument_behind_two_dashes_or_if_it_is_a_number():
+def test_a_word_that_looks_like_an_option_is_an_argument_behind_two_dashes_or_if_it_is_a_number() -> None:
     assert parse(SPECS["set"], ["/a", "-5"]).arguments == ("/a", "-5")
     assert parse(SPECS["set"], ["-s", "--", "/a", "-v"]).arguments == ("/a", "-v")
     assert parse(SPECS["set"], ["/a", "-"]).arguments == ("/a", "-")
@@ -86,7 +86,7 @@ def test_a_word_that_looks_like_an_option_is_an_argument_behind_two_dashes_or_if
         ("xyzzy", "Command not found: xyzzy (`help` lists all commands)"),
     ],
 )
-def test_a_mistake_is_named_with_what_was_expected(line, message):
+def test_a_mistake_is_named_with_what_was_expected(line: str, message: str) -> None:
     words = split(line)
     with pytest.raises(UsageError) as raised:
         parse(spec_of(words[0]), words[1:])
@@ -94,7 +94,7 @@ def test_a_mistake_is_named_with_what_was_expected(line, message):
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_help_teaches_each_command_by_an_example_that_is_right(name):
+def test_help_teaches_each_command_by_an_example_that_is_right(name: str) -> None:
     spec = SPECS[name]
     words = split(spec.example)
     assert words[0] == name
@@ -107,7 +107,7 @@ def test_help_teaches_each_command_by_an_example_that_is_right(name):
         assert f"-{option.name}" in spec.usage
 
 
-def test_help_lists_every_command_in_one_line_each():
+def test_help_lists_every_command_in_one_line_each() -> None:
     listed = [line.split()[0] for line in help_text(None).splitlines()[: len(SPECS)]]
     assert listed == sorted(SPECS, key=str.lower)
     assert all(len(line) <= 120 for line in help_text(None).splitlines())
@@ -116,14 +116,14 @@ def test_help_lists_every_command_in_one_line_each():
 
 
 @pytest.mark.parametrize("path", ["/", "/a", "/a/b c", "/ä", "/…/…", "/a.b", "/\U0001f600"])
-def test_paths_that_zookeeper_takes_are_taken(path):
+def test_paths_that_zookeeper_takes_are_taken(path: str) -> None:
     assert checked_path(path) == path
 
 
 @pytest.mark.parametrize(
     "path", ["", "a", "/a/", "//", "/a//b", "/.", "/a/..", "/a\x00", "/\x7f", "/\ud800", "/\uf000"]
 )
-def test_paths_that_no_server_takes_are_refused(path):
+def test_paths_that_no_server_takes_are_refused(path: str) -> None:
     with pytest.raises(UsageError):
         checked_path(path)
     if path == "/a/":

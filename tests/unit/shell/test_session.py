@@ -8,7 +8,7 @@ from datetime import UTC
 
 import pytest
 
-from tests.unit.shell.fake_server import FakeServer, sensible
+from tests.unit.shell.fake_server import Asked, FakeServer, sensible
 from zraft.shell.commands import Context
 from zraft.shell.conversation import Kind, Output, note
 from zraft.shell.display import Display
@@ -94,9 +94,11 @@ async def test_the_prompt_says_where_and_how_far() -> None:
 @pytest.mark.parametrize("on", [True, False])
 async def test_printwatches_decides_whether_events_are_shown(on: bool) -> None:
     async def watched() -> str:
-        def event_first(asked, number):
+        def event_first(asked: Asked, number: int) -> bytes:
             event = encode_watch_event(8, EventType.NODE_CREATED, "/a")
-            return (event if asked.opcode == Opcode.EXISTS else b"") + sensible(asked, number)
+            answer = sensible(asked, number)
+            assert answer is not None
+            return (event if asked.opcode == Opcode.EXISTS else b"") + answer
 
         async with FakeServer(event_first) as server:
             one, out, _ = session(Target((server.address,)), 20.0)

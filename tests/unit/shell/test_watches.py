@@ -26,7 +26,7 @@ def watching() -> Watches:
     return watches
 
 
-def test_only_what_was_asked_for_and_answered_is_watched():
+def test_only_what_was_asked_for_and_answered_is_watched() -> None:
     watches = Watches()
     for request in (GetData("/a"), Exists("/a"), GetChildren("/a"), GetChildren2("/a")):
         watches.asked(request, True)
@@ -37,14 +37,14 @@ def test_only_what_was_asked_for_and_answered_is_watched():
     assert list(watches.restore(1)) == []
 
 
-def test_everything_is_set_again_with_the_last_zxid():
+def test_everything_is_set_again_with_the_last_zxid() -> None:
     expected = RestoreWatches(
         7, data=("/d",), exist=("/e",), child=("/c",), persistent=("/p",), recursive=("/r",)
     )
     assert list(watching().restore(7)) == [expected]
 
 
-def test_an_event_uses_up_one_shot_watches_and_no_others():
+def test_an_event_uses_up_one_shot_watches_and_no_others() -> None:
     watches = watching()
     watches.asked(Exists("/d", watch=True), True)
     watches.asked(AddWatch("/d", AddWatchMode.PERSISTENT), True)
@@ -59,7 +59,7 @@ def test_an_event_uses_up_one_shot_watches_and_no_others():
     assert list(watches.restore(7)) == [RestoreWatches(7, persistent=("/d", "/p"), recursive=("/r",))]
 
 
-def test_a_deletion_uses_up_the_watch_on_children_too():
+def test_a_deletion_uses_up_the_watch_on_children_too() -> None:
     watches = Watches()
     watches.asked(GetChildren2("/a", watch=True), True)
     watches.asked(GetData("/a", watch=True), True)
@@ -67,7 +67,7 @@ def test_a_deletion_uses_up_the_watch_on_children_too():
     assert len(watches) == 0
 
 
-def test_removing_says_what_is_gone():
+def test_removing_says_what_is_gone() -> None:
     watches = watching()
     watches.asked(AddWatch("/d", AddWatchMode.PERSISTENT), True)
     assert watches.remove("/d", WatcherType.CHILDREN) == []
@@ -77,7 +77,7 @@ def test_removing_says_what_is_gone():
     assert len(watches) == 3
 
 
-def test_many_watches_are_set_again_in_requests_that_servers_take():
+def test_many_watches_are_set_again_in_requests_that_servers_take() -> None:
     watches = Watches()
     paths = [f"/{n:0>1000}" for n in range(1000)]
     for path in paths:

@@ -22,7 +22,8 @@ from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.records import HardStateRecord, Record, RestoreRecord
 from zraft.storage.recovery import Recovered
-from zraft.storage.snapshots import SnapshotHeader, SnapshotInfo, SnapshotStore
+from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
+from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
 from zraft_core.ids import GroupId, Instance
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgpack
 import pytest
@@ -145,7 +145,7 @@ def test_foreign_directory_is_not_formatted() -> None:
         start(disk)
 
 
-def reseal(data: bytes, **changes: object) -> bytes:
+def reseal(data: bytes, **changes: Any) -> bytes:
     """A meta file with other values and a right checksum."""
     directory = decode_meta(data, "meta")
     return encode_meta(evolve(directory, **changes))
@@ -171,16 +171,16 @@ def test_every_flipped_bit_and_every_length_of_meta_is_refused() -> None:
     disk = SimulatedDisk()
     start(disk).close()
     good = disk.contents(f"{PATH}/meta")
-    damaged = [good[:length] for length in range(len(good))] + [good + b"\0", good + good]
+    damaged: list[bytes] = [good[:length] for length in range(len(good))] + [good + b"\0", good + good]
     for bit in range(len(good) * 8):
         data = bytearray(good)
         data[bit // 8] ^= 1 << bit % 8
         damaged.append(bytes(data))
-    for data in damaged:
+    for wrong in damaged:
         with pytest.raises(
             CorruptionError, match=r"/data/meta: corrupt at offset 0: .*move the whole data directory"
         ):
-            decode_meta(data, f"{PATH}/meta")
+            decode_meta(wrong, f"{PATH}/meta")
 
 
 def test_random_bytes_as_meta_raise_only_declared_errors() -> None:
@@ -277,10 +277,10 @@ class Refusing:
     def __init__(self, disk: SimulatedDisk, error: int, *calls: str) -> None:
         self._disk, self._error, self._calls = disk, error, calls
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         if name in self._calls:
 
-            def refuse(path: str, *_: object):
+            def refuse(path: str, *_: object) -> None:
                 raise OSError(self._error, os.strerror(self._error), path)
 
             return refuse

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgpack
 import pytest
 from hypothesis import given, settings
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.storage.records import (
+    BaseRecord,
     EntryRecord,
     HardStateRecord,
+    Record,
     RecordFormatError,
     RecordReader,
     RosterRecord,
@@ -36,13 +40,13 @@ records = st.one_of(
 )
 
 
-def decode(body: bytes) -> list[object]:
+def decode(body: bytes) -> list[Record | BaseRecord]:
     return [decode_record(fields) for fields in RecordReader().arrays(body)]
 
 
 @settings(deadline=None, derandomize=True)
 @given(st.lists(records, min_size=1, max_size=8))
-def test_records_round_trip(written: list) -> None:
+def test_records_round_trip(written: list[Record]) -> None:
     decoded = decode(encode_records(written))
     assert decoded == written
     assert all(type(r.entry.kind) is EntryKind for r in decoded if isinstance(r, EntryRecord))
@@ -110,6 +114,6 @@ def test_unknown_kind_is_named() -> None:
         (),
     ],
 )
-def test_values_out_of_range_are_refused(fields: tuple) -> None:
+def test_values_out_of_range_are_refused(fields: tuple[Any, ...]) -> None:
     with pytest.raises(RecordFormatError):
         decode(msgpack.packb(fields))

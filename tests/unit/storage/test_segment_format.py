@@ -17,6 +17,7 @@ from zraft.storage.frames import (
     HEADER_BYTES,
     READ_BYTES,
     FrameReader,
+    Rest,
     SegmentHeader,
     decode_header,
     encode_frame,
@@ -26,6 +27,7 @@ from zraft.storage.frames import (
 from zraft.storage.records import (
     EntryRecord,
     HardStateRecord,
+    Record,
     RosterRecord,
     TruncateRecord,
     encode_records,
@@ -34,13 +36,13 @@ from zraft_core.ids import Instance
 
 INSTANCE = Instance(bytes(range(16, 32)))
 HEADER = SegmentHeader(1, bytes(range(8)), 1, SERVER, INSTANCE)
-FIRST_WRITE = [
+FIRST_WRITE: list[Record] = [
     RosterRecord(GROUP, ((SERVER, INSTANCE),)),
     HardStateRecord(GROUP, HardState(1, SERVER)),
     EntryRecord(GROUP, Entry(1, 1, EntryKind.NOOP, 1, 0, b"")),
     EntryRecord(GROUP, Entry(2, 1, EntryKind.COMMANDS, 1, 3, b"abc")),
 ]
-SECOND_WRITE = [HardStateRecord(GROUP, HardState(300, None)), TruncateRecord(GROUP, 2)]
+SECOND_WRITE: list[Record] = [HardStateRecord(GROUP, HardState(300, None)), TruncateRecord(GROUP, 2)]
 
 GOLDEN = bytes.fromhex(
     # header: a map of 7
@@ -128,7 +130,9 @@ def test_header_is_read_back_and_every_flipped_bit_is_noticed() -> None:
             decode_header(bytes(data), "x.seg")
 
 
-def read(data: bytes, *, start: int = HEADER_BYTES, number: int = 1, seed: int = HEADER.seed):
+def read(
+    data: bytes, *, start: int = HEADER_BYTES, number: int = 1, seed: int = HEADER.seed
+) -> tuple[list[tuple[int, bytes]], FrameReader]:
     disk = SimulatedDisk()
     disk.replace("/x", data)
     reader = FrameReader(disk, disk.open("/x"), seed=seed, start=start, size=len(data), number=number)
@@ -168,7 +172,7 @@ def test_frame_out_of_turn_is_damage() -> None:
     assert (frames, reader.damage) == ([], "frame 2 where frame 1 was expected")
 
 
-def rest_of(data: bytes, start: int = 0):
+def rest_of(data: bytes, start: int = 0) -> Rest:
     disk = SimulatedDisk()
     disk.replace("/x", data)
     return inspect_rest(disk, disk.open("/x"), seed=5, start=start, size=len(data))
@@ -192,7 +196,7 @@ def test_search_is_not_slowed_down_by_lookalikes_in_a_payload() -> None:
     disk = SimulatedDisk()
     disk.replace("/x", data)
 
-    class Counting:
+    class Counting(SimulatedDisk):
         read = 0
 
         def pread(self, file: int, size: int, offset: int) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from tests.simulation.disk import PAGE_BYTES, ProcessDied, SimulatedDisk, Troubl
 from zraft.storage.filesystem import FileSystem, RealFileSystem
 
 
-def outcome(call, *args):
+def outcome(call: Callable[..., Any], *args: object) -> Any:
     """What a call returned or which errno it raised, so that two file systems can be compared."""
     try:
         return call(*args)
@@ -193,7 +195,11 @@ def test_full_disk_refuses_new_blocks_and_takes_reserved_ones() -> None:
     disk.fallocate(file, 5000)
     disk.full = True
     disk.pwrite(file, b"x" * 5000, 0)
-    for call in (lambda: disk.pwrite(file, b"yy", 4999), lambda: disk.fallocate(file, 6000)):
+    calls: list[Callable[[], object]] = [
+        lambda: disk.pwrite(file, b"yy", 4999),
+        lambda: disk.fallocate(file, 6000),
+    ]
+    for call in calls:
         with pytest.raises(OSError) as refused:
             call()
         assert refused.value.errno == errno.ENOSPC

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -34,6 +36,7 @@ from zraft.storage.records import EntryRecord, HardStateRecord, Record, Truncate
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal
 from zraft_core.errors import ConfigError, StorageError
+from zraft_core.ids import GroupId
 
 
 class Server:
@@ -49,7 +52,7 @@ class Server:
         self.wal.append(records)
         self.model.apply(records)
 
-    def append_entries(self, term: int, *sizes: int, group=GROUP) -> None:
+    def append_entries(self, term: int, *sizes: int, group: GroupId = GROUP) -> None:
         self.append(*entries(self.model, group, term, *sizes))
 
     def restart(self) -> None:
@@ -205,8 +208,7 @@ def test_frame_numbers_continue_across_segments() -> None:
     assert numbers == list(range(1, server.wal.statistics().frames + 1))
 
 
-def _stream(data: bytes):
-    import io
+def _stream(data: bytes) -> io.BytesIO:
 
     return io.BytesIO(data.rstrip(b"\0"))
 
@@ -256,7 +258,7 @@ def test_statistics_count_segments_frames_and_bytes() -> None:
         lambda model: [*entries(model, GROUP, 5, 10), *entries(model, GROUP, 5, 10)],
     ],
 )
-def test_our_own_mistakes_never_reach_the_disk(records) -> None:
+def test_our_own_mistakes_never_reach_the_disk(records: Callable[[Model], list[Record]]) -> None:
     server = Server()
     server.append(HardStateRecord(GROUP, HardState(2, None)))
     server.append_entries(2, 10, 10, 10)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -14,6 +16,7 @@ from tests.unit.storage.scenario import GROUP, PATH, SMALL, Model, check, entrie
 from zraft.storage.directory import decode_meta, encode_meta
 from zraft.storage.errors import CorruptionError, CutShortError
 from zraft.storage.frames import HEAD_BYTES, HEADER_BYTES, decode_header, encode_frame
+from zraft.storage.records import EntryRecord, Record
 from zraft.storage.recovery import Recovered, TornTail
 from zraft_core.errors import StorageError
 
@@ -205,7 +208,9 @@ def test_unreadable_page_is_a_storage_error() -> None:
         (lambda model: [b"\xdd\xff\xff\xff\xff"], "not MessagePack"),
     ],
 )
-def test_frame_with_right_checksum_and_wrong_records_is_corruption(records, found: str) -> None:
+def test_frame_with_right_checksum_and_wrong_records_is_corruption(
+    records: Callable[[Model], list[Any]], found: str
+) -> None:
     """Written by a bug or a newer release: never skipped, never cut, although it is the last frame."""
     disk, states, offsets = disk_with(10, 10, 10)
     seed = decode_header(disk.contents(FIRST), FIRST).seed
@@ -216,13 +221,13 @@ def test_frame_with_right_checksum_and_wrong_records_is_corruption(records, foun
         recover(disk)
 
 
-def _after(model: Model, skip: int):
+def _after(model: Model, skip: int) -> list[EntryRecord]:
     ahead = model.copy()
     ahead.apply(entries(ahead, GROUP, 1, *[5] * (skip - 1)))
     return entries(ahead, GROUP, 1, 5)
 
 
-def _encode(records) -> bytes:
+def _encode(records: Sequence[Record]) -> bytes:
     from zraft.storage.records import encode_records
 
     return encode_records(records)
@@ -384,7 +389,9 @@ def test_where_space_cannot_be_reserved_the_log_works_and_says_that_it_cannot_te
     ),
     lengths=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4500)), max_size=2),
 )
-def test_any_damage_raises_only_declared_errors(seed: int, edits: list, lengths: list) -> None:
+def test_any_damage_raises_only_declared_errors(
+    seed: int, edits: list[tuple[int, int, bytes]], lengths: list[tuple[int, int]]
+) -> None:
     disk = SimulatedDisk()
     rng = Random(seed)
     _, wal, _ = open_wal(disk)
@@ -454,7 +461,7 @@ def test_recovery_streams_a_log_larger_than_what_it_holds() -> None:
     pread = disk.pread
 
     class Watching:
-        def __getattr__(self, name: str):
+        def __getattr__(self, name: str) -> Any:
             return getattr(disk, name)
 
         def pread(self, file: int, size: int, offset: int) -> bytes:
@@ -462,7 +469,7 @@ def test_recovery_streams_a_log_larger_than_what_it_holds() -> None:
             longest = max(longest, size)
             return pread(file, size, offset)
 
-    _, _, recovered = open_wal(Watching())  # type: ignore[arg-type]
+    _, _, recovered = open_wal(Watching())
     assert recovered.groups[GROUP].last_index == 40
     assert sum(len(entry.payload) for entry in recovered.groups[GROUP].tail) <= max(
         SMALL.tail_bytes_max, 3000

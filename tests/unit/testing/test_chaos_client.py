@@ -11,6 +11,7 @@ import pytest
 
 from tests.chaos.client import Client
 from tests.chaos.run import _mistakes
+from tests.so_far import so_far
 from zraft.checkers.history import Disconnected, Kind, Operation, Outcome
 
 
@@ -53,7 +54,7 @@ async def test_bytes_that_are_no_answer_end_the_connection_and_are_remembered() 
     reader.feed_data(b"\xff" * 64)  # a frame of -1 bytes
     reader.feed_eof()
     await one._read(reader)
-    assert one._reader is None, "it still holds on to the connection"
+    assert so_far(one._reader) is None, "it still holds on to the connection"
     assert len(one.mistakes) == 1
     assert one.mistakes[0].startswith("client 7, session 0, of server 0: ")
 

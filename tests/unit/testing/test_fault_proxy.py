@@ -64,6 +64,9 @@ class Ends:
         self.listeners: list[asyncio.Server] = []
         self.proxy: FaultProxy
 
+    def _receive(self, number: int) -> None:
+        self.received[number].append(self.sockets[number].recv(65_535))
+
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
         a, b, ab, ba = free_ports(4, random.Random())
@@ -71,9 +74,7 @@ class Ends:
             one = self.sockets[number]
             one.setblocking(False)
             one.bind((HOST, port))
-            loop.add_reader(
-                one.fileno(), lambda n=number: self.received[n].append(self.sockets[n].recv(65_535))
-            )
+            loop.add_reader(one.fileno(), self._receive, number)
             self.listeners.append(await asyncio.start_server(self._echo, HOST, port))
         self.proxy = FaultProxy({1: (HOST, a), 2: (HOST, b)}, random.Random(1))
         await self.proxy.open({(1, 2): ab, (2, 1): ba})

@@ -83,7 +83,7 @@ MESSAGES: tuple[GroupMessage, ...] = (
     *(NeedPayload(MID, A), Query(MID, A), Told(MID, A), FloorReport(B, FinalTime(5, B), wanted=True)),
     *(Need(7), ViewUpdate(VIEW), ViewUpdate(DELTA)),
 )
-EDGE = (
+EDGE: tuple[Report | StartRequest | Reply, ...] = (
     *(Report(A, 30, (P,), (C,)), StartRequest(FULL, 2, 1, relayed=True)),
     *(Reply(MID, A, answer, True, 4, 1, 2) for answer in Answer),
     Reply(MID, A, Answer.RETRY),

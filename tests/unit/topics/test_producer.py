@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.so_far import so_far
 from tests.unit.topics.groups import A, B, C, P
 from zraft_core.ids import GroupId
 from zraft_core.topics.message import After, Message
@@ -88,7 +89,7 @@ def test_a_refusal_by_a_newer_table_asks_for_the_table_and_repeats_if_all_still_
     p = producer()
     m = p.multicast([A, B])
     assert p.on_reply(reply(m, A, Answer.STALE, view_epoch=1)) == []
-    assert p.table_wanted
+    assert so_far(p.table_wanted)
     p.on_table(Table(30, 1, frozenset((A, B)), frozenset((C,))))
     assert not p.table_wanted
     assert {request.epoch for _, request in p.requests(1)} == {1}

@@ -10,7 +10,7 @@ from zraft.raft.messages import AppendEntries, Entry, EntryKind, ReadIndex
 from zraft.transport.keys import ClusterKey
 from zraft.transport.link import PeerLinks, Received, TransportSettings
 from zraft.transport.messages import PeerMessage, Sender
-from zraft_core.ids import Instance, ServerId
+from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 
 A, B, C = ServerId(1), ServerId(2), ServerId(3)
 KEY = ClusterKey(bytes(range(32)))
@@ -44,11 +44,11 @@ def links(
 
 def note(number: int) -> ReadIndex:
     """A small message that a test can tell from the others."""
-    return ReadIndex(0, 1, number)
+    return ReadIndex(COORDINATION_GROUP, 1, number)
 
 
 def append(payload: bytes) -> AppendEntries:
-    return AppendEntries(0, 5, 7, 3, 6, (Entry(8, 4, EntryKind.COMMANDS, 20, 2, payload),))
+    return AppendEntries(COORDINATION_GROUP, 5, 7, 3, 6, (Entry(8, 4, EntryKind.COMMANDS, 20, 2, payload),))
 
 
 class Network:

@@ -52,13 +52,14 @@ from zraft.transport.messages import (
     Welcome,
 )
 from zraft_core.errors import ProtocolError
-from zraft_core.ids import INSTANCE_BYTES
+from zraft_core.ids import COORDINATION_GROUP, INSTANCE_BYTES, GroupId
+from zraft_core.layout import NUMBER_MAX
 
-numbers = st.integers(0, codec.NUMBER_MAX)
+numbers = st.integers(0, NUMBER_MAX)
 terms = st.integers(0, codec.TERM_MAX)
 sessions = st.integers(codec.SESSION_MIN, codec.SESSION_MAX)
 booleans = st.booleans()
-groups = st.integers(1, codec.NUMBER_MAX)
+groups = st.integers(1, NUMBER_MAX)
 clusters = st.binary(min_size=1, max_size=codec.CLUSTER_ID_BYTES_MAX)
 snapshot_ids = st.binary(min_size=codec.SNAPSHOT_ID_BYTES, max_size=codec.SNAPSHOT_ID_BYTES)
 addresses = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=codec.ADDRESS_BYTES_MAX)
@@ -75,7 +76,7 @@ group_digests = st.lists(st.tuples(groups, numbers, st.integers(0, 2**128 - 1)),
 @st.composite
 def appends(draw: st.DrawFn) -> AppendEntries:
     entry_terms = sorted(draw(st.lists(terms, min_size=1, max_size=5)))
-    prev_log_index = draw(st.integers(0, codec.NUMBER_MAX - len(entry_terms)))
+    prev_log_index = draw(st.integers(0, NUMBER_MAX - len(entry_terms)))
     position = draw(st.integers(1, 2**62))
     entries = []
     for at, term in enumerate(entry_terms):
@@ -84,7 +85,7 @@ def appends(draw: st.DrawFn) -> AppendEntries:
         entries.append(Entry(prev_log_index + 1 + at, term, kind, position, count, draw(st.binary())))
         position += count
     return AppendEntries(
-        draw(numbers),
+        GroupId(draw(numbers)),
         draw(st.integers(entry_terms[-1], codec.TERM_MAX)),
         prev_log_index,
         draw(st.integers(0, entry_terms[0])),
@@ -112,9 +113,7 @@ messages: dict[type[Any], st.SearchStrategy[Any]] = {
         st.none() | rosters,
         booleans,
     ),
-    OriginBatch: st.builds(
-        OriginBatch, numbers, numbers, st.integers(1, codec.NUMBER_MAX), numbers, st.binary()
-    ),
+    OriginBatch: st.builds(OriginBatch, numbers, numbers, st.integers(1, NUMBER_MAX), numbers, st.binary()),
     TouchReport: st.builds(
         TouchReport, numbers, numbers, st.lists(st.tuples(sessions, numbers), max_size=5).map(tuple)
     ),
@@ -135,15 +134,15 @@ messages: dict[type[Any], st.SearchStrategy[Any]] = {
     ),
     SharedHeartbeat: st.builds(
         SharedHeartbeat,
-        st.integers(1, codec.NUMBER_MAX),
-        st.integers(1, codec.NUMBER_MAX),
+        st.integers(1, NUMBER_MAX),
+        st.integers(1, NUMBER_MAX),
         numbers,
         st.lists(st.tuples(groups, terms, numbers), max_size=5).map(tuple),
     ),
     SharedHeartbeatReply: st.builds(
         SharedHeartbeatReply,
         numbers,
-        st.integers(1, codec.NUMBER_MAX),
+        st.integers(1, NUMBER_MAX),
         st.lists(groups, max_size=5).map(tuple),
     ),
     Bundle: st.builds(Bundle, groups, st.binary(min_size=1, max_size=200), st.booleans()),
@@ -353,7 +352,7 @@ def test_entries_are_judged_alike_on_the_short_way_and_by_their_forms(
 @given(
     st.sampled_from([7, 8]),
     st.lists(
-        numbers | terms | wire_values | st.sampled_from([-1, codec.TERM_MAX + 1, codec.NUMBER_MAX + 1, True]),
+        numbers | terms | wire_values | st.sampled_from([-1, codec.TERM_MAX + 1, NUMBER_MAX + 1, True]),
         min_size=3,
         max_size=5,
     ),
@@ -385,7 +384,7 @@ def test_deep_nesting_is_refused_not_recursed_into() -> None:
 
 def test_a_message_of_a_newer_release_costs_only_itself() -> None:
     """D-5: releases roll one server at a time."""
-    known = Heartbeat(0, 1, 2, 3)
+    known = Heartbeat(COORDINATION_GROUP, 1, 2, 3)
     body = codec.encode_sequence([codec.encode(known), msgpack.packb([120, 1, 2]), codec.encode(known)])
     decoded, errors = codec.decode_sequence(body)
     assert decoded == [known, known]
@@ -398,7 +397,7 @@ def test_a_message_of_a_newer_release_costs_only_itself() -> None:
 def test_the_layout_on_the_wire_is_the_documented_one() -> None:
     """docs/PROTOCOL-PEERS.md has these bytes; servers of different releases talk to each other (D-5)."""
     append = AppendEntries(
-        0,
+        COORDINATION_GROUP,
         5,
         7,
         3,
@@ -408,10 +407,12 @@ def test_the_layout_on_the_wire_is_the_documented_one() -> None:
     assert codec.encode(append).hex(" ") == (
         "97 05 00 05 07 03 06 92 95 04 01 14 02 c4 02 61 62 95 05 00 16 00 c4 00"
     )
-    assert codec.encode(Heartbeat(0, 5, 300, 6)).hex(" ") == "95 07 00 05 cd 01 2c 06"
+    assert codec.encode(Heartbeat(COORDINATION_GROUP, 5, 300, 6)).hex(" ") == "95 07 00 05 cd 01 2c 06"
     assert codec.encode(Hello(None, None, True)).hex(" ") == "94 20 c0 c0 c3"
-    assert codec.encode(RequestVote(0, 5, 9, 4)).hex(" ") == "95 03 00 05 09 04"
-    assert codec.encode(RequestVote(0, 5, 9, 4, transfer=True)).hex(" ") == "95 0c 00 05 09 04"
+    assert codec.encode(RequestVote(COORDINATION_GROUP, 5, 9, 4)).hex(" ") == "95 03 00 05 09 04"
+    assert (
+        codec.encode(RequestVote(COORDINATION_GROUP, 5, 9, 4, transfer=True)).hex(" ") == "95 0c 00 05 09 04"
+    )
     assert codec.encode(Join(b"c", "a:1", 2)).hex(" ") == "94 24 c4 01 63 c4 03 61 3a 31 02"
     assert codec.encode(MemberReport(2, ((7, 1),))).hex(" ") == (
         "93 2a 02 91 92 07 c4 10 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01"
@@ -425,6 +426,6 @@ def test_digests_travel_as_sixteen_bytes_however_large() -> None:
 
 
 def test_entries_that_are_not_consecutive_are_our_own_mistake() -> None:
-    gap = AppendEntries(0, 5, 7, 3, 6, (Entry(9, 4, EntryKind.NOOP, 1, 0, b""),))
+    gap = AppendEntries(COORDINATION_GROUP, 5, 7, 3, 6, (Entry(9, 4, EntryKind.NOOP, 1, 0, b""),))
     with pytest.raises(AssertionError, match="consecutive"):
         codec.encode(gap)

@@ -21,10 +21,11 @@ from zraft.transport.link import (
     PeerLinks,
     TransportSettings,
 )
+from zraft.transport.messages import PeerMessage
 from zraft.transport.packing import UnsendableError
 from zraft.transport.sealing import HELLO_BYTES, Rejection
 from zraft_core.errors import ConfigError
-from zraft_core.ids import ServerId
+from zraft_core.ids import COORDINATION_GROUP, ServerId
 
 THIRD_KEY = ClusterKey(bytes(range(2, 34)))
 
@@ -38,7 +39,7 @@ def payload(size: int) -> bytes:
 def test_messages_of_every_size_cross_in_datagrams_of_every_size(datagram_bytes_max: int, size: int) -> None:
     network = joined(datagram_bytes_max=datagram_bytes_max)
     before = len(network.tape)
-    messages = [note(1), append(payload(size)), note(2)]
+    messages: list[PeerMessage] = [note(1), append(payload(size)), note(2)]
     network.send(A, B, *messages)
     network.run()
     assert network.messages(B) == messages
@@ -373,5 +374,5 @@ def test_statistics_add_up() -> None:
 def test_sealing_a_60_kb_append_costs_one_datagram_of_little_more_than_its_payload() -> None:
     """The overhead on the wire, and with it that nothing is copied into a second encoding."""
     network = joined(datagram_bytes_max=DATAGRAM_BYTES_LOOPBACK)
-    (datagram,) = network.runs[A].send(B, [append(payload(59_000)), Heartbeat(0, 5, 1, 6)])
+    (datagram,) = network.runs[A].send(B, [append(payload(59_000)), Heartbeat(COORDINATION_GROUP, 5, 1, 6)])
     assert len(datagram) - 59_000 < 80

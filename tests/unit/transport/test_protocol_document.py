@@ -24,7 +24,7 @@ from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.link import PeerLinks
 from zraft.transport.messages import Sender
 from zraft.transport.sealing import CHALLENGE_BYTES, HELLO_BYTES, SALT_BYTES, SEAL_BYTES
-from zraft_core.ids import Instance, ServerId
+from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "PROTOCOL-PEERS.md"
 A, B = ServerId(1), ServerId(2)
@@ -45,12 +45,12 @@ def example(server: ServerId, salt: int, challenge: int, *, keys: list[ClusterKe
 def conversation(keys: list[ClusterKey] | None) -> list[bytes]:
     """A's hello, B's, A's, and the heartbeat."""
     a, b = example(A, 0xAA, 0xCA, keys=keys), example(B, 0xBB, 0xCB, keys=keys)
-    (first,) = a.send(B, [Heartbeat(0, 5, 300, 6)])
+    (first,) = a.send(B, [Heartbeat(COORDINATION_GROUP, 5, 300, 6)])
     ((_, second),) = b.receive(first, 0).replies
     (_, third), (_, data) = a.receive(second, 0).replies
     assert b.receive(third, 0).replies == []
     received = b.receive(data, 0)
-    assert received.messages == [Heartbeat(0, 5, 300, 6)]
+    assert received.messages == [Heartbeat(COORDINATION_GROUP, 5, 300, 6)]
     assert received.error is None
     return [first, second, third, data]
 
@@ -101,10 +101,12 @@ def test_the_documented_stream_is_the_one_on_the_wire() -> None:
     acceptor = BulkConnection.accept(me=senders[1], peers={A}, ring=ring, entropy=lambda _: next(drawn))
     answer = acceptor.receive(opening).output
     proof = dialer.receive(answer).output
-    dialer.enqueue(codec.encode(Heartbeat(0, 5, 300, 6)))
+    dialer.enqueue(codec.encode(Heartbeat(COORDINATION_GROUP, 5, 300, 6)))
     frame = dialer.next_frame()
     assert frame is not None
-    assert acceptor.receive(proof + frame).messages == [codec.encode(Heartbeat(0, 5, 300, 6))]
+    assert acceptor.receive(proof + frame).messages == [
+        codec.encode(Heartbeat(COORDINATION_GROUP, 5, 300, 6))
+    ]
     assert documented("opening of A") == opening
     assert documented("answer of B, to its stream") == answer
     assert documented("proof and heartbeat, by stream") == proof + frame

@@ -26,6 +26,7 @@ from zraft_core.topics.registry_commands import (
     Placed,
     PlaceGroup,
     RegisterProducer,
+    RegistryCommand,
     RetainTopic,
     TopicChanged,
 )
@@ -218,23 +219,22 @@ class History(Scenario):
         disks = tuple(sorted((server, disk) for server, disk in (ONE, TWO) if rng.random() < 0.7))
         wanted = registry.groups[group].wanted if group in registry.groups else disks
         producer = ProducerId(rng.choice((*registry.producers, 9)))
-        command = rng.choice(
-            (
-                RegisterProducer(rng.choice((session.id, session.id, 5))),
-                CloseProducer(producer),
-                CreateTopic(name, rng.randint(0, 3)),
-                AlterTopic(name, rng.randint(1, 5)),
-                RetainTopic(name, Retention(rng.choice((None, 1_000)), None)),
-                DeleteTopic(name),
-                EndOwner(session.id),
-                *[CreateGroup(rng.choice((*registry.topics, 7)), disks, disks[0][0] if disks else None)] * 5,
-                PlaceGroup(group, disks, None),
-                Placed(group, wanted),
-                TopicChanged(rng.randint(0, registry.last_change)),
-                *[Cleared(group, tuple(sorted(registry.closed)), tuple(sorted(registry.deleting)))] * 5,
-            )
+        choices: tuple[RegistryCommand, ...] = (
+            RegisterProducer(rng.choice((session.id, session.id, 5))),
+            CloseProducer(producer),
+            CreateTopic(name, rng.randint(0, 3)),
+            AlterTopic(name, rng.randint(1, 5)),
+            RetainTopic(name, Retention(rng.choice((None, 1_000)), None)),
+            DeleteTopic(name),
+            EndOwner(session.id),
+            *[CreateGroup(rng.choice((*registry.topics, 7)), disks, disks[0][0] if disks else None)] * 5,
+            PlaceGroup(group, disks, None),
+            Placed(group, wanted),
+            TopicChanged(rng.randint(0, registry.last_change)),
+            *[Cleared(group, tuple(sorted(registry.closed)), tuple(sorted(registry.deleting)))] * 5,
         )
-        packed = (TOPICS, encode_registry(command))
+        command = rng.choice(choices)
+        packed: Command = (TOPICS, encode_registry(command))
         origin = session.owner[:2]
         if rng.random() < 0.05:
             packed = (TOPICS, packed[1][:-1])

@@ -134,7 +134,9 @@ def test_level_five_leaves_the_configuration_alone_before_members_are_written_do
     assert scenario.stat(CONFIG) == before
     assert scenario.events() == []
     scenario.by_leader(THREE_MEMBERS)
-    assert b"server.3=c:3:0:observer;c:3" in scenario.node(CONFIG).data
+    configuration = scenario.node(CONFIG).data
+    assert configuration is not None
+    assert b"server.3=c:3:0:observer;c:3" in configuration
 
 
 def test_known_levels_are_fine() -> None:

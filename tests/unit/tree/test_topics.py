@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -10,6 +11,7 @@ import pytest
 from tests.unit.tree.histories import History, whole
 from tests.unit.tree.level3 import Level3, again, from_image, image_of
 from tests.unit.tree.scenario import NOBODY, ONE, TWO
+from zraft.topics.registry import Registry
 from zraft.tree.image.layout import END, HEAD, REGISTRY
 from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
@@ -255,7 +257,7 @@ def test_d4_a_snapshot_is_of_the_moment_at_which_it_began() -> None:
 def test_d26_every_part_of_the_registry_counts_in_the_digest() -> None:
     seen = set()
     machine = everything().machine
-    for change in (
+    changes: tuple[Callable[[Registry], object], ...] = (
         lambda r: r.producers.clear(),
         lambda r: r.closed.clear(),
         lambda r: r.topics.clear(),
@@ -265,10 +267,11 @@ def test_d26_every_part_of_the_registry_counts_in_the_digest() -> None:
         lambda r: setattr(r, "position", 1),
         lambda r: setattr(r, "epoch", 77),
         lambda r: setattr(r, "last_change", 77),
-    ):
+    )
+    for change in changes:
         other = everything().machine
         assert other.digest() == machine.digest()
-        change(other.registry)  # type: ignore[no-untyped-call]
+        change(other.registry)
         seen.add(other.full_digest())
     assert len(seen - {machine.digest()}) == 9
 

@@ -18,7 +18,7 @@ from zraft_core.znodes.txn import (
 )
 
 RUNS = [(5, (("ip", "::1"),), [create("/a", None), create("/é")]), (0, (), [(SETTINGS, {"x": 1})])]
-BLOB = pack_batch(*ONE, 1, 2, RUNS)  # type: ignore[arg-type]
+BLOB = pack_batch(*ONE, 1, 2, RUNS)
 BATCH = (
     *ONE,
     1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -22,12 +23,12 @@ from zraft_core.znodes.events import (
 
 
 @pytest.fixture
-def table() -> WatchTable:
+def table() -> WatchTable[Any]:
     return WatchTable()
 
 
 @pytest.mark.parametrize("event", [NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED])
-def test_data_watch_fires_once_for_the_node(table: WatchTable, event: int) -> None:
+def test_data_watch_fires_once_for_the_node(table: WatchTable[Any], event: int) -> None:
     table.add_data("/a", "w")
     assert table.trigger(event, "/b") == []
     assert table.trigger(event, "/a") == ["w"]
@@ -35,7 +36,7 @@ def test_data_watch_fires_once_for_the_node(table: WatchTable, event: int) -> No
     assert (table.watch_count(), table.watcher_count()) == (0, 0)
 
 
-def test_children_changed_concerns_child_watches_only(table: WatchTable) -> None:
+def test_children_changed_concerns_child_watches_only(table: WatchTable[Any]) -> None:
     table.add_data("/a", "data")
     table.add_child("/a", "child")
     assert table.trigger(NODE_CHILDREN_CHANGED, "/a") == ["child"]
@@ -43,14 +44,14 @@ def test_children_changed_concerns_child_watches_only(table: WatchTable) -> None
     assert table.has_data("/a", "data")
 
 
-def test_child_watch_does_not_fire_for_data_or_creation(table: WatchTable) -> None:
+def test_child_watch_does_not_fire_for_data_or_creation(table: WatchTable[Any]) -> None:
     table.add_child("/a", "w")
     assert table.trigger(NODE_DATA_CHANGED, "/a") == []
     assert table.trigger(NODE_CREATED, "/a") == []
     assert table.has_child("/a", "w")
 
 
-def test_deletion_is_told_once_to_a_watcher_of_both_and_consumes_both(table: WatchTable) -> None:
+def test_deletion_is_told_once_to_a_watcher_of_both_and_consumes_both(table: WatchTable[Any]) -> None:
     """Trap 6."""
     table.add_data("/a", "both")
     table.add_child("/a", "child")
@@ -60,13 +61,13 @@ def test_deletion_is_told_once_to_a_watcher_of_both_and_consumes_both(table: Wat
     assert table.trigger(NODE_CHILDREN_CHANGED, "/a") == []
 
 
-def test_watchers_are_told_in_order_of_registration_each_once(table: WatchTable) -> None:
+def test_watchers_are_told_in_order_of_registration_each_once(table: WatchTable[Any]) -> None:
     for watcher in ("c", "a", "b", "a", "c"):
         table.add_data("/a", watcher)
     assert table.trigger(NODE_DATA_CHANGED, "/a") == ["c", "a", "b"]
 
 
-def test_removed_watcher_is_told_nothing_and_leaves_nothing(table: WatchTable) -> None:
+def test_removed_watcher_is_told_nothing_and_leaves_nothing(table: WatchTable[Any]) -> None:
     for watcher in ("stays", "goes"):
         table.add_data("/a", watcher)
         table.add_child("/b", watcher)
@@ -92,7 +93,7 @@ class Unhashed:
         return 1
 
 
-def test_removing_a_watcher_costs_only_its_own_watches(table: WatchTable) -> None:
+def test_removing_a_watcher_costs_only_its_own_watches(table: WatchTable[Any]) -> None:
     watcher = Unhashed()
     for number in range(1000):
         table.add_data(f"/{number}", "other")
@@ -103,7 +104,7 @@ def test_removing_a_watcher_costs_only_its_own_watches(table: WatchTable) -> Non
     assert table.watch_count() == 1000
 
 
-def test_single_watches_can_be_removed(table: WatchTable) -> None:
+def test_single_watches_can_be_removed(table: WatchTable[Any]) -> None:
     table.add_data("/a", "w")
     table.add_child("/a", "w")
     assert not table.remove("/b", "w", WatcherType.DATA)
@@ -121,7 +122,7 @@ def test_single_watches_can_be_removed(table: WatchTable) -> None:
 EVENTS = (NODE_CREATED, NODE_DATA_CHANGED, NODE_CHILDREN_CHANGED, NODE_DELETED)
 
 
-def test_persistent_watch_is_told_of_everything_at_its_path_for_ever(table: WatchTable) -> None:
+def test_persistent_watch_is_told_of_everything_at_its_path_for_ever(table: WatchTable[Any]) -> None:
     table.add_lasting("/a", "w", AddWatchMode.PERSISTENT)
     for _ in range(3):
         assert [table.trigger(event, "/a") for event in EVENTS] == [["w"]] * 4
@@ -129,7 +130,7 @@ def test_persistent_watch_is_told_of_everything_at_its_path_for_ever(table: Watc
     assert table.watch_count() == 2
 
 
-def test_recursive_watch_is_told_of_descendants_and_never_of_child_lists(table: WatchTable) -> None:
+def test_recursive_watch_is_told_of_descendants_and_never_of_child_lists(table: WatchTable[Any]) -> None:
     """Trap 10; descendants need not exist when the watch is set."""
     table.add_lasting("/a", "w", AddWatchMode.PERSISTENT_RECURSIVE)
     for path in ("/a", "/a/b", "/a/b/c/d"):
@@ -139,12 +140,12 @@ def test_recursive_watch_is_told_of_descendants_and_never_of_child_lists(table: 
     assert table.trigger(NODE_CREATED, "/") == []
 
 
-def test_recursive_watch_on_the_root_sees_everything(table: WatchTable) -> None:
+def test_recursive_watch_on_the_root_sees_everything(table: WatchTable[Any]) -> None:
     table.add_lasting("/", "w", AddWatchMode.PERSISTENT_RECURSIVE)
     assert [table.trigger(NODE_CREATED, path) for path in ("/", "/a", "/a/b")] == [["w"]] * 3
 
 
-def test_any_mix_of_modes_is_told_once_and_only_the_one_shot_is_spent(table: WatchTable) -> None:
+def test_any_mix_of_modes_is_told_once_and_only_the_one_shot_is_spent(table: WatchTable[Any]) -> None:
     """Trap 6."""
     table.add_data("/a", "w")
     table.add_child("/a", "w")
@@ -157,7 +158,7 @@ def test_any_mix_of_modes_is_told_once_and_only_the_one_shot_is_spent(table: Wat
     assert table.trigger(NODE_CREATED, "/a") == ["w"]
 
 
-def test_removing_one_mode_keeps_the_others(table: WatchTable) -> None:
+def test_removing_one_mode_keeps_the_others(table: WatchTable[Any]) -> None:
     def watch() -> None:
         table.add_data("/a", "w")
         table.add_child("/a", "w")
@@ -176,7 +177,7 @@ def test_removing_one_mode_keeps_the_others(table: WatchTable) -> None:
     assert table.trigger(NODE_CREATED, "/a/b") == []
 
 
-def test_watcher_that_goes_leaves_nothing_behind_whatever_its_modes(table: WatchTable) -> None:
+def test_watcher_that_goes_leaves_nothing_behind_whatever_its_modes(table: WatchTable[Any]) -> None:
     for path in ("/", "/a", "/a/b"):
         table.add_data(path, "w")
         table.add_lasting(path, "w", AddWatchMode.PERSISTENT)
@@ -185,7 +186,7 @@ def test_watcher_that_goes_leaves_nothing_behind_whatever_its_modes(table: Watch
     assert (table.watch_count(), table._lasting, table._recursive) == (0, 0, 0)
 
 
-def test_random_modes_agree_with_a_plain_list_of_watches(table: WatchTable, seed: int) -> None:
+def test_random_modes_agree_with_a_plain_list_of_watches(table: WatchTable[Any], seed: int) -> None:
     """The same table as a set of (path, watcher, mode), looked through whole each time."""
     rng = random.Random(seed)
     paths, watchers = ("/", "/a", "/a/b", "/a/b/c", "/ab"), ("v", "w")
@@ -242,7 +243,7 @@ def test_random_modes_agree_with_a_plain_list_of_watches(table: WatchTable, seed
 # -- setWatches
 
 
-def test_setwatches_tells_what_was_missed_and_registers_the_rest(table: WatchTable) -> None:
+def test_setwatches_tells_what_was_missed_and_registers_the_rest(table: WatchTable[Any]) -> None:
     """Trap 8: data by mzxid, children by pzxid, existence as it is."""
     scenario = Scenario()
     for path in ("/same", "/changed", "/children", "/quiet", "/quiet/kept", "/gone"):
@@ -278,7 +279,7 @@ def test_setwatches_tells_what_was_missed_and_registers_the_rest(table: WatchTab
     assert table.watch_count() == 0
 
 
-def test_setwatches_tells_nobody_of_a_znode_that_he_may_not_read(table: WatchTable) -> None:
+def test_setwatches_tells_nobody_of_a_znode_that_he_may_not_read(table: WatchTable[Any]) -> None:
     """Trap 15. The watch is spent all the same, as it would have been."""
     scenario = Scenario()
     scenario.create("/secret", acl=((31, "ip", "10.0.0.1"),))
@@ -288,7 +289,7 @@ def test_setwatches_tells_nobody_of_a_znode_that_he_may_not_read(table: WatchTab
     assert not table
 
 
-def test_change_at_exactly_the_seen_zxid_was_not_missed(table: WatchTable) -> None:
+def test_change_at_exactly_the_seen_zxid_was_not_missed(table: WatchTable[Any]) -> None:
     """Trap 8: greater, not greater or equal."""
     scenario = Scenario()
     scenario.create("/a")
@@ -300,7 +301,7 @@ def test_change_at_exactly_the_seen_zxid_was_not_missed(table: WatchTable) -> No
     ]
 
 
-def test_events_of_the_machine_reach_watchers_in_zookeepers_order(table: WatchTable) -> None:
+def test_events_of_the_machine_reach_watchers_in_zookeepers_order(table: WatchTable[Any]) -> None:
     """A parent's watcher and a node's watcher, both told of one deletion, node first."""
     scenario = Scenario()
     scenario.create("/a")

@@ -407,7 +407,7 @@ NO_DATA: tuple[Any, ...] = (True, 1, "text", (), {}, bytearray(b"x"))
 NO_NUMBER: tuple[Any, ...] = (None, True, 1.0, "1", b"1", (), {})
 NO_ACL: tuple[Any, ...] = (True, 1, "acl", b"acl", {}, (1,), ((31, "world"),), (("31", "world", "anyone"),))
 
-POISON = [
+POISON: list[Any] = [
     *[(CREATE_COMMAND, bad, b"", None, 0, None) for bad in NO_STRING],
     *[(CREATE_COMMAND, "/n", bad, None, 0, None) for bad in NO_DATA],
     *[(CREATE_COMMAND, "/n", b"", bad, 0, None) for bad in NO_ACL],

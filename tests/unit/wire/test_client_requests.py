@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from kazoo.protocol import serialization as kazoo
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
@@ -51,7 +53,7 @@ SAME_AS_KAZOO = [
 @pytest.mark.parametrize(
     ("ours", "theirs"), SAME_AS_KAZOO, ids=[type(one).__name__ for one, _ in SAME_AS_KAZOO]
 )
-def test_kazoo_writes_the_same(ours, theirs):
+def test_kazoo_writes_the_same(ours: asks.Request[Any], theirs: Any) -> None:
     assert ours.opcode == theirs.type
     assert ours.body() == bytes(theirs.serialize())
 
@@ -86,7 +88,9 @@ BODIES = [
 @pytest.mark.parametrize(
     ("request_", "opcode", "body"), BODIES, ids=[type(case[0]).__name__ for case in BODIES]
 )
-def test_what_kazoo_lacks_is_written_as_the_protocol_has_it(request_, opcode, body):
+def test_what_kazoo_lacks_is_written_as_the_protocol_has_it(
+    request_: asks.Request[Any], opcode: int, body: bytes
+) -> None:
     assert (request_.opcode, request_.body()) == (opcode, body)
 
 
@@ -118,24 +122,28 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("request_", "body", "value"), VALUES)
-def test_answers_are_understood(request_, body, value):
+def test_answers_are_understood(request_: asks.Request[Any], body: bytes, value: object) -> None:
     codec = connected()
     xid, _ = codec.ask(request_)
     assert codec.receive(replied(xid, body)) == [Reply(xid, 9, Code.OK, value)]
 
 
-def test_acls_and_configurations_come_with_a_stat():
+def test_acls_and_configurations_come_with_a_stat() -> None:
     codec = connected()
     xid, _ = codec.ask(asks.GetAcl("/a"))
     [reply] = codec.receive(replied(xid, asks.encode_acl(OURS) + STAT))
+    assert isinstance(reply, Reply)
     assert (reply.value[0], reply.value[1].czxid) == (OURS, NODE.czxid)
     xid, _ = codec.ask(asks.Reconfig(leaving="1"))
     [reply] = codec.receive(replied(xid, encode_buffer(b"new") + STAT))
+    assert isinstance(reply, Reply)
     assert (reply.value[0], reply.value[1].mzxid) == (b"new", NODE.mzxid)
 
 
 @pytest.mark.parametrize(("request_", "body", "value"), VALUES)
-def test_an_answer_cut_short_is_a_declared_error(request_, body, value):
+def test_an_answer_cut_short_is_a_declared_error(
+    request_: asks.Request[Any], body: bytes, value: object
+) -> None:
     for size in range(len(body)) if value is not None and value != () else ():
         codec = connected()
         xid, _ = codec.ask(request_)
@@ -145,7 +153,7 @@ def test_an_answer_cut_short_is_a_declared_error(request_, body, value):
             codec.receive(replied(xid, body[:size]))
 
 
-def test_auth_may_be_answered_out_of_turn_and_leaves_the_last_zxid_alone():
+def test_auth_may_be_answered_out_of_turn_and_leaves_the_last_zxid_alone() -> None:
     codec = connected()
     xid, _ = codec.ask(asks.Exists("/a"))
     auth_xid, raw = codec.ask(asks.Auth("digest", b"a:b"))
@@ -157,18 +165,19 @@ def test_auth_may_be_answered_out_of_turn_and_leaves_the_last_zxid_alone():
     ]
     assert codec.last_zxid_seen == 0
     [reply] = codec.receive(encode_exists_reply(xid, 9, NODE))
+    assert isinstance(reply, Reply)
     assert reply.value.czxid == NODE.czxid
     assert codec.pending == 0
     with pytest.raises(ProtocolError, match="expected none"):
         codec.receive(encode_empty_reply(XID_AUTH, 0))
 
 
-def test_watches_are_set_again_with_the_reserved_xid_in_turn():
+def test_watches_are_set_again_with_the_reserved_xid_in_turn() -> None:
     codec = connected()
     xid, _ = codec.ask(asks.RestoreWatches(5, persistent=("/p",)))
     assert xid == XID_SET_WATCHES
     assert codec.receive(encode_empty_reply(xid, 9)) == [Reply(xid, 9, Code.OK, None)]
 
 
-def test_a_password_is_in_no_message():
+def test_a_password_is_in_no_message() -> None:
     assert "secret" not in repr(asks.Auth("digest", b"bob:secret"))

@@ -11,7 +11,7 @@ from zraft_core.ids import ServerId
 from zraft_core.wire.client_requests import Reconfig
 from zraft_core.wire.reconfig import UNREADABLE, decode_reconfig_command, server_change
 from zraft_core.znodes.member_roles import OBSERVER, PARTICIPANT, REMOVE
-from zraft_core.znodes.txn import MEMBERS
+from zraft_core.znodes.txn import MEMBERS, Command
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_what_the_configuration_shows_is_what_a_reconfig_takes(level: int) -> No
         ServerId(254): WantedMember(True, "zk-1.example.org:65535"),
     }
     text = config_text(members, 42, level).decode()
-    _, replace, _, changes = command(None, None, text)  # type: ignore[misc]
+    _, replace, _, changes = command(None, None, text)
     assert (replace, changed_members({}, replace, changes)) == (True, members)
     lines = ",".join(text.splitlines()[:-1])
-    _, replace, _, changes = command(lines, None, None)  # type: ignore[misc]
+    _, replace, _, changes = command(lines, None, None)
     assert (replace, changed_members(members, replace, changes)) == (False, members)
 
 
-def command(joining: str | None, leaving: str | None, members: str | None, version: int = -1) -> object:
+def command(joining: str | None, leaving: str | None, members: str | None, version: int = -1) -> Command:
     request = Reconfig(joining, leaving, members, version)
     return decode_reconfig_command(raw(16, request.body().hex()))
 
@@ -93,5 +93,5 @@ def test_a_whole_configuration_may_be_lines_of_a_file() -> None:
 )
 def test_what_cannot_be_read_is_refused_as_a_whole(joining: str | None, leaving: str | None) -> None:
     """In its turn, by the state machine: BAD_ARGUMENTS."""
-    _, _, _, changes = command(joining, leaving, None)  # type: ignore[misc]
+    _, _, _, changes = command(joining, leaving, None)
     assert UNREADABLE in changes

@@ -9,7 +9,7 @@ from zraft_core.errors import Code
 from zraft_core.wire import replies
 from zraft_core.wire.events import EventType, encode_watch_event
 from zraft_core.wire.stat import encode_stat
-from zraft_core.znodes.txn import CHECK, CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA
+from zraft_core.znodes.txn import CHECK, CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA, Command
 
 XID, ZXID = 0x0A0B0C0D, 0x0000000500000006
 HEADER = "0a0b0c0d 0000000500000006 00000000"
@@ -17,7 +17,7 @@ PATH_A = "00000002 2f61"
 STAT = SAMPLE_STAT_HEX
 
 
-def reply(body, header=HEADER):
+def reply(body: str, header: str = HEADER) -> bytes:
     """`body` behind header and length, all from hex."""
     raw = bytes.fromhex(header + body)
     return len(raw).to_bytes(4, "big") + raw
@@ -46,19 +46,19 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_reply_golden_bytes(name):
+def test_reply_golden_bytes(name: str) -> None:
     raw, body = GOLDEN[name]
     assert type(raw) is bytes
     assert raw == reply(body)
 
 
-def test_an_error_reply_is_a_header_and_no_body():
+def test_an_error_reply_is_a_header_and_no_body() -> None:
     expected = reply("", "0a0b0c0d 0000000500000006 ffffff9b")
     assert replies.encode_error_reply(XID, ZXID, Code.NO_NODE) == expected
     assert replies.encode_reply_header(XID, ZXID, Code.NO_NODE) == expected
 
 
-def test_null_data_and_empty_data_are_different_answers():
+def test_null_data_and_empty_data_are_different_answers() -> None:
     """Trap 23: length -1 against length 0, though both have dataLength 0."""
     null = replies.encode_get_data_reply(XID, ZXID, SampleZnode(data=None))
     empty = replies.encode_get_data_reply(XID, ZXID, SampleZnode(data=b""))
@@ -67,13 +67,13 @@ def test_null_data_and_empty_data_are_different_answers():
     assert empty == reply("00000000" + stat)
 
 
-def test_stat_counts_data_bytes_and_children():
+def test_stat_counts_data_bytes_and_children() -> None:
     raw = encode_stat(SampleZnode(data=b"12345", children={"a", "b"}))
     assert raw.hex() == STAT.replace("0000000300000000", "0000000500000002")
     assert encode_stat(SampleZnode()).hex() == STAT
 
 
-def test_an_encoded_reply_does_not_follow_later_changes_of_the_znode():
+def test_an_encoded_reply_does_not_follow_later_changes_of_the_znode() -> None:
     node = SampleZnode()
     raw = replies.encode_get_data_reply(XID, ZXID, node)
     node.data, node.version = b"later", 9
@@ -99,12 +99,12 @@ MULTI_BODY = (
 )
 
 
-def test_multi_success_golden_bytes():
+def test_multi_success_golden_bytes() -> None:
     """Trap 12: create answers type 1 with a path, create2 type 15 with path and Stat."""
     assert replies.encode_multi_reply(XID, ZXID, MULTI_OPS, MULTI_RESULTS) == reply(MULTI_BODY)
 
 
-def test_multi_failure_golden_bytes():
+def test_multi_failure_golden_bytes() -> None:
     """Trap 11: err 0 in the reply's header; 0 before the culprit, its code, -2 after it, all as type -1."""
     codes = (Code.OK, Code.OK, Code.NODE_EXISTS, Code.RUNTIME_INCONSISTENCY, Code.RUNTIME_INCONSISTENCY)
     body = (
@@ -116,11 +116,11 @@ def test_multi_failure_golden_bytes():
     assert replies.encode_multi_reply(XID, ZXID, MULTI_OPS, Failure(codes)) == reply(body)
 
 
-def test_an_empty_multi_is_answered_by_its_end_alone():
+def test_an_empty_multi_is_answered_by_its_end_alone() -> None:
     assert replies.encode_multi_reply(XID, ZXID, (), ()) == reply("ffffffff 01 ffffffff")
 
 
-def test_results_that_do_not_match_the_operations_are_our_own_mistake():
+def test_results_that_do_not_match_the_operations_are_our_own_mistake() -> None:
     with pytest.raises(AssertionError):
         replies.encode_multi_reply(XID, ZXID, MULTI_OPS, MULTI_RESULTS[:-1])
     with pytest.raises(AssertionError):
@@ -144,26 +144,26 @@ WRITE_REPLIES = [
 
 
 @pytest.mark.parametrize(("command", "result", "body"), WRITE_REPLIES)
-def test_a_write_reply_follows_from_opcode_and_result(command, result, body):
+def test_a_write_reply_follows_from_opcode_and_result(command: Command, result: object, body: str) -> None:
     assert replies.encode_write_reply(command[0], XID, ZXID, command, result) == reply(body)
     if command[0] != MULTI:
         assert replies.encode_write_reply(command[0], XID, ZXID, None, result) == reply(body)
 
 
 @pytest.mark.parametrize("opcode", [SET_DATA, CREATE, CREATE2, DELETE, MULTI, CLOSE_SESSION])
-def test_a_code_answers_any_write_with_a_header(opcode):
+def test_a_code_answers_any_write_with_a_header(opcode: int) -> None:
     """A refused run fails whole, a multi in it included: then the code stands in the header."""
     raw = replies.encode_write_reply(opcode, XID, ZXID, None, Code.SESSION_EXPIRED)
     assert raw == reply("", "0a0b0c0d 0000000500000006 ffffff90")
 
 
-def test_a_result_without_a_reply_is_our_own_mistake():
+def test_a_result_without_a_reply_is_our_own_mistake() -> None:
     with pytest.raises(AssertionError):
         replies.encode_write_reply(DELETE, XID, ZXID, None, SampleZnode())
 
 
 @pytest.mark.parametrize("event_type", list(EventType))
-def test_watch_event_golden_bytes(event_type):
+def test_watch_event_golden_bytes(event_type: EventType) -> None:
     """xid -1, the zxid of the change, err 0; type, state 3 (connected), path."""
     raw = encode_watch_event(ZXID, event_type, "/ä")
     header = "ffffffff 0000000500000006 00000000"

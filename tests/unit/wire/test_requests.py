@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import msgpack
 import pytest
@@ -40,6 +41,7 @@ from zraft_core.znodes.txn import (
     MULTI,
     SET_ACL,
     SET_DATA,
+    Command,
 )
 
 HEADER = "00000007 {:08x}"
@@ -48,11 +50,11 @@ OPEN_ACL = "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65"
 END = "ffffffff 01 ffffffff"
 
 
-def raw(opcode, *fields):
+def raw(opcode: int, *fields: str) -> bytes:
     return bytes.fromhex(HEADER.format(opcode) + "".join(fields))
 
 
-def frame_of(command):
+def frame_of(command: Command) -> bytes:
     """The frame as the server sees it, without the length."""
     return ZkClientCodec().write(command)[1][4:]
 
@@ -88,24 +90,24 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("frame", "command"), GOLDEN)
-def test_write_golden_bytes(frame, command):
+def test_write_golden_bytes(frame: bytes, command: Command) -> None:
     xid, opcode = decode_header(frame)
     assert (xid, opcode) == (7, command[0])
     assert decode_write(opcode, frame) == command
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=repr)
-def test_the_client_codec_writes_what_the_server_reads(command):
+def test_the_client_codec_writes_what_the_server_reads(command: Command) -> None:
     assert decode_write(command[0], frame_of(command)) == command
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=repr)
-def test_a_command_survives_the_log_unchanged(command):
+def test_a_command_survives_the_log_unchanged(command: Command) -> None:
     """Apply must see what the origin decoded, null and empty data included (trap 23)."""
     assert msgpack.unpackb(msgpack.packb(command), use_list=False) == command
 
 
-def test_the_open_acl_is_recognised_only_if_it_is_exactly_that():
+def test_the_open_acl_is_recognised_only_if_it_is_exactly_that() -> None:
     """A command's nil ACL means world:anyone with all rights; anything else must stay spelled out."""
     assert bytes.fromhex(OPEN_ACL) == WORLD_ANYONE_ALL
     for perms, scheme, name in [(30, "world", "anyone"), (31, "world", "anyonf"), (31, "World", "anyone")]:
@@ -115,14 +117,14 @@ def test_the_open_acl_is_recognised_only_if_it_is_exactly_that():
     assert decode_write(CREATE, frame_of(twice)) == twice
 
 
-def test_a_null_scheme_in_an_acl_is_empty_which_is_no_scheme():
+def test_a_null_scheme_in_an_acl_is_empty_which_is_no_scheme() -> None:
     """So that apply refuses it as an ACL, in the order of its checks, as ZooKeeper does."""
     body = PATH + "00000000" + "00000001 0000001f ffffffff ffffffff 00000000"
     frame = struct.pack(">ii", 1, CREATE) + bytes.fromhex(body)
     assert decode_write(CREATE, frame) == (CREATE, "/a", b"", ((31, "", ""),), 0, 0)
 
 
-def test_a_null_id_in_an_acl_is_empty_as_kazoo_writes_its_creator_all_acl():
+def test_a_null_id_in_an_acl_is_empty_as_kazoo_writes_its_creator_all_acl() -> None:
     null, auth = "ffffffff", "00000004 61757468"
     body = PATH + "00000000" + "00000001 0000001f" + auth + null + "00000000"
     frame = struct.pack(">ii", 1, CREATE) + bytes.fromhex(body)
@@ -130,45 +132,45 @@ def test_a_null_id_in_an_acl_is_empty_as_kazoo_writes_its_creator_all_acl():
 
 
 @pytest.mark.parametrize("flags", [-1, 4, 5, 6, 7, 2**31 - 1])
-def test_all_flags_reach_apply_which_judges_them(flags):
+def test_all_flags_reach_apply_which_judges_them(flags: int) -> None:
     assert decode_write(CREATE, frame_of((CREATE, "/a", b"", None, flags, 0)))[4] == flags
 
 
 @pytest.mark.parametrize(
     "opcode", [-1, Opcode.SET_ACL, Opcode.GET_DATA, Opcode.MULTI, Opcode.CLOSE_SESSION, 77]
 )
-def test_a_multi_with_an_operation_that_cannot_stand_there_is_malformed(opcode):
+def test_a_multi_with_an_operation_that_cannot_stand_there_is_malformed(opcode: int) -> None:
     frame = raw(14, f"{opcode & 0xFFFFFFFF:08x} 00 ffffffff", PATH, "00000000", END)
     with pytest.raises(MarshallingError, match="in a multi"):
         decode_write(MULTI, frame)
 
 
-def test_a_multi_ends_at_the_done_flag_whatever_its_type_says():
+def test_a_multi_ends_at_the_done_flag_whatever_its_type_says() -> None:
     frame = raw(14, "00000002 00 ffffffff", PATH, "00000001", "00000005 01 00000000")
     assert decode_write(MULTI, frame) == (MULTI, ((DELETE, "/a", 1),))
 
 
 @pytest.mark.parametrize("opcode", sorted(READS))
-def test_read_golden_bytes(opcode):
+def test_read_golden_bytes(opcode: int) -> None:
     assert decode_read(raw(opcode, PATH, "01")) == ("/a", True)
     assert decode_read(raw(opcode, PATH, "00")) == ("/a", False)
 
 
-def test_sync_takes_any_path():
+def test_sync_takes_any_path() -> None:
     assert decode_path(raw(9, "00000003 7820c2"[:-2], "79")) == "x y"
 
 
-def test_set_watches_golden_bytes():
+def test_set_watches_golden_bytes() -> None:
     body = ("0000000100000002", "00000001", PATH, "00000000", "00000002", PATH, "00000001 62")
     assert decode_set_watches(raw(101, *body)) == SetWatches(0x1_0000_0002, ("/a",), (), ("/a", "b"))
 
 
-def test_set_watches2_golden_bytes():
+def test_set_watches2_golden_bytes() -> None:
     body = ("0000000000000002", "ffffffff" * 3, "00000001", PATH, "00000001 00000001 62")
     assert decode_set_watches2(raw(105, *body)) == SetWatches(2, (), (), (), ("/a",), ("b",))
 
 
-def test_rarer_requests_golden_bytes():
+def test_rarer_requests_golden_bytes() -> None:
     assert decode_auth(raw(100, "00000000 00000006 646967657374 00000003 613a62")) == Credentials(
         "digest", b"a:b"
     )
@@ -181,16 +183,16 @@ def test_rarer_requests_golden_bytes():
     assert decode_reconfig(raw(16, PATH, "ffffffff ffffffff 000000000000000a")) == ("/a", None, None, 10)
 
 
-def test_passwords_are_not_shown_with_the_request():
+def test_passwords_are_not_shown_with_the_request() -> None:
     assert "secret" not in repr(Credentials("digest", b"bob:secret"))
 
 
-def test_a_multi_read_of_anything_else_is_malformed():
+def test_a_multi_read_of_anything_else_is_malformed() -> None:
     with pytest.raises(MarshallingError, match="multiRead"):
         decode_multi_read(raw(22, "00000003 00 ffffffff", PATH, "00", END))
 
 
-def test_set_watches_with_null_lists_has_no_watches():
+def test_set_watches_with_null_lists_has_no_watches() -> None:
     body = ("0000000000000000", "ffffffff" * 3)
     assert decode_set_watches(raw(101, *body)) == SetWatches(0, (), (), ())
 
@@ -214,7 +216,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_writes_are_marshalling_errors(name):
+def test_malformed_writes_are_marshalling_errors(name: str) -> None:
     opcode, body = MALFORMED[name]
     with pytest.raises(MarshallingError):
         decode_write(opcode, raw(opcode, body))
@@ -223,12 +225,12 @@ def test_malformed_writes_are_marshalling_errors(name):
 @pytest.mark.parametrize(
     "body", ["", "ffffffff 00", "fffffff0" + "00" * 30, "00000002 2f61", "00000002 2fff 00"]
 )
-def test_malformed_reads_are_marshalling_errors(body):
+def test_malformed_reads_are_marshalling_errors(body: str) -> None:
     with pytest.raises(MarshallingError):
         decode_read(raw(4, body))
 
 
-def test_a_frame_shorter_than_a_header_is_a_marshalling_error():
+def test_a_frame_shorter_than_a_header_is_a_marshalling_error() -> None:
     for size in range(8):
         with pytest.raises(MarshallingError, match="header"):
             decode_header(bytes(size))
@@ -243,7 +245,7 @@ READ_FRAMES = [
 
 
 @pytest.mark.parametrize("command", WRITES_WITH_BODY, ids=repr)
-def test_a_write_cut_at_any_byte_is_a_marshalling_error(command):
+def test_a_write_cut_at_any_byte_is_a_marshalling_error(command: Command) -> None:
     frame = frame_of(command)
     for size in range(8, len(frame)):
         with pytest.raises(MarshallingError):
@@ -251,25 +253,27 @@ def test_a_write_cut_at_any_byte_is_a_marshalling_error(command):
 
 
 @pytest.mark.parametrize(("decode", "frame"), READ_FRAMES)
-def test_any_other_request_cut_at_any_byte_is_a_marshalling_error(decode, frame):
+def test_any_other_request_cut_at_any_byte_is_a_marshalling_error(
+    decode: Callable[[bytes], object], frame: bytes
+) -> None:
     for size in range(8, len(frame)):
         with pytest.raises(MarshallingError):
             decode(frame[:size])
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=repr)
-def test_bytes_after_a_write_are_ignored(command):
+def test_bytes_after_a_write_are_ignored(command: Command) -> None:
     """As ZooKeeper does; in particular bytes that look like the open ACL or another operation."""
     for tail in (b"\0", b"\xff" * 9, WORLD_ANYONE_ALL):
         assert decode_write(command[0], frame_of(command) + tail) == command
 
 
 @pytest.mark.parametrize(("decode", "frame"), READ_FRAMES)
-def test_bytes_after_any_other_request_are_ignored(decode, frame):
+def test_bytes_after_any_other_request_are_ignored(decode: Callable[[bytes], object], frame: bytes) -> None:
     assert decode(frame + b"\xff" * 9) == decode(frame)
 
 
-def decode_anything(opcode, frame):
+def decode_anything(opcode: int, frame: bytes) -> object:
     if opcode in WRITES:
         return decode_write(opcode, frame)
     if opcode in READS:
@@ -277,7 +281,7 @@ def decode_anything(opcode, frame):
     return OTHERS.get(opcode, decode_path)(frame)
 
 
-OTHERS = {
+OTHERS: dict[int, Callable[[bytes], object]] = {
     Opcode.SET_WATCHES: decode_set_watches,
     Opcode.SET_WATCHES2: decode_set_watches2,
     Opcode.AUTH: decode_auth,
@@ -292,7 +296,7 @@ OTHERS = {
 
 @settings(deadline=None, derandomize=True, max_examples=300)
 @given(st.sampled_from(sorted(SUPPORTED - {Opcode.PING, Opcode.WHO_AM_I})), st.binary(max_size=80))
-def test_arbitrary_bodies_give_a_request_or_a_declared_error(opcode, body):
+def test_arbitrary_bodies_give_a_request_or_a_declared_error(opcode: int, body: bytes) -> None:
     try:
         decode_anything(opcode, struct.pack(">ii", 1, opcode) + body)
     except ProtocolError:
@@ -304,7 +308,9 @@ def test_arbitrary_bodies_give_a_request_or_a_declared_error(opcode, body):
     st.sampled_from(WRITES_WITH_BODY),
     st.lists(st.tuples(st.integers(0), st.integers(0, 255)), min_size=1, max_size=3),
 )
-def test_damaged_writes_give_a_command_or_a_declared_error(command, damages):
+def test_damaged_writes_give_a_command_or_a_declared_error(
+    command: Command, damages: list[tuple[int, int]]
+) -> None:
     """Nearly right bytes reach deeper than random ones. What does decode must be packable for the log."""
     frame = bytearray(frame_of(command))
     for position, byte in damages:
@@ -330,7 +336,7 @@ in_multi = st.lists(simple | st.tuples(st.just(CHECK), texts, int32), max_size=5
 commands = simple | st.tuples(st.just(MULTI), in_multi)
 
 
-def normal(command):
+def normal(command: Command) -> Command:
     """The spelled-out open ACL comes back as nil; they mean the same."""
     if command[0] == MULTI:
         return (MULTI, tuple(normal(operation) for operation in command[1]))
@@ -341,11 +347,11 @@ def normal(command):
 
 @settings(deadline=None, derandomize=True)
 @given(commands)
-def test_commands_round_trip(command):
+def test_commands_round_trip(command: Command) -> None:
     assert decode_write(command[0], frame_of(command)) == normal(command)
 
 
-def test_the_spelled_out_open_acl_becomes_nil():
+def test_the_spelled_out_open_acl_becomes_nil() -> None:
     command = (CREATE, "/a", b"", ((31, "world", "anyone"),), 0, 0)
     assert decode_write(CREATE, frame_of(command)) == normal(command)
     assert normal(command)[3] is None

@@ -14,7 +14,7 @@ from zraft.storage.delivery.fetching import Fetch, Piece
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import Manifest
 from zraft.storage.delivery.recovery import DeliveryReport
-from zraft.storage.delivery.settings import Retention
+from zraft.storage.delivery.settings import DeliveryRetention
 from zraft.storage.delivery.values import Delivery, Mark
 from zraft.storage.errors import (
     CorruptionError,
@@ -79,7 +79,7 @@ class Retain:
     """Remove deliveries that were kept long enough. The result is how many were removed."""
 
     group: GroupId
-    retention: Retention
+    retention: DeliveryRetention
     now_ms: int
     keep_from: int | None = None
 

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Final
 
 from zraft.config.sections import SnapshotConfig
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.groups.snapshots.writing import Written
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.snapshot_format import SnapshotInfo
@@ -55,7 +55,7 @@ class SnapshotKeeper:
         server: ServerId,
         machine: Machine,
         newest: SnapshotInfo | None,
-        retention: Retention,
+        retention: LogRetention,
         held_after: Callable[[int], int] = lambda _: 0,
     ) -> None:
         self._settings = settings

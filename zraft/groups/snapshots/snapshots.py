@@ -16,7 +16,7 @@ from typing import Final
 from zraft.config.sections import SnapshotConfig
 from zraft.groups.effects import SnapshotTask
 from zraft.groups.identity import Identity
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.keeper import SnapshotKeeper
 from zraft.groups.snapshots.receiving import Received, SnapshotReceiver
@@ -104,7 +104,7 @@ class Snapshots:
         machine: Machine,
         entropy: Callable[[int], bytes],
         newest: SnapshotInfo | None,
-        retention: Retention,
+        retention: LogRetention,
         held_after: Callable[[int], int],
         core_of: Callable[[GroupId], Raft | None],
         cut_index: Callable[[GroupId], int],

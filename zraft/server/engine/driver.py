@@ -24,7 +24,7 @@ from zraft.groups.identity import Identity
 from zraft.groups.outbox import Outbox
 from zraft.groups.recovery import Stored
 from zraft.groups.replica import Replica
-from zraft.groups.retention import Retention
+from zraft.groups.retention import LogRetention
 from zraft.groups.server_statistics import Latencies, Proposals
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.receiving import Received
@@ -169,7 +169,7 @@ class Driver:
         )
         self._view = ClusterView(self.coordination, lambda: self.waiting_clients)
         self.clients.view = self._view
-        retention = Retention(settings.groups)
+        retention = LogRetention(settings.groups)
         self.snapshots = Snapshots(
             settings.snapshots,
             identity,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from zraft.server.engine.driver import Driver
 from zraft.server.partitions.coordination_port import Beginning
-from zraft.storage.delivery.settings import Retention
+from zraft.storage.delivery.settings import DeliveryRetention
 from zraft.topics.registry import Registry
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import Reply, Report
@@ -55,7 +55,7 @@ class RegistryCoordination:
             servers = {record.preferred: None, **servers}
         return tuple(servers)
 
-    def retention(self, group: GroupId) -> Retention:
+    def retention(self, group: GroupId) -> DeliveryRetention:
         """Return how much of the group's deliveries is kept.
 
         If its topic is deleted, that is everything: the deliveries then go with the group.
@@ -64,8 +64,8 @@ class RegistryCoordination:
         record = registry.groups.get(group)
         topic = None if record is None else registry.topics.get(record.topic)
         if topic is None:
-            return Retention()
-        return Retention(topic.retention.bytes_min, topic.retention.age_ms_max)
+            return DeliveryRetention()
+        return DeliveryRetention(topic.retention.bytes_min, topic.retention.age_ms_max)
 
     def hear(self, message: Report | Reply) -> None:
         """Give what a group says to the coordination group's leader, if this server is it; else drop it."""

@@ -5,7 +5,7 @@ Pure. Looked at after turns; costs a few comparisons then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Final
 
 from attrs import define
@@ -51,7 +51,9 @@ class Journaling:
         """Forget a group that has no replica here any more."""
         self._seen.pop(group, None)
 
-    def look(self, raft: Raft, digests: Iterable[tuple[int, int]], wall_ms: int) -> Iterator[Note]:
+    def look(
+        self, raft: Raft, digests: Iterable[tuple[int, int]], wall_ms: int
+    ) -> Generator[Note, None, None]:
         """Yield what is to be noted of a group now; nearly always nothing.
 
         `digests` are the newest ones of its state, by index.

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from attrs import frozen
 
-from zraft.storage.delivery.settings import Retention
+from zraft.storage.delivery.settings import DeliveryRetention
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import Reply, Report
 from zraft_core.topics.registry_values import PartitionSettings
@@ -44,7 +44,7 @@ class Coordination(Protocol):
     def replicas(self, group: GroupId) -> Sequence[ServerId]:
         """Return the servers of a group, the preferred leader first; empty if the group is not known."""
 
-    def retention(self, group: GroupId) -> Retention:
+    def retention(self, group: GroupId) -> DeliveryRetention:
         """Return how much of a group's deliveries is kept."""
 
     def hear(self, message: Report | Reply) -> None:

@@ -5,6 +5,8 @@ Pure. Changes by committed entries alone (D-5). The birth is the first entry tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -152,26 +154,26 @@ class PartitionMachine:
         mark = (partition.next_offset, self._last_stamp, partition.chain)
         return to_bytes((FORMAT, self.group, mark, encode_snapshot(claims), list(partition_image(partition))))
 
-    def restore(self, image: bytes) -> None:
-        """Replace the state by that of a snapshot.
+    def prepare_restore(self, image: bytes) -> Callable[[], None]:
+        """Read the state of a snapshot, and change nothing yet.
+
+        Returns:
+            A function that replaces the state by that one. It cannot fail.
 
         Raises:
             ProtocolError: the bytes are no image of this group, or contradict themselves.
         """
         mark, claims, pieces = _unpacked(image, self.group)
         if mark is None:
-            self.partition = self.claims = self._last_stamp = None
-        else:
-            partition = read_image(pieces)
-            if (partition.group, partition.next_offset, partition.chain) != (
-                self.group,
-                mark.offset,
-                mark.chain,
-            ):
-                raise ProtocolError(f"image of group {self.group}: its state does not belong to {mark}")
-            self.claims = decode_snapshot(claims)
-            self.partition = partition
-            self._last_stamp = mark.stamp
+            return partial(self._adopt, None, None, None)
+        partition = read_image(pieces)
+        found = partition.group, partition.next_offset, partition.chain
+        if found != (self.group, mark.offset, mark.chain):
+            raise ProtocolError(f"image of group {self.group}: its state does not belong to {mark}")
+        return partial(self._adopt, partition, decode_snapshot(claims), mark.stamp)
+
+    def _adopt(self, partition: Partition | None, claims: Claims | None, last_stamp: Stamp | None) -> None:
+        self.partition, self.claims, self._last_stamp = partition, claims, last_stamp
         self._fresh.clear()
         self.restored_total += 1
         self.restored_offset = self.next_offset

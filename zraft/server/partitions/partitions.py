@@ -28,7 +28,7 @@ from zraft.server.partitions.settings import PartitionsSettings
 from zraft.server.partitions.statistics import PartitionsStatistics
 from zraft.server.partitions.topic_answers import TopicAnswers
 from zraft.server.partitions.topic_requests import TopicRequests
-from zraft.storage.delivery.settings import Retention
+from zraft.storage.delivery.settings import DeliveryRetention
 from zraft.topics.entries import BirthEntry, encode_entry
 from zraft.transport.messages import Bundle, Edge, GroupLeader, PeerMessage
 from zraft_core.errors import ProtocolError, StorageError
@@ -42,7 +42,7 @@ STAND_ASIDE_AGAIN_MS: Final = 1_000
 """The time that a leader which cannot go on waits before it asks the next server to lead."""
 CONTEXT_BITS: Final = 32
 """Numbers of reads: those of a start of this server begin above those of all earlier ones."""
-KEEP_ALL: Final = Retention()
+KEEP_ALL: Final = DeliveryRetention()
 MISTAKES_KEPT_MAX: Final = 16
 
 _Said = Sequence[GroupMessage] | StartRequest

@@ -27,7 +27,7 @@ from zraft.storage.delivery.reading import READ_BYTES_DEFAULT, DeliveryReader
 from zraft.storage.delivery.recovery import DeliveryReport, directory_of, recover
 from zraft.storage.delivery.retention import expired_until
 from zraft.storage.delivery.segment_list import SegmentList
-from zraft.storage.delivery.settings import DeliverySettings, Retention
+from zraft.storage.delivery.settings import DeliveryRetention, DeliverySettings
 from zraft.storage.delivery.tail import Tail
 from zraft.storage.delivery.values import Delivery, Mark
 from zraft.storage.directory import DataDirectory
@@ -249,7 +249,7 @@ class DeliveryLog:
 
     # --- removing
 
-    def retain(self, retention: Retention, now_ms: int, *, keep_from: int | None = None) -> int:
+    def retain(self, retention: DeliveryRetention, now_ms: int, *, keep_from: int | None = None) -> int:
         """Remove the segments that have been kept long enough; how many deliveries went.
 
         The segment that is being written goes, too, if all of it is too old. See `expired_until` for `keep_from`.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zraft.storage.delivery.manifest import Segment
-from zraft.storage.delivery.settings import Retention
+from zraft.storage.delivery.settings import DeliveryRetention
 
 
 def expired_until(
-    segments: Sequence[Segment], retention: Retention, now_ms: int, *, keep_from: int | None = None
+    segments: Sequence[Segment], retention: DeliveryRetention, now_ms: int, *, keep_from: int | None = None
 ) -> int | None:
     """Return the offset up to which whole segments can go; None if none can.
 

@@ -52,7 +52,7 @@ class DeliverySettings:
 
 
 @frozen
-class Retention:
+class DeliveryRetention:
     """Bounds of how much of a partition is kept; None is no bound.
 
     `bytes_min`: a segment is removed once the ones after it hold as much. `age_ms_max`: a segment is removed

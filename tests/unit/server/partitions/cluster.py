@@ -27,7 +27,7 @@ from zraft.server.partitions.machine import AppliedEntry
 from zraft.server.partitions.partitions import Partitions
 from zraft.server.partitions.settings import PartitionsSettings
 from zraft.storage.delivery.disk import DeliveryDisk
-from zraft.storage.delivery.settings import DeliverySettings, Retention
+from zraft.storage.delivery.settings import DeliveryRetention, DeliverySettings
 from zraft.storage.directory import DataDirectory
 from zraft.storage.records import EntryRecord
 from zraft.topics.service import TopicService
@@ -49,7 +49,7 @@ class Coordinator(SimulatedCoordination):
     def __init__(self) -> None:
         super().__init__()
         self.leader: ServerId | None = S1
-        self.retained: dict[GroupId, Retention] = {}
+        self.retained: dict[GroupId, DeliveryRetention] = {}
         self.heard: list[Report | Reply] = []
 
     def replicas(self, group: GroupId) -> Sequence[ServerId]:
@@ -57,8 +57,8 @@ class Coordinator(SimulatedCoordination):
         at = group % len(ids)
         return [*ids[at:], *ids[:at]]
 
-    def retention(self, group: GroupId) -> Retention:
-        return self.retained.get(group, Retention())
+    def retention(self, group: GroupId) -> DeliveryRetention:
+        return self.retained.get(group, DeliveryRetention())
 
     def hear(self, message: Report | Reply) -> None:
         self.heard.append(message)

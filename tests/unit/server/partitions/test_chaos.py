@@ -60,8 +60,10 @@ def test_whatever_is_lost_and_whoever_leads_the_promises_of_multicast_hold(seed:
     sent, struck, begin = 0, 0, cluster.now_ms
     cluster.run(60)
 
+    programs: list[Producing | Merging] = [*producing, *merging]
+
     def turn() -> None:
-        for program in (*producing, *merging):
+        for program in programs:
             program.work()
         cluster.step()
         for group in cluster.groups:

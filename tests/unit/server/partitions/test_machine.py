@@ -21,7 +21,7 @@ from zraft_core.claims.commands import ClaimPartition, Configure
 from zraft_core.claims.values import Mode
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId
-from zraft_core.layout import to_bytes
+from zraft_core.layout import from_bytes, to_bytes
 from zraft_core.topics.commands import Advance, Batch, Command, Remote, Seek, Start, ViewChanged
 from zraft_core.topics.message import Message
 from zraft_core.topics.registry_values import PartitionSettings
@@ -161,7 +161,7 @@ def test_a_machine_that_restarts_from_its_image_goes_on_as_the_other_does() -> N
     machine, log = filled()
     image = machine.snapshot()
     other = PartitionMachine(GROUP)
-    other.restore(image)
+    other.prepare_restore(image)()
     assert (other.digest(), other.snapshot()) == (machine.digest(), image)
     assert other.restored_total == 1
     assert other.next_offset == 2
@@ -186,23 +186,36 @@ def test_an_image_tells_where_the_deliveries_stand_without_its_state_being_built
 def test_an_image_before_the_birth_is_none_of_a_partition() -> None:
     machine = PartitionMachine(GROUP)
     other, _ = filled()
-    other.restore(machine.snapshot())
+    other.prepare_restore(machine.snapshot())()
     assert other.partition is None
     assert other.digest() == machine.digest()
+
+
+def test_an_image_that_was_read_changes_nothing_before_it_is_adopted() -> None:
+    machine, _ = filled()
+    before = machine.digest()
+    empty = PartitionMachine(GROUP)
+    adopt = machine.prepare_restore(empty.snapshot())
+    assert (machine.digest(), machine.restored_total) == (before, 0)
+    adopt()
+    assert (machine.digest(), machine.restored_total) == (empty.digest(), 1)
 
 
 def test_an_image_that_is_another_groups_or_damaged_changes_nothing() -> None:
     machine, _ = filled()
     before = machine.digest()
     image = machine.snapshot()
+    _, _, place, claims, pieces = from_bytes(image)
     for wrong, complaint in (
         (PartitionMachine(OTHER).snapshot(), "group 9"),
         (image[:-1], "expected MessagePack"),
         (to_bytes((9, GROUP, None, None, ())), "format 9"),
         (to_bytes((1, GROUP, (1, None, bytes(16)), b"x", (b"y",))), "expected"),
+        (to_bytes((1, GROUP, place, claims, (*pieces[:-1], b"y"))), "piece of a group's snapshot"),
+        (to_bytes((1, GROUP, place, b"x", pieces)), "a snapshot of claims"),
     ):
         with pytest.raises(ProtocolError, match=complaint):
-            machine.restore(wrong)
+            machine.prepare_restore(wrong)
         assert machine.digest() == before
 
 
@@ -249,7 +262,7 @@ def test_a_claim_is_granted_with_the_log_time_of_its_entry() -> None:
 def test_deliveries_after_a_restore_are_in_the_tail_though_they_were_applied_in_the_same_turn() -> None:
     machine, log = filled()
     hosted = HostedPartition(GROUP)
-    hosted.machine.restore(machine.snapshot())
+    hosted.machine.prepare_restore(machine.snapshot())()
     mid = MessageId(PRODUCER, 3)
     assert machine.partition is not None
     digest = machine.partition.pending.entries[mid].digest
@@ -268,7 +281,7 @@ def test_what_the_log_was_once_not_needed_for_it_is_not_needed_for_later() -> No
     hosted = HostedPartition(GROUP)
     assert hosted.cut_index(2) == 2
     machine, log = filled()
-    hosted.machine.restore(machine.snapshot())
+    hosted.machine.prepare_restore(machine.snapshot())()
     mid = MessageId(PRODUCER, 3)
     assert machine.partition is not None
     digest = machine.partition.pending.entries[mid].digest

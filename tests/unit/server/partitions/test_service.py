@@ -11,7 +11,7 @@ from tests.unit.server.partitions.programs import Client, Producing
 from zraft.config.features import LEVEL_OF_ROUNDS
 from zraft.groups.snapshots.delivery_tasks import Append, Sync
 from zraft.server.partitions.settings import PartitionsSettings
-from zraft.storage.delivery.settings import Retention
+from zraft.storage.delivery.settings import DeliveryRetention
 from zraft.storage.errors import DeliveriesDifferError
 from zraft.topics.service import Fetched
 from zraft_core.claims.answers import Accepted, ClaimsView, Granted, Reason, Refused
@@ -155,7 +155,7 @@ def test_what_retention_removed_is_refused_with_the_new_beginning() -> None:
     (group,) = cluster.groups
     fill(cluster, producing, 150)
     assert fetch(cluster, S2, 0).first == 0
-    cluster.coordinator.retained[group] = Retention(bytes_min=1_000)
+    cluster.coordinator.retained[group] = DeliveryRetention(bytes_min=1_000)
     cluster.run(600)
     client = Client()
     cluster.servers[S2].partitions.topics.fetch(client, 1, group, 0, 1 << 20, 0)

@@ -35,7 +35,7 @@ from zraft.groups.snapshots.delivery_tasks import (
 from zraft.server.process.delivery_thread import DeliveryThread
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.fetching import Piece
-from zraft.storage.delivery.settings import DeliverySettings, Retention
+from zraft.storage.delivery.settings import DeliveryRetention, DeliverySettings
 from zraft.storage.delivery.values import beginning
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import (
@@ -251,7 +251,7 @@ def test_a_full_disk_is_waited_out_and_retention_goes_first() -> None:
     disk.full = True
     recorder.thread.offer(Append(A, between(HISTORY, middle, LAST), LAST))
     assert isinstance(recorder.full.get(timeout=30), DiskFullError)
-    recorder.thread.offer(Retain(A, Retention(bytes_min=4000), 0))
+    recorder.thread.offer(Retain(A, DeliveryRetention(bytes_min=4000), 0))
     task, removed = recorder.performed.get(timeout=30)
     assert isinstance(task, Retain)
     assert isinstance(removed, int)

@@ -7,6 +7,7 @@ import re
 import struct
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -111,7 +112,7 @@ def test_any_messagepack_library_reads_a_segment_and_can_follow_its_digests(leve
     log = open_log(disk, settings=evolve(SMALL, compression_level=level)).log
     feed(log, HISTORY_SHORT)
     log.close()
-    found = []
+    found: list[Any] = []
     chain = blake2b(b"zraft deliveries of group %d" % GROUP, digest_size=16).digest()
     for name in disk.listdir(DIRECTORY):
         if not name.endswith(".seg"):

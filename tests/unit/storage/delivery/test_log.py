@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from attrs import evolve
 
 from tests.simulation.disk import SimulatedDisk
+from tests.so_far import so_far
 from tests.unit.storage.delivery.scenario import (
     DIRECTORY,
     GROUP,
@@ -21,7 +23,7 @@ from tests.unit.storage.delivery.scenario import (
     read_all,
 )
 from zraft.storage.delivery.reading import DELIVERY_OVERHEAD_BYTES
-from zraft.storage.delivery.settings import DeliverySettings, Retention
+from zraft.storage.delivery.settings import DeliveryRetention, DeliverySettings
 from zraft.storage.delivery.values import Delivery
 from zraft.storage.errors import CorruptionError, DeliveriesDifferError, DeliveriesGoneError
 from zraft_core.errors import ConfigError
@@ -65,7 +67,7 @@ def test_what_was_appended_is_read_at_once_and_durable_after_sync() -> None:
     log.append(between(HISTORY, 0, first), first)
     assert log.read(0) == between(HISTORY, 0, first)
     assert log.durable_index == 0
-    assert log.dirty
+    assert so_far(log.dirty)
     assert log.sync() == first == log.durable_index
     assert not log.dirty
     log.append([], first + 1)
@@ -103,7 +105,7 @@ def test_a_batch_that_is_known_in_part_is_written_from_there_on() -> None:
         {"stamp": (1 << 60, 0, 0, 0)},
     ],
 )
-def test_another_delivery_at_a_known_offset_is_an_error(change: dict[str, object]) -> None:
+def test_another_delivery_at_a_known_offset_is_an_error(change: dict[str, Any]) -> None:
     opened = open_log(SimulatedDisk())
     feed(opened.log, HISTORY)
     differing = [*HISTORY[:40], evolve(HISTORY[40], **change), *HISTORY[41:]]
@@ -279,11 +281,11 @@ def test_retention_by_size_keeps_at_least_that_much_in_whole_segments() -> None:
     feed(opened.log, HISTORY)
     log = opened.log
     before = log.statistics()
-    removed = log.retain(Retention(bytes_min=9000), 0)
+    removed = log.retain(DeliveryRetention(bytes_min=9000), 0)
     after = log.statistics()
     assert after.first_offset == removed > 0
     assert 9000 <= after.bytes <= 9000 + SMALL.segment_bytes_max < before.bytes
-    assert log.retain(Retention(bytes_min=9000), 0) == 0
+    assert log.retain(DeliveryRetention(bytes_min=9000), 0) == 0
     assert read_all(log) == HISTORY[removed:]
 
 
@@ -292,11 +294,13 @@ def test_retention_by_age_goes_by_the_newest_delivery_of_a_segment() -> None:
     feed(opened.log, HISTORY)
     log = opened.log
     newest = max(one.time for one in HISTORY)
-    log.retain(Retention(age_ms_max=500), newest + 1)
+    log.retain(DeliveryRetention(age_ms_max=500), newest + 1)
     kept = read_all(log)
     assert 0 < len(kept) < len(HISTORY)
     assert max(one.time for one in log.read(log.base.offset, 1 << 30)[:60]) >= newest + 1 - 500
-    assert log.retain(Retention(age_ms_max=500), newest + 5000) == len(kept), "the one being written, too"
+    assert log.retain(DeliveryRetention(age_ms_max=500), newest + 5000) == len(kept), (
+        "the one being written, too"
+    )
     assert read_all(log) == []
     assert log.end.offset == len(HISTORY)
     more = Delivery(len(HISTORY), (1 << 50, 0, 0, 0), 1, 1, b"more", LAST + 1, newest)
@@ -307,15 +311,15 @@ def test_retention_by_age_goes_by_the_newest_delivery_of_a_segment() -> None:
 def test_what_others_have_not_taken_is_kept_whatever_the_retention_says() -> None:
     opened = open_log(SimulatedDisk())
     feed(opened.log, HISTORY)
-    assert opened.log.retain(Retention(bytes_min=0), 0, keep_from=0) == 0
-    opened.log.retain(Retention(bytes_min=0, age_ms_max=0), 1 << 60, keep_from=50)
+    assert opened.log.retain(DeliveryRetention(bytes_min=0), 0, keep_from=0) == 0
+    opened.log.retain(DeliveryRetention(bytes_min=0, age_ms_max=0), 1 << 60, keep_from=50)
     assert 30 < opened.log.base.offset <= 50
 
 
 def test_no_retention_removes_nothing() -> None:
     opened = open_log(SimulatedDisk())
     feed(opened.log, HISTORY)
-    assert opened.log.retain(Retention(), 1 << 60) == 0
+    assert opened.log.retain(DeliveryRetention(), 1 << 60) == 0
 
 
 def test_below_the_beginning_the_error_says_where_it_is() -> None:
@@ -392,7 +396,7 @@ def test_open_files_and_indices_stay_bounded_over_many_groups_and_readers() -> N
             "deliveries.compression_level is 20, expected 0 to 19",
         ),
         (lambda: DeliverySettings(files_max=1), "deliveries.files_max is 1"),
-        (lambda: Retention(age_ms_max=-1), "retention_ms is -1"),
+        (lambda: DeliveryRetention(age_ms_max=-1), "retention_ms is -1"),
     ],
 )
 def test_settings_out_of_range_are_refused(make: object, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from random import Random
 
 from hypothesis import given, settings
@@ -23,7 +24,7 @@ from tests.unit.storage.scenario import PATH
 from zraft.storage.delivery.inspection import read_group, verify_deliveries
 from zraft.storage.delivery.manifest import Segment, decode_manifest, encode_manifest
 from zraft.storage.delivery.retention import expired_until
-from zraft.storage.delivery.settings import DeliverySettings, Retention
+from zraft.storage.delivery.settings import DeliveryRetention, DeliverySettings
 from zraft.storage.delivery.values import Mark
 
 any_settings = st.builds(
@@ -62,7 +63,8 @@ def test_a_log_is_the_list_of_its_deliveries(
     log = open_log(disk, settings=first).log
     middle = deliveries[rng.randrange(len(deliveries))].index
     feed(log, between(deliveries, 0, middle), rng)
-    rng.choice([log.close, log.sync, lambda: None])()
+    ends: list[Callable[[], object]] = [log.close, log.sync, lambda: None]
+    rng.choice(ends)()
     disk.kill()
     log = open_log(disk, settings=second, seed=2).log
     feed(log, between(deliveries, rng.choice([0, middle]), last), rng)
@@ -114,7 +116,7 @@ def test_retention_takes_the_longest_prefix_that_it_may(
         Segment(b"12345678", at, Mark(at + 1, (at, 0, 0, 0), bytes(16), at), size, 0, time)
         for at, (size, time) in enumerate(rows)
     ]
-    until = expired_until(segments, Retention(bytes_min, age_ms_max), now_ms, keep_from=keep_from)
+    until = expired_until(segments, DeliveryRetention(bytes_min, age_ms_max), now_ms, keep_from=keep_from)
     removed = bisect_left([segment.end.offset for segment in segments], until + 1) if until is not None else 0
 
     def may_go(at: int) -> bool:

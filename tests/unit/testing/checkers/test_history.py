@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.testing.checkers.histories import connected, disconnected, event, expired, op, wrote
-from zraft.checkers.history import Kind, decode, decode_file, encode, heading
+from zraft.checkers.history import Kind, Record, decode, decode_file, encode, heading
 from zraft_core.errors import Code, ProtocolError
 
-RECORDS = [
+RECORDS: list[Record] = [
     wrote("/a", (0, 1), "é 1", zxid=1 << 40),
     op(Kind.CHILDREN, "/a", (2, 3), names=("x", "y")),
     op(Kind.MULTI_SET, "/a", (2, None), value="m", further=("/b",)),
@@ -21,8 +21,8 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=str)
-def test_a_record_is_read_as_it_was_written(record: object) -> None:
-    line = encode(record)  # type: ignore[arg-type]
+def test_a_record_is_read_as_it_was_written(record: Record) -> None:
+    line = encode(record)
     assert "\n" not in line
     assert decode(line) == record
 

@@ -118,6 +118,9 @@ def step(state: State, one: Operation, after_unknown: bool) -> list[State]:
         if one.outcome is Outcome.OK:
             return [state] if state == Present(one.value, one.version or 0) else []
         return [state] if absent else []
+    works: bool
+    code: Code
+    result: State
     if one.kind is Kind.CREATE:
         works, code, result = absent, Code.NODE_EXISTS, Present(one.value, 0)
     elif absent:
@@ -148,13 +151,13 @@ def brute_force(history: Sequence[Operation], start: State) -> bool:
                 ]
                 if any(late):
                     continue
-                state: State | None = start
+                state = start
                 for one in order:
                     states = step(state, one, True)
-                    state = states[0] if states else None
-                    if state is None:
+                    if not states:
                         break
-                if state is not None:
+                    state = states[0]
+                else:
                     return True
     return False
 

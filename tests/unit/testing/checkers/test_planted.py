@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -48,7 +49,7 @@ def test_a_zxid_that_goes_back_is_caught() -> None:
 
 
 def test_a_zxid_that_goes_back_over_a_reconnect_is_caught() -> None:
-    moved = [
+    moved: list[Record] = [
         read("/a", (0, 1), "a", 1, zxid=10, kind=Kind.GET),
         disconnected(),
         connected(resumed=True),
@@ -140,7 +141,7 @@ def test_a_session_that_expires_too_early_is_caught() -> None:
 
 
 def test_time_in_which_no_server_ran_is_no_silence() -> None:
-    history = [connected(), expired(at=9_000_000, heard=0)]
+    history: list[Record] = [connected(), expired(at=9_000_000, heard=0)]
     assert not check_sessions([history], [(1_000_000, 8_000_000)])
     assert check_sessions([history], [(1_000_000, 8_000_001)])
 
@@ -151,7 +152,7 @@ def test_a_session_that_works_after_its_end_is_caught() -> None:
     assert "ended" in verdict(check_sessions, [expired(at=3_000_000), wrote("/a", (4, 5), "a", zxid=9)])
 
 
-def born(**more: object) -> Record:
+def born(**more: Any) -> Record:
     return op(Kind.CREATE, "/e", (0, 1), value="e", ephemeral=True, created="/e", version=0, zxid=10, **more)
 
 
