@@ -33,7 +33,7 @@ class _Failed(click.ClickException):
     "names",
     metavar="S1,S4-S7,...",
     default="",
-    help="Only these rules. [default: all; `--list` shows them]",
+    help="Check only these rules. [default: all; `--list` shows them]",
 )
 @click.option("--list", "listing", is_flag=True, help="Show the rules and what each claims, and end.")
 @click.option(
@@ -41,7 +41,7 @@ class _Failed(click.ClickException):
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Results of zraft-bench, a file or a directory of them: published figures are recomputed.",
+    help="Recompute the published figures of these results of zraft-bench, a file or a directory of them.",
 )
 @click.option(
     "--out",
@@ -49,13 +49,13 @@ class _Failed(click.ClickException):
     default=Path("audit"),
     show_default=True,
     metavar="DIRECTORY",
-    help="Where report.html, audit.json and violations.parquet go.",
+    help="Write report.html, audit.json and violations.parquet here.",
 )
 @click.option(
     "--tables",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help="Keep the decoded tables there as Parquet, for queries of your own.",
+    help="Keep the decoded tables here as Parquet, for queries of your own.",
 )
 @click.option(
     "--master",
@@ -65,7 +65,11 @@ class _Failed(click.ClickException):
     help="Where Spark runs: local[CORES] or spark://HOST:PORT, whose workers see the same paths.",
 )
 @click.option(
-    "--memory", default="2g", show_default=True, metavar="SIZE", help="Of Spark's JVM, and of each executor."
+    "--memory",
+    default="2g",
+    show_default=True,
+    metavar="SIZE",
+    help="The memory of Spark's JVM, and of each executor.",
 )
 @click.option(
     "--costs", is_flag=True, help="Measure CPU time and memory of each table and check, on this machine."
@@ -73,7 +77,7 @@ class _Failed(click.ClickException):
 @click.option(
     "--one-copy",
     is_flag=True,
-    help="Decode committed entries of one server only, as S2 and S4 show that the others' are equal. Not while servers run.",
+    help="Decode one server's committed entries only, as S2 and S4 show that the others' are equal. Stop the servers first.",
 )
 @click.option(
     "--json", "as_json_text", is_flag=True, help="Print the findings for programs instead of a table."

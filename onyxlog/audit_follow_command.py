@@ -29,7 +29,7 @@ class _Failed(click.ClickException):
     default=Path("audit-checkpoint"),
     show_default=True,
     metavar="DIRECTORY",
-    help="Where it is noted how far everything was judged, and what was found; to go on there later.",
+    help="Note here how far everything was judged, and what was found, to go on there later.",
 )
 @click.option(
     "--interval",
@@ -37,7 +37,7 @@ class _Failed(click.ClickException):
     show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(0.1),
-    help="Between two looks at what is new.",
+    help="How long to wait between two looks at what is new.",
 )
 @click.option("--once", is_flag=True, help="Judge what is there now, and end.")
 @click.option(
@@ -48,7 +48,11 @@ class _Failed(click.ClickException):
     help="Where Spark runs: local[CORES] or spark://HOST:PORT, whose workers see the same paths.",
 )
 @click.option(
-    "--memory", default="1g", show_default=True, metavar="SIZE", help="Of Spark's JVM, and of each executor."
+    "--memory",
+    default="1g",
+    show_default=True,
+    metavar="SIZE",
+    help="The memory of Spark's JVM, and of each executor.",
 )
 def audit_follow(
     paths: tuple[str, ...], checkpoint: Path, interval: float, once: bool, master: str, memory: str

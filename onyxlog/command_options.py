@@ -87,14 +87,14 @@ def service_options(command: Command) -> Command:
             show_default=True,
             metavar="HOST:PORT,…",
             envvar="ONYXLOG_CONNECT",
-            help="Servers of the service that holds the log; one is enough to begin with.",
+            help="The servers of the service that holds the log; one is enough to begin with.",
         ),
         click.option(
             "--tenancy",
             default=TENANCY,
             show_default=True,
             envvar="ONYXLOG_TENANCY",
-            help="Which log: one fleet of peers and its jobs.",
+            help="The log to use: that of one fleet of peers and its jobs.",
         ),
         click.option(
             "--service",
@@ -102,39 +102,41 @@ def service_options(command: Command) -> Command:
             show_default=True,
             type=click.Choice([service.value for service in Service]),
             envvar="ONYXLOG_SERVICE",
-            help="What the servers are; `zookeeper` also goes with zraft.",
+            help="The kind of the servers; `zookeeper` also works with zraft.",
         ),
         click.option(
             "--auth-file",
             metavar="FILE",
             type=file,
             envvar="ONYXLOG_AUTH_FILE",
-            help="Lines of SCHEME:CREDENTIALS, such as digest:peers:s3cret. What is made is then for those who show "
-            "the same only; without it, for everybody who reaches the service.",
+            help="Log in with these lines of SCHEME:CREDENTIALS, such as digest:peers:s3cret. Then only those who show the "
+            "same may use what is made; without it, everybody who reaches the service may.",
         ),
         click.option(
-            "--tls", is_flag=True, help="Speak TLS; servers must be of an authority this machine trusts."
+            "--tls",
+            is_flag=True,
+            help="Speak TLS; this machine must trust the authority of the servers' certificates.",
         ),
         click.option(
             "--tls-ca",
             metavar="FILE.pem",
             type=file,
             envvar="ONYXLOG_TLS_CA",
-            help="Speak TLS; the authority of the servers' certificates.",
+            help="Speak TLS, and trust this authority of the servers' certificates.",
         ),
         click.option(
             "--tls-certificate",
             metavar="FILE.pem",
             type=file,
             envvar="ONYXLOG_TLS_CERTIFICATE",
-            help="Speak TLS with a certificate of our own.",
+            help="Speak TLS, and show this certificate to servers.",
         ),
         click.option(
             "--tls-key",
             metavar="FILE.pem",
             type=file,
             envvar="ONYXLOG_TLS_KEY",
-            help="Its private key.  [default: in the same file]",
+            help="The private key of that certificate.  [default: in the same file]",
         ),
         click.option(
             "--wait-for-connection",
@@ -156,7 +158,7 @@ def import_option(command: Command) -> Command:
         show_default=True,
         metavar="DIR",
         type=click.Path(exists=True, file_okay=False, resolve_path=True),
-        help="Where, besides Python's own path, modules of jobs are found.",
+        help="Look for modules of jobs here, besides Python's own path.",
     )(command)
 
 

@@ -58,8 +58,12 @@ main.add_command(audit_follow)
 @main.command("submit-job")
 @click.argument("source", metavar="FILE|MODULE:NAME")
 @service_options
-@click.option("--wait", is_flag=True, help="Until the job is over; exit code 1 unless it completed.")
-@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0.1), help="Of --wait.")
+@click.option(
+    "--wait", is_flag=True, help="Wait until the job is over; the exit code is 1 unless it completed."
+)
+@click.option(
+    "--timeout", metavar="SECONDS", type=click.FloatRange(0.1), help="How long --wait waits at most."
+)
 @click.option(
     "--importing/--no-importing",
     default=True,
@@ -137,7 +141,7 @@ async def _wait(client: Client, job: JobId, timeout_s: float | None) -> None:
 @main.command("await-job")
 @click.argument("job")
 @service_options
-@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0.1), help="How long at most.")
+@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0.1), help="How long to wait at most.")
 def await_job(job: str, log: LogService, timeout: float | None) -> None:
     """Wait until a job is over; exit code 1 unless it completed."""
     _with_client(log, lambda client: _wait(client, job, timeout))
@@ -146,7 +150,7 @@ def await_job(job: str, log: LogService, timeout: float | None) -> None:
 @main.command("kill-job")
 @click.argument("job")
 @service_options
-@click.option("--reason", default="", help="For people: it stands in the log.")
+@click.option("--reason", default="", help="The reason, for people who read the log.")
 def kill_job(job: str, log: LogService, reason: str) -> None:
     """Kill a job: its virtual peers are free for others."""
 
@@ -193,7 +197,9 @@ def gc(log: LogService) -> None:
 @main.command()
 @service_options
 @click.option("--watch", is_flag=True, help="Show it again as it changes, until Ctrl-C.")
-@click.option("--json", "as_json_text", is_flag=True, help="For programs; with --watch one line each time.")
+@click.option(
+    "--json", "as_json_text", is_flag=True, help="Print JSON for programs; with --watch, one line each time."
+)
 def status(log: LogService, watch: bool, as_json_text: bool) -> None:
     """Show the ring, allocations, the log, and per group its position and whether its replica is the same."""
     from rich.console import Console

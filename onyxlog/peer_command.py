@@ -32,32 +32,36 @@ if TYPE_CHECKING:
 @click.command()
 @service_options
 @click.option(
-    "--peers", default=1, show_default=True, type=click.IntRange(0, 1_000), help="Virtual peers per group."
+    "--peers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(0, 1_000),
+    help="How many virtual peers each group has.",
 )
 @click.option(
     "--groups",
     default=1,
     show_default=True,
     type=click.IntRange(1, 1_000),
-    help="Groups, each with its own session.",
+    help="How many groups to run, each with its own session.",
 )
 @click.option(
-    "--tags", default="", metavar="TAG,…", help="What these virtual peers have that jobs may require."
+    "--tags", default="", metavar="TAG,…", help="The tags of these virtual peers, which jobs may require."
 )
-@click.option("--name", help="What the groups' ids begin with.  [default: this machine's name]")
+@click.option("--name", help="The beginning of the groups' ids.  [default: this machine's name]")
 @click.option(
     "--join",
     default="direct",
     show_default=True,
     type=click.Choice(["direct", "ring"]),
-    help="How groups come and go; the same for all peers of a log.",
+    help="How groups come and go; it must be the same for all peers of a log.",
 )
 @click.option(
     "--job-scheduler",
     default="balanced",
     show_default=True,
     type=click.Choice(["balanced", "greedy", "percentage"]),
-    help="How virtual peers are divided between jobs; the same for all peers of a log.",
+    help="How virtual peers are divided between jobs; it must be the same for all peers of a log.",
 )
 @click.option("--join-once", is_flag=True, help="Give up when a join is aborted.")
 @click.option(
@@ -65,7 +69,7 @@ if TYPE_CHECKING:
     default="127.0.0.1:0",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to listen for segments of other groups; port 0: any.",
+    help="Where to listen for segments of other groups; port 0 means any port.",
 )
 @click.option("--advertise", metavar="HOST[:PORT]", help="Where others reach --address, if it is not that.")
 @click.option(
@@ -77,7 +81,7 @@ if TYPE_CHECKING:
     default="off",
     show_default=True,
     type=click.Choice(["off", "pool", "plumtree"]),
-    help="Get entries from other groups, by UDP at --address, and read the log for what is missing; the same for all.",
+    help="Get entries from other groups, by UDP at --address, and read the log for what is missing; the same for all peers.",
 )
 @import_option
 @click.option("--idle", is_flag=True, help="Take tasks but run nothing: to measure coordination alone.")
@@ -86,14 +90,14 @@ if TYPE_CHECKING:
     "--record",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write down, for audits, every entry that is applied and all that gossip brings; a file per group.",
+    help="Record for audits every entry that is applied and all that gossip brings, in a file per group.",
 )
 @click.option(
     "--digests-every",
     default=1_000,
     show_default=True,
     type=click.IntRange(1),
-    help="Entries between published digests.",
+    help="How many entries are between two published digests.",
 )
 @click.option(
     "--digest-after-quiet",
@@ -101,7 +105,7 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="SECONDS",
     type=click.FloatRange(0.05),
-    help="When the newest digest is published although fewer entries came.",
+    help="After this time the newest digest is published, although fewer entries came.",
 )
 @click.option(
     "--session-timeout",

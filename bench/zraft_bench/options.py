@@ -47,7 +47,7 @@ def workload_options(command: F) -> F:
                 default=1000,
                 show_default=True,
                 type=click.IntRange(1, ENTRIES_MAX),
-                help="Requests of a round, and keys; spread evenly over all workers.",
+                help="How many requests a round has, and how many keys; all workers share them evenly.",
             ),
             click.option(
                 "-d",
@@ -56,7 +56,7 @@ def workload_options(command: F) -> F:
                 default=100,
                 show_default=True,
                 type=click.IntRange(0, VALUE_BYTES_MAX),
-                help="Bytes of each value.",
+                help="How many bytes each value has.",
             ),
             click.option(
                 "--operation",
@@ -70,42 +70,49 @@ def workload_options(command: F) -> F:
                 default=0.9,
                 show_default=True,
                 type=click.FloatRange(0, 1),
-                help="Of --operation mixed: which part of the requests reads.",
+                help="With --operation mixed: the part of the requests that reads.",
             ),
             click.option(
                 "--rate",
                 type=click.FloatRange(0, min_open=True),
-                help="Open loop: requests per second of all workers; latencies count from when each was due.",
+                help="Send so many requests per second in all (open loop); latencies count from when each was due.",
             ),
-            click.option("--poisson", is_flag=True, help="With --rate: random instead of even due times."),
+            click.option(
+                "--poisson",
+                is_flag=True,
+                help="With --rate, requests are due at random times instead of even ones.",
+            ),
             click.option(
                 "--seconds",
                 default=10.0,
                 show_default=True,
                 type=click.FloatRange(0),
-                help="Rounds are repeated until a test has run so long; 0 for a single round.",
+                help="Repeat rounds until a test has run so long; 0 for a single round.",
             ),
             click.option(
                 "--warm-up",
                 default=1.0,
                 show_default=True,
                 type=click.FloatRange(0),
-                help="Seconds of load before the measured time.",
+                help="How many seconds of load come before the measured time.",
             ),
             click.option(
                 "--local-reads",
                 is_flag=True,
-                help="Reads that the asked server answers from its own state, possibly out of date.",
+                help="Let the asked server answer reads from its own state, possibly out of date.",
             ),
             click.option(
                 "--deadline",
                 default=30.0,
                 show_default=True,
                 type=click.FloatRange(0.1),
-                help="Seconds after which a request without an answer has failed.",
+                help="After so many seconds a request without an answer has failed.",
             ),
             click.option(
-                "--seed", default=1, show_default=True, help="Of values and of the order of requests."
+                "--seed",
+                default=1,
+                show_default=True,
+                help="The seed of values and of the order of requests.",
             ),
         )
     ):
@@ -137,23 +144,27 @@ workers_option = click.option(
     default=16,
     show_default=True,
     type=click.IntRange(1, WORKERS_MAX),
-    help="Workers: clients with one request under way each.",
+    help="How many workers there are: clients with one request under way each.",
 )
 schedule_option = click.option(
     "--schedule",
     type=click.Choice(sorted(PRESETS)),
-    help="Several tests of increasing difficulty instead of one: matrix is Zatt's published one.",
+    help="Run several tests of increasing difficulty instead of one; matrix is the one that Zatt published.",
 )
 out_option = click.option(
     "--out",
     default="bench-results",
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory for the results file (JSON); made if absent.",
+    help="The directory for the results file (JSON); made if absent.",
 )
-comment_option = click.option("--comment", default="", help="Kept with the results.")
+comment_option = click.option("--comment", default="", help="A comment that is kept with the results.")
 settings_option = click.option(
-    "--set", "settings", metavar="KNOB=VALUE", multiple=True, help="A knob for all servers; may be repeated."
+    "--set",
+    "settings",
+    metavar="KNOB=VALUE",
+    multiple=True,
+    help="Set a knob of all servers; may be repeated.",
 )
 
 
@@ -165,12 +176,12 @@ def spread_options(command: F) -> F:
     command = click.option(
         "--processes",
         type=click.IntRange(1, 1024),
-        help="Of the load generator, on each client machine.  [default: half of the cores]",
+        help="How many processes the load generator has on each client machine.  [default: half of the cores]",
     )(command)
     return click.option(
         "--connections",
         type=click.IntRange(1, 10_000),
-        help="Of each such process; its workers share them.  [default: one to each server]",
+        help="How many connections each of these processes has, which its workers share.  [default: one to each server]",
     )(command)
 
 

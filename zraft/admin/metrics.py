@@ -45,19 +45,23 @@ ZOOKEEPER: Final[tuple[Number[Monitored], ...]] = (
     monitored(
         "avg_latency", "Mean time in ms from a request's arrival to its answer, since the start or srst."
     ),
-    monitored("max_latency", "Longest of these times in ms."),
-    monitored("min_latency", "Shortest of these times in ms."),
+    monitored(
+        "max_latency", "Longest time in ms from a request's arrival to its answer, since the start or srst."
+    ),
+    monitored(
+        "min_latency", "Shortest time in ms from a request's arrival to its answer, since the start or srst."
+    ),
     monitored("packets_received", "Requests received from clients."),
     monitored("packets_sent", "Answers and events sent to clients."),
-    monitored("num_alive_connections", "Connections of clients."),
+    monitored("num_alive_connections", "Connections of clients that are open."),
     monitored("outstanding_requests", "Requests that wait for an answer."),
     monitored("znode_count", "Znodes, counted as ZooKeeper does."),
     monitored("watch_count", "Watches of the clients of this server."),
     monitored("ephemerals_count", "Ephemeral znodes."),
     monitored("approximate_data_size", "Bytes of all paths and data."),
     monitored("global_sessions", "Sessions of the whole cluster."),
-    monitored("local_sessions", "Sessions that only this server knows: none."),
-    monitored("open_file_descriptor_count", "Open file descriptors."),
+    monitored("local_sessions", "Sessions that only this server knows. There are none, so it is 0."),
+    monitored("open_file_descriptor_count", "File descriptors that are open."),
     monitored("max_file_descriptor_count", "Limit of open file descriptors."),
     monitored("uptime", "Time in ms since the start."),
     monitored("learners", "Followers, as the leader counts them."),
@@ -66,13 +70,13 @@ ZOOKEEPER: Final[tuple[Number[Monitored], ...]] = (
         "synced_non_voting_followers", "New servers that have everything committed and are about to vote."
     ),
     monitored("synced_observers", "Observers that have everything committed, as the leader knows it."),
-    monitored("pending_syncs", "Syncs that wait; a leader keeps none."),
-    monitored("quorum_size", "Voters."),
+    monitored("pending_syncs", "Syncs that wait at the leader. It keeps none, so it is 0."),
+    monitored("quorum_size", "Voters of the cluster."),
     monitored("leader_uptime", "Time in ms since this leadership began."),
     monitored("last_proposal_size", "Bytes of the last entry proposed here, -1 before the first."),
-    monitored("max_proposal_size", "Bytes of the largest entry proposed here."),
-    monitored("min_proposal_size", "Bytes of the smallest entry proposed here."),
-    monitored("connection_request_count", "Connections accepted."),
+    monitored("max_proposal_size", "Bytes of the largest entry proposed here, -1 before the first."),
+    monitored("min_proposal_size", "Bytes of the smallest entry proposed here, -1 before the first."),
+    monitored("connection_request_count", "Connections of clients accepted."),
     monitored(
         "connection_rejected",
         "Connections refused because of client.connections_max or client.connections_per_address_max.",
@@ -81,7 +85,7 @@ ZOOKEEPER: Final[tuple[Number[Monitored], ...]] = (
     monitored("response_bytes", "Bytes sent to clients."),
     monitored("looking_count", "Elections that this server called for."),
     monitored("commit_count", "Entries committed, as far as this server knows."),
-    monitored("stale_sessions_expired", "Sessions expired."),
+    monitored("stale_sessions_expired", "Sessions of the whole cluster that expired."),
     monitored("outstanding_tls_handshake", "TLS handshakes under way."),
     monitored("tls_handshake_exceeded", "Connections refused because of tls.handshakes_max."),
 )
@@ -92,47 +96,55 @@ ZOOKEEPER_TIMES: Final[tuple[SummaryMs[Durations], ...]] = (
     ),
     SummaryMs(
         "readlatency",
-        "The same of what needs no entry of the log: reads and pings.",
+        "Time in ms from the arrival of what needs no entry of the log, a read or a ping, to its answer.",
         lambda times: times.reads,
     ),
     SummaryMs("fsynctime", "Time in ms to write and sync one frame of the log.", lambda times: times.fsync),
     SummaryMs(
         "election_time",
-        "Time in ms without a known leader, per leader that was then found.",
+        "Time in ms without a known leader, each time until one was found.",
         lambda times: times.elections,
     ),
 )
 
 FURTHER: Final[tuple[Number[Monitored], ...]] = (
-    monitored("zraft_tls_handshakes_total", "TLS handshakes done.", note="Where TLS is configured."),
+    monitored("zraft_tls_handshakes_total", "TLS handshakes done.", note="It is shown if TLS is configured."),
     monitored("zraft_tls_handshakes_failed_total", "TLS handshakes that failed."),
-    monitored("zraft_tls_reloads_failed_total", "Certificates that could not be loaded again."),
+    monitored("zraft_tls_reloads_failed_total", "How often a certificate could not be loaded again."),
     monitored(
         "zraft_cluster_key_reloads_failed_total",
-        "Files of the cluster key that could not be read again.",
+        "How often the files of the cluster key could not be read again.",
         note="The former keys stay in force.",
     ),
     monitored("zraft_peer_stream_messages_sent_total", "Messages sent to other servers by streams (TCP)."),
     monitored(
         "zraft_peer_stream_messages_dropped_total",
-        "Messages that a stream could not take; they are repeated.",
+        "Messages that a stream to another server could not take; they are repeated.",
     ),
-    monitored("zraft_peer_stream_bytes_sent_total", "Bytes sent by streams, to operators too."),
+    monitored(
+        "zraft_peer_stream_bytes_sent_total", "Bytes sent by streams to other servers and to operators."
+    ),
     monitored(
         "zraft_peer_streams_refused_total",
-        "Streams refused: a wrong key, a wrong address, or no peer at all.",
+        "Streams refused because of a wrong key, a wrong address, or a sender that is no peer.",
         note="The log says which.",
     ),
     monitored(
         "zraft_audit_lines_dropped_total",
         "Lines of the audit log that were lost.",
-        note="Where the audit log is configured.",
+        note="It is shown if the audit log is configured.",
     ),
-    monitored("zraft_leaderships_handed_on_total", "Leaderships handed on because of this server's disk."),
+    monitored(
+        "zraft_leaderships_handed_on_total",
+        "Leaderships handed to another server because of this server's disk.",
+    ),
     monitored("zraft_snapshots_taken_total", "Snapshots written."),
     monitored("zraft_snapshots_failed_total", "Snapshots given up; they are tried again."),
     monitored("zraft_snapshots_restored_total", "States taken over from a leader's snapshot."),
-    monitored("zraft_digest_alarms_total", "Indexes at which no majority agrees on the state. Leader only."),
+    monitored(
+        "zraft_digest_alarms_total",
+        "Entries after which no majority agrees on the state, as the leader counts them.",
+    ),
 )
 
 
@@ -152,7 +164,7 @@ SERVER: Final[tuple[Exposed[Status], ...]] = (
         "1 while clients are served, else 0; /readyz tells why.",
         lambda status: int(status.ready),
     ),
-    Number("zraft_uptime_seconds", "Time since the start.", lambda status: status.uptime_ms / 1000),
+    Number("zraft_uptime_seconds", "Time since the server's start.", lambda status: status.uptime_ms / 1000),
     Number(
         "zraft_disk_full",
         "1 while nothing is acknowledged because the disk is full.",
@@ -160,7 +172,7 @@ SERVER: Final[tuple[Exposed[Status], ...]] = (
     ),
     Number(
         "zraft_loop_stall_seconds_max",
-        "Longest stall of the loop, since srst.",
+        "Longest stall of the server's loop, since the start or srst.",
         lambda status: status.loop_stall_max_ms / 1000,
     ),
     Number(
@@ -168,36 +180,42 @@ SERVER: Final[tuple[Exposed[Status], ...]] = (
         "Feature level of the cluster that is in force.",
         lambda status: status.feature_level,
     ),
-    Number("zraft_wal_bytes", "Write-ahead log on disk.", lambda status: status.log_bytes),
-    Number("zraft_snapshot_files_bytes", "Snapshots on disk.", lambda status: status.snapshots_bytes),
+    Number("zraft_wal_bytes", "Bytes of the write-ahead log on disk.", lambda status: status.log_bytes),
+    Number(
+        "zraft_snapshot_files_bytes", "Bytes of snapshots on disk.", lambda status: status.snapshots_bytes
+    ),
     Number(
         "zraft_data_free_bytes",
-        "Room left on the file system of the data directory.",
+        "Bytes that are free on the file system of the data directory.",
         lambda status: status.data_free_bytes,
     ),
-    Number("zraft_data_size_bytes", "Size of that file system.", lambda status: status.data_size_bytes),
+    Number(
+        "zraft_data_size_bytes",
+        "Size in bytes of the file system of the data directory.",
+        lambda status: status.data_size_bytes,
+    ),
     Number(
         "zraft_tls_certificate_not_after_seconds",
         "End of the certificate that clients are shown, in seconds since 1970.",
         lambda status: status.certificate_ends_s,
-        note="Follows a reload.",
+        note="It follows a reload.",
     ),
     Number(
         "zraft_snapshot_index",
-        "Entry of the newest snapshot, 0: none.",
+        "Index of the last entry that the newest snapshot covers, 0 without a snapshot.",
         _of_snapshot(lambda newest: newest.index),
     ),
     Number(
         "zraft_snapshot_bytes",
-        "Size of the newest snapshot.",
+        "Size of the newest snapshot in bytes.",
         _of_snapshot(lambda newest: newest.size_bytes),
-        note="0 before the first.",
+        note="It is 0 before the first.",
     ),
     Number(
         "zraft_snapshot_timestamp_seconds",
-        "When the newest snapshot was taken.",
+        "When the newest snapshot was taken, in seconds since 1970.",
         _of_snapshot(lambda newest: newest.taken_ms / 1000),
-        note="0 before the first.",
+        note="It is 0 before the first.",
     ),
     Number(
         "zraft_undigested_items",
@@ -215,28 +233,34 @@ SERVER: Final[tuple[Exposed[Status], ...]] = (
 RAFT: Final[tuple[Exposed[RaftStatus], ...]] = (
     Numbers(
         "zraft_raft_role",
-        "1 for the role that this server has.",
+        "1 for the role that this server has, 0 for the others.",
         lambda raft: [((role,), int(role == raft.role)) for role in ROLES],
         labels=("role",),
         note=f"Roles: {', '.join(ROLES)}.",
     ),
     Number("zraft_raft_leader_id", "The leader's id, 0 while none is known.", lambda raft: raft.leader or 0),
-    Number("zraft_raft_term", "Current term.", lambda raft: raft.term),
-    Number("zraft_raft_first_index", "Oldest entry of the log.", lambda raft: raft.first_index),
-    Number("zraft_raft_last_index", "Newest entry of the log.", lambda raft: raft.last_index),
+    Number("zraft_raft_term", "Term of consensus that this server is in.", lambda raft: raft.term),
+    Number("zraft_raft_first_index", "Index of the oldest entry in the log.", lambda raft: raft.first_index),
+    Number("zraft_raft_last_index", "Index of the newest entry in the log.", lambda raft: raft.last_index),
     Number(
         "zraft_raft_durable_index",
-        "Newest entry that is on this server's disk.",
+        "Index of the newest entry that is on this server's disk.",
         lambda raft: raft.durable_index,
     ),
-    Number("zraft_raft_commit_index", "Newest entry known to be committed.", lambda raft: raft.commit_index),
-    Number("zraft_raft_applied_index", "Newest entry applied here.", lambda raft: raft.applied_index),
+    Number(
+        "zraft_raft_commit_index",
+        "Index of the newest entry known to be committed.",
+        lambda raft: raft.commit_index,
+    ),
+    Number(
+        "zraft_raft_applied_index", "Index of the newest entry applied here.", lambda raft: raft.applied_index
+    ),
     Number(
         "zraft_raft_uncommitted_bytes",
-        "Own proposals that await a quorum.",
+        "Bytes of entries that this leader proposed and that wait for a quorum.",
         lambda raft: raft.uncommitted_bytes,
     ),
-    Number("zraft_raft_pending_reads", "Syncs that await a quorum.", lambda raft: raft.pending_reads),
+    Number("zraft_raft_pending_reads", "Syncs that wait for a quorum.", lambda raft: raft.pending_reads),
     Number(
         "zraft_raft_campaigns_total",
         "Elections that this server called for.",
@@ -244,7 +268,7 @@ RAFT: Final[tuple[Exposed[RaftStatus], ...]] = (
     ),
     Number(
         "zraft_raft_leader_changes_total",
-        "Leaders that this server followed or was.",
+        "How often this server found another leader, or became the leader.",
         lambda raft: raft.leader_changes_total,
     ),
     Number(
@@ -253,11 +277,13 @@ RAFT: Final[tuple[Exposed[RaftStatus], ...]] = (
         lambda raft: raft.messages_ignored_total,
     ),
     Number(
-        "zraft_raft_proposals_refused_total", "Proposals refused.", lambda raft: raft.proposals_refused_total
+        "zraft_raft_proposals_refused_total",
+        "Entries that were proposed to this server and refused.",
+        lambda raft: raft.proposals_refused_total,
     ),
     Number(
         "zraft_raft_reads_dropped_total",
-        "Read indices that were asked for without success.",
+        "Requests for a read index that were dropped.",
         lambda raft: raft.reads_dropped_total,
     ),
     Number(
@@ -272,7 +298,7 @@ def _of_followers(name: str, text: str, value: Callable[[MemberStatus], float | 
     """Return numbers by follower, as far as a leader knows the value."""
     return Numbers(
         name,
-        f"{text} Leader only.",
+        f"{text} Only a leader knows it.",
         lambda members: [
             ((str(member.server),), found)
             for member in members
@@ -296,7 +322,7 @@ MEMBERS: Final[tuple[Numbers[Members], ...]] = (
     ),
     _of_followers(
         "zraft_raft_follower_match_index",
-        "Newest entry that the follower is known to have.",
+        "Index of the newest entry that the follower is known to have.",
         lambda member: member.match_index,
     ),
     _of_followers(
@@ -305,11 +331,13 @@ MEMBERS: Final[tuple[Numbers[Members], ...]] = (
         lambda member: member.inflight_messages,
     ),
     _of_followers(
-        "zraft_raft_follower_inflight_bytes", "The same in bytes.", lambda member: member.inflight_bytes
+        "zraft_raft_follower_inflight_bytes",
+        "Bytes of messages with entries on their way to the follower.",
+        lambda member: member.inflight_bytes,
     ),
     _of_followers(
         "zraft_raft_follower_replicating",
-        "0 while the leader looks for the end of the follower's log.",
+        "0 while the leader looks for the end of the follower's log, else 1.",
         lambda member: member.replicating,
     ),
     _of_followers(
@@ -319,7 +347,7 @@ MEMBERS: Final[tuple[Numbers[Members], ...]] = (
     ),
     _of_followers(
         "zraft_raft_follower_snapshot_remaining_bytes",
-        "Bytes of a snapshot that are left to send.",
+        "Bytes of a snapshot that are left to send to the follower.",
         _snapshot_remaining,
     ),
     Numbers(
@@ -358,7 +386,11 @@ TOPICS: Final[tuple[Number[TopicsStatus], ...]] = (
 )
 
 CLIENTS: Final[tuple[Number[ClientTraffic], ...]] = (
-    Number("zraft_client_connections", "Connections of clients.", lambda clients: clients.connections),
+    Number(
+        "zraft_client_connections",
+        "Connections of clients that are open.",
+        lambda clients: clients.connections,
+    ),
     Number(
         "zraft_client_sessions",
         "Sessions whose client is connected here.",
@@ -371,7 +403,7 @@ CLIENTS: Final[tuple[Number[ClientTraffic], ...]] = (
     ),
     Number(
         "zraft_client_outstanding_bytes_max",
-        "The bound of these bytes.",
+        "Most bytes of writes that may be accepted and not applied: client.outstanding_bytes_max.",
         lambda clients: clients.outstanding_bytes_max,
     ),
     Number(
@@ -397,7 +429,7 @@ CLIENTS: Final[tuple[Number[ClientTraffic], ...]] = (
     ),
     Number(
         "zraft_client_connections_accepted_total",
-        "Connections accepted.",
+        "Connections of clients accepted.",
         lambda clients: clients.connections_total,
     ),
     Number(
@@ -417,16 +449,26 @@ CLIENTS: Final[tuple[Number[ClientTraffic], ...]] = (
         note="Those that were evicted count here, too.",
     ),
     Number(
-        "zraft_client_requests_total", "Requests received.", lambda clients: clients.packets_received_total
+        "zraft_client_requests_total",
+        "Requests received from clients.",
+        lambda clients: clients.packets_received_total,
     ),
     Number(
-        "zraft_client_replies_total", "Answers and events sent.", lambda clients: clients.packets_sent_total
+        "zraft_client_replies_total",
+        "Answers and events sent to clients.",
+        lambda clients: clients.packets_sent_total,
     ),
-    Number("zraft_client_events_total", "Watch events sent.", lambda clients: clients.events_total),
     Number(
-        "zraft_client_received_bytes_total", "Bytes received.", lambda clients: clients.bytes_received_total
+        "zraft_client_events_total", "Watch events sent to clients.", lambda clients: clients.events_total
     ),
-    Number("zraft_client_sent_bytes_total", "Bytes sent.", lambda clients: clients.bytes_sent_total),
+    Number(
+        "zraft_client_received_bytes_total",
+        "Bytes received from clients.",
+        lambda clients: clients.bytes_received_total,
+    ),
+    Number(
+        "zraft_client_sent_bytes_total", "Bytes sent to clients.", lambda clients: clients.bytes_sent_total
+    ),
     Number(
         "zraft_sessions_expired_total",
         "Sessions of the whole cluster that expired.",
@@ -442,30 +484,32 @@ PEERS: Final[tuple[Exposed[PeerTraffic], ...]] = (
     ),
     Number(
         "zraft_peer_datagrams_received_total",
-        "Datagrams received, strangers' included.",
+        "Datagrams received, those of strangers included.",
         lambda peers: peers.datagrams_received,
     ),
     Number(
         "zraft_peer_sent_bytes_total",
-        "Bytes of datagrams sent.",
+        "Bytes of datagrams sent to other servers.",
         lambda peers: peers.bytes_sent,
     ),
     Number(
         "zraft_peer_received_bytes_total",
-        "Bytes of datagrams received.",
+        "Bytes of datagrams received from other servers.",
         lambda peers: peers.bytes_received,
     ),
     Number(
-        "zraft_peer_messages_sent_total", "Messages in datagrams sent.", lambda peers: peers.messages_sent
+        "zraft_peer_messages_sent_total",
+        "Messages sent to other servers in datagrams.",
+        lambda peers: peers.messages_sent,
     ),
     Number(
         "zraft_peer_messages_received_total",
-        "Messages in datagrams received.",
+        "Messages received from other servers in datagrams.",
         lambda peers: peers.messages_received,
     ),
     Number(
         "zraft_peer_messages_not_understood_total",
-        "Authentic messages of another form.",
+        "Authentic messages of a form that this release does not understand.",
         lambda peers: peers.messages_not_understood,
     ),
     Numbers(
@@ -480,7 +524,7 @@ PEERS: Final[tuple[Exposed[PeerTraffic], ...]] = (
         "Datagrams that the system could not send or receive.",
         lambda peers: sorted(peers.errors.items()),
         labels=("direction", "error"),
-        note="By errno.",
+        note="Errors are named by their errno.",
     ),
 )
 
@@ -491,35 +535,37 @@ DURATIONS: Final[tuple[Histogram[Durations], ...]] = (
         lambda times: times.fsync,
     ),
     Histogram(
-        "zraft_write_duration_seconds", "From a write's arrival to its answer.", lambda times: times.writes
+        "zraft_write_duration_seconds",
+        "Time from a write's arrival to its answer.",
+        lambda times: times.writes,
     ),
     Histogram(
         "zraft_read_duration_seconds",
-        "From a read's or ping's arrival to its answer.",
+        "Time from a read's or ping's arrival to its answer.",
         lambda times: times.reads,
     ),
     Histogram(
         "zraft_turn_duration_seconds",
-        "One turn of the loop: decide, send, answer.",
+        "Time of one turn of the loop, which decides, sends and answers.",
         lambda times: times.turns,
     ),
     Histogram("zraft_loop_lag_seconds", "How late the loop's alarms rang.", lambda times: times.loop_lag),
     Histogram(
         "zraft_leaderless_seconds",
-        "Time without a known leader, per leader then found.",
+        "Time without a known leader, each time until one was found.",
         lambda times: times.elections,
     ),
     Histogram(
         "zraft_entry_commands",
-        "Commands of an entry proposed here.",
+        "Commands in one entry proposed here.",
         lambda times: times.entry_commands,
-        note="How well batching works.",
+        note="It shows how well batching works.",
     ),
     Histogram(
         "zraft_entry_bytes",
-        "Bytes of an entry proposed here.",
+        "Bytes of one entry proposed here.",
         lambda times: times.entry_bytes,
-        note="How well batching works.",
+        note="It shows how well batching works.",
     ),
 )
 

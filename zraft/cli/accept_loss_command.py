@@ -44,12 +44,13 @@ THIS GIVES UP WRITES THAT WERE ACKNOWLEDGED: all that stood in what is missing o
 def accept_loss(directory: Path, confirmed: str | None) -> None:
     """Continue with what is left of a log that was cut, on a stopped server that is alone in its cluster. LOSES WRITES.
 
-    A server refuses to start when the last file of its log is shorter than it was made. Shows what is left, what is known
-    to be lost, and asks. What is left becomes a new cluster of this server, as `zraft recover` makes one; the old
-    contents are moved to aside-<instance> inside of DIR, with a note in wal/accepted-loss of what was accepted.
+    A server refuses to start when the last file of its log is shorter than it was made. This command shows what is left
+    and what is known to be lost, and asks. What is left becomes a new cluster of this server, as `zraft recover` makes
+    one; the old contents are moved to aside-<instance> inside of DIR, with a note in wal/accepted-loss of what was
+    accepted.
 
-    A server of a larger cluster has not lost anything that the others have not: move its directory aside, and let it join
-    again with an empty one. See docs/RECOVERY.md.
+    Do not use it for a server of a larger cluster, because the others have what it lost: move its directory aside, and
+    let it join again with an empty one. See docs/RECOVERY.md.
 
     \b
         zraft log accept-loss /var/lib/zraft

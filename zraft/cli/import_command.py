@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "--auth-file",
     metavar="FILE",
     type=click.File("r", encoding="utf-8"),
-    help="Who reads: lines of SCHEME:CREDENTIALS, such as digest:super:password; - is the standard input.",
+    help="Log in as these users: lines of SCHEME:CREDENTIALS, such as digest:super:password; - is the standard input.",
 )
 @click.option(
     "--exclude", metavar="PATH", multiple=True, help="Leave out PATH and all below it; may be repeated."
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @click.option(
     "--while-written",
     is_flag=True,
-    help="Accept a tree that is written to meanwhile: a copy of no one moment.",
+    help="Accept that clients write meanwhile, so that the copy is not of one moment.",
 )
 @click.option(
     "--timeout",
@@ -52,15 +52,26 @@ if TYPE_CHECKING:
     default=30.0,
     show_default=True,
     type=click.FloatRange(0.1, 3600),
-    help="How long an answer may take.",
+    help="How long to wait for an answer.",
 )
 @click.option(
-    "--tls-ca", metavar="FILE.pem", type=click.Path(path_type=Path), help="Speak TLS; whom to trust."
+    "--tls-ca",
+    metavar="FILE.pem",
+    type=click.Path(path_type=Path),
+    help="Speak TLS, and trust these authorities.",
 )
 @click.option(
-    "--tls-certificate", metavar="FILE.pem", type=click.Path(path_type=Path), help="Our own certificate."
+    "--tls-certificate",
+    metavar="FILE.pem",
+    type=click.Path(path_type=Path),
+    help="The certificate to show to servers.",
 )
-@click.option("--tls-key", metavar="FILE.pem", type=click.Path(path_type=Path), help="Its private key.")
+@click.option(
+    "--tls-key",
+    metavar="FILE.pem",
+    type=click.Path(path_type=Path),
+    help="The private key of that certificate.",
+)
 def import_(
     source: str,
     place: Place,
@@ -75,9 +86,9 @@ def import_(
 ) -> None:
     """Create a new cluster from a running ZooKeeper's data, in an empty or missing directory.
 
-    Data, ACLs, versions, zxids and times of all znodes are kept, sequences go on where they were, and zxids begin
+    Data, ACLs, versions, zxids and times of all znodes are kept. Sequences go on where they were, and zxids begin
     2^20 epochs above the highest one seen, so clients of the old service find themselves behind and reconnect (D-15).
-    Quotas come along, sessions and their ephemeral znodes do not. A ZooKeeper does not show which znodes are containers
+    Quotas are copied; sessions and their ephemeral znodes are not. A ZooKeeper does not show which znodes are containers
     or have a time to live: they become ordinary ones. Replicated settings are those of the first server's configuration.
 
     Stop the writers first: unless --while-written is given, a tree that changes while it is read is not imported.

@@ -19,8 +19,8 @@ def key() -> None:
     \b
     To change it without downtime, do each step on every server before you begin the next:
         zraft key new next.key                  # once; copy it to every server, mode 0600
-        zraft key add cluster.key next.key      # 1. everybody understands the new key as well
-        zraft key swap cluster.key              # 2. everybody speaks it
+        zraft key add cluster.key next.key      # 1. all servers accept the new key as well
+        zraft key swap cluster.key              # 2. all servers use it
         zraft key drop cluster.key              # 3. the old one is no longer accepted
 
     A running server reads its key file again a few seconds after it changed, or at once on SIGHUP, and logs `cluster
@@ -31,7 +31,7 @@ def key() -> None:
 @key.command()
 @click.argument("file", type=_FILE)
 def new(file: Path) -> None:
-    """Write a new cluster key to FILE, readable by its owner only. Refuses to overwrite.
+    """Write a new cluster key to FILE, readable by its owner only. FILE must not exist yet.
 
     \b
         zraft key new cluster.key
@@ -53,7 +53,7 @@ def show(file: Path) -> None:
 @click.argument("file", type=_FILE)
 @click.argument("new_file", metavar="NEW", type=_FILE)
 def add(file: Path, new_file: Path) -> None:
-    """Step 1: put the key of the file NEW into FILE as the second: opened, not sealed with yet.
+    """Step 1: add the key of the file NEW to FILE as the second key, which opens but does not seal yet.
 
     \b
         zraft key add cluster.key next.key
@@ -78,7 +78,7 @@ def add(file: Path, new_file: Path) -> None:
 @key.command()
 @click.argument("file", type=_FILE)
 def swap(file: Path) -> None:
-    """Step 2: seal with the second key of FILE; the first still opens. Again, to go back."""
+    """Step 2: seal with the second key of FILE; the first still opens. Run it again to go back."""
     from zraft.transport.keys import read_key_file, replace_keys
 
     keys = read_key_file(file)

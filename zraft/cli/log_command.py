@@ -51,18 +51,23 @@ def log() -> None:
     "first",
     metavar="INDEX",
     type=click.IntRange(0),
-    help="Only entries from this index on; with --deliveries an offset.",
+    help="Print only entries from this index on; with --deliveries, from this offset on.",
 )
 @click.option(
     "--to",
     "last",
     metavar="INDEX",
     type=click.IntRange(0),
-    help="Only entries up to this index; with --deliveries an offset.",
+    help="Print only entries up to this index; with --deliveries, up to this offset.",
 )
-@click.option("--group", metavar="N", type=click.IntRange(0), help="Only this Raft group; 0 is the znodes.")
-@click.option("--deliveries", is_flag=True, help="What partitions delivered, instead of the log.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option(
+    "--group",
+    metavar="N",
+    type=click.IntRange(0),
+    help="Print only this Raft group; 0 is that of the znodes.",
+)
+@click.option("--deliveries", is_flag=True, help="Print what partitions delivered, instead of the log.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option("--data", is_flag=True, help="Show the data of znodes, too, in hexadecimal.")
 def dump(
     directory: Path,

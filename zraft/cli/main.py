@@ -50,12 +50,14 @@ def main() -> None:
 
 @main.command()
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
-@click.option("--id", "server", metavar="N", help="Number of this server in --cluster, 1 to 254.")
+@click.option("--id", "server", metavar="N", help="The number of this server in --cluster, 1 to 254.")
 @click.option(
-    "--data", metavar="DIR", help="Data directory of this server, made if absent; never share or copy it."
+    "--data", metavar="DIR", help="The data directory of this server, made if absent; never share or copy it."
 )
 @click.option("--address", metavar="HOST:PORT", help="Where to listen: TCP for clients, UDP for peers.")
-@click.option("--cluster", metavar="1=HOST:PORT,…", help="Every server, this one included; the same on each.")
+@click.option(
+    "--cluster", metavar="1=HOST:PORT,…", help="All servers, this one included; give the same list to each."
+)
 @click.option(
     "--key", metavar="FILE", multiple=True, help="The cluster key; give two while the key is rotated."
 )
@@ -63,15 +65,15 @@ def main() -> None:
     "--config",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Settings from a file: TOML, or ZooKeeper's zoo.cfg.",
+    help="Read settings from a file: TOML, or ZooKeeper's zoo.cfg.",
 )
 @click.option("--admin", metavar="HOST:PORT", help="Where the admin HTTP server listens.")
 @click.option(
     "--insecure-peers", is_flag=True, help="Run a cluster without a key: anyone who can send may vote."
 )
-@click.option("--log-format", metavar="FORMAT", help="console (key=value) or json.")
+@click.option("--log-format", metavar="FORMAT", help="Write the log as console (key=value) or json.")
 @click.option(
-    "--set", "settings", metavar="KNOB=VALUE", multiple=True, help="Any other knob; may be repeated."
+    "--set", "settings", metavar="KNOB=VALUE", multiple=True, help="Set any other knob; may be repeated."
 )
 def serve(
     file: Path | None,
@@ -176,9 +178,15 @@ def _settings(settings: tuple[str, ...]) -> dict[str, object]:
 
 
 @main.command(short_help="Run a cluster of real servers on this machine, for development.")
-@click.option("--servers", default=3, show_default=True, type=click.IntRange(1, 9), help="How many servers.")
 @click.option(
-    "--port", default=2181, show_default=True, type=click.IntRange(1, 65_535), help="Of the first server."
+    "--servers", default=3, show_default=True, type=click.IntRange(1, 9), help="How many servers to run."
+)
+@click.option(
+    "--port",
+    default=2181,
+    show_default=True,
+    type=click.IntRange(1, 65_535),
+    help="The port of the first server.",
 )
 @click.option(
     "--host",
@@ -192,15 +200,19 @@ def _settings(settings: tuple[str, ...]) -> dict[str, object]:
     default="zraft-data",
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory for data, logs and the key; made if absent, kept when stopped.",
+    help="The directory for data, logs and the key; made if absent, kept when stopped.",
 )
 @click.option(
     "--admin-port",
     type=click.IntRange(0, 65_535),
-    help="Of the first server's admin HTTP server; 0 for none.  [default: --port + 100]",
+    help="The port of the first server's admin HTTP server; 0 for none.  [default: --port + 100]",
 )
 @click.option(
-    "--set", "settings", metavar="KNOB=VALUE", multiple=True, help="A knob for all servers; may be repeated."
+    "--set",
+    "settings",
+    metavar="KNOB=VALUE",
+    multiple=True,
+    help="Set a knob of all servers; may be repeated.",
 )
 def dev(
     servers: int, port: int, host: str, data: Path, admin_port: int | None, settings: tuple[str, ...]
@@ -228,15 +240,23 @@ def dev(
     metavar="HOST:PORT,…",
     default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
     show_default=True,
-    help="Servers to ask.",
+    help="The servers to ask.",
 )
 @click.option(
-    "--tls-ca", metavar="FILE", type=click.Path(path_type=Path), help="Ask over TLS; whom to trust."
+    "--tls-ca",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Ask over TLS, and trust these authorities.",
 )
 @click.option(
-    "--tls-certificate", metavar="FILE", type=click.Path(path_type=Path), help="For tls.client_auth=need."
+    "--tls-certificate",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The certificate to show to servers, for tls.client_auth=need.",
 )
-@click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="Its private key.")
+@click.option(
+    "--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="The private key of that certificate."
+)
 def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None) -> None:
     """Show every server's mode, zxid, nodes and connections; exit with 1 if none of them leads."""
     from zraft.cli.status import tls_context
@@ -254,7 +274,7 @@ def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_
 
 
 @main.command(
-    short_help="ZooKeeper's command-line client, at a prompt or in scripts.",
+    short_help="Run ZooKeeper's command-line client, at a prompt or in scripts.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
@@ -264,7 +284,7 @@ def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_
     metavar="HOST:PORT,…[/PATH]",
     default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
     show_default=True,
-    help="Servers to connect to, the first that answers; all paths are below PATH.",
+    help="Connect to the first of these servers that answers; all paths are below PATH.",
 )
 @click.option(
     "--timeout",
@@ -279,7 +299,7 @@ def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_
     "--wait-for-connection",
     "-waitforconnection",
     is_flag=True,
-    help="Wait that long also while nobody listens there, instead of saying so at once.",
+    help="Also wait that long while no server listens there, instead of saying so at once.",
 )
 @click.option(
     "--session-timeout",
@@ -287,18 +307,29 @@ def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_
     default=30_000,
     show_default=True,
     type=click.IntRange(1, 2**31 - 1),
-    help="Asked for; ephemeral znodes outlive a lost shell this long.",
+    help="The session timeout to ask for: ephemeral znodes outlive a lost shell for this long.",
 )
-@click.option("--tls", is_flag=True, help="Speak TLS; any of the following means it, too.")
+@click.option("--tls", is_flag=True, help="Speak TLS; any of the following options means it, too.")
 @click.option(
-    "--tls-ca", metavar="FILE.pem", type=click.Path(path_type=Path), help="Who signs servers' certificates."
+    "--tls-ca",
+    metavar="FILE.pem",
+    type=click.Path(path_type=Path),
+    help="The authorities that sign servers' certificates.",
 )
 @click.option(
-    "--tls-certificate", metavar="FILE.pem", type=click.Path(path_type=Path), help="Our own certificate."
+    "--tls-certificate",
+    metavar="FILE.pem",
+    type=click.Path(path_type=Path),
+    help="The certificate to show to servers.",
 )
-@click.option("--tls-key", metavar="FILE.pem", type=click.Path(path_type=Path), help="Its private key.")
+@click.option(
+    "--tls-key",
+    metavar="FILE.pem",
+    type=click.Path(path_type=Path),
+    help="The private key of that certificate.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print each result as one line of JSON.")
-@click.option("--stop-on-error", is_flag=True, help="With commands from a pipe: end at the first that fails.")
+@click.option("--stop-on-error", is_flag=True, help="With commands from a pipe, end at the first that fails.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def shell(
     connect: str,
@@ -313,7 +344,7 @@ def shell(
     stop_on_error: bool,
     command: tuple[str, ...],
 ) -> None:
-    """ZooKeeper's command-line client: at a prompt, for one COMMAND, or for the lines of a pipe.
+    """Run ZooKeeper's command-line client: at a prompt, for one COMMAND, or for the lines of a pipe.
 
     \b
         zraft shell                                   # a prompt; Tab completes, `help` explains
@@ -385,8 +416,10 @@ class _LateCommand(click.Command):
         return self._command().get_params(ctx)
 
 
-main.add_command(_Late("log", "zraft.cli.log_command", "What a server's log says, and whether it is whole."))
-main.add_command(_Late("snapshot", "zraft.cli.snapshot_command", "Snapshots of the cluster's state."))
+main.add_command(_Late("log", "zraft.cli.log_command", "Show a server's log, and check whether it is whole."))
+main.add_command(
+    _Late("snapshot", "zraft.cli.snapshot_command", "Save, inspect and restore snapshots of the state.")
+)
 main.add_command(
     _LateCommand(
         "recover",
@@ -397,7 +430,7 @@ main.add_command(
 )
 main.add_command(
     _LateCommand(
-        "import", "zraft.cli.import_command", "import_", "Found a cluster with the tree of a ZooKeeper."
+        "import", "zraft.cli.import_command", "import_", "Create a cluster from a running ZooKeeper's data."
     )
 )
 main.add_command(member)

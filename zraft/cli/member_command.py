@@ -20,22 +20,22 @@ def member() -> None:
     """List the members of a cluster, and change them while it runs.
 
     \b
-    A fourth and a fifth server, one after the other (the cluster goes on meanwhile):
+    Add a fourth and a fifth server, one after the other, while the cluster goes on:
         zraft member add 4 10.0.0.4:2181 --key cluster.key --connect 10.0.0.1:2181
         zraft serve --id 4 …                      # on that machine, with the same key
         zraft member list --key cluster.key --connect 10.0.0.1:2181
     \b
-    A machine that is gone for good, and its replacement, which is server 2 from now on:
+    Replace a machine that is gone for good by another one, which is server 2 from now on:
         zraft member move 2 10.0.0.9:2181 …
         zraft serve --id 2 …                      # on the new machine, with an empty directory
 
-    Whoever has the cluster key may do this; ACLs are for clients. Exit code: 0, 1 if it was refused or nobody could
-    be asked, 2 if the command is wrong, 3 if it is not known whether it was done.
+    Whoever has the cluster key may do this; ACLs are for clients. The exit code is 0 on success, 1 if the request was
+    refused or no server could be asked, 2 if the command is wrong, and 3 if it is not known whether it was done.
     """
 
 
 @member.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One object of JSON, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON, for scripts.")
 @asks_cluster
 def list_(client: OperatorClient, as_json: bool) -> None:
     """Show all members, as the leader knows them.
@@ -59,10 +59,12 @@ def list_(client: OperatorClient, as_json: bool) -> None:
 @member.command()
 @click.argument("server", metavar="ID", type=SERVER_ID)
 @click.argument("address", metavar="HOST:PORT")
-@click.option("--observer", is_flag=True, help="Follow and answer reads, but never vote: for more readers.")
+@click.option(
+    "--observer", is_flag=True, help="Let it follow and answer reads, but never vote: for more readers."
+)
 @asks_cluster
 def add(client: OperatorClient, server: int, address: str, observer: bool) -> None:
-    """Take in server ID, reached by clients and servers at HOST:PORT.
+    """Add server ID, which clients and servers reach at HOST:PORT.
 
     Start it before or after with `zraft serve --id ID …`, the same key, and an empty data directory. It gets a
     copy of everything first and votes once it has caught up, so that adding it never makes the cluster weaker.
@@ -100,15 +102,15 @@ def move(client: OperatorClient, server: int, address: str) -> None:
 @member.command()
 @click.argument("server", metavar="ID", type=SERVER_ID)
 @click.option(
-    "--no-wait", is_flag=True, help="Do not wait until it has left: leave its disk alone until it has."
+    "--no-wait", is_flag=True, help="Do not wait until it has left. Do not touch its disk before it has."
 )
 @asks_cluster
 def remove(client: OperatorClient, server: int, no_wait: bool) -> None:
-    """Take out server ID, dead or alive, leader or not.
+    """Remove server ID, dead or alive, leader or not.
 
-    Partitions of topics on the disk of a server that answers move to others first, and then it leaves; --timeout is how
-    long that is waited for, and it goes on without this command. Only then stop the server; it serves nobody any
-    more. To use its machine again, empty the data directory and add it. The last voter cannot be removed.
+    If the server answers, the partitions of topics on its disk move to others first, and then it leaves. This command
+    waits for that as long as --timeout says; it goes on without the command. Stop the server only when it has left; it
+    serves no clients then. To use its machine again, empty the data directory and add it. The last voter cannot be removed.
     """
     from zraft.operator.requests import MemberRemove
 
@@ -133,7 +135,8 @@ def promote(client: OperatorClient, server: int) -> None:
 def transfer(client: OperatorClient, server: int | None) -> None:
     """Hand the leadership to server ID, or to the voter that is the furthest.
 
-    Before a machine is taken down for maintenance: writes pause for a few round trips instead of an election timeout.
+    Do this before a machine is taken down for maintenance: writes then pause for a few round trips instead of an
+    election timeout.
     """
     from zraft.operator.requests import Transfer
 

@@ -48,14 +48,14 @@ def founds_cluster(command: F) -> F:
         "--data",
         metavar="DIR",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Data directory of the server.",
+        help="The data directory of the server.",
     )
     @click.option(
         "--id",
         "server",
         metavar="N",
         type=click.IntRange(SERVER_ID_MIN, SERVER_ID_MAX),
-        help="Number of the server that begins the new cluster.",
+        help="The number of the server that begins the new cluster.",
     )
     @click.option(
         "--address",
@@ -247,7 +247,7 @@ def asks_before_loss(command: F) -> F:
         "--yes-i-lose-writes",
         "confirmed",
         metavar="CHARACTERS",
-        help=f"For scripts: the first {CONFIRMED_CHARACTERS} characters of the old cluster's id, instead of typing them.",
+        help=f"The first {CONFIRMED_CHARACTERS} characters of the old cluster's id, for scripts, instead of typing them.",
     )
     return option(command)
 

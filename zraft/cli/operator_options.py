@@ -46,7 +46,7 @@ def asks_cluster(command: F) -> F:
         metavar="HOST:PORT,…",
         default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
         show_default=True,
-        help="Servers to ask, the first that answers; the leader is found from there.",
+        help="The servers to ask: the first that answers names the leader.",
     )
     @click.option(
         "--key",
@@ -61,7 +61,7 @@ def asks_cluster(command: F) -> F:
         default=30.0,
         show_default=True,
         type=click.FloatRange(0.1, 3600),
-        help="For all attempts together.",
+        help="How long all attempts together may take.",
     )
     @functools.wraps(command)
     def with_client(connect: str, key: str | None, timeout: float, **arguments: Any) -> Any:

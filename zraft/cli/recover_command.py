@@ -43,9 +43,9 @@ disk of a dead machine, do that instead: then nothing is lost.
 def recover(place: Place, confirmed: str | None) -> None:
     """Make a new cluster out of one server of a cluster that lost its majority for good. CAN LOSE WRITES.
 
-    Shows what the directory of the stopped server holds, and asks. The new cluster begins with its newest snapshot and
-    all of its log; the old contents are moved to aside-<instance> inside of DIR, never removed. Zxids begin 2^20 epochs
-    above (D-15), so clients of the old cluster find themselves behind and reconnect, with their sessions.
+    This command shows what the directory of the stopped server holds, and asks. The new cluster begins with its newest
+    snapshot and all of its log; the old contents are moved to aside-<instance> inside of DIR, never removed. Zxids begin
+    2^20 epochs above (D-15), so clients of the old cluster find themselves behind and reconnect, with their sessions.
 
     \b
         zraft recover --data /var/lib/zraft --id 3 \\

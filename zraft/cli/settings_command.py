@@ -27,13 +27,13 @@ def settings() -> None:
         zraft settings set session_timeout_ms_max 60000 --key cluster.key
         zraft settings raise-features --key cluster.key      # after the last server was upgraded
 
-    Exit code: 0, 1 if it was refused or nobody could be asked, 2 if the command is wrong, 3 if it is not known
-    whether it was done.
+    The exit code is 0 on success, 1 if the request was refused or no server could be asked, 2 if the command is wrong,
+    and 3 if it is not known whether it was done.
     """
 
 
 @settings.command()
-@click.option("--json", "as_json", is_flag=True, help="One object of JSON, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON, for scripts.")
 @asks_cluster
 def show(client: OperatorClient, as_json: bool) -> None:
     """Show the settings in force. The value in the asked server's configuration is beside one that differs."""

@@ -32,14 +32,14 @@ PROGRESS_INTERVAL_S: Final = 1.0
 
 @click.group()
 def snapshot() -> None:
-    """Snapshots of the cluster's state: backups through the running service, and new clusters made of them.
+    """Save snapshots of a running cluster's state, inspect them, and create new clusters from them.
 
     \b
-    A backup every night, and a look whether it is whole:
+    Make a backup every night, and check that it is whole:
         zraft snapshot save /backup/zraft-$(date +%F).snap --key cluster.key --connect 10.0.0.1:2181
         zraft snapshot inspect /backup/zraft-2026-05-01.snap
     \b
-    All servers are lost, or the data has to go back to that night: a new cluster begins with it (docs/RECOVERY.md):
+    If all servers are lost, or the data has to go back to that night, begin a new cluster with it (docs/RECOVERY.md):
         zraft snapshot restore /backup/zraft-2026-05-01.snap --data /var/lib/zraft --id 1 \\
             --cluster 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181
     """
@@ -47,7 +47,7 @@ def snapshot() -> None:
 
 @snapshot.command(short_help="Show what a snapshot file is of, and verify it.")
 @click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON.")
 def inspect(file: Path, as_json: bool) -> None:
     """Show what a snapshot file is of, and verify every block of it; exit with 1 if it is damaged.
 

@@ -43,7 +43,7 @@ _TIME: Final = _amount("time", _TIMES, "12h or 7d")
 
 @click.group()
 def topic() -> None:
-    """Topics: which there are, where their partitions are, and changing that while the cluster runs.
+    """Show topics and where their partitions are, and change them while the cluster runs.
 
     \b
         zraft topic create orders --partitions 8 --retain-age 7d --key cluster.key
@@ -52,13 +52,13 @@ def topic() -> None:
         zraft topic alter orders --partitions 16 --retain-size 50GiB --key cluster.key
         zraft topic delete orders --key cluster.key
 
-    Whoever has the cluster key may do this; ACLs are for clients. Exit code: 0, 1 if it was refused or nobody could
-    be asked, 2 if the command is wrong, 3 if it is not known whether it was done.
+    Whoever has the cluster key may do this; ACLs are for clients. The exit code is 0 on success, 1 if the request was
+    refused or no server could be asked, 2 if the command is wrong, and 3 if it is not known whether it was done.
     """
 
 
 @topic.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One object of JSON per topic, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON per topic, for scripts.")
 @asks_cluster
 def list_(client: OperatorClient, as_json: bool) -> None:
     """Show all topics.
@@ -78,7 +78,7 @@ def list_(client: OperatorClient, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("name", metavar="NAME")
-@click.option("--json", "as_json", is_flag=True, help="One object of JSON, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON, for scripts.")
 @asks_cluster
 def describe(client: OperatorClient, name: str, as_json: bool) -> None:
     """Show the partitions of topic NAME: their Raft groups, preferred leaders and replicas.
@@ -99,13 +99,13 @@ def describe(client: OperatorClient, name: str, as_json: bool) -> None:
     "--retain-size",
     metavar="SIZE",
     type=_SIZE,
-    help="Of each partition keep at least so much: 500MiB, 10GiB. Without it, size removes nothing.",
+    help="Keep at least so much of each partition: 500MiB, 10GiB. Without it, size removes nothing.",
 )
 @click.option(
     "--retain-age",
     metavar="TIME",
     type=_TIME,
-    help="Keep for so long: 12h, 7d. Without it, age removes nothing.",
+    help="Keep messages for so long: 12h, 7d. Without it, age removes nothing.",
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait until the partitions are set up.")
 @asks_cluster
@@ -127,9 +127,20 @@ def create(
 
 @topic.command()
 @click.argument("name", metavar="NAME")
-@click.option("--partitions", type=click.IntRange(1), help="More than there are; a topic never gets fewer.")
-@click.option("--retain-size", metavar="SIZE", type=_SIZE, help="As for create; none: size removes nothing.")
-@click.option("--retain-age", metavar="TIME", type=_TIME, help="As for create; none: age removes nothing.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    help="How many it should have: more than there are, because a topic never gets fewer.",
+)
+@click.option(
+    "--retain-size",
+    metavar="SIZE",
+    type=_SIZE,
+    help="The same as for create; with none, size removes nothing.",
+)
+@click.option(
+    "--retain-age", metavar="TIME", type=_TIME, help="The same as for create; with none, age removes nothing."
+)
 @click.option("--no-wait", is_flag=True, help="Do not wait until new partitions take messages.")
 @asks_cluster
 def alter(

@@ -46,22 +46,28 @@ class RaftConfig:
         "An entry stops taking further commands at this size; one command may exceed it.",
     )
     append_bytes_max: int = count(
-        524_288, 1_024, 2_097_152, "Bytes of entries in one AppendEntries; at least one entry is always sent."
+        524_288,
+        1_024,
+        2_097_152,
+        "One AppendEntries carries at most this many bytes of entries; at least one entry is always sent.",
     )
     inflight_messages_max: int = count(
-        8, 1, 4_096, "AppendEntries sent to one follower and not yet answered; later entries gather into one."
+        8,
+        1,
+        4_096,
+        "At most this many AppendEntries to one follower are unanswered; later entries gather into one.",
     )
     inflight_bytes_max: int = count(
         2_097_152,
         65_536,
         1_073_741_824,
-        "The same in bytes; a receiver's socket buffer must be able to hold it.",
+        "At most this many bytes to one follower are unanswered; its socket buffer must be able to hold them.",
     )
     uncommitted_bytes_max: int = count(
         67_108_864,
         1_048_576,
         4_294_967_296,
-        "Bytes of entries that wait for a quorum; at the bound, a leader accepts no more.",
+        "At most this many bytes of entries wait for a quorum; at the bound, a leader accepts no more.",
     )
 
 
@@ -79,16 +85,19 @@ class WalConfig:
         67_108_864,
         0,
         17_179_869_184,
-        "Bytes of the log's end that are kept in memory after a start, for slow followers.",
+        "This many bytes of the log's end stay in memory after a start, for slow followers.",
     )
     group_tail_bytes_max: int = count(
-        65_536, 0, 1_073_741_824, "The same for each partition's group; there may be hundreds."
+        65_536,
+        0,
+        1_073_741_824,
+        "This many bytes of the end of each partition's log stay in memory after a start; there may be hundreds.",
     )
     slow_fsync_ms: int = count(
         1_000,
         0,
         60_000,
-        "A leader whose writes take this long, while a majority's do not, hands its leadership on; 0: never.",
+        "A leader whose writes take this long, while a majority's do not, hands its leadership over; 0 means never.",
     )
 
 
@@ -100,25 +109,31 @@ class ClientConfig:
         1_048_575,
         4_096,
         JUTE_MAXBUFFER_LARGEST,
-        "Largest request in bytes; a larger one closes the connection, as in ZooKeeper.",
+        "A request may have this many bytes; a larger one closes the connection, as in ZooKeeper.",
     )
     connections_max: int = count(
-        10_000, 1, 1_000_000, "Connections at the same time; further ones are closed."
+        10_000, 1, 1_000_000, "This many connections may be open at the same time; further ones are closed."
     )
     connections_per_address_max: int = count(
-        0, 0, 1_000_000, "The same from one client address (maxClientCnxns); 0: no limit."
+        0,
+        0,
+        1_000_000,
+        "This many connections may be open from one client address (maxClientCnxns); 0 means no limit.",
     )
     connects_per_second_max: int = count(
-        0, 0, 1_000_000, "Sessions begun or resumed per second; further clients wait in order. 0: no limit."
+        0,
+        0,
+        1_000_000,
+        "This many sessions may begin or resume per second; further clients wait in order. 0 means no limit.",
     )
     outstanding_bytes_max: int = count(
         16_777_216,
         65_536,
         4_294_967_296,
-        "Bytes of writes accepted and not yet applied; at the bound, requests wait in the socket.",
+        "This many bytes of writes may be accepted and not yet applied; at the bound, requests wait in the socket.",
     )
     watches_per_connection_max: int = count(
-        1_000_000, 1_000, 1_000_000_000, "Watches one connection may have; with more it is closed."
+        1_000_000, 1_000, 1_000_000_000, "One connection may have this many watches; with more it is closed."
     )
     read_only_mode_enabled: bool = field(
         default=False,
@@ -138,40 +153,54 @@ class ClientConfig:
         1_048_575,
         4_096,
         268_435_456,
-        "Longest list of children; a longer one is refused. Java clients read no more than their jute.maxbuffer.",
+        "A list of children may have this many bytes; a longer one is refused. Java clients read no more than their "
+        "jute.maxbuffer.",
     )
     output_bytes_max: int = count(
         16_777_216,
         65_536,
         4_294_967_296,
-        "Bytes of replies and events that one connection may leave unread before it is closed.",
+        "One connection may leave this many bytes of replies and events unread before it is closed.",
     )
     output_bytes_per_address_max: int = count(
         33_554_432,
         65_536,
         68_719_476_736,
-        "The same for all connections of one address; at half of it, large replies wait; beyond it, the largest are closed.",
+        "The connections of one address may leave this many bytes unread; at half of it, large replies wait; beyond "
+        "it, the largest are closed.",
     )
     output_bytes_sum_max: int = count(
-        67_108_864, 65_536, 68_719_476_736, "The same for all connections of this server."
+        67_108_864,
+        65_536,
+        68_719_476_736,
+        "All connections of this server may leave this many bytes unread; at half of it, large replies wait; beyond "
+        "it, the largest are closed.",
     )
     input_bytes_per_address_max: int = count(
         16_777_216,
         65_536,
         68_719_476_736,
-        "Bytes of requests of one address that were read and wait; at half of it, connections that have some are not read.",
+        "This many bytes of one address's requests may wait; at half of it, connections that have some are not read.",
     )
     input_bytes_sum_max: int = count(
-        33_554_432, 65_536, 68_719_476_736, "The same for all connections of this server."
+        33_554_432,
+        65_536,
+        68_719_476_736,
+        "This many bytes of all clients' requests may wait; at half of it, connections that have some are not read.",
     )
     unfinished_bytes_per_address_max: int = count(
         16_777_216,
         65_536,
         68_719_476_736,
-        "Bytes of incomplete requests of one address; at half of it, new ones wait; beyond it, the longest are closed.",
+        "One address may have this many bytes of incomplete requests; at half of it, new ones wait; beyond it, the "
+        "longest are closed.",
     )
     unfinished_bytes_sum_max: int = count(
-        33_554_432, 65_536, 68_719_476_736, "The same for all connections of this server."
+        33_554_432,
+        65_536,
+        68_719_476_736,
+        "All clients may have this many bytes of incomplete requests; at half of it, new ones wait; beyond it, the "
+        "longest are closed.",
     )
     handshake_timeout_ms: int = count(
         10_000,
@@ -181,7 +210,9 @@ class ClientConfig:
     )
     four_letter_words: tuple[str, ...] = field(
         default=FOUR_LETTER_WORDS_DEFAULT,
-        metadata=knob("words", "Four-letter words that are answered, separated by commas; `*` for all."),
+        metadata=knob(
+            "words", "The server answers these four-letter words, separated by commas; `*` stands for all."
+        ),
     )
 
 
@@ -203,13 +234,13 @@ class TreeConfig:
         300_000,
         0,
         31_536_000_000,
-        "A container that never had a child is removed after this long; 0: never.",
+        "A container that never had a child is removed after this long; 0 means never.",
     )
     reap_interval_ms: int = count(
         60_000,
         10,
         86_400_000,
-        "How often the leader removes containers and expired znodes with a time to live.",
+        "The leader removes containers and expired znodes with a time to live this often.",
     )
 
 
@@ -233,26 +264,28 @@ class SnapshotConfig:
         250_000,
         1,
         1_000_000_000,
-        "`log_bytes_min` in commands, which a restart has to replay; with many znodes, at least half their number.",
+        "So many commands in the log count like `log_bytes_min`, because a restart replays them; at least half the znodes.",
     )
-    keep: int = count(3, 1, 1_000, "Snapshots kept; older ones are removed (autopurge.snapRetainCount).")
+    keep: int = count(
+        3, 1, 1_000, "This many snapshots are kept; older ones are removed (autopurge.snapRetainCount)."
+    )
     retain_bytes: int = count(
         8_388_608,
         0,
         1_099_511_627_776,
-        "Bytes of the log of all groups kept before the newest snapshot, so that a short absence needs no snapshot.",
+        "This many bytes of all groups' log are kept before the newest snapshot, so that a short absence needs none.",
     )
     retain_bytes_max: int = count(
         268_435_456,
         0,
         1_099_511_627_776,
-        "Most bytes of the log kept before the newest snapshot for followers that answer but are behind.",
+        "At most this many bytes of the log are kept before the newest snapshot for followers that answer but are behind.",
     )
     send_bytes_per_s: int = count(
         67_108_864,
         65_536,
         10_737_418_240,
-        "Bytes of snapshots sent per second, to all followers together, so that other traffic keeps its latency.",
+        "All followers together are sent this many bytes of snapshots per second, so that other traffic keeps its latency.",
     )
 
 
@@ -264,7 +297,7 @@ class PeerConfig:
         1_400,
         512,
         65_000,
-        "Largest UDP datagram; if not set, 60000 when every server is on loopback, else 1400.",
+        "A UDP datagram has at most this many bytes; if not set, 60000 when every server is on loopback, else 1400.",
     )
 
 
@@ -276,46 +309,53 @@ class TlsConfig:
         default=None,
         metadata=knob(
             "path",
-            "PEM file of this server's certificate and its intermediates; switches TLS for clients on.",
+            "The PEM file of this server's certificate and its intermediates; it switches TLS for clients on.",
         ),
     )
     key: Path | None = field(
         default=None,
         metadata=knob(
             "path",
-            "PEM file of the private key, mode 0600; if not set, the key is in the file of tls.certificate.",
+            "The PEM file of the private key, with mode 0600; if not set, the key is in the file of tls.certificate.",
         ),
     )
     client_ca: Path | None = field(
-        default=None, metadata=knob("path", "PEM file of the authorities that sign clients' certificates.")
+        default=None,
+        metadata=knob("path", "The PEM file of the authorities that sign clients' certificates."),
     )
     client_auth: str = field(
         default="none",
         metadata=knob(
             "choice",
-            "Client certificates: none, want (verified if a client has one), need (no connection without).",
+            "Whether clients show certificates: none, want (verified if there is one), need (no connection without one).",
             CLIENT_AUTHS,
         ),
     )
     required: bool = field(
-        default=False, metadata=knob("switch", "Refuse plain text, four-letter words too, on the main port.")
+        default=False, metadata=knob("switch", "Refuse plain text on the main port, four-letter words too.")
     )
     address: Address | None = field(
         default=None,
-        metadata=knob("address", "A further port for clients that takes TLS only (secureClientPort)."),
+        metadata=knob(
+            "address", "The address of a further port for clients, which takes TLS only (secureClientPort)."
+        ),
     )
     version_min: str = field(
-        default="1.2", metadata=knob("choice", "Oldest TLS version spoken: 1.2 or 1.3.", TLS_VERSIONS)
+        default="1.2",
+        metadata=knob("choice", "The oldest TLS version that is spoken: 1.2 or 1.3.", TLS_VERSIONS),
     )
     ciphers: str | None = field(
         default=None,
         metadata=knob(
             "text",
-            "OpenSSL's cipher list for TLS 1.2; if not set, Python's. All ciphers of TLS 1.3 are good.",
+            "OpenSSL's cipher list for TLS 1.2; if not set, Python's is used. All ciphers of TLS 1.3 are good.",
         ),
     )
     handshakes_max: int = count(
-        250, 1, 100_000, "TLS handshakes under way at the same time; further connections are closed."
+        250,
+        1,
+        100_000,
+        "This many TLS handshakes may be under way at the same time; further connections are closed.",
     )
 
 
@@ -326,12 +366,16 @@ class AuthConfig:
     x509_super_user: str | None = field(
         default=None,
         metadata=knob(
-            "text", "Subject of the client certificate that may do everything, such as CN=admin,O=Example."
+            "text",
+            "The subject of the client certificate that may do everything, such as CN=admin,O=Example.",
         ),
     )
     sasl_users_file: Path | None = field(
         default=None,
-        metadata=knob("path", "Users for SASL DIGEST-MD5, as user:password lines or a JAAS file, mode 0600."),
+        metadata=knob(
+            "path",
+            "The file of users for SASL DIGEST-MD5, as user:password lines or a JAAS file, with mode 0600.",
+        ),
     )
     super_user: str | None = field(
         default=None, metadata=knob("text", "The SASL user that may do everything.")
@@ -341,7 +385,7 @@ class AuthConfig:
         repr=False,
         metadata=knob(
             "text",
-            "user:base64(sha1(user:password)) of the digest login that may do everything (superDigest).",
+            "The digest login that may do everything, as user:base64(sha1(user:password)) (superDigest).",
         ),
     )
     required_schemes: tuple[str, ...] = field(
@@ -361,7 +405,8 @@ class AuditConfig:
     file: Path | None = field(
         default=None,
         metadata=knob(
-            "path", "File of the audit log, a line per write of this server's clients; switches it on."
+            "path",
+            "The file of the audit log, which has a line per write of this server's clients; naming it switches the log on.",
         ),
     )
     file_bytes_max: int = count(
@@ -371,11 +416,14 @@ class AuditConfig:
         "At this size the file is renamed to FILE.1 and a new one begins.",
     )
     files_kept: int = count(
-        10, 0, 10_000, "Older files kept, FILE.1 the newest of them; 0: none is renamed, SIGHUP reopens."
+        10,
+        0,
+        10_000,
+        "This many older files are kept, FILE.1 the newest of them; with 0, none is renamed, and SIGHUP reopens the file.",
     )
     pending_bytes_max: int = count(
         16_777_216,
         65_536,
         4_294_967_296,
-        "Bytes of lines that wait for a slow disk; further lines are dropped and counted. Clients never wait for them.",
+        "This many bytes of lines may wait for a slow disk; further lines are dropped and counted, and clients never wait.",
     )

@@ -60,20 +60,24 @@ class ServerConfig:
         ConfigError: a rule between two settings is broken; the message names both.
     """
 
-    id: ServerId = field(metadata=bounds(SERVER_ID_MIN, SERVER_ID_MAX, "Number of this server, 1 to 254."))
-    data: Path = field(metadata=knob("path", "Data directory of this server, and of no other."))
+    id: ServerId = field(
+        metadata=bounds(SERVER_ID_MIN, SERVER_ID_MAX, "The number of this server, 1 to 254.")
+    )
+    data: Path = field(metadata=knob("path", "The data directory of this server, and of no other."))
     address: Address = field(
-        metadata=knob("address", "Where clients (TCP) and peers (UDP) reach this server.")
+        metadata=knob("address", "Clients (TCP) and peers (UDP) reach this server here.")
     )
     cluster: Mapping[ServerId, Address] = field(
         metadata=knob(
-            "cluster", "Every server, this one included: ID=HOST:PORT,…; an observer ends with :observer."
+            "cluster", "All servers, this one included, as ID=HOST:PORT,…; an observer ends with :observer."
         )
     )
     key_files: tuple[Path, ...] = field(
         default=(),
         metadata=knob(
-            "paths", "File of the cluster key, read again when it changes; two during a rotation.", name="key"
+            "paths",
+            "The file of the cluster key, which is read again when it changes; two files during a rotation.",
+            name="key",
         ),
     )
     insecure_peers: bool = field(
@@ -88,13 +92,13 @@ class ServerConfig:
         ),
     )
     admin: Address | None = field(
-        default=None, metadata=knob("address", "Where the admin HTTP server listens.")
+        default=None, metadata=knob("address", "The admin HTTP server listens here.")
     )
     admin_hosts: tuple[str, ...] = field(
         default=(),
         metadata=knob(
             "hosts",
-            "Host names under which browsers may request pages and resets, beside IP addresses and localhost.",
+            "Browsers may request pages and resets under these host names, beside IP addresses and localhost.",
             name="admin.hosts",
         ),
     )
@@ -106,23 +110,31 @@ class ServerConfig:
     )
     session_timeout_ms_min: int = field(
         default=Factory(lambda self: 2 * self.tick_time_ms, takes_self=True),
-        metadata=bounds(40, 86_400_000, "Shortest session timeout granted.", default="2 * tick_time_ms"),
+        metadata=bounds(
+            40, 86_400_000, "No session gets a shorter timeout than this.", default="2 * tick_time_ms"
+        ),
     )
     session_timeout_ms_max: int = field(
         default=Factory(lambda self: 20 * self.tick_time_ms, takes_self=True),
-        metadata=bounds(40, 86_400_000, "Longest session timeout granted.", default="20 * tick_time_ms"),
+        metadata=bounds(
+            40, 86_400_000, "No session gets a longer timeout than this.", default="20 * tick_time_ms"
+        ),
     )
     features_max: int = count(
         FEATURE_LEVEL_MAX,
         FEATURE_LEVEL_MIN,
         FEATURE_LEVEL_MAX,
-        "Highest feature level announced to the cluster; set it while you may want to undo an upgrade.",
+        "This server announces no higher feature level to the cluster; set it while you may want to undo an upgrade.",
     )
     log_format: str = field(
-        default="console", metadata=knob("choice", f"One of {', '.join(LOG_FORMATS)}.", LOG_FORMATS)
+        default="console",
+        metadata=knob("choice", f"The format of the log: {' or '.join(LOG_FORMATS)}.", LOG_FORMATS),
     )
     log_level: str = field(
-        default="info", metadata=knob("choice", f"One of {', '.join(LOG_LEVELS)}.", LOG_LEVELS)
+        default="info",
+        metadata=knob(
+            "choice", f"The level from which on messages are logged: {', '.join(LOG_LEVELS)}.", LOG_LEVELS
+        ),
     )
     raft: RaftConfig = field(factory=RaftConfig)
     wal: WalConfig = field(factory=WalConfig)

@@ -23,21 +23,21 @@ class TopicConfig:
         3,
         1,
         15,
-        "Servers that hold each partition of a topic, if as many vote.",
+        "This many servers hold each partition of a topic, if as many vote.",
     )
     dead_after_ms: int = count(
         600_000,
         0,
         31_536_000_000,
-        "Other servers take over the partitions of a server that was silent for this long; 0: only of a removed server.",
+        "Other servers take over the partitions of a server that was silent for this long; 0 means only when it is removed.",
     )
-    topics_max: int = count(4_096, 0, 65_536, "Topics; further ones are refused.")
-    groups_max: int = count(16_384, 0, 65_536, "Partitions of all topics together.")
-    partitions_max: int = count(1_024, 1, 1_024, "Partitions of one topic.")
+    topics_max: int = count(4_096, 0, 65_536, "This many topics may exist; further ones are refused.")
+    groups_max: int = count(16_384, 0, 65_536, "All topics together may have this many partitions.")
+    partitions_max: int = count(1_024, 1, 1_024, "One topic may have this many partitions.")
     destinations_max: int = count(
-        64, 1, 1_024, "Partitions that one message goes to; a message to more is refused."
+        64, 1, 1_024, "One message may go to this many partitions; a message to more is refused."
     )
-    producers_max: int = count(262_144, 0, 1_048_576, "Producers of all sessions together.")
+    producers_max: int = count(262_144, 0, 1_048_576, "All sessions together may have this many producers.")
 
 
 @frozen(kw_only=True)
@@ -45,49 +45,56 @@ class GroupsConfig:
     """Partitions of topics, each a Raft group: hundreds on one server. A tick is one millisecond."""
 
     items_max: int = count(
-        64, 1, ITEMS_LARGEST, "Groups that one shared heartbeat offers; more wait for the next one."
+        64,
+        1,
+        ITEMS_LARGEST,
+        "One shared heartbeat offers at most this many groups; more wait for the next one.",
     )
     apply_bytes_max: int = count(
         1_048_576,
         4_096,
         1_073_741_824,
-        "Bytes of entries of one group applied in one turn; the rest waits for the next turn.",
+        "One turn applies about this many bytes of entries of one group; the rest waits for the next turn.",
     )
     log_bytes_max: int = count(
         1_048_576,
         4_096,
         1_073_741_824,
-        "Bytes of entries of a group in memory; beyond it, applied entries are read from the log when needed.",
+        "A group keeps this many bytes of entries in memory; beyond it, applied entries are read from the log when needed.",
     )
-    asleep_log_bytes_max: int = count(4_096, 0, 1_073_741_824, "The same for a group that has nothing to do.")
+    asleep_log_bytes_max: int = count(
+        4_096, 0, 1_073_741_824, "A group that has nothing to do keeps this many bytes of entries in memory."
+    )
     snapshot_bytes: int = count(
         4_194_304,
         4_096,
         1_099_511_627_776,
-        "Bytes of entries since the last snapshot of a group at which the next one is due.",
+        "A group's next snapshot is due after this many bytes of entries.",
     )
     keep_log_bytes_max: int = count(
         16_777_216,
         1,
         1_099_511_627_776,
-        "Bytes of log kept before a group's snapshot for followers that are behind; beyond it, they get the snapshot.",
+        "This many bytes of log are kept before a group's snapshot for followers; those further behind get the snapshot.",
     )
     wal_bytes_max: int = count(
         536_870_912,
         8_192,
         1_099_511_627_776,
-        "Bytes of the log of all groups at which the group that needs its oldest part is snapshotted, also group 0.",
+        "If a group, also group 0, holds back this many bytes of the log of all groups, it is snapshotted.",
     )
-    snapshots_at_once: int = count(2, 1, 64, "Snapshots of groups that are written at a time.")
+    snapshots_at_once: int = count(2, 1, 64, "At most this many snapshots of groups are written at a time.")
     transfers_at_once: int = count(
-        4, 1, 1_024, "Leaderships of groups that are moved to their preferred servers at a time."
+        4, 1, 1_024, "At most this many leaderships of groups are moved to their preferred servers at a time."
     )
-    transfer_pause_ticks: int = count(20, 1, 60_000, "Time between the beginnings of two such moves.")
+    transfer_pause_ticks: int = count(
+        20, 1, 60_000, "Two moves of leaderships begin at least this much time apart."
+    )
     digest_interval: int = count(
         1_024,
         1,
         1_000_000_000,
-        "Entries of a group between two digests of its state that its members compare.",
+        "After every so many entries of a group, its members compare digests of its state.",
     )
 
 
@@ -99,7 +106,8 @@ class PartitionsConfig:
         1_048_576,
         1,
         PAYLOAD_BYTES_LARGEST,
-        "Bytes of one message's payload; a larger one is refused, because servers send each other whole messages.",
+        "One message's payload may have this many bytes; a larger one is refused, because servers send each other "
+        "whole messages.",
     )
     entry_bytes_max: int = count(
         524_288, 1_024, 2_097_152, "An entry of a partition stops taking further commands at this size."
@@ -108,48 +116,51 @@ class PartitionsConfig:
         4,
         1,
         1_024,
-        "Entries of a partition that wait for their quorum; what comes meanwhile gathers in one more.",
+        "This many entries of a partition may wait for their quorum; what comes meanwhile gathers in one more.",
     )
     tail_bytes_max: int = count(
         1_048_576,
         1,
         1_073_741_824,
-        "Bytes of deliveries of one partition kept in memory for consumers that follow.",
+        "This many bytes of deliveries of one partition are kept in memory for consumers that follow.",
     )
     tails_bytes_max: int = count(
         67_108_864,
         1,
         68_719_476_736,
-        "The same for all partitions together; those that delivered least recently are dropped first.",
+        "This many bytes of all partitions' deliveries are kept in memory; partitions that delivered least recently "
+        "lose theirs first.",
     )
     fetch_bytes_max: int = count(
         1_048_576,
         1_024,
         16_777_216,
-        "Bytes of one answer to a consumer; at least one delivery is always sent.",
+        "One answer to a consumer has at most this many bytes; at least one delivery is always sent.",
     )
-    fetch_wait_ms_max: int = count(60_000, 1, 600_000, "The longest that a consumer can let a fetch wait.")
+    fetch_wait_ms_max: int = count(
+        60_000, 1, 600_000, "A consumer can let a fetch wait for this long at most."
+    )
     fetches_max: int = count(
-        16_384, 1, 1_048_576, "Fetches that wait for something new; further ones are refused."
+        16_384, 1, 1_048_576, "This many fetches may wait for something new; further ones are refused."
     )
     reads_max: int = count(
         256,
         1,
         65_536,
-        "Reads of older deliveries under way or waiting for the disk; further ones are refused.",
+        "This many reads of older deliveries may be under way or wait for the disk; further ones are refused.",
     )
     requests_max: int = count(
         4_096,
         1,
         1_048_576,
-        "Claims, and reads of offsets, of one partition that wait for their quorum; the bound is for each kind.",
+        "This many claims of one partition may wait for their quorum, and as many reads of its offsets.",
     )
-    retain_interval_ms: int = count(60_000, 100, 86_400_000, "How often retention looks at each partition.")
+    retain_interval_ms: int = count(60_000, 100, 86_400_000, "Retention looks at each partition this often.")
     claims_heartbeat_ms: int = count(
         HEARTBEAT_MS_DEFAULT,
         HEARTBEAT_MS_MIN,
         HEARTBEAT_MS_MAX,
-        "Interval of claims' heartbeats for consumers that choose none, in partitions that are created from now on.",
+        "Claims' heartbeats have this interval for consumers that choose none, in partitions that are created from now on.",
     )
 
 
@@ -164,37 +175,43 @@ class DeliveriesConfig:
         "A segment is closed before it grows beyond this size; retention removes whole segments.",
     )
     frame_bytes_max: int = count(
-        262_144, 256, 16_777_216, "Bytes of deliveries that are compressed and checked together."
+        262_144, 256, 16_777_216, "This many bytes of deliveries are compressed and checked together."
     )
-    compression_level: int = count(1, 0, 19, "Level of zstd; 0 stores deliveries uncompressed.")
+    compression_level: int = count(1, 0, 19, "The level of zstd; 0 stores deliveries uncompressed.")
     sync_bytes_max: int = count(
         8_388_608,
         1,
         1_099_511_627_776,
-        "Bytes of one partition that may be written before they are made durable without a request.",
+        "This many bytes of one partition may be written before they are made durable without a request.",
     )
     checkpoint_bytes: int = count(
         8_388_608,
         1,
         1_099_511_627_776,
-        "About the most bytes that a start after a crash reads of the segment that was being written.",
+        "A start after a crash reads at most about this many bytes of the segment that was being written.",
     )
     index_stride_bytes: int = count(
-        65_536, 1, 1_099_511_627_776, "Bytes of a segment between two points at which reading can start."
+        65_536,
+        1,
+        1_099_511_627_776,
+        "Reading can start at points of a segment that are this many bytes apart.",
     )
     indices_max: int = count(
-        256, 1, 1_048_576, "Segments whose points are in memory at once, over all partitions."
+        256,
+        1,
+        1_048_576,
+        "The starting points of this many segments are in memory at once, over all partitions.",
     )
-    files_max: int = count(256, 4, 1_048_576, "Segments open at once, over all partitions.")
+    files_max: int = count(256, 4, 1_048_576, "This many segments are open at once, over all partitions.")
     waiting_bytes_max: int = count(
         33_554_432,
         1_048_576,
         4_294_967_296,
-        "Bytes of deliveries that wait for the disk; beyond it, partitions apply nothing more for a while.",
+        "This many bytes of deliveries may wait for the disk; beyond it, partitions apply nothing more for a while.",
     )
     sync_interval_ms: int = count(
         2_000,
         10,
         600_000,
-        "How long deliveries wait to be made durable without a request; meanwhile, the log holds them.",
+        "Deliveries wait this long to be made durable without a request; meanwhile, the log holds them.",
     )

@@ -39,7 +39,12 @@ SYSTEMS: Final = ("zraft", "zraft-zookeeper", "zookeeper", "pysyncobj")
 
 @click.command(short_help="zraft beside ZooKeeper and PySyncObj, in one run.")
 @click.option(
-    "-s", "--servers", default=3, show_default=True, type=click.IntRange(1, 9), help="Of each system."
+    "-s",
+    "--servers",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1, 9),
+    help="How many servers each system has.",
 )
 @workers_option
 @workload_options
@@ -50,17 +55,17 @@ SYSTEMS: Final = ("zraft", "zraft-zookeeper", "zookeeper", "pysyncobj")
     "systems",
     multiple=True,
     type=click.Choice(SYSTEMS),
-    help="Take part; may be repeated.  [default: all that are here]",
+    help="Let this system take part; may be repeated.  [default: all that are here]",
 )
 @click.option(
-    "--zookeeper", metavar="HOST:PORT,…", help="A ZooKeeper that runs already, instead of starting one."
+    "--zookeeper", metavar="HOST:PORT,…", help="Use a ZooKeeper that runs already, instead of starting one."
 )
 @click.option(
     "--warm-zookeeper",
     default=30.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="Seconds of writes before the first test: a cold JVM is a third slower.",
+    help="How many seconds of writes come before the first test: a cold JVM is a third slower.",
 )
 @settings_option
 @comment_option

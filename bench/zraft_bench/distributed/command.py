@@ -56,7 +56,7 @@ head_option = click.option(
 @click.option(
     "--connect",
     metavar="HOST:PORT,…",
-    help="A cluster that runs already, instead of servers of the benchmark's own.",
+    help="Use a cluster that runs already, instead of servers of the benchmark's own.",
 )
 @click.option(
     "-s",
@@ -64,21 +64,27 @@ head_option = click.option(
     default=3,
     show_default=True,
     type=click.IntRange(1, 254),
-    help="Servers in all, the head's included: so many less one `zraft-bench server` must come.",
+    help="How many servers there are, the head's included; `zraft-bench server` must be run for each of the others.",
 )
 @click.option(
     "--machines",
     default=1,
     show_default=True,
     type=click.IntRange(1, 254),
-    help="Client machines: so many `zraft-bench client` must come.",
+    help="How many client machines there are; `zraft-bench client` must be run on each.",
 )
 @workers_option
 @workload_options
 @schedule_option
 @spread_options
 @click.option("--supervised", is_flag=True, help="Ask after each test: go on, repeat, comment, break.")
-@click.option("--status-every", default=30.0, show_default=True, type=click.FloatRange(0.5), help="Seconds.")
+@click.option(
+    "--status-every",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(0.5),
+    help="How many seconds are between two reports of the status.",
+)
 @click.option("--restart", is_flag=True, help="Restart all servers, one after the other, between tests.")
 @click.option(
     "--key",
@@ -245,7 +251,7 @@ async def _head(
     "key_file",
     metavar="FILE",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The cluster key, if the head has one of yours.",
+    help="The cluster key, if the head was given one.",
 )
 def server(head: str, address: str | None, key_file: Path | None) -> None:
     """Run a server for the benchmark whose head is at --head, until that is over."""

@@ -32,9 +32,11 @@ how_option = click.option(
     default="kill",
     show_default=True,
     type=click.Choice(sorted(HOWS)),
-    help="kill: SIGKILL, then a start on the same directory; stop: SIGSTOP, then SIGCONT.",
+    help="How a leader is lost: kill is SIGKILL, then a start on the same directory; stop is SIGSTOP, then SIGCONT.",
 )
-seed_option = click.option("--seed", default=1, show_default=True, help="Of the pauses between trials.")
+seed_option = click.option(
+    "--seed", default=1, show_default=True, help="The seed of the pauses between trials."
+)
 
 
 class _Keeper:
@@ -97,7 +99,12 @@ def election(
 @click.option("-s", "--servers", default=3, show_default=True, type=click.IntRange(3, 9))
 @click.option("--trials", default=10, show_default=True, type=click.IntRange(1, 100_000))
 @click.option(
-    "-c", "--clients", default=8, show_default=True, type=click.IntRange(1, 1000), help="Sessions that write."
+    "-c",
+    "--clients",
+    default=8,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    help="How many sessions write.",
 )
 @click.option(
     "--protocol",
@@ -107,7 +114,11 @@ def election(
     type=click.Choice(["zraft", "zraft-zookeeper"]),
 )
 @click.option(
-    "--after", default=2.0, show_default=True, type=click.FloatRange(0.1), help="Seconds of load after it."
+    "--after",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(0.1),
+    help="How many seconds of load come after it.",
 )
 @how_option
 @seed_option

@@ -21,15 +21,21 @@ QUICK_SIZES = (8, 21, 55)
 @click.command(short_help="How entries spread among peers: the thesis' tables 8.1 to 8.9 beside ours.")
 @click.option("--quick", is_flag=True, help=f"Fleets of {QUICK_SIZES} only, and a tenth of the iterations.")
 @click.option(
-    "--events", default=50, show_default=True, type=click.IntRange(1), help="Entries of each simulated fleet."
+    "--events",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many entries each simulated fleet has.",
 )
-@click.option("--seed", default=1, show_default=True, type=int, help="The same one gives the same figures.")
+@click.option(
+    "--seed", default=1, show_default=True, type=int, help="The seed; the same one gives the same figures."
+)
 @click.option(
     "--out",
     default="bench-gossip",
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory for gossip.md, the results file and the plots; made if absent.",
+    help="The directory for gossip.md, the results file and the plots; made if absent.",
 )
 def gossip(*, quick: bool, events: int, seed: int, out: Path) -> None:
     """Reproduce the thesis' tables 8.1 to 8.9, and measure our ways of spreading at the same sizes.

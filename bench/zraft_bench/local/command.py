@@ -35,24 +35,34 @@ from zraft_core.errors import ConfigError
 
 @click.command(short_help="Servers and load on this machine.")
 @click.option(
-    "-s", "--servers", default=4, show_default=True, type=click.IntRange(1, 9), help="Servers to start."
+    "-s",
+    "--servers",
+    default=4,
+    show_default=True,
+    type=click.IntRange(1, 9),
+    help="How many servers to start.",
 )
 @workers_option
 @workload_options
 @schedule_option
 @spread_options
-@click.option("--connect", metavar="HOST:PORT,…", help="Servers that run already, instead of starting any.")
+@click.option(
+    "--connect", metavar="HOST:PORT,…", help="Use servers that run already, instead of starting any."
+)
 @click.option(
     "--protocol",
     "target",
     default="zraft",
     show_default=True,
     type=click.Choice(["zraft", "zraft-zookeeper"]),
-    help="What the load speaks: zraft's own protocol, or ZooKeeper's.",
+    help="The protocol of the load: zraft's own, or ZooKeeper's.",
 )
 @click.option("--docker", is_flag=True, help="Start the servers in containers (needs a Docker engine).")
 @click.option(
-    "--image", default="zraft", show_default=True, help="With --docker: the image; built if absent."
+    "--image",
+    default="zraft",
+    show_default=True,
+    help="With --docker, the image to use; it is built if absent.",
 )
 @click.option("--restart", is_flag=True, help="Restart all servers between tests.")
 @settings_option

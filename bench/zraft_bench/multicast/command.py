@@ -33,22 +33,29 @@ GENUINE_SERVERS: Final = 5
 
 @click.command(short_help="Atomic multicast and topics: the thesis' tables 5.1 to 5.6 beside ours.")
 @click.option(
-    "-s", "--servers", default=3, show_default=True, type=click.IntRange(1, 9), help="Servers to start."
+    "-s",
+    "--servers",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1, 9),
+    help="How many servers to start.",
 )
-@click.option("--connect", metavar="HOST:PORT,…", help="Servers that run already, instead of starting any.")
+@click.option(
+    "--connect", metavar="HOST:PORT,…", help="Use servers that run already, instead of starting any."
+)
 @click.option(
     "--part",
     "parts",
     multiple=True,
     type=click.Choice(PARTS),
-    help="Only this; may be repeated.  [default: all; with --connect all but genuine]",
+    help="Measure only this; may be repeated.  [default: all; with --connect all but genuine]",
 )
 @click.option(
     "--share",
     "shares",
     multiple=True,
     type=click.FloatRange(0, 1),
-    help="One cell of this share of messages to all topics, instead of the published ones; may be repeated.",
+    help="Measure with this share of messages to all topics, instead of the published shares; may be repeated.",
 )
 @click.option(
     "--topics", default=plan.THESIS_TOPICS, show_default=True, type=click.IntRange(2, plan.TOPICS_MAX)
@@ -59,28 +66,28 @@ GENUINE_SERVERS: Final = 5
     default=plan.THESIS_MESSAGES,
     show_default=True,
     type=click.IntRange(1),
-    help="Each producer sends at least so many,",
+    help="How many messages each producer sends at least.",
 )
 @click.option(
     "--seconds",
     default=20.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="and goes on until so much time has passed,",
+    help="How long each producer goes on sending at least.",
 )
 @click.option(
     "--messages-max",
     default=plan.MESSAGES_MAX,
     show_default=True,
     type=click.IntRange(1),
-    help="or all of them together have sent so many.",
+    help="After so many messages of all producers together, they stop earlier.",
 )
 @click.option(
     "--window",
     default=256,
     show_default=True,
     type=click.IntRange(1, 1024),
-    help="Messages of a producer that may be undecided.",
+    help="How many messages of a producer may be undecided.",
 )
 @click.option(
     "-d",
@@ -95,17 +102,19 @@ GENUINE_SERVERS: Final = 5
     default=Singles.OWN.value,
     show_default=True,
     type=click.Choice([one.value for one in Singles]),
-    help="Messages to one topic: to the producer's own, as in the thesis, or to all alike.",
+    help="Where messages to one topic go: to the producer's own, as in the thesis, or to all alike.",
 )
 @click.option(
-    "--sleep", is_flag=True, help="5 ms after each message, as the thesis did; then only latency is compared."
+    "--sleep",
+    is_flag=True,
+    help="Sleep 5 ms after each message, as the thesis did; then only latency is compared.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 64),
-    help="Of the load generator; half of them produce.  [default: half of the cores, at least 2]",
+    help="How many processes the load generator has; half of them produce.  [default: half of the cores, at least 2]",
 )
-@click.option("--seed", default=1, show_default=True, help="Of which message goes where.")
+@click.option("--seed", default=1, show_default=True, help="The seed that decides which message goes where.")
 @settings_option
 @comment_option
 @out_option

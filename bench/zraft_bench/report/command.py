@@ -29,7 +29,7 @@ WITHOUT_PLOTS = "There are no plots: matplotlib is not installed (pip install 'z
     default="bench-report",
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory for report.html and the plots; made if absent.",
+    help="The directory for report.html and the plots; made if absent.",
 )
 def report(files: tuple[Path, ...], out: Path) -> None:
     """Make one page of the results FILEs: report.html, with every plot beside it as PNG.
