@@ -80,6 +80,7 @@ class Scenario(Generic[R]):
         figures: attributes of a report that the command shows of a range of seeds.
         seen: what happened how often, of a report.
         directed: schedules by the names of the planted bugs that they are for.
+        known: seeds that have shown planted bugs, by their names: the search for them begins there.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Scenario(Generic[R]):
     seen: Callable[[R], Iterable[tuple[str, int]]] = lambda report: ()
     enough: Enough = Enough()
     directed: Mapping[str, Directed] = Factory(dict)
+    known: Mapping[str, int] = Factory(dict)
     planted_options: Callable[[Plant[Any]], Mapping[str, Any]] = lambda plant: {}
     options: Sequence[click.Option] = ()
 
@@ -138,10 +140,16 @@ class Scenario(Generic[R]):
         return None
 
     def search(self, name: str, start: int = 0) -> tuple[Result[R] | None, int]:
-        """Look for what notices a planted bug: its directed schedule, or seeds, and how many of these it took."""
+        """Look for what notices a planted bug: its directed schedule, or seeds, and how many of these it took.
+
+        Args:
+            name: of the bug.
+            start: the first seed to try; 0 for the one that is known to show it.
+        """
         if name in self.directed:
             return self.run_directed(name), 0
-        return self.run_planted(name, range(start, start + self.planted_seeds_max))
+        first = start or self.known.get(name, 0)
+        return self.run_planted(name, range(first, first + self.planted_seeds_max))
 
     def seen_in(self, reports: Iterable[R]) -> Counter[str]:
         """How often everything was seen in these runs."""

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from tests.simulation import known_seeds
 from tests.simulation.claims.planted import PLANTS as CLAIMS_PLANTS
 from tests.simulation.claims.simulation import Report as ClaimsReport
 from tests.simulation.claims.simulation import Simulation as ClaimsSimulation
@@ -44,6 +45,7 @@ CLUSTER: Final = Scenario[Report](
     planted_seeds_max=300,
     planted_options=lambda plant: {"mode": plant.mode},
     directed=DIRECTED,
+    known=known_seeds.CLUSTER,
     figures=(
         *(
             "commands",
@@ -107,6 +109,7 @@ PARTITIONS: Final = Scenario[PartitionsReport](
     make=PartitionsSimulation,
     plants=PARTITIONS_PLANTS,
     planted_seeds_max=20,
+    known=known_seeds.PARTITIONS,
     figures=(
         *(
             "servers",
@@ -152,6 +155,7 @@ CLAIMS: Final = Scenario[ClaimsReport](
     make=ClaimsSimulation,
     plants=CLAIMS_PLANTS,
     planted_seeds_max=60,
+    known=known_seeds.CLAIMS,
     figures=("partitions", "consumers", "messages", "faults", "leader_changes"),
     seen=lambda report: report.seen,
     enough=Enough(

@@ -38,6 +38,12 @@ from zraft_core.topics.stamps import MessageId
 
 NETWORK_MAX: Final = 150
 ROUNDS_MAX: Final = 400
+"""Until everything that was sent is delivered, once the world heals."""
+MESSAGE_ROUNDS: Final = 10
+"""The same for each message that a living producer has still to send: many of them are on their way at once."""
+ORDERED_ROUNDS: Final = 50
+"""The same of a producer whose messages are in order: at other destinations than the one before, it waits for that one, at a
+fifth of a step in each round where a group is slow."""
 MERGED: Final = "merged"
 MINOR: Final = frozenset(("message lost", "message repeated"))
 """What is not counted as a fault: it happens all the time."""
@@ -379,8 +385,12 @@ class World(SimulatedRegistry):
             self._deliver(letter)
 
     def _heal(self, what: str, quiet: Callable[[], bool]) -> None:
-        rounds = ROUNDS_MAX + 10 * sum(process.left for process in self.producing.values())
-        for _ in range(rounds):
+        rounds = sum(
+            process.left * (ORDERED_ROUNDS if process.ordered else MESSAGE_ROUNDS)
+            for process in self.producing.values()
+            if process.alive
+        )
+        for _ in range(ROUNDS_MAX + rounds):
             if quiet():
                 return
             self._round()

@@ -20,34 +20,6 @@ from zraft_core.claims.values import Mode
 QUICK_SEEDS = (1, 2, 3, 6, 8, 15, 18, 19, 24, 28, 31, 32, 34)
 """Of a second or less each; all seeds are as good."""
 
-KNOWN_SEEDS = {
-    "readers_clock": 31,
-    "future_is_stale": 32,
-    "heartbeat_overwrites": 31,
-    "successor_at_committed": 2,
-    "batch_without_epoch": 32,
-    "processed_before_claimed": 2,
-    "no_self_fencing": 32,
-    "fenced_at_two_intervals": 32,
-    "lease_from_answer": 28,
-    "expired_while_unknown": 31,
-    "late_claim_counts": 3,
-    "late_range_counts": 19,
-    "instance_not_checked": 31,
-    "old_claims_left_out": 32,
-    "expiry_on_waking": 31,
-    "expiry_applied_blindly": 3,
-    "nobody_expires": 6,
-    "heartbeat_without_offset": 31,
-    "durable_when_sent": 1,
-    "ranges_not_kept": 4,
-    "skips_not_told": 4,
-    "ranges_without_gaps": 48,
-    "current_behind_last_commit": 24,
-    "fetched_is_processed": 31,
-}
-"""When a change moves a schedule, `python -m tests.simulation claims --planted NAME` finds another seed."""
-
 
 @pytest.fixture(scope="module")
 def results() -> list[Result[Report]]:
@@ -74,13 +46,13 @@ def test_a_run_that_saw_nothing_is_noticed(results: list[Result[Report]]) -> Non
 @pytest.mark.parametrize("name", PLANTS)
 def test_planted_bug_is_caught(name: str) -> None:
     """The checkers notice this bug in this seed, or, if schedules have moved, in one of the next few."""
-    first = KNOWN_SEEDS[name]
+    first = CLAIMS.known[name]
     result, tried = CLAIMS.run_planted(name, [first, *(seed for seed in range(20) if seed != first)])
     assert result is not None, f"{name}: {PLANTS[name].text}: not noticed in {tried} seeds"
 
 
 def test_every_plant_has_a_seed() -> None:
-    assert set(KNOWN_SEEDS) == set(PLANTS)
+    assert set(CLAIMS.known) == set(PLANTS)
 
 
 def test_every_flaw_of_marshal_is_planted() -> None:
