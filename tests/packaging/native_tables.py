@@ -94,7 +94,7 @@ def _default(field: Field) -> str:
 
 
 def _result(kind: str) -> str:
-    known = told.OF_RESULTS | told.OF_WRITES if "seq" in REQUESTS[kind].fields else told.OF_RESULTS
+    known = {*told.OF_RESULTS, *told.OF_WRITES} if "seq" in REQUESTS[kind].fields else told.OF_RESULTS.keys()
     return _names(told.RESULTS[kind].fields, known)
 
 

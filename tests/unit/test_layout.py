@@ -103,7 +103,7 @@ def from_bytes_or_text(value: Any) -> Any:
         (layout.binary(1, 3), b"", r"^it: expected 1 to 3 bytes, found bytes of length 0$"),
         (layout.string(1, 3), "abcd", r"^it: expected a text of 1 to 3 characters, found str 'abcd'$"),
         (layout.text(3), b"\xff", r"^it: expected UTF-8, found bytes of length 1$"),
-        (layout.big_integer(4), b"abc", r"^it: expected 4 to 4 bytes, found bytes of length 3$"),
+        (layout.big_integer(4), b"abc", r"^it: expected 4 bytes, found bytes of length 3$"),
         (layout.boolean, 1, r"^it: expected true or false, found int 1$"),
         (layout.member(Colour), 3, r"^it: expected one of 1, 2, found int 3$"),
         (layout.member(Colour), True, r"found bool True$"),

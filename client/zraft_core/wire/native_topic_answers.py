@@ -1,4 +1,4 @@
-"""Encodes what native clients are told of topics: where they are, deliveries, answers of partitions' leaders.
+"""Bytes of what native clients are told of topics: where they are, deliveries, answers of partitions' leaders.
 
 Source: docs/PROTOCOL-NATIVE.md, "Topics".
 """
@@ -12,31 +12,38 @@ from typing import Any, Final
 import msgpack
 
 from zraft_core.errors import Code
-from zraft_core.topics.messages import Answer, Reply
+from zraft_core.topics.messages import Reply
 from zraft_core.topics.registry_values import Refusal, Topic
-from zraft_core.wire.native_answers import encode_error, encode_pushed, encode_result, text_of
+from zraft_core.wire.native_failures import RETRIABLE, Failure, encode_failure, text_of
+from zraft_core.wire.native_topic_pushes import ANSWERS
+from zraft_core.wire.native_topic_results import (
+    REFUSED,
+    TOPIC,
+    TOPICS,
+    ReplicaRefusal,
+    TopicResult,
+    TopicRow,
+    TopicsResult,
+)
 from zraft_core.znodes.outcome import Outcome
 
+_pack: Final = msgpack.Packer().pack
+
 DIGEST_BYTES: Final = 16
-
-ANSWERS: Final = tuple(Answer)
-"""An answer's place here is its number on the wire."""
-
-Refused = tuple[int, str, int | None, int | None, str]
-"""(group, kind, leader or None, first or None, words for people)."""
 
 Placed = tuple[int, int, int | None, Sequence[int]]
 """(group, topic, the server that should lead it or None, the servers that have it)."""
 
 
 def encode_topic_outcome(number: int, outcome: Outcome) -> bytes:
-    """What a command about topics came to, be it that group 0 refused it."""
+    """Return the bytes of what a command about topics came to, be it that group 0 refused it."""
     zxid, position, code, body = outcome
     if not code:
-        return encode_result(number, zxid, {"position": position, "created": body[0]})
-    further = {"zxid": zxid, "position": position}
+        return _result(number, zxid, {"position": position} | TOPIC.pack_map(TopicResult(body[0])))
     text = text_of(Code(code)) if body is None else Refusal[body[0].upper()].value
-    return encode_error(number, Code(code), text, further=further)
+    return encode_failure(
+        number, Failure(Code(code).name, text, Code(code) in RETRIABLE, False, zxid, position)
+    )
 
 
 def encode_topics(
@@ -53,34 +60,50 @@ def encode_topics(
     features: int,
     known: bytes | None,
 ) -> bytes:
-    """Where everything is. `known` is the digest of what the client has: that is not sent again."""
-    rows = {
-        "topics": [
-            (
-                *(topic.topic, topic.name, topic.wanted, topic.partitions, topic.adding),
-                *(topic.retention.bytes_min, topic.retention.age_ms_max),
-            )
-            for topic in topics
-        ],
-        "groups": list(groups),
-        "deleting": list(deleting),
-    }
-    digest = blake2b(msgpack.packb(rows), digest_size=DIGEST_BYTES).digest()
-    fields = {"position": position, "epoch": epoch, "servers": dict(servers), "digest": digest}
-    fields |= {"destinations_max": destinations_max, "features": features}
-    return encode_result(number, zxid, fields | (rows if digest != known else {}))
+    """Return the bytes of where everything is.
+
+    `known` is the digest of what the client has, which is not sent again.
+    """
+    rows = [
+        TopicRow(
+            *(topic.topic, topic.name, topic.wanted, topic.partitions, topic.adding),
+            *(topic.retention.bytes_min, topic.retention.age_ms_max),
+        )
+        for topic in topics
+    ]
+    where = TopicsResult(
+        *(position, epoch, dict(servers), b"", destinations_max, features),
+        *(tuple(rows), tuple(groups), tuple(deleting)),
+    )
+    packed = TOPICS.pack_map(where)
+    told = {name: packed[name] for name in ("topics", "groups", "deleting")}
+    packed["digest"] = blake2b(_pack(told), digest_size=DIGEST_BYTES).digest()
+    if packed["digest"] == known:
+        for name in told:
+            del packed[name]
+    return _result(number, zxid, packed)
 
 
-def encode_fetched(number: int, zxid: int, parts: list[tuple[Any, ...]], refused: list[Refused]) -> bytes:
-    """Of each partition that has an answer: (group, first, next, end, frontier, [(offset, stamp, message), ...])."""
-    return encode_result(number, zxid, {"partitions": parts, "refused": refused})
+def encode_fetched(
+    number: int, zxid: int, parts: list[tuple[Any, ...]], refused: list[ReplicaRefusal]
+) -> bytes:
+    """Return the bytes of a `FetchResult`.
+
+    By hand, since consumers ask for it again and again, and the rows are those that partitions gave.
+    """
+    rows = [REFUSED.pack(one) for one in refused] if refused else ()
+    return _result(number, zxid, {"partitions": parts, "refused": rows})
+
+
+def _result(number: int, zxid: int, fields: Mapping[str, Any]) -> bytes:
+    return _pack({"id": number, "type": "result", "success": True, "zxid": zxid, **fields})  # type: ignore[no-any-return]
 
 
 _NUMBERS: Final = {answer: number for number, answer in enumerate(ANSWERS)}
 
 
 def reply_row(reply: Reply, times: bool) -> tuple[Any, ...]:
-    """A leader's answer about one message of the stream's producer; `times`: the stream asked for them."""
+    """Return the row of a leader's answer about one message; `times`: the stream asked for them."""
     row = (
         reply.mid.seq,
         reply.sender,
@@ -93,6 +116,12 @@ def reply_row(reply: Reply, times: bool) -> tuple[Any, ...]:
     return (*row, reply.time) if times else row
 
 
-def encode_replies(number: int, zxid: int, replies: list[tuple[Any, ...]], refused: list[Refused]) -> bytes:
-    """What became of messages of a stream, and which groups took nothing."""
-    return encode_pushed(number, "replies", zxid, {"replies": replies, "refused": refused})
+def encode_replies(
+    number: int, zxid: int, replies: list[tuple[Any, ...]], refused: list[ReplicaRefusal]
+) -> bytes:
+    """Return the bytes of a `RepliesPush`.
+
+    By hand, since there is one for every turn in which messages are produced.
+    """
+    rows = [REFUSED.pack(one) for one in refused] if refused else ()
+    return _pack({"id": number, "type": "replies", "zxid": zxid, "replies": replies, "refused": rows})  # type: ignore[no-any-return]

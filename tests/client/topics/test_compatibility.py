@@ -19,7 +19,8 @@ from zraft_core.layout import Fields
 from zraft_core.topics.commands import Command, Stage, Start
 from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.stamps import MessageId
-from zraft_core.wire import native_requests, native_topic_answers
+from zraft_core.wire import native_requests, native_topic_answers, native_topic_results
+from zraft_core.wire.native_topic_results import TopicsResult
 
 LAST_LEVEL = 4
 
@@ -34,12 +35,12 @@ def last_release(monkeypatch: pytest.MonkeyPatch) -> None:
         now = table[kind]
         older = {name: one for name, one in now.fields.items() if name != newer}
         monkeypatch.setitem(table, kind, Fields(now.called, now.made, older, skips="type"))  # type: ignore[arg-type]
-    topics_answer = native_topic_answers.encode_result
+    packed = native_topic_results.TOPICS.pack_map
 
-    def encode_result(number: int, zxid: int, value: dict[str, Any]) -> bytes:
-        return topics_answer(number, zxid, {name: one for name, one in value.items() if name != "features"})
+    def without_features(value: TopicsResult) -> dict[str, Any]:
+        return {name: one for name, one in packed(value).items() if name != "features"}
 
-    monkeypatch.setattr(native_topic_answers, "encode_result", encode_result)
+    monkeypatch.setattr(native_topic_results.TOPICS, "pack_map", without_features)
 
     log = Group.log
 

@@ -30,7 +30,10 @@ from zraft_core.messagepack import Decoder, RefusedValueError
 from zraft_core.wire import native_answers as answers
 from zraft_core.wire import native_requests as requests
 from zraft_core.wire.connect import ConnectRequest
+from zraft_core.wire.native_answers import ZattResult
+from zraft_core.wire.native_failures import encode_error, encode_redirect, failure_text, text_of
 from zraft_core.wire.native_framing import NativeFramingError, NativeReader
+from zraft_core.wire.native_results import AuthResult, ConfigResult, HelloResult
 from zraft_core.wire.native_topic_answers import encode_topic_outcome
 from zraft_core.wire.requests import Credentials
 from zraft_core.znodes.acl import Ids
@@ -307,14 +310,14 @@ class NativeConnection(NativeSpeaker):
         if self.ending and not self._is_let_in:
             code = Code.SESSION_CLOSED_REQUIRE_SASL_AUTH
             self.clients.notice(self, why)
-        self.write_answer(answers.encode_error(number, code, why))
+        self.write_answer(encode_error(number, code, why))
         if number is None or self.ending:
             self._end()
 
     def _break_off(self, why: str) -> None:
         """Say that the stream cannot be followed, and close."""
         self.clients.notice(self, why)
-        self.write_answer(answers.encode_error(None, Code.BAD_ARGUMENTS, why))
+        self.write_answer(encode_error(None, Code.BAD_ARGUMENTS, why))
         self._end()
 
     def _end(self) -> None:
@@ -334,7 +337,7 @@ class NativeConnection(NativeSpeaker):
         if not write.forward and view is not None and not view.leads:
             leader = view.leader_address()
             if leader is not None:
-                self.write_answer(answers.encode_redirect(number, *leader))
+                self.write_answer(encode_redirect(number, *leader))
                 self._end_one_shot(number)
             else:
                 self._refuse(number, Code.CONNECTION_LOSS, "no leader is known now; try again")
@@ -372,10 +375,10 @@ class NativeConnection(NativeSpeaker):
     def _refuse(self, number: int | None, code: Code, why: str, *, retriable: bool | None = None) -> None:
         """Answer a request that was not taken: nothing of it has happened."""
         if number is None:
-            self.write_answer(answers.encode_zatt_result(False, {"code": code.name, "error": why}))
+            self.write_answer(answers.encode_zatt_result(ZattResult(False, code=code.name, error=why)))
             self._end()
         else:
-            self.write_answer(answers.encode_error(number, code, why, retriable=retriable))
+            self.write_answer(encode_error(number, code, why, retriable=retriable))
 
     def _end_one_shot(self, number: int | None) -> None:
         if number is None:
@@ -399,12 +402,12 @@ class NativeConnection(NativeSpeaker):
             self._complete_one_shot(kind, inner, outcome[2])
         elif outcome[2] == Code.BAD_ARGUMENTS and command[0] == ONCE and self._is_forgotten(command):
             why = f"seq {command[1]} is not above the floor that this session has told: it was answered, and is forgotten"
-            self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
+            self._write(encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
         elif command[0] == ONCE and not answers.is_outcome_of(inner, outcome):
             why = f"seq {command[1]} is that of another request of this session, and this one was not carried out"
-            self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
+            self._write(encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
         elif inner[0] == MEMBERS and not outcome[2]:
-            self._write(answers.encode_result(number, zxid, {"server": inner[3][0][0]}))
+            self._write(answers.encode_result(number, zxid, ConfigResult(inner[3][0][0])))
         elif inner[0] == TOPICS:
             self._write(encode_topic_outcome(number, outcome))
         else:
@@ -421,15 +424,13 @@ class NativeConnection(NativeSpeaker):
         return bool(command[1] <= max(command[2], 0 if kept is None else kept.floor))
 
     def _complete_one_shot(self, kind: str, command: Command, code: int) -> None:
-        further: dict[str, Any] = {}
-        success = not code
-        if kind == "config":
-            further["server"] = command[3][0][0]
-        elif kind == "append" and code == Code.NO_NODE:
-            success = True  # the key that was to be deleted does not exist
-        if not success:
-            further |= {"code": Code(code).name, "error": answers.failure_text(Code(code), command)}
-        self._write(answers.encode_zatt_result(success, further))
+        server = command[3][0][0] if kind == "config" else None
+        if not code or (kind == "append" and code == Code.NO_NODE):
+            # The key that was to be deleted does not exist: that is what was wanted.
+            result = ZattResult(True, server)
+        else:
+            result = ZattResult(False, server, Code(code).name, failure_text(Code(code), command))
+        self._write(answers.encode_zatt_result(result))
         self._end()
 
     # -- reads
@@ -473,7 +474,7 @@ class NativeConnection(NativeSpeaker):
     def _act(self, request: requests.Request) -> None:
         match request:
             case requests.Ping():
-                self.write_answer(answers.encode_result(request.id, self.machine.last_zxid))
+                self.answer(request.id)
             case requests.Hello():
                 self._greet(request)
             case requests.Close():
@@ -511,22 +512,21 @@ class NativeConnection(NativeSpeaker):
         self.session = session.id
         self.timeout_ms = session.timeout_ms
         self.third_ms = session.timeout_ms // 3
-        fields = {
-            "session": session.id,
-            "password": session.password,
-            "timeout_ms": session.timeout_ms,
-            "server": self.view.server if self.clients.view is not None else 0,
-            "cluster": self.view.cluster if self.clients.view is not None else None,
-        }
-        self.write_answer(answers.encode_result(self._hello_id, self.machine.last_zxid, fields))
+        view = self.clients.view
+        greeting = HelloResult(
+            session.id,
+            session.password,
+            session.timeout_ms,
+            0 if view is None else view.server,
+            None if view is None else view.cluster,
+        )
+        self.answer(self._hello_id, greeting)
         self.take_backlog()
 
     def refuse_session(self, request: ConnectRequest) -> None:
         """Tell the client that the session is gone or not its own, in the form that clients know, then close."""
         self.write_answer(
-            answers.encode_error(
-                self._hello_id, Code.SESSION_EXPIRED, f"hello: {answers.text_of(Code.SESSION_EXPIRED)}"
-            )
+            encode_error(self._hello_id, Code.SESSION_EXPIRED, f"hello: {text_of(Code.SESSION_EXPIRED)}")
         )
         self._end()
 
@@ -540,13 +540,13 @@ class NativeConnection(NativeSpeaker):
             else f"hello: this server has applied up to zxid {zxid:#x}, the client has seen "
             f"{self.request.last_zxid_seen:#x}; ask another one, or this one later"
         )
-        self.write_answer(answers.encode_error(self._hello_id, Code.CONNECTION_LOSS, why))
+        self.write_answer(encode_error(self._hello_id, Code.CONNECTION_LOSS, why))
         self._end()
 
     def _close(self, number: int) -> None:
         self.ending = True
         if not self.session:
-            self.write_answer(answers.encode_result(number, self.machine.last_zxid))
+            self.answer(number)
             self._end()
         elif self.clients.availability.serving:
             self.queue.append((number, "close", (CLOSE_SESSION,)))
@@ -571,24 +571,23 @@ class NativeConnection(NativeSpeaker):
                 ids = proved
         except AuthenticationError as error:
             self.clients.notice(self, str(error))
-            self.write_answer(answers.encode_error(offer.id, Code.AUTH_FAILED, f"auth: {error}"))
+            self.write_answer(encode_error(offer.id, Code.AUTH_FAILED, f"auth: {error}"))
             self._end()
             return
         self.ids = self.ids_of_writes = ids
-        fields = None if token is None else {"token": token}
-        self.write_answer(answers.encode_result(offer.id, self.machine.last_zxid, fields))
+        self.answer(offer.id, AuthResult(token))
 
     def _configure(self, config: requests.Config) -> None:
         """Add or delete a member: nobody may unless the operator has said so, and then who may write /zookeeper/config."""
         clients = self.clients
         if not clients.settings.reconfig_enabled:
             code = Code.RECONFIG_DISABLED
-            self._refuse(config.id, code, answers.text_of(code))
+            self._refuse(config.id, code, text_of(code))
             return
         if config.id is None and clients.view is not None and not clients.view.leads:
             leader = clients.view.leader_address()
             if leader is not None:
-                self.write_answer(answers.encode_redirect(None, *leader))
+                self.write_answer(encode_redirect(None, *leader))
                 self._end()
                 return
         if not clients.availability.serving:
@@ -629,9 +628,9 @@ class NativeConnection(NativeSpeaker):
         """Tell what was gathered; False if something is left for the next turn."""
         return self.closing or self._subscriptions.push_topics()
 
-    def answer(self, number: int, fields: dict[str, Any]) -> None:
-        """Answer a request that has succeeded."""
-        self.write_answer(answers.encode_result(number, self.machine.last_zxid, fields))
+    def answer(self, number: int, result: object = None) -> None:
+        """Answer a request that has succeeded, with a result of one of the declared classes, if it has any."""
+        self.write_answer(answers.encode_result(number, self.machine.last_zxid, result))
 
     def refuse(self, number: int, code: Code, why: str, *, retriable: bool | None = None) -> None:
         """Answer a request that came to nothing."""

@@ -12,8 +12,8 @@ from zraft.server.clients.connection import LARGE_BYTES
 from zraft.server.clients.native.reads import answer, size_of
 from zraft.server.clients.native.services import NativeSpeaker
 from zraft_core.errors import Code
-from zraft_core.wire import native_answers as answers
 from zraft_core.wire import native_requests as requests
+from zraft_core.wire.native_failures import encode_error
 
 NO_CONTACT: Final = "this server has no contact with a quorum of its cluster; ask another one"
 
@@ -74,7 +74,7 @@ class PendingReads:
         elif read.id is None:
             connection.clients.refuse(connection, NO_CONTACT)
         else:
-            connection.write_answer(answers.encode_error(read.id, Code.CONNECTION_LOSS, NO_CONTACT))
+            connection.write_answer(encode_error(read.id, Code.CONNECTION_LOSS, NO_CONTACT))
 
     def on_read_index(self, reads: list[requests.Read]) -> None:
         """Answer reads: all that was committed when they came is applied here."""
@@ -110,7 +110,7 @@ class PendingReads:
                     f"{read.kind}: this server has applied up to zxid {zxid:#x}, the floor is {read.floor:#x}, and "
                     f"timeout_ms = {read.timeout_ms} have passed"
                 )
-                self._connection.write_answer(answers.encode_error(read.id, Code.OPERATION_TIMEOUT, why))
+                self._connection.write_answer(encode_error(read.id, Code.OPERATION_TIMEOUT, why))
             else:
                 self._floors.append((read, until))
         self.answer_ready()

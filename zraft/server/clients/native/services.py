@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Protocol
+from typing import Protocol
 
 from zraft.server.clients.connection import ClientConnection
 from zraft.server.clients.native.feeds import Feeds
@@ -62,8 +62,8 @@ class NativeSpeaker(ClientConnection):
     # -- what its parts call
 
     @abstractmethod
-    def answer(self, number: int, fields: dict[str, Any]) -> None:
-        """Answer a request that has succeeded."""
+    def answer(self, number: int, result: object = None) -> None:
+        """Answer a request that has succeeded, with a result of one of the declared classes, if it has any."""
 
     @abstractmethod
     def refuse(self, number: int, code: Code, why: str, *, retriable: bool | None = None) -> None:

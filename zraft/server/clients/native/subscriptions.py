@@ -15,6 +15,7 @@ from zraft_core.errors import Code
 from zraft_core.wire import native_answers as answers
 from zraft_core.wire import native_requests as requests
 from zraft_core.wire import native_topics as topics
+from zraft_core.wire.native_failures import text_of
 from zraft_core.znodes.events import AddWatchMode
 
 SUBSCRIPTIONS_MAX: Final = 256
@@ -82,7 +83,7 @@ class Subscriptions:
             # The answer must not come behind the subscription's own first part, which is pushed after it.
             connection.write_pushed(answers.encode_result(request.id, connection.machine.last_zxid))
         else:
-            connection.refuse(request.id, code, answers.text_of(code, path))
+            connection.refuse(request.id, code, text_of(code, path))
 
     def _has_room(self, number: int) -> bool:
         """Return whether there is room for a subscription of this id; answer if not."""
