@@ -37,8 +37,8 @@ from zraft_client.errors import (
 from zraft_client.pacing import delay_s
 from zraft_core.errors import Code, ProtocolError
 from zraft_core.messagepack import Decoder, RefusedValueError, shown
-from zraft_core.wire.native_failures import FAILURE
-from zraft_core.wire.native_pushes import OF_PUSHED
+from zraft_core.wire.native.failures import FAILURE
+from zraft_core.wire.native.pushes import OF_PUSHED
 
 WINDOW: Final = 1024
 """The number of sequence numbers above the floor for which servers keep outcomes."""

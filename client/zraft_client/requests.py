@@ -32,8 +32,8 @@ from zraft_client.values import (
 from zraft_core.address import Address, parse_address
 from zraft_core.errors import ConfigError
 from zraft_core.layout import NUMBER_MAX, wrong
-from zraft_core.wire import native_results
-from zraft_core.wire.native_results import (
+from zraft_core.wire.native import results as native_results
+from zraft_core.wire.native.results import (
     INT64_MIN,
     OF_RESULTS,
     OF_WRITES,

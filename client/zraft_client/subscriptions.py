@@ -19,7 +19,7 @@ from zraft_client.errors import ClientError, ClosedError, WireError
 from zraft_client.values import LogEntry, Versioned, entries_of, listed
 from zraft_core.errors import ProtocolError
 from zraft_core.layout import NUMBER_MAX
-from zraft_core.wire.native_pushes import CHANGES, ENTRIES, EVENT, OF_PUSHED
+from zraft_core.wire.native.pushes import CHANGES, ENTRIES, EVENT, OF_PUSHED
 
 CREDIT_BYTES: Final = 1_048_576
 CREDIT_BYTES_MIN: Final = 4_096

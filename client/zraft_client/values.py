@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from attrs import frozen
 
-from zraft_core.wire.native_results import Member as Member
+from zraft_core.wire.native.results import Member as Member
 from zraft_core.wire.stat import Stat as Stat  # the eleven fields of a znode, in ZooKeeper's order
 
 T = TypeVar("T")

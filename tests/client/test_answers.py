@@ -20,9 +20,9 @@ from zraft_core.topics.codec import encode_message
 from zraft_core.topics.message import Message
 from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.stamps import MessageId, Stamp
-from zraft_core.wire.native_results import OF_RESULTS, OF_WRITES, RESULTS, STAT_NAMES
-from zraft_core.wire.native_topic_pushes import REPLIES
-from zraft_core.wire.native_topic_results import FETCH
+from zraft_core.wire.native.results import OF_RESULTS, OF_WRITES, RESULTS, STAT_NAMES
+from zraft_core.wire.native.topic_pushes import REPLIES
+from zraft_core.wire.native.topic_results import FETCH
 from zraft_core.znodes.stat import Stat
 
 NOW = Consistency.LINEARIZABLE, 0

@@ -10,10 +10,13 @@ from typing import Any, Final
 
 from zraft_core.errors import Code, ProtocolError
 from zraft_core.layout import Field, Fields, Record, boolean
-from zraft_core.wire import native_pushes, native_results, native_topic_pushes, native_topic_results
-from zraft_core.wire.native_failures import FAILURE, REDIRECT
-from zraft_core.wire.native_requests import REQUESTS
-from zraft_core.wire.native_topic_results import ReplicaRefusal
+from zraft_core.wire.native import pushes as native_pushes
+from zraft_core.wire.native import results as native_results
+from zraft_core.wire.native import topic_pushes as native_topic_pushes
+from zraft_core.wire.native import topic_results as native_topic_results
+from zraft_core.wire.native.failures import FAILURE, REDIRECT
+from zraft_core.wire.native.requests import REQUESTS
+from zraft_core.wire.native.topic_results import ReplicaRefusal
 
 REFUSALS: Final = frozenset({"not_leader", "no_group", "busy", "gone", "timeout", "too_large", "failed"})
 OF_RESULTS: Final = native_results.OF_RESULTS.map.fields

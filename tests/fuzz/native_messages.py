@@ -13,7 +13,7 @@ from tests.fuzz.mutation import INTEGERS
 from zraft_core.claims.codec import encode_command
 from zraft_core.claims.commands import Heartbeat
 from zraft_core.layout import Fields
-from zraft_core.wire.native_requests import REQUESTS, SUBSCRIBE
+from zraft_core.wire.native.requests import REQUESTS, SUBSCRIBE
 
 _PATHS: Final = ("/a", "/a/b", "/", "/never", "a", "/zraft/dictionaries/default/=k0", "/x\0")
 _HOPES: Final = (None, -1, 0, 1)

@@ -19,7 +19,7 @@ from zraft_client.topics.links import Link, Links
 from zraft_client.topics.values import Metadata, Topic
 from zraft_core.errors import Code
 from zraft_core.ids import GroupId, ServerId
-from zraft_core.wire.native_topic_results import ReplicaRefusal
+from zraft_core.wire.native.topic_results import ReplicaRefusal
 
 T = TypeVar("T")
 

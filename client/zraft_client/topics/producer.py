@@ -46,7 +46,7 @@ from zraft_core.topics.message import Condition, Message
 from zraft_core.topics.messages import Reply
 from zraft_core.topics.producer import Ended, ProducerCore, Reach
 from zraft_core.topics.stamps import Stamp
-from zraft_core.wire.native_topic_results import ReplicaRefusal
+from zraft_core.wire.native.topic_results import ReplicaRefusal
 
 WINDOW: Final = 1024
 """Messages under way; it bounds what partitions keep of a producer, so no larger one works."""

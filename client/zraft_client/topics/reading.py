@@ -17,7 +17,7 @@ from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import LinkError
 from zraft_client.topics.requests import FETCH_BYTES_MAX, Part
 from zraft_core.ids import GroupId, ServerId
-from zraft_core.wire.native_topic_results import ReplicaRefusal
+from zraft_core.wire.native.topic_results import ReplicaRefusal
 
 WAIT_MS: Final = 1_000
 GRACE_S: Final = 5.0

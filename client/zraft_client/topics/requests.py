@@ -23,8 +23,8 @@ from zraft_core.topics.message import Delivery, as_fields
 from zraft_core.topics.messages import Reply, StartRequest
 from zraft_core.topics.registry_values import Table
 from zraft_core.topics.stamps import MessageId, Stamp
-from zraft_core.wire.native_topic_pushes import ANSWERS, REPLIES
-from zraft_core.wire.native_topic_results import (
+from zraft_core.wire.native.topic_pushes import ANSWERS, REPLIES
+from zraft_core.wire.native.topic_results import (
     FETCH,
     REFUSED,
     RESULTS,

@@ -12,7 +12,7 @@ from zraft_client.topics import requests
 from zraft_client.topics.links import Link
 from zraft_core.ids import ProducerId, ServerId
 from zraft_core.topics.messages import Reply
-from zraft_core.wire.native_topic_results import ReplicaRefusal
+from zraft_core.wire.native.topic_results import ReplicaRefusal
 
 
 class StreamOwner(Protocol):

@@ -33,10 +33,10 @@ from zraft_core.topics.messages import GroupMessage, Need, Reply, StartRequest
 from zraft_core.topics.registry_commands import CloseProducer, CreateGroup, RegistryCommand
 from zraft_core.topics.registry_values import Result
 from zraft_core.topics.stamps import Stamp
-from zraft_core.wire.native_answers import encode_result
-from zraft_core.wire.native_requests import decode_request
-from zraft_core.wire.native_results import Member
-from zraft_core.wire.native_topics import SubscribeProducer, register_command
+from zraft_core.wire.native.answers import encode_result
+from zraft_core.wire.native.partition_requests import SubscribeProducer, register_command
+from zraft_core.wire.native.requests import decode_request
+from zraft_core.wire.native.results import Member
 
 TICK_S = 0.01
 HEARTBEAT_MS = 1_000

@@ -19,8 +19,10 @@ from zraft_core.layout import Fields
 from zraft_core.topics.commands import Command, Stage, Start
 from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.stamps import MessageId
-from zraft_core.wire import native_requests, native_topic_answers, native_topic_results
-from zraft_core.wire.native_topic_results import TopicsResult
+from zraft_core.wire.native import requests as native_requests
+from zraft_core.wire.native import topic_answers as native_topic_answers
+from zraft_core.wire.native import topic_results as native_topic_results
+from zraft_core.wire.native.topic_results import TopicsResult
 
 LAST_LEVEL = 4
 

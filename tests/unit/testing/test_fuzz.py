@@ -38,8 +38,8 @@ from zraft_core.errors import Code, ConfigError, MarshallingError, ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, Instance
 from zraft_core.layout import Fields
 from zraft_core.wire.connect import ConnectResponse, encode_connect_response
-from zraft_core.wire.native_framing import NativeReader
-from zraft_core.wire.native_requests import REQUESTS, decode_request
+from zraft_core.wire.native.framing import NativeReader
+from zraft_core.wire.native.requests import REQUESTS, decode_request
 from zraft_core.wire.opcodes import SUPPORTED, Opcode
 from zraft_core.znodes import txn
 

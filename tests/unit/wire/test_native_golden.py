@@ -15,13 +15,11 @@ from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.registry_values import Retention, Topic
 from zraft_core.topics.stamps import MessageId
-from zraft_core.wire import native_answers as answers
-from zraft_core.wire import native_failures as failures
-from zraft_core.wire import native_topic_answers as topic_answers
-from zraft_core.wire.native_pushes import EntriesPush
-from zraft_core.wire.native_requests import Write, decode_one_shot, decode_request
-from zraft_core.wire.native_results import STAT_NAMES
-from zraft_core.wire.native_topic_results import ReplicaRefusal
+from zraft_core.wire.native import answers, failures, topic_answers
+from zraft_core.wire.native.pushes import EntriesPush
+from zraft_core.wire.native.requests import Write, decode_one_shot, decode_request
+from zraft_core.wire.native.results import STAT_NAMES
+from zraft_core.wire.native.topic_results import ReplicaRefusal
 from zraft_core.znodes.txn import ADD, CREATE2, DELETE, MULTI, PUT, SET_DATA
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "PROTOCOL-NATIVE.md"

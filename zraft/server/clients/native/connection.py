@@ -27,14 +27,13 @@ from zraft.tree.node import CONFIG
 from zraft.tree.sessions.session import Session
 from zraft_core.errors import Code, MarshallingError
 from zraft_core.messagepack import Decoder, RefusedValueError
-from zraft_core.wire import native_answers as answers
-from zraft_core.wire import native_requests as requests
 from zraft_core.wire.connect import ConnectRequest
-from zraft_core.wire.native_answers import ZattResult
-from zraft_core.wire.native_failures import encode_error, encode_redirect, failure_text, text_of
-from zraft_core.wire.native_framing import NativeFramingError, NativeReader
-from zraft_core.wire.native_results import AuthResult, ConfigResult, HelloResult
-from zraft_core.wire.native_topic_answers import encode_topic_outcome
+from zraft_core.wire.native import answers, requests
+from zraft_core.wire.native.answers import ZattResult
+from zraft_core.wire.native.failures import encode_error, encode_redirect, failure_text, text_of
+from zraft_core.wire.native.framing import NativeFramingError, NativeReader
+from zraft_core.wire.native.results import AuthResult, ConfigResult, HelloResult
+from zraft_core.wire.native.topic_answers import encode_topic_outcome
 from zraft_core.wire.requests import Credentials
 from zraft_core.znodes.acl import Ids
 from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command

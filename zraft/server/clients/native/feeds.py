@@ -19,9 +19,9 @@ from zraft.tree.log_reads import read_log
 from zraft.tree.machine import Machine
 from zraft.tree.node import Znode
 from zraft_core.errors import Code
-from zraft_core.wire import native_answers as answers
 from zraft_core.wire.dictionary import are_entries, packed_key_of, split_entry
-from zraft_core.wire.native_pushes import EntriesPush
+from zraft_core.wire.native import answers
+from zraft_core.wire.native.pushes import EntriesPush
 from zraft_core.znodes.acl import READ, Ids, permits
 from zraft_core.znodes.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DELETED, Event
 

@@ -11,8 +11,8 @@ from zraft.tree.members import WantedMember
 from zraft_core.address import parse_address
 from zraft_core.errors import Code, ConfigError
 from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
-from zraft_core.wire import native_requests as requests
-from zraft_core.wire.native_failures import text_of
+from zraft_core.wire.native import requests
+from zraft_core.wire.native.failures import text_of
 from zraft_core.znodes.member_roles import PARTICIPANT, REMOVE
 
 Change = tuple[int, int, str]

@@ -12,8 +12,8 @@ from zraft.server.clients.connection import LARGE_BYTES
 from zraft.server.clients.native.reads import answer, size_of
 from zraft.server.clients.native.services import NativeSpeaker
 from zraft_core.errors import Code
-from zraft_core.wire import native_requests as requests
-from zraft_core.wire.native_failures import encode_error
+from zraft_core.wire.native import requests
+from zraft_core.wire.native.failures import encode_error
 
 NO_CONTACT: Final = "this server has no contact with a quorum of its cluster; ask another one"
 

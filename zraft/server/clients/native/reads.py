@@ -16,10 +16,11 @@ from zraft.tree import reads
 from zraft.tree.log_reads import read_log
 from zraft.tree.node import Znode
 from zraft_core.errors import Code
-from zraft_core.wire import native_answers as answers
 from zraft_core.wire.dictionary import split_entry
-from zraft_core.wire.native_failures import encode_error, text_of
-from zraft_core.wire.native_requests import (
+from zraft_core.wire.native import answers
+from zraft_core.wire.native.failures import encode_error, text_of
+from zraft_core.wire.native.partition_requests import ReadTopics
+from zraft_core.wire.native.requests import (
     GetEntry,
     GetItems,
     GetSize,
@@ -35,7 +36,7 @@ from zraft_core.wire.native_requests import (
     ReadSync,
     ReadZnode,
 )
-from zraft_core.wire.native_results import (
+from zraft_core.wire.native.results import (
     ChildrenResult,
     ExistsResult,
     LogResult,
@@ -44,7 +45,6 @@ from zraft_core.wire.native_results import (
     ReadResult,
     SizeResult,
 )
-from zraft_core.wire.native_topics import ReadTopics
 from zraft_core.znodes.acl import READ, permits
 
 NAMES_PER_STEP: Final = 256

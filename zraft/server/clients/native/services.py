@@ -13,7 +13,7 @@ from zraft.server.clients.services import ClientServices
 from zraft.topics.service import TopicService
 from zraft.tree.machine import Machine
 from zraft_core.errors import Code
-from zraft_core.wire import native_requests as requests
+from zraft_core.wire.native import requests
 from zraft_core.znodes.acl import Ids
 
 

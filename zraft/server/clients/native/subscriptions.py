@@ -12,10 +12,9 @@ from zraft.server.clients.native.pending_reads import NO_CONTACT
 from zraft.server.clients.native.services import NativeSpeaker
 from zraft.server.clients.native.topics import ConnectionTopics
 from zraft_core.errors import Code
-from zraft_core.wire import native_answers as answers
-from zraft_core.wire import native_requests as requests
-from zraft_core.wire import native_topics as topics
-from zraft_core.wire.native_failures import text_of
+from zraft_core.wire.native import answers, requests
+from zraft_core.wire.native import partition_requests as topics
+from zraft_core.wire.native.failures import text_of
 from zraft_core.znodes.events import AddWatchMode
 
 SUBSCRIPTIONS_MAX: Final = 256

@@ -22,16 +22,16 @@ from zraft_core.ids import GroupId, ProducerId
 from zraft_core.topics.codec import decode_registry
 from zraft_core.topics.messages import Reply
 from zraft_core.topics.registry_commands import CloseProducer
-from zraft_core.wire import native_topics as wire
-from zraft_core.wire.native_failures import text_of
-from zraft_core.wire.native_requests import Write
-from zraft_core.wire.native_topic_answers import (
+from zraft_core.wire.native import partition_requests as wire
+from zraft_core.wire.native.failures import text_of
+from zraft_core.wire.native.requests import Write
+from zraft_core.wire.native.topic_answers import (
     encode_fetched,
     encode_replies,
     encode_topics,
     reply_row,
 )
-from zraft_core.wire.native_topic_results import (
+from zraft_core.wire.native.topic_results import (
     ClaimResult,
     ClaimsResult,
     OffsetResult,

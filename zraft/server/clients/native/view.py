@@ -12,7 +12,7 @@ from zraft.raft.membership.value import Membership
 from zraft.raft.role import Role
 from zraft.tree.machine import Machine
 from zraft_core.ids import ServerId
-from zraft_core.wire.native_results import Member
+from zraft_core.wire.native.results import Member
 
 SECONDS_KEPT: Final = 10
 """The number of seconds whose counts are kept, as Zatt kept them."""

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from zraft_core.errors import Code
 from zraft_core.layout import Record, any_string, boolean, called, listed, number, or_absent, row
-from zraft_core.wire.native_results import MANY
+from zraft_core.wire.native.results import MANY
 from zraft_core.znodes.txn import (
     ADD,
     CREATE2,

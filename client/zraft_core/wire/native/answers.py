@@ -17,10 +17,10 @@ from attrs import frozen
 
 from zraft_core.errors import Code
 from zraft_core.layout import Record, any_string, boolean, or_absent
-from zraft_core.wire import native_topic_results
-from zraft_core.wire.native_failures import RETRIABLE, Failure, encode_failure, failure_text
-from zraft_core.wire.native_pushes import ENTRIES, EVENT, EVENT_KINDS, EntriesPush, EventPush
-from zraft_core.wire.native_results import RESULTS, STAT_NAMES, SetResult, server, stat_map
+from zraft_core.wire.native import topic_results as native_topic_results
+from zraft_core.wire.native.failures import RETRIABLE, Failure, encode_failure, failure_text
+from zraft_core.wire.native.pushes import ENTRIES, EVENT, EVENT_KINDS, EntriesPush, EventPush
+from zraft_core.wire.native.results import RESULTS, STAT_NAMES, SetResult, server, stat_map
 from zraft_core.wire.stat import Znode
 from zraft_core.znodes.outcome import Outcome
 from zraft_core.znodes.stat import Stat

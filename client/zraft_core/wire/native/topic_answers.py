@@ -14,9 +14,9 @@ import msgpack
 from zraft_core.errors import Code
 from zraft_core.topics.messages import Reply
 from zraft_core.topics.registry_values import Refusal, Topic
-from zraft_core.wire.native_failures import RETRIABLE, Failure, encode_failure, text_of
-from zraft_core.wire.native_topic_pushes import ANSWERS
-from zraft_core.wire.native_topic_results import (
+from zraft_core.wire.native.failures import RETRIABLE, Failure, encode_failure, text_of
+from zraft_core.wire.native.topic_pushes import ANSWERS
+from zraft_core.wire.native.topic_results import (
     REFUSED,
     TOPIC,
     TOPICS,

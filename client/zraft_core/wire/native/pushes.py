@@ -23,7 +23,7 @@ from zraft_core.layout import (
     number,
     wrong,
 )
-from zraft_core.wire.native_results import MANY, id_of_request, log_entries, version
+from zraft_core.wire.native.results import MANY, id_of_request, log_entries, version
 from zraft_core.znodes.stat import INT32_MAX
 
 EVENT_KINDS: Final = {1: "created", 2: "deleted", 3: "changed", 4: "children"}

@@ -36,7 +36,6 @@ from zraft_core.layout import (
     wrong,
 )
 from zraft_core.messagepack import SHOWN_CHARACTERS_MAX, shown
-from zraft_core.wire import native_topics as topics
 from zraft_core.wire.connect import NO_PASSWORD
 from zraft_core.wire.dictionary import (
     DEFAULT,
@@ -45,7 +44,8 @@ from zraft_core.wire.dictionary import (
     entry_of,
     pack_value,
 )
-from zraft_core.wire.native_topics import ID, PASSWORD, proof_of, request
+from zraft_core.wire.native import partition_requests as topics
+from zraft_core.wire.native.partition_requests import ID, PASSWORD, proof_of, request
 from zraft_core.znodes.stat import INT32_MAX, INT32_MIN
 from zraft_core.znodes.txn import (
     ADD,

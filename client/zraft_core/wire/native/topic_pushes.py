@@ -14,8 +14,8 @@ from attrs import frozen
 
 from zraft_core.layout import Form, Record, array, boolean, from_one, integer, listed, number, optional, row
 from zraft_core.topics.messages import Answer
-from zraft_core.wire.native_results import MANY
-from zraft_core.wire.native_topic_results import REFUSED, ReplicaRefusal
+from zraft_core.wire.native.results import MANY
+from zraft_core.wire.native.topic_results import REFUSED, ReplicaRefusal
 
 ANSWERS: Final = tuple(Answer)
 """An answer's place here is its number on the wire."""

@@ -24,7 +24,7 @@ from zraft_core.layout import (
     wrong,
 )
 from zraft_core.topics import forms
-from zraft_core.wire.native_results import MANY, EmptyResult, server
+from zraft_core.wire.native.results import MANY, EmptyResult, server
 
 FEATURES_UNTOLD: Final = 4
 """The feature level of servers that do not tell theirs."""
