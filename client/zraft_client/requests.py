@@ -33,8 +33,8 @@ from zraft_core.address import Address, parse_address
 from zraft_core.errors import ConfigError
 from zraft_core.layout import NUMBER_MAX, wrong
 from zraft_core.wire.native import results as native_results
+from zraft_core.wire.native.fields import INT64_MIN, int64
 from zraft_core.wire.native.results import (
-    INT64_MIN,
     OF_RESULTS,
     OF_WRITES,
     RESULTS,
@@ -51,7 +51,6 @@ from zraft_core.wire.native.results import (
     ReadResult,
     SetResult,
     SizeResult,
-    int64,
 )
 from zraft_core.znodes.stat import INT32_MAX
 

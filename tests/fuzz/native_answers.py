@@ -10,20 +10,17 @@ from typing import Any, Final
 
 from zraft_core.errors import Code, ProtocolError
 from zraft_core.layout import Field, Fields, Record, boolean
-from zraft_core.wire.native import pushes as native_pushes
-from zraft_core.wire.native import results as native_results
-from zraft_core.wire.native import topic_pushes as native_topic_pushes
-from zraft_core.wire.native import topic_results as native_topic_results
+from zraft_core.wire.native import pushes, results, topic_pushes, topic_results
 from zraft_core.wire.native.failures import FAILURE, REDIRECT
 from zraft_core.wire.native.requests import REQUESTS
 from zraft_core.wire.native.topic_results import ReplicaRefusal
 
 REFUSALS: Final = frozenset({"not_leader", "no_group", "busy", "gone", "timeout", "too_large", "failed"})
-OF_RESULTS: Final = native_results.OF_RESULTS.map.fields
+OF_RESULTS: Final = results.OF_RESULTS.map.fields
 """What every result has beside its type."""
-OF_WRITES: Final = native_results.OF_WRITES.map.fields
+OF_WRITES: Final = results.OF_WRITES.map.fields
 """What the result of every write has beside that."""
-OF_PUSHED: Final = native_pushes.OF_PUSHED.map.fields
+OF_PUSHED: Final = pushes.OF_PUSHED.map.fields
 """What every pushed message has beside its type."""
 
 
@@ -43,11 +40,11 @@ RESULTS: Final[Mapping[str, Fields[Any]]] = {
         OF_WRITES if "seq" in getattr(REQUESTS.get(kind), "fields", ()) else {},
         ignores=kind == "diagnostic",
     )
-    for kind, own in (*native_results.RESULTS.items(), *native_topic_results.RESULTS.items())
+    for kind, own in (*results.RESULTS.items(), *topic_results.RESULTS.items())
 }
 """By the type of the request; `STATE` is that of a get without a key."""
-STATE: Final = _told("get", native_results.STATE, OF_RESULTS)
-_ANY: Final = _told("result", native_results.RESULTS["ping"], OF_RESULTS, ignores=True)
+STATE: Final = _told("get", results.STATE, OF_RESULTS)
+_ANY: Final = _told("result", results.RESULTS["ping"], OF_RESULTS, ignores=True)
 
 _ID_IF_KNOWN: Final = {"id": Field(OF_RESULTS["id"].form, None)}
 REFUSED: Final[Mapping[str, Fields[Any]]] = {
@@ -57,7 +54,7 @@ REFUSED: Final[Mapping[str, Fields[Any]]] = {
 """What is not a result."""
 PUSHED: Final[Mapping[str, Fields[Any]]] = {
     kind: _told(kind, own, OF_PUSHED)
-    for kind, own in (*native_pushes.PUSHED.items(), ("replies", native_topic_pushes.REPLIES))
+    for kind, own in (*pushes.PUSHED.items(), ("replies", topic_pushes.REPLIES))
 }
 """What subscriptions push, by its type."""
 

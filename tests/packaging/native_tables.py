@@ -10,7 +10,8 @@ from attrs import NOTHING
 
 from tests.fuzz import native_answers as told
 from zraft_core.layout import Field, Fields
-from zraft_core.wire.native.requests import ABSENT, OF_READS, OF_WRITES, REQUESTS, SUBSCRIBE
+from zraft_core.wire.native.fields import ABSENT
+from zraft_core.wire.native.requests import OF_READS, OF_WRITES, REQUESTS, SUBSCRIBE
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Titles and rows."""

@@ -34,9 +34,10 @@ from zraft_core.topics.registry_commands import CloseProducer, CreateGroup, Regi
 from zraft_core.topics.registry_values import Result
 from zraft_core.topics.stamps import Stamp
 from zraft_core.wire.native.answers import encode_result
-from zraft_core.wire.native.partition_requests import SubscribeProducer, register_command
+from zraft_core.wire.native.partition_requests import SubscribeProducer
 from zraft_core.wire.native.requests import decode_request
 from zraft_core.wire.native.results import Member
+from zraft_core.wire.native.topic_requests import register_command
 
 TICK_S = 0.01
 HEARTBEAT_MS = 1_000

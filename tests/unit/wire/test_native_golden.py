@@ -15,11 +15,12 @@ from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.registry_values import Retention, Topic
 from zraft_core.topics.stamps import MessageId
-from zraft_core.wire.native import answers, failures, topic_answers
+from zraft_core.wire.native import answers, failures, topic_answers, zatt
 from zraft_core.wire.native.pushes import EntriesPush
-from zraft_core.wire.native.requests import Write, decode_one_shot, decode_request
+from zraft_core.wire.native.requests import Write, decode_request
 from zraft_core.wire.native.results import STAT_NAMES
 from zraft_core.wire.native.topic_results import ReplicaRefusal
+from zraft_core.wire.native.zatt import decode_one_shot
 from zraft_core.znodes.txn import ADD, CREATE2, DELETE, MULTI, PUT, SET_DATA
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "PROTOCOL-NATIVE.md"
@@ -72,7 +73,7 @@ GOLDEN: list[tuple[str, bytes, str]] = [
     ),
     (
         "result in Zatt's form",
-        answers.encode_zatt_result(answers.ZattResult(True)),
+        zatt.encode_zatt_result(zatt.ZattResult(True)),
         "82 a474797065 a6726573756c74 a773756363657373 c3",
     ),
     ("Zatt's map", answers.map_of([b"\x92\xa1a\x01", b"\x92\x01\xc0"]), "82 a161 01 01 c0"),

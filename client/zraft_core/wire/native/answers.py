@@ -1,6 +1,6 @@
 """Bytes of what native clients are told: results, what writes came to, and what is pushed to subscribers.
 
-Layouts declare all of it (`native_results`, `native_pushes`). Answers to writes and what concerns entries of
+Layouts declare all of it (`results`, `pushes`). Answers to writes and what concerns entries of
 dictionaries are packed by hand: the first are what a server writes most, and packing them by their layouts takes five
 calls more; the others are put together from pieces that are stored packed.
 
@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgpack
-from attrs import frozen
 
 from zraft_core.errors import Code
-from zraft_core.layout import Record, any_string, boolean, or_absent
-from zraft_core.wire.native import topic_results as native_topic_results
+from zraft_core.layout import Record
+from zraft_core.wire.native import topic_results
 from zraft_core.wire.native.failures import RETRIABLE, Failure, encode_failure, failure_text
 from zraft_core.wire.native.pushes import ENTRIES, EVENT, EVENT_KINDS, EntriesPush, EventPush
-from zraft_core.wire.native.results import RESULTS, STAT_NAMES, SetResult, server, stat_map
+from zraft_core.wire.native.results import RESULTS, STAT_NAMES, SetResult, stat_map
 from zraft_core.wire.stat import Znode
 from zraft_core.znodes.outcome import Outcome
 from zraft_core.znodes.stat import Stat
@@ -48,8 +47,8 @@ _RECORDS: Final[Mapping[type, Record[Any]]] = {
     record.of: record
     for record in (
         *RESULTS.values(),
-        *native_topic_results.RESULTS.values(),
-        native_topic_results.NOT_TAKEN,
+        *topic_results.RESULTS.values(),
+        topic_results.NOT_TAKEN,
     )
 }
 
@@ -274,29 +273,3 @@ def encode_event(number: int, zxid: int, event_type: int, path: str) -> bytes:
     """Return the bytes of an event of a lasting watch."""
     event = EVENT.pack_map(EventPush(EVENT_KINDS[event_type], path))
     return _pack({"id": number, "type": "event", **event, "zxid": zxid})  # type: ignore[no-any-return]
-
-
-# -- Zatt's form
-
-
-@frozen
-class ZattResult:
-    """Answer to an append or a config without an id."""
-
-    success: bool
-    server: int | None = None
-    code: str | None = None
-    error: str | None = None
-
-
-_ZATT: Final = Record(ZattResult, boolean, or_absent(server), or_absent(any_string), or_absent(any_string))
-
-
-def encode_zatt_result(result: ZattResult) -> bytes:
-    """Return the bytes of the answer to append and config."""
-    return _pack({"type": "result", **_ZATT.pack_map(result)})  # type: ignore[no-any-return]
-
-
-def encode_zatt_map(fields: Mapping[str, Any]) -> bytes:
-    """Return the bytes of the answer to diagnostic, which is the bare map."""
-    return _pack(fields)  # type: ignore[no-any-return]

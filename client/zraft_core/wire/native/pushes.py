@@ -1,6 +1,6 @@
 """What subscriptions to dictionaries, logs and paths push to native clients, by the type of the message.
 
-Changes are packed by hand on the server (`native_answers`), from entries that are stored in this form.
+Changes are packed by hand on the server (`answers`), from entries that are stored in this form.
 
 Source: docs/PROTOCOL-NATIVE.md, "Subscriptions"; its table of pushed messages comes from here.
 """

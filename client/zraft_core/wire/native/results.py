@@ -1,6 +1,6 @@
 """Results of native requests by the type of the request: servers pack them, and clients read them, by these declarations.
 
-What most answers are is packed by hand (`native_answers`) and read by hand (`zraft_client.requests`), since that takes
+What most answers are is packed by hand (`answers`) and read by hand (`zraft_client.requests`), since that takes
 fewer calls. Then these declarations say what is wrong with an answer that is not well-formed.
 
 Source: docs/PROTOCOL-NATIVE.md; its tables of results come from here.
@@ -34,11 +34,9 @@ from zraft_core.layout import (
     or_absent,
     row,
 )
+from zraft_core.wire.native.fields import ID_MAX, INT64_MIN, PASSWORD_BYTES, int64
 from zraft_core.znodes.stat import INT32_MAX, Stat
 
-ID_MAX: Final = 2**32 - 1
-INT64_MIN: Final = -(2**63)
-PASSWORD_BYTES: Final = 16
 MANY: Final = NUMBER_MAX
 """The number of items of one answer has no bound of its own: the answer's length has."""
 
@@ -48,7 +46,6 @@ STAT_NAMES: Final = (
 )  # fmt: skip
 
 id_of_request: Final = integer(0, ID_MAX)
-int64: Final = integer(INT64_MIN, NUMBER_MAX)
 version: Final = integer(-1, INT32_MAX)
 server: Final = integer(0, SERVER_ID_MAX)
 

@@ -1,6 +1,6 @@
 """What a producer's stream pushes to native clients: outcomes of messages, and groups that refused some.
 
-Servers pack it by hand (`native_topic_answers`) and clients read it by hand (`zraft_client.topics.requests`), since there
+Servers pack it by hand (`topic_answers`) and clients read it by hand (`zraft_client.topics.requests`), since there
 is a row for every message that is produced. The declaration says what is wrong with a push that is not well-formed.
 
 Source: docs/PROTOCOL-NATIVE.md, "Producing"; its table of pushed messages comes from here.

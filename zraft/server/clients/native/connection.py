@@ -29,11 +29,21 @@ from zraft_core.errors import Code, MarshallingError
 from zraft_core.messagepack import Decoder, RefusedValueError
 from zraft_core.wire.connect import ConnectRequest
 from zraft_core.wire.native import answers, requests
-from zraft_core.wire.native.answers import ZattResult
+from zraft_core.wire.native.dictionary_requests import GetState
 from zraft_core.wire.native.failures import encode_error, encode_redirect, failure_text, text_of
 from zraft_core.wire.native.framing import NativeFramingError, NativeReader
+from zraft_core.wire.native.member_requests import Config
 from zraft_core.wire.native.results import AuthResult, ConfigResult, HelloResult
+from zraft_core.wire.native.session_requests import Authenticate, Close, Hello, Ping
+from zraft_core.wire.native.subscription_requests import (
+    Credit,
+    SubscribeDictionary,
+    SubscribeLog,
+    SubscribePath,
+    Unsubscribe,
+)
 from zraft_core.wire.native.topic_answers import encode_topic_outcome
+from zraft_core.wire.native.zatt import ZattResult, decode_one_shot, encode_zatt_map, encode_zatt_result
 from zraft_core.wire.requests import Credentials
 from zraft_core.znodes.acl import Ids
 from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
@@ -51,7 +61,7 @@ ODD_MESSAGE_SHIFT: Final = 4
 OUTSTANDING_MAX: Final = 4_096
 """Requests of one connection that are not answered; beyond it nothing more is read."""
 
-BEFORE: Final = (requests.Hello, requests.Ping, requests.Close, requests.Authenticate)
+BEFORE: Final = (Hello, Ping, Close, Authenticate)
 """The requests that anybody may make where auth.required_schemes is set."""
 
 Waiting = tuple[int | None, str, Command]
@@ -271,14 +281,14 @@ class NativeConnection(NativeSpeaker):
         if number is None:
             # Zatt's clients ask once and wait for the end.
             self.ending = True
-            request: requests.Request = requests.decode_one_shot(message)
+            request: requests.Request = decode_one_shot(message)
         else:
             self.last_id = number
             request = requests.decode_request(message)
         self.last_kind = requests.shown_type(message)
         if not self._is_let_in:
             self._guard(request)
-        if self.phase is Phase.NEW and request.__class__ is not requests.Hello:
+        if self.phase is Phase.NEW and request.__class__ is not Hello:
             self.clients.opened(self)
         return request
 
@@ -374,7 +384,7 @@ class NativeConnection(NativeSpeaker):
     def _refuse(self, number: int | None, code: Code, why: str, *, retriable: bool | None = None) -> None:
         """Answer a request that was not taken: nothing of it has happened."""
         if number is None:
-            self.write_answer(answers.encode_zatt_result(ZattResult(False, code=code.name, error=why)))
+            self.write_answer(encode_zatt_result(ZattResult(False, code=code.name, error=why)))
             self._end()
         else:
             self.write_answer(encode_error(number, code, why, retriable=retriable))
@@ -429,7 +439,7 @@ class NativeConnection(NativeSpeaker):
             result = ZattResult(True, server)
         else:
             result = ZattResult(False, server, Code(code).name, failure_text(Code(code), command))
-        self._write(answers.encode_zatt_result(result))
+        self._write(encode_zatt_result(result))
         self._end()
 
     # -- reads
@@ -457,9 +467,9 @@ class NativeConnection(NativeSpeaker):
     def answer_zatt(self, read: requests.Read) -> None:
         """Answer a message without id, and close."""
         if read.kind == "diagnostic":
-            self._write(answers.encode_zatt_map(self.view.diagnostic()))
+            self._write(encode_zatt_map(self.view.diagnostic()))
         else:
-            assert isinstance(read.query, requests.GetState)
+            assert isinstance(read.query, GetState)
             try:
                 self._write(answers.map_of(state_of(self, read.query.directory)))
             except Failure as failure:
@@ -472,30 +482,30 @@ class NativeConnection(NativeSpeaker):
 
     def _act(self, request: requests.Request) -> None:
         match request:
-            case requests.Ping():
+            case Ping():
                 self.answer(request.id)
-            case requests.Hello():
+            case Hello():
                 self._greet(request)
-            case requests.Close():
+            case Close():
                 self._close(request.id)
-            case requests.Authenticate():
+            case Authenticate():
                 self._authenticate(request)
-            case requests.Config():
+            case Config():
                 self._configure(request)
-            case requests.Credit():
+            case Credit():
                 if not self.clients.feeds.grant(self, request.subscription, request.bytes):
                     # It may have ended on the way; nobody waits for an answer.
                     self.last_kind = "credit"
-            case requests.Unsubscribe():
+            case Unsubscribe():
                 self._subscriptions.unsubscribe(request)
-            case requests.SubscribeDictionary() | requests.SubscribeLog() | requests.SubscribePath():
+            case SubscribeDictionary() | SubscribeLog() | SubscribePath():
                 self._subscriptions.subscribe(request)
             case requests.Write() | requests.Read():
                 raise AssertionError(f"{request} is handled where it is read")
             case _:
                 self._subscriptions.act_on_topics(request)
 
-    def _greet(self, hello: requests.Hello) -> None:
+    def _greet(self, hello: Hello) -> None:
         if self.phase is not Phase.NEW:
             self._refuse(hello.id, Code.BAD_ARGUMENTS, "hello: it must be the first request of a connection")
             return
@@ -554,7 +564,7 @@ class NativeConnection(NativeSpeaker):
             self._refuse(number, Code.CONNECTION_LOSS, NO_CONTACT)
             self._end()
 
-    def _authenticate(self, offer: requests.Authenticate) -> None:
+    def _authenticate(self, offer: Authenticate) -> None:
         token = None
         try:
             if offer.scheme == "sasl":
@@ -576,7 +586,7 @@ class NativeConnection(NativeSpeaker):
         self.ids = self.ids_of_writes = ids
         self.answer(offer.id, AuthResult(token))
 
-    def _configure(self, config: requests.Config) -> None:
+    def _configure(self, config: Config) -> None:
         """Add or delete a member: nobody may unless the operator has said so, and then who may write /zookeeper/config."""
         clients = self.clients
         if not clients.settings.reconfig_enabled:

@@ -18,24 +18,11 @@ from zraft.tree.node import Znode
 from zraft_core.errors import Code
 from zraft_core.wire.dictionary import split_entry
 from zraft_core.wire.native import answers
+from zraft_core.wire.native.dictionary_requests import GetEntry, GetItems, GetSize, GetState
 from zraft_core.wire.native.failures import encode_error, text_of
-from zraft_core.wire.native.partition_requests import ReadTopics
-from zraft_core.wire.native.requests import (
-    GetEntry,
-    GetItems,
-    GetSize,
-    GetState,
-    Query,
-    Read,
-    ReadChildren,
-    ReadDiagnostic,
-    ReadExists,
-    ReadLog,
-    ReadMembers,
-    ReadOwners,
-    ReadSync,
-    ReadZnode,
-)
+from zraft_core.wire.native.log_requests import ReadLog
+from zraft_core.wire.native.member_requests import ReadDiagnostic, ReadMembers
+from zraft_core.wire.native.requests import Query, Read
 from zraft_core.wire.native.results import (
     ChildrenResult,
     ExistsResult,
@@ -45,6 +32,8 @@ from zraft_core.wire.native.results import (
     ReadResult,
     SizeResult,
 )
+from zraft_core.wire.native.topic_requests import ReadTopics
+from zraft_core.wire.native.znode_requests import ReadChildren, ReadExists, ReadOwners, ReadSync, ReadZnode
 from zraft_core.znodes.acl import READ, permits
 
 NAMES_PER_STEP: Final = 256

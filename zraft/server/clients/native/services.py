@@ -13,7 +13,7 @@ from zraft.server.clients.services import ClientServices
 from zraft.topics.service import TopicService
 from zraft.tree.machine import Machine
 from zraft_core.errors import Code
-from zraft_core.wire.native import requests
+from zraft_core.wire.native.requests import Read
 from zraft_core.znodes.acl import Ids
 
 
@@ -70,11 +70,11 @@ class NativeSpeaker(ClientConnection):
         """Answer a request that came to nothing."""
 
     @abstractmethod
-    def answer_zatt(self, read: requests.Read) -> None:
+    def answer_zatt(self, read: Read) -> None:
         """Answer a message without id, and close."""
 
     @abstractmethod
-    def on_read_index(self, reads: list[requests.Read]) -> None:
+    def on_read_index(self, reads: list[Read]) -> None:
         """Answer reads: all that was committed when they came is applied here."""
 
     @abstractmethod

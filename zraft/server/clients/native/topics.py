@@ -23,6 +23,7 @@ from zraft_core.topics.codec import decode_registry
 from zraft_core.topics.messages import Reply
 from zraft_core.topics.registry_commands import CloseProducer
 from zraft_core.wire.native import partition_requests as wire
+from zraft_core.wire.native import topic_requests
 from zraft_core.wire.native.failures import text_of
 from zraft_core.wire.native.requests import Write
 from zraft_core.wire.native.topic_answers import (
@@ -149,7 +150,7 @@ class ConnectionTopics:
 
     # -- requests
 
-    def act(self, request: wire.TopicRequest) -> None:
+    def act(self, request: wire.PartitionRequest) -> None:
         """Pass a request to the partitions, or refuse it."""
         service = self._connection.clients.topics
         if isinstance(request, wire.Produce):
@@ -360,11 +361,11 @@ def topic_command(connection: NativeSpeaker, write: Write) -> Command | tuple[Co
     machine = connection.machine
     if machine.feature_level < LEVEL_OF_TOPICS:
         return Code.UNIMPLEMENTED, NO_TOPICS
-    if write.kind == wire.REGISTER_PRODUCER:
+    if write.kind == topic_requests.REGISTER_PRODUCER:
         if not connection.session:
             return Code.BAD_ARGUMENTS, f"{write.kind}: a producer belongs to a session; say hello first"
-        return wire.register_command(connection.session)
-    if write.kind == wire.CLOSE_PRODUCER and not _may_close(connection, write.command):
+        return topic_requests.register_command(connection.session)
+    if write.kind == topic_requests.CLOSE_PRODUCER and not _may_close(connection, write.command):
         return Code.NO_NODE, f"{write.kind}: the session has no such producer"
     return write.command
 
