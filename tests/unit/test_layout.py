@@ -220,6 +220,30 @@ def test_a_record_may_stand_as_a_map_with_the_names_of_its_fields() -> None:
         OLD.unpack_map({**found, "colour": 9}, "it")
 
 
+@frozen
+class Sparse:
+    """A field that is left out where there is nothing to say, beside one that is not."""
+
+    always: int | None
+    at_times: int | None = None
+    colour: Colour | None = None
+
+
+SPARSE = Record(
+    Sparse, layout.optional(number), layout.or_absent(number), layout.or_absent(layout.member(Colour))
+)
+
+
+def test_a_field_of_a_map_may_be_left_out_where_there_is_nothing_to_say() -> None:
+    assert SPARSE.pack_map(Sparse(None)) == {"always": None}
+    assert SPARSE.pack_map(Sparse(1, 2, Colour.RED)) == {"always": 1, "at_times": 2, "colour": 1}
+    for value in (Sparse(None), Sparse(1, 2, Colour.RED)):
+        assert SPARSE.unpack_map(SPARSE.pack_map(value), "it") == value
+    with pytest.raises(ProtocolError, match=r"^it\.at_times: expected an integer .* found NoneType None$"):
+        SPARSE.unpack_map({"always": 1, "at_times": None}, "it")
+    assert layout.called(number, "the count").expected == "the count"
+
+
 def place(name: str, at: int = 7, note: str | None = None) -> tuple[str, int, str | None]:
     if name == "nowhere":
         raise layout.wrong("place.name", "the name of a place", name)

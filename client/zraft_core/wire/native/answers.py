@@ -1,8 +1,8 @@
 """Bytes of what native clients are told: results, what writes came to, and what is pushed to subscribers.
 
 Layouts declare all of it (`results`, `pushes`). Answers to writes and what concerns entries of
-dictionaries are packed by hand: the first are what a server writes most, and packing them by their layouts takes five
-calls more; the others are put together from pieces that are stored packed.
+dictionaries are packed by hand: the first are what a server writes most, and their layouts take twice as many calls;
+the others are put together from pieces that are stored packed.
 
 Source: docs/PROTOCOL-NATIVE.md.
 """
