@@ -31,6 +31,7 @@ from tests.simulation import jute
 from tests.simulation.broken import BrokenPromiseError
 from zraft.raft.messages import AppendEntries, Entry, EntryKind, Heartbeat
 from zraft.server.clients.connection import BACKLOG_BYTES_MAX
+from zraft.server.clients.native import topics as native_topics
 from zraft.server.clients.native.connection import NativeConnection
 from zraft.server.clients.zookeeper.connection import Connection
 from zraft_core.address import Address
@@ -173,6 +174,14 @@ def test_the_fuzzer_of_the_native_protocol_notices_a_request_that_is_not_answere
     monkeypatch.setattr(NativeConnection, "_refuse", wrong)
     with pytest.raises(BrokenPromiseError, match="expected"):
         NativeFuzz(2, 4).run(1_500, ignore)
+
+
+def test_the_fuzzer_of_the_native_protocol_notices_a_push_that_is_not_as_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(native_topics, "reply_row", lambda reply, times: (reply.mid.seq, reply.sender))
+    with pytest.raises(BrokenPromiseError, match=r"replies\.replies\[0\]"):
+        NativeFuzz(3, 8).run(800, ignore)
 
 
 def test_the_judge_of_time_names_the_worst_input_and_fails_beyond_all_reason() -> None:
