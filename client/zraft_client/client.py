@@ -660,7 +660,7 @@ class Client(SubscribingCalls):
 
     async def _greet(self) -> None:
         known = self._session
-        answer = await self._prompt(
+        greeting = await self._prompt(
             requests.hello(
                 round(self._session_timeout_s * 1000),
                 None if known is None else known.id,
@@ -668,10 +668,7 @@ class Client(SubscribingCalls):
                 self._calls.last_zxid,
             )
         )
-        try:
-            self._session = Session(answer["session"], answer["password"], answer["timeout_ms"] / 1000)
-        except (KeyError, TypeError) as error:
-            raise WireError(f"the answer to hello: {error!r} in {sorted(answer)}") from error
+        self._session = Session(greeting.session, greeting.password, greeting.timeout_ms / 1000)
         if known is None:
             self._sessions += 1
 

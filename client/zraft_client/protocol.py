@@ -35,8 +35,10 @@ from zraft_client.errors import (
     error_of,
 )
 from zraft_client.pacing import delay_s
-from zraft_core.errors import Code
+from zraft_core.errors import Code, ProtocolError
 from zraft_core.messagepack import Decoder, RefusedValueError, shown
+from zraft_core.wire.native.failures import FAILURE
+from zraft_core.wire.native.pushes import OF_PUSHED
 
 WINDOW: Final = 1024
 """The number of sequence numbers above the floor for which servers keep outcomes."""
@@ -235,6 +237,7 @@ class Calls:
         """
         settled: list[Settled] = []
         call: Call | None = None
+        message: Any = None
         decoder = self._decoder
         values = decoder.values
         flying = self._flying
@@ -278,7 +281,7 @@ class Calls:
         except WireError as error:
             self.failure = error
         except (KeyError, TypeError, ValueError, AttributeError, msgpack.exceptions.UnpackException) as error:
-            self.failure = WireError(f"a server sent what is no answer: {error!r}")
+            self.failure = WireError(f"a server sent what is no answer: {_fault_of(message, error)}")
         if self.failure is not None:
             if call is not None and call.place is Place.FLYING:
                 flying[call.id] = call  # its answer was none
@@ -314,7 +317,8 @@ class Calls:
             return  # the answer to a call that was given up, or to a subscription that was ended
         if message["type"] == "error":
             del self._sinks[message["id"]]
-            sink.refused(error_of(message.get("code"), message.get("error")))
+            failure = FAILURE.unpack_map(message, "error")
+            sink.refused(error_of(failure.code, failure.error))
         else:
             sink.pushed(message, size)
 
@@ -323,9 +327,9 @@ class Calls:
             raise WireError(
                 f"{call.what}: expected an answer of type result or error, found {shown(message.get('type'))}"
             )
-        unknown = bool(message.get("unknown"))
-        retriable = bool(message.get("retriable"))
-        name, text = message.get("code"), message.get("error")
+        failure = FAILURE.unpack_map(message, "error")
+        unknown, retriable = failure.unknown, failure.retriable
+        name, text = failure.code, failure.error
         # another connection of the session came after this one: there is one that may ask
         again = retriable or (unknown and call.kind is not Kind.PLAIN) or name == Code.SESSION_MOVED.name
         if unknown:
@@ -518,6 +522,15 @@ def _text_of(message: Answer) -> str:
     """Return why a server closes the connection, in its words."""
     text = message.get("error")
     return text[:ERROR_CHARACTERS_MAX] if isinstance(text, str) else shown(message)
+
+
+def _fault_of(message: Any, error: Exception) -> str:
+    """Return what is wrong with a message, with the name of the field if one that all have is at fault."""
+    try:
+        OF_PUSHED.unpack_map(message, "answer")
+    except ProtocolError as fault:
+        return str(fault)
+    return str(error) if isinstance(error, ProtocolError) else repr(error)
 
 
 def _fresh_decoder() -> Decoder:

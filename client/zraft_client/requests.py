@@ -28,10 +28,31 @@ from zraft_client.values import (
     Znode,
     entries_of,
     listed,
-    stat_of,
 )
 from zraft_core.address import Address, parse_address
 from zraft_core.errors import ConfigError
+from zraft_core.layout import NUMBER_MAX, wrong
+from zraft_core.wire.native import results as native_results
+from zraft_core.wire.native.fields import INT64_MIN, int64
+from zraft_core.wire.native.results import (
+    OF_RESULTS,
+    OF_WRITES,
+    RESULTS,
+    STATE,
+    AppendResult,
+    ChildrenResult,
+    CreateResult,
+    ExistsResult,
+    HelloResult,
+    ItemsResult,
+    LogResult,
+    MembersResult,
+    OwnersResult,
+    ReadResult,
+    SetResult,
+    SizeResult,
+)
+from zraft_core.znodes.stat import INT32_MAX
 
 DEFAULT: Final = "default"
 """The dictionary that Zatt's messages are about."""
@@ -46,62 +67,115 @@ Acl = Sequence[tuple[int, str, str]]
 
 
 def _receipt(answer: Answer) -> Receipt:
-    return Receipt(answer["zxid"], answer["position"], answer.get("version"), answer.get("mzxid"))
-
-
-def _counted(answer: Answer) -> Counted:
-    return Counted(
-        answer["value"], answer["zxid"], answer["position"], answer.get("version"), answer.get("mzxid")
+    """Read what became of a write; by hand, as every write has one. The layouts name the field that is wrong."""
+    try:
+        zxid, position = answer["zxid"], answer["position"]
+        version, mzxid = (answer["version"], answer["mzxid"]) if "version" in answer else (None, None)
+    except KeyError:
+        zxid = position = version = mzxid = None
+    if (
+        type(zxid) is type(position) is int
+        and 0 <= zxid | position <= NUMBER_MAX
+        and (
+            (version is None and mzxid is None)
+            or (
+                type(version) is type(mzxid) is int
+                and -1 <= version <= INT32_MAX
+                and 0 <= mzxid <= NUMBER_MAX
+            )
+        )
+    ):
+        return Receipt(zxid, position, version, mzxid)
+    OF_RESULTS.unpack_map(answer, "write")
+    written: AppendResult = RESULTS["append"].unpack_map(answer, "write")
+    return Receipt(
+        answer["zxid"],
+        OF_WRITES.unpack_map(answer, "write").position,
+        written.version,
+        written.mzxid,
     )
 
 
+def _counted(answer: Answer) -> Counted:
+    value = answer.get("value")
+    if type(value) is not int or not INT64_MIN <= value <= NUMBER_MAX:
+        RESULTS["increment"].unpack_map(answer, "increment")
+        raise wrong("increment.value", int64.expected, value)
+    place = _receipt(answer)
+    return Counted(value, place.zxid, place.position, place.version, place.mzxid)
+
+
 def _created(answer: Answer) -> Created:
-    return Created(answer["path"], stat_of(answer["stat"]), answer["zxid"], answer["position"])
+    result: CreateResult = RESULTS["create"].unpack_map(answer, "create")
+    place = _receipt(answer)
+    return Created(result.path, result.stat, place.zxid, place.position)
 
 
 def _versioned(answer: Answer) -> Versioned[Any] | None:
-    if not answer["found"]:
+    """Read an entry; by hand, as most reads are of one. The layout names the field that is wrong."""
+    try:
+        found, value = answer["found"], answer["value"]
+        version, mzxid = answer["version"], answer["mzxid"]
+    except KeyError:
+        found = value = version = mzxid = None
+    if found is False and version is None and mzxid is None:
         return None
-    value = answer["value"]
+    if (
+        found is not True
+        or type(version) is not int
+        or type(mzxid) is not int
+        or not -1 <= version <= INT32_MAX
+        or not 0 <= mzxid <= NUMBER_MAX
+    ):
+        RESULTS["get"].unpack_map(answer, "get")
+        raise wrong("get.found", "true with `version` and `mzxid`, or false without", found)
     if type(value) is tuple or type(value) is dict:
         value = listed(value)
-    return Versioned(value, answer["version"], answer["mzxid"])
+    return Versioned(value, version, mzxid)
 
 
 def _state(answer: Answer) -> dict[Any, Any]:
-    return {key: listed(value) for key, value in answer["state"].items()}
+    result = STATE.unpack_map(answer, "get")
+    return {key: listed(value) for key, value in result.state.items()}
 
 
 def _items(answer: Answer) -> ItemsPage:
-    rows = answer["items"]
-    found = tuple((key, Versioned(listed(value), version, mzxid)) for key, value, version, mzxid in rows)
-    return ItemsPage(found, answer.get("next"))
+    result: ItemsResult = RESULTS["items"].unpack_map(answer, "items")
+    found = tuple(
+        (key, Versioned(listed(value), version, mzxid)) for key, value, version, mzxid in result.items
+    )
+    return ItemsPage(found, result.next)
 
 
 def _size(answer: Answer) -> int:
-    return int(answer["size"])
+    result: SizeResult = RESULTS["size"].unpack_map(answer, "size")
+    return result.size
 
 
 def _znode(answer: Answer) -> Znode:
-    return Znode(answer["data"] or b"", stat_of(answer["stat"]))
+    result: ReadResult = RESULTS["read"].unpack_map(answer, "read")
+    return Znode(result.data or b"", result.stat)
 
 
 def _stat_or_none(answer: Answer) -> Stat | None:
-    stat = answer["stat"]
-    return None if stat is None else stat_of(stat)
+    result: ExistsResult = RESULTS["exists"].unpack_map(answer, "exists")
+    return result.stat
 
 
 def _stat_written(answer: Answer) -> Receipt:
-    stat = stat_of(answer["stat"])
-    return Receipt(answer["zxid"], answer["position"], stat.version, stat.mzxid)
+    result: SetResult = RESULTS["set"].unpack_map(answer, "set")
+    place = _receipt(answer)
+    return Receipt(place.zxid, place.position, result.stat.version, result.stat.mzxid)
 
 
 def _children(answer: Answer) -> Children:
-    return Children(tuple(sorted(answer["names"])), stat_of(answer["stat"]))
+    result: ChildrenResult = RESULTS["children"].unpack_map(answer, "children")
+    return Children(tuple(sorted(result.names)), result.stat)
 
 
 def _log_page(answer: Answer) -> LogPage:
-    return LogPage(entries_of(answer["entries"]), answer["next"], answer["first"], answer["end"])
+    result: LogResult = RESULTS["log"].unpack_map(answer, "log")
+    return LogPage(entries_of(result.entries), result.next, result.first, result.end)
 
 
 def _nothing(_: Answer) -> None:
@@ -300,10 +374,9 @@ def multi(parts: Sequence[MultiPart]) -> Request[tuple[MultiResult, ...]]:
             operations.append(part.fields)
 
     def results(answer: Answer) -> tuple[MultiResult, ...]:
-        common = {"zxid": answer["zxid"], "position": answer["position"]}
+        found: native_results.MultiResult = RESULTS["multi"].unpack_map(answer, "multi")
         return tuple(
-            _part(part, common | dict(result or {}))
-            for part, result in zip(parts, answer["results"], strict=True)
+            _part(part, {**answer, **result}) for part, result in zip(parts, found.results, strict=True)
         )
 
     return Request({"type": "multi", "operations": operations}, Kind.WRITE, results)
@@ -352,13 +425,19 @@ def log(
 # -- the session and the cluster
 
 
-def hello(timeout_ms: int, session: int | None, password: bytes | None, last_zxid: int) -> Request[Answer]:
+def _greeting(answer: Answer) -> HelloResult:
+    return RESULTS["hello"].unpack_map(answer, "hello")  # type: ignore[no-any-return]
+
+
+def hello(
+    timeout_ms: int, session: int | None, password: bytes | None, last_zxid: int
+) -> Request[HelloResult]:
     """Make the request that begins a connection: a new session, or `session` continued."""
     fields: dict[str, Any] = {"type": "hello", "timeout_ms": timeout_ms, "last_zxid": last_zxid}
     if session is not None:
         fields["session"] = session
         fields["password"] = password
-    return Request(fields, Kind.READ, _whole)
+    return Request(fields, Kind.READ, _greeting)
 
 
 def ping() -> Request[None]:
@@ -383,7 +462,7 @@ def will(parent: str | None, prefix: str, data: bytes) -> Request[Receipt]:
 
 def sync() -> Request[int]:
     """Make a request that is answered when the server has caught up with the leader."""
-    return Request({"type": "sync"}, Kind.READ, lambda answer: int(answer["zxid"]))
+    return Request({"type": "sync"}, Kind.READ, lambda answer: OF_RESULTS.unpack_map(answer, "sync").zxid)
 
 
 def diagnostic() -> Request[dict[str, Any]]:
@@ -397,14 +476,21 @@ def members() -> Request[tuple[Member, ...]]:
 
 
 def members_of(answer: Answer) -> tuple[Member, ...]:
-    """Return the members of an answer to `members`."""
-    return tuple(
-        Member(one["server"], one["address"], one["part"], one["leader"]) for one in answer["members"]
-    )
+    """Return the members of an answer to `members`.
+
+    Raises:
+        ProtocolError: the answer is not well-formed.
+    """
+    result: MembersResult = RESULTS["members"].unpack_map(answer, "members")
+    return result.members
 
 
 def addresses_of(answer: Answer) -> tuple[Address, ...]:
-    """Return where the members listen; those without a known address are left out."""
+    """Return where the members listen; those without a known address are left out.
+
+    Raises:
+        ProtocolError: the answer is not well-formed.
+    """
     found: list[Address] = []
     for member in members_of(answer):
         with suppress(ConfigError):
@@ -418,13 +504,19 @@ def owners(path: str) -> Request[Owners]:
 
 
 def _owners(answer: Answer) -> Owners:
+    result: OwnersResult = RESULTS["owners"].unpack_map(answer, "owners")
     return Owners(
         {
             name: Owner(session, None if silent_ms is None else silent_ms / 1000, timeout_ms / 1000)
-            for name, session, silent_ms, timeout_ms in answer["owners"]
+            for name, session, silent_ms, timeout_ms in result.owners
         },
-        answer["leads"],
+        result.leads,
     )
+
+
+def _config(answer: Answer) -> Answer:
+    RESULTS["config"].unpack_map(answer, "config")
+    return answer
 
 
 def config(action: str, address: str, port: int, server: int | None = None) -> Request[Answer]:
@@ -432,7 +524,7 @@ def config(action: str, address: str, port: int, server: int | None = None) -> R
     fields: dict[str, Any] = {"type": "config", "action": action, "address": address, "port": port}
     if server is not None:
         fields["server"] = server
-    return Request(fields, Kind.READ, _whole)
+    return Request(fields, Kind.READ, _config)
 
 
 def zatt(message: Mapping[str, Any]) -> Request[Answer]:

@@ -17,6 +17,9 @@ from zraft_client import requests
 from zraft_client.calls import Answer, Request
 from zraft_client.errors import ClientError, ClosedError, WireError
 from zraft_client.values import LogEntry, Versioned, entries_of, listed
+from zraft_core.errors import ProtocolError
+from zraft_core.layout import NUMBER_MAX
+from zraft_core.wire.native.pushes import CHANGES, ENTRIES, EVENT, OF_PUSHED
 
 CREDIT_BYTES: Final = 1_048_576
 CREDIT_BYTES_MIN: Final = 4_096
@@ -127,8 +130,8 @@ class Subscription(ABC, Generic[M]):
         """
         try:
             decoded = self.message(message)
-        except (KeyError, TypeError, ValueError) as error:
-            raise WireError(f"a push of a server: {error!r}") from error
+        except ProtocolError as error:
+            raise WireError(f"a push of a server: {error}") from error
         self.take(decoded, size)
 
     def take(self, message: M, size: int) -> None:
@@ -204,6 +207,14 @@ class Subscription(ABC, Generic[M]):
             self._owed = 0
 
 
+def _zxid_of(answer: Answer) -> int:
+    zxid = answer.get("zxid")
+    # In one call, as every push has one; the layout says what is wrong with it.
+    if type(zxid) is int and 0 <= zxid <= NUMBER_MAX:
+        return zxid
+    return OF_PUSHED.unpack_map(answer, "push").zxid
+
+
 def _retrieved(future: asyncio.Future[None]) -> None:
     if not future.cancelled():
         future.exception()  # the awaiting caller raises it, or the iteration
@@ -228,18 +239,13 @@ class DictionarySubscription(Subscription[Changes]):
 
     def message(self, answer: Answer) -> Changes:
         """Return the changes that a push holds."""
+        pushed = CHANGES.unpack_map(answer, "changes")
         changes = tuple(
             Change(row[0], None if len(row) == 1 else Versioned(listed(row[1]), row[2], row[3]))
-            for row in answer["changes"]
+            for row in pushed.changes
         )
         restarted, self._fresh = self._fresh, False
-        return Changes(
-            answer["zxid"],
-            changes,
-            bool(answer.get("initial", False)),
-            bool(answer.get("complete", True)),
-            restarted,
-        )
+        return Changes(_zxid_of(answer), changes, pushed.initial, pushed.complete, restarted)
 
 
 class LogSubscription(Subscription[Entries]):
@@ -260,7 +266,8 @@ class LogSubscription(Subscription[Entries]):
 
     def message(self, answer: Answer) -> Entries:
         """Return the entries that a push holds."""
-        found = Entries(entries_of(answer["entries"]), answer["next"], answer["first"])
+        pushed = ENTRIES.unpack_map(answer, "entries")
+        found = Entries(entries_of(pushed.entries), pushed.next, pushed.first)
         self.next = found.next
         return found
 
@@ -294,4 +301,5 @@ class PathSubscription(Subscription[PathEvent]):
 
     def message(self, answer: Answer) -> PathEvent:
         """Return the event that a push holds."""
-        return PathEvent(str(answer["kind"]), answer["path"], answer["zxid"])
+        event = EVENT.unpack_map(answer, "event")
+        return PathEvent(event.kind, event.path, _zxid_of(answer))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum, StrEnum
 from typing import Any, Generic, TypeVar
 
 from attrs import frozen
 
+from zraft_core.wire.native.results import Member as Member
 from zraft_core.wire.stat import Stat as Stat  # the eleven fields of a znode, in ZooKeeper's order
 
 T = TypeVar("T")
@@ -124,16 +125,6 @@ class LogPage:
 
 
 @frozen
-class Member:
-    """A server of the cluster: `address` is "HOST:PORT", `part` voter, learner, observer or leaving."""
-
-    server: int
-    address: str
-    part: str
-    leader: bool
-
-
-@frozen
 class Owner:
     """A session that owns an ephemeral znode.
 
@@ -165,23 +156,6 @@ class Check:
     version: int
 
 
-def stat_of(fields: Mapping[str, int]) -> Stat:
-    """Return a Stat from one with ZooKeeper's names."""
-    return Stat(
-        fields["czxid"],
-        fields["mzxid"],
-        fields["ctime"],
-        fields["mtime"],
-        fields["version"],
-        fields["cversion"],
-        fields["aversion"],
-        fields["ephemeralOwner"],
-        fields["dataLength"],
-        fields["numChildren"],
-        fields["pzxid"],
-    )
-
-
 def listed(value: Any) -> Any:
     """Return a decoded value with lists where MessagePack has arrays; keys of maps stay tuples, which can be hashed."""
     if type(value) is not tuple and type(value) is not dict:
@@ -203,6 +177,6 @@ def listed(value: Any) -> Any:
     return whole[0]
 
 
-def entries_of(rows: Sequence[Sequence[Any]]) -> tuple[LogEntry, ...]:
+def entries_of(rows: Iterable[tuple[int, bytes | None, int]]) -> tuple[LogEntry, ...]:
     """Return a log's entries from their rows on the wire."""
     return tuple(LogEntry(position, data or b"", zxid) for position, data, zxid in rows)

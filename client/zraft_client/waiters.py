@@ -9,7 +9,7 @@ from zraft_client.calls import Answer, Call, Request
 from zraft_client.errors import ClientError, FailedError, NotSentError, SessionExpiredError, WireError
 from zraft_client.pacing import HostRing
 from zraft_client.subscriptions import Subscriber, Subscription
-from zraft_core.errors import Code
+from zraft_core.errors import Code, ProtocolError
 
 T = TypeVar("T")
 
@@ -99,5 +99,7 @@ def converted(request: Request[T], answer: Answer) -> T:
     """
     try:
         return request.convert(answer)
+    except ProtocolError as error:
+        raise WireError(f"{request.fields['type']}: an answer of a server: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WireError(f"{request.fields['type']}: an answer of a server: {error!r}") from error

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgpack
-from attrs import NOTHING, fields, frozen
+from attrs import NOTHING, evolve, fields, frozen
 
 from zraft_core.errors import ProtocolError
 from zraft_core.messagepack import shown
@@ -86,6 +86,7 @@ class Form:
         same: `unpack` gives the very value that it was given.
         bounds: the least and the largest, if it is an integer.
         expected: what errors and documents call such a value.
+        omitted: None is not packed: its field is left out of the map.
     """
 
     unpack: Unpack
@@ -93,6 +94,7 @@ class Form:
     same: bool = False
     bounds: tuple[int, int] | None = None
     expected: str = "a value"
+    omitted: bool = False
 
 
 def _itself(value: Any, _: str) -> Any:
@@ -118,7 +120,7 @@ def integer(low: int, high: int) -> Form:
 
 def binary(low: int, high: int) -> Form:
     """Return the form of bytes of a bounded length."""
-    expected = f"{low} to {high} bytes"
+    expected = f"{low} bytes" if low == high else f"{low} to {high} bytes"
 
     def unpack(value: Any, name: str) -> bytes:
         if type(value) is bytes and low <= len(value) <= high:
@@ -249,6 +251,16 @@ def optional(form: Form) -> Form:
     )
 
 
+def or_absent(form: Form) -> Form:
+    """Return the form of a field of a map that is left out where there is nothing to say; its default is None."""
+    return evolve(form, pack=form.pack and optional(form).pack, omitted=True)
+
+
+def called(form: Form, expected: str) -> Form:
+    """Return the same form under words that say more of what it is for."""
+    return evolve(form, expected=expected)
+
+
 def _optional_integer(low: int, high: int, expected: str) -> Unpack:
     """Return the reader of an integer or nil, in one call: many fields of requests are such integers."""
 
@@ -371,6 +383,9 @@ class Record(Generic[T]):
         self.labels: Final = tuple(f"{self.called}.{name}" for name in self.names)
         self.checks: Final = tuple(form.unpack for form in forms)
         self.packs: Final = tuple((at, form.pack) for at, form in enumerate(forms) if form.pack is not None)
+        self._omitted: Final = tuple(
+            name for name, form in zip(self.names, forms, strict=True) if form.omitted
+        )
         self.values: Final = _getter(self.names)
         self._unsaid = {name: unsaid.get(name, _default(of, name)) for name in names[len(forms) :]}
         self.made: Final[Callable[..., T]] = made or (partial(of, **unsaid) if unsaid else of)
@@ -392,10 +407,15 @@ class Record(Generic[T]):
 
     def pack_map(self, value: T) -> dict[str, Any]:
         """Return the fields of a value by their names, as they are packed."""
-        return dict(zip(self.names, self.pack(value), strict=True))
+        packed = dict(zip(self.names, self.pack(value), strict=True))
+        for name in self._omitted:
+            if packed[name] is None:
+                del packed[name]
+        return packed
 
     @cached_property
-    def _map(self) -> Fields[T]:
+    def map(self) -> Fields[T]:
+        """The fields of a value that stands as a map; others may be beside them."""
         fields = {
             name: Field(form, _default(self.of, name))
             for name, form in zip(self.names, self.forms, strict=True)
@@ -410,12 +430,12 @@ class Record(Generic[T]):
         Raises:
             ProtocolError: it is no map, a field without a default is missing, or a field is wrong.
         """
-        return self._map.unpack(value, name)
+        return self.map.unpack(value, name)
 
     @property
     def map_form(self) -> Form:
         """The form of a value that stands as a map."""
-        return Form(self.unpack_map, self.pack_map, expected=self.form.expected)
+        return Form(self.unpack_map, self.pack_map, expected=f"a map of {', '.join(self.names)}")
 
 
 def row(*numbered: Form, **named: Form) -> Form:
@@ -593,6 +613,8 @@ class Fields(Generic[T_co]):
         """
         if type(value) is not dict:
             raise wrong(name, f"a map of {', '.join(self.fields)}", value)
+        if self._ignores:
+            return self._unpack_known(value, name)
         values = [*self._defaults]
         places, skips = self._places, self._skips
         try:
@@ -602,8 +624,6 @@ class Fields(Generic[T_co]):
                 try:
                     place, check, label = places[field]
                 except KeyError:
-                    if self._ignores:
-                        continue
                     raise self._unknown(field, name) from None
                 values[place] = one if check is None else check(one, label)
         except ProtocolError:
@@ -612,6 +632,29 @@ class Fields(Generic[T_co]):
                 for field, one in value.items():
                     if field in places:
                         self.fields[field].form.unpack(one, f"{name}.{field}")
+            raise
+        for field in self._required:
+            if field not in value:
+                raise self._missing(field, name)
+        return self.made(*values)
+
+    def _unpack_known(self, value: dict[Any, Any], name: str) -> T_co:
+        """Return what is made of the fields of a map that are known; the others are not looked at."""
+        try:
+            values = [
+                self._defaults[at]
+                if field not in value
+                else value[field]
+                if check is None
+                else check(value[field], label)
+                for field, (at, check, label) in self._places.items()
+            ]
+        except ProtocolError:
+            if name != self.called:
+                # Only now is it worth while to say where in the whole this stands.
+                for field, known in self.fields.items():
+                    if field in value:
+                        known.form.unpack(value[field], f"{name}.{field}")
             raise
         for field in self._required:
             if field not in value:

@@ -448,7 +448,14 @@ class FakeCluster:
             if entries or first != one.first:
                 one.next, one.first = following, first
                 size = one.connection.send(
-                    {"id": one.id, "type": "entries", "entries": entries, "next": following, "first": first}
+                    {
+                        "id": one.id,
+                        "type": "entries",
+                        "zxid": self.zxid,
+                        "entries": entries,
+                        "next": following,
+                        "first": first,
+                    }
                 )
                 one.credit -= size
         elif one.pending:
@@ -637,7 +644,7 @@ class FakeConnection(asyncio.Protocol):
             "password": cluster.sessions[session].password,
             "timeout_ms": cluster.timeout_ms or message["timeout_ms"],
             "server": 1,
-            "cluster": "fake",
+            "cluster": b"fake",
         }
 
     def _simple(self, message: Mapping[str, Any]) -> dict[str, Any]:

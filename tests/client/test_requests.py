@@ -18,7 +18,7 @@ from zraft_core.topics.message import Message
 from zraft_core.topics.messages import StartRequest
 from zraft_core.topics.registry_values import Table
 from zraft_core.topics.stamps import MessageId
-from zraft_core.wire.native_requests import REQUESTS, decode_request
+from zraft_core.wire.native.requests import REQUESTS, decode_request
 
 LOCAL = Consistency.LOCAL, 5
 G = GroupId(3)

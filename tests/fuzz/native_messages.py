@@ -13,7 +13,7 @@ from tests.fuzz.mutation import INTEGERS
 from zraft_core.claims.codec import encode_command
 from zraft_core.claims.commands import Heartbeat
 from zraft_core.layout import Fields
-from zraft_core.wire.native_requests import REQUESTS, SUBSCRIBE
+from zraft_core.wire.native.requests import REQUESTS, SUBSCRIBE
 
 _PATHS: Final = ("/a", "/a/b", "/", "/never", "a", "/zraft/dictionaries/default/=k0", "/x\0")
 _HOPES: Final = (None, -1, 0, 1)
@@ -25,10 +25,22 @@ def _one_of(*values: Any) -> Draw:
     return lambda rng: rng.choice(values)
 
 
-def _messages(rng: random.Random) -> list[Any]:
+def _messages(rng: random.Random, producer: int = 1) -> list[Any]:
     """A message to one partition, a few times."""
-    multicast = [[1, rng.randrange(1, 5)], [1], rng.randbytes(rng.randrange(30)), 1, None, None, 0, None]
+    mid = [producer, rng.randrange(1, 5)]
+    multicast = [mid, [1], rng.randbytes(rng.randrange(30)), 1, None, None, 0, None]
     return [multicast] * rng.randrange(1, 4)
+
+
+STREAM: Final = 1_000
+"""The id of a producer's stream, which no other request has."""
+
+
+def stream_of(producer: int, rng: random.Random) -> list[dict[str, Any]]:
+    """The beginning of a stream of a producer that the connection's session owns, and messages of it."""
+    begin = {"id": STREAM, "type": "subscribe", "producer": producer, "times": rng.random() < 0.5}
+    produce = {"id": STREAM, "type": "produce", "group": 1, "floor": 0, "epoch": 0}
+    return [begin, *({**produce, "messages": _messages(rng, producer)} for _ in range(rng.randrange(1, 4)))]
 
 
 _path: Final = _one_of(*_PATHS)

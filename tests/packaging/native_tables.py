@@ -10,7 +10,8 @@ from attrs import NOTHING
 
 from tests.fuzz import native_answers as told
 from zraft_core.layout import Field, Fields
-from zraft_core.wire.native_requests import ABSENT, OF_READS, OF_WRITES, REQUESTS, SUBSCRIBE
+from zraft_core.wire.native.fields import ABSENT
+from zraft_core.wire.native.requests import OF_READS, OF_WRITES, REQUESTS, SUBSCRIBE
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Titles and rows."""
@@ -94,7 +95,7 @@ def _default(field: Field) -> str:
 
 
 def _result(kind: str) -> str:
-    known = told.OF_RESULTS | told.OF_WRITES if "seq" in REQUESTS[kind].fields else told.OF_RESULTS
+    known = {*told.OF_RESULTS, *told.OF_WRITES} if "seq" in REQUESTS[kind].fields else told.OF_RESULTS.keys()
     return _names(told.RESULTS[kind].fields, known)
 
 

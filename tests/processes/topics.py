@@ -20,8 +20,8 @@ from zraft_client import Client, ClientError
 from zraft_client.calls import Request
 from zraft_client.topics import Metadata, Topics, requests
 from zraft_client.topics.payloads import decode_content
-from zraft_client.topics.requests import Refused
 from zraft_core.ids import GroupId
+from zraft_core.wire.native.topic_results import ReplicaRefusal
 
 PATIENT_S: Final = 180.0
 FETCH_BYTES: Final = 1 << 20
@@ -163,7 +163,7 @@ async def leader_of(cluster: Reachable, group: GroupId) -> int | None:
         try:
             async with Client(host, timeout_s=ASK_S) as client:
                 asked: Request[Any] = requests.offset(group, b"nobody")
-                return not isinstance(await client.ask(asked), Refused)
+                return not isinstance(await client.ask(asked), ReplicaRefusal)
         except ClientError:
             return False
 

@@ -103,7 +103,7 @@ def from_bytes_or_text(value: Any) -> Any:
         (layout.binary(1, 3), b"", r"^it: expected 1 to 3 bytes, found bytes of length 0$"),
         (layout.string(1, 3), "abcd", r"^it: expected a text of 1 to 3 characters, found str 'abcd'$"),
         (layout.text(3), b"\xff", r"^it: expected UTF-8, found bytes of length 1$"),
-        (layout.big_integer(4), b"abc", r"^it: expected 4 to 4 bytes, found bytes of length 3$"),
+        (layout.big_integer(4), b"abc", r"^it: expected 4 bytes, found bytes of length 3$"),
         (layout.boolean, 1, r"^it: expected true or false, found int 1$"),
         (layout.member(Colour), 3, r"^it: expected one of 1, 2, found int 3$"),
         (layout.member(Colour), True, r"found bool True$"),
@@ -218,6 +218,30 @@ def test_a_record_may_stand_as_a_map_with_the_names_of_its_fields() -> None:
         OLD.unpack_map(found, "it")
     with pytest.raises(ProtocolError, match=r"^it\.colour: expected one of 1, 2"):
         OLD.unpack_map({**found, "colour": 9}, "it")
+
+
+@frozen
+class Sparse:
+    """A field that is left out where there is nothing to say, beside one that is not."""
+
+    always: int | None
+    at_times: int | None = None
+    colour: Colour | None = None
+
+
+SPARSE = Record(
+    Sparse, layout.optional(number), layout.or_absent(number), layout.or_absent(layout.member(Colour))
+)
+
+
+def test_a_field_of_a_map_may_be_left_out_where_there_is_nothing_to_say() -> None:
+    assert SPARSE.pack_map(Sparse(None)) == {"always": None}
+    assert SPARSE.pack_map(Sparse(1, 2, Colour.RED)) == {"always": 1, "at_times": 2, "colour": 1}
+    for value in (Sparse(None), Sparse(1, 2, Colour.RED)):
+        assert SPARSE.unpack_map(SPARSE.pack_map(value), "it") == value
+    with pytest.raises(ProtocolError, match=r"^it\.at_times: expected an integer .* found NoneType None$"):
+        SPARSE.unpack_map({"always": 1, "at_times": None}, "it")
+    assert layout.called(number, "the count").expected == "the count"
 
 
 def place(name: str, at: int = 7, note: str | None = None) -> tuple[str, int, str | None]:

@@ -16,10 +16,10 @@ from zraft_client.pacing import delay_s
 from zraft_client.topics import requests
 from zraft_client.topics.errors import LinkError, NoTopicError
 from zraft_client.topics.links import Link, Links
-from zraft_client.topics.requests import Refused
 from zraft_client.topics.values import Metadata, Topic
 from zraft_core.errors import Code
 from zraft_core.ids import GroupId, ServerId
+from zraft_core.wire.native.topic_results import ReplicaRefusal
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ class Directory:
 
     # -- asking a leader
 
-    async def ask_leader(self, group: GroupId, request: Request[T | Refused], timeout_s: float) -> T:
+    async def ask_leader(self, group: GroupId, request: Request[T | ReplicaRefusal], timeout_s: float) -> T:
         """Ask the leader, and search it as long as it takes. The request may be carried out more than once.
 
         Raises:
@@ -155,7 +155,7 @@ class Directory:
             try:
                 link = self.link_of(group)
                 answer = await link.ask(request, min(left, ATTEMPT_S))
-                if not isinstance(answer, Refused):
+                if not isinstance(answer, ReplicaRefusal):
                     return answer
                 why = f"server {link.server}: {answer.kind} {answer.detail}".rstrip()
                 if answer.kind == "too_large":

@@ -36,7 +36,6 @@ from zraft_client.topics.options import (
     has_all,
 )
 from zraft_client.topics.payloads import Compression, Content, encode_content
-from zraft_client.topics.requests import Refused
 from zraft_client.topics.sent import Sent, error_of_end
 from zraft_client.topics.streams import Stream
 from zraft_client.topics.values import Metadata, Receipt, Record
@@ -47,6 +46,7 @@ from zraft_core.topics.message import Condition, Message
 from zraft_core.topics.messages import Reply
 from zraft_core.topics.producer import Ended, ProducerCore, Reach
 from zraft_core.topics.stamps import Stamp
+from zraft_core.wire.native.topic_results import ReplicaRefusal
 
 WINDOW: Final = 1024
 """Messages under way; it bounds what partitions keep of a producer, so no larger one works."""
@@ -471,7 +471,7 @@ class Producer:
         self._streams.pop(server, None)
         self._end(ProducerEndedError(f"producer {self.id}: {error}"))
 
-    def on_replies(self, server: ServerId, replies: list[Reply], refused: list[Refused]) -> None:
+    def on_replies(self, server: ServerId, replies: list[Reply], refused: list[ReplicaRefusal]) -> None:
         """Take what partitions said by way of a server."""
         core, dispatch = self._core, self._dispatch
         if self._ended is not None or core is None or dispatch is None:
@@ -496,7 +496,7 @@ class Producer:
             self._wants_table.set()
         self._pump_soon()
 
-    def _on_refused(self, server: ServerId, refused: Refused) -> None:
+    def _on_refused(self, server: ServerId, refused: ReplicaRefusal) -> None:
         if refused.kind == "too_large":
             self._fail_too_large(refused)
             return
@@ -521,7 +521,7 @@ class Producer:
             self._dispatch.again(group, asyncio.get_running_loop().time())
             self._pump_soon()
 
-    def _fail_too_large(self, refused: Refused) -> None:
+    def _fail_too_large(self, refused: ReplicaRefusal) -> None:
         """Fail a message that no server will ever take, as later ones of this producer would wait for it for ever."""
         self._end(
             ProducerEndedError(

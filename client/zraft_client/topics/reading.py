@@ -15,8 +15,9 @@ from zraft_client.errors import ClientError, ClosedError
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import LinkError
-from zraft_client.topics.requests import FETCH_BYTES_MAX, Part, Refused
+from zraft_client.topics.requests import FETCH_BYTES_MAX, Part
 from zraft_core.ids import GroupId, ServerId
+from zraft_core.wire.native.topic_results import ReplicaRefusal
 
 WAIT_MS: Final = 1_000
 GRACE_S: Final = 5.0
@@ -177,7 +178,7 @@ class Reader:
         if any(refused.kind == "no_group" for refused in fetched.refused):
             await self._look_again()
 
-    def _refused(self, reading: _Reading, asked: int, refused: Refused) -> None:
+    def _refused(self, reading: _Reading, asked: int, refused: ReplicaRefusal) -> None:
         if refused.kind == "gone" and refused.first is not None:
             reading.cursor.on_gone(asked, refused.first)
         elif refused.kind in ("busy", "timeout"):

@@ -17,29 +17,28 @@ from zraft_core.claims.codec import decode_answer, decode_view, encode_command
 from zraft_core.claims.commands import Command as ClaimCommand
 from zraft_core.errors import ConfigError, ProtocolError
 from zraft_core.ids import GroupId, ProducerId, ServerId
+from zraft_core.layout import NUMBER_MAX, any_binary, number, wrong
 from zraft_core.topics.codec import decode_message
 from zraft_core.topics.message import Delivery, as_fields
 from zraft_core.topics.messages import Reply, StartRequest
 from zraft_core.topics.registry_values import Table
 from zraft_core.topics.stamps import MessageId, Stamp
-from zraft_core.wire.native_topic_answers import ANSWERS
+from zraft_core.wire.native.topic_pushes import ANSWERS, REPLIES
+from zraft_core.wire.native.topic_results import (
+    FETCH,
+    REFUSED,
+    RESULTS,
+    TOPICS,
+    ClaimResult,
+    ClaimsResult,
+    OffsetResult,
+    ReplicaRefusal,
+    TopicResult,
+)
 
 FETCH_BYTES_MAX: Final = 1_048_576
-FEATURES_UNTOLD: Final = 4
-"""The feature level of servers that do not tell theirs."""
 BEYOND: Final = 2**62
 """An offset that no partition reaches: a request for it gets the bounds."""
-
-
-@frozen
-class Refused:
-    """A partition's replica refused something; docs/PROTOCOL-NATIVE.md has the kinds."""
-
-    group: GroupId
-    kind: str
-    leader: ServerId | None
-    first: int | None
-    detail: str
 
 
 @frozen
@@ -59,14 +58,15 @@ class Fetched:
     """Result of a fetch: parts of some partitions, refusals of others."""
 
     parts: tuple[Part, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[ReplicaRefusal, ...]
 
 
 # -- group 0
 
 
 def _created(answer: Answer) -> int:
-    return int(answer["created"])
+    result: TopicResult = RESULTS["create_topic"].unpack_map(answer, "created")
+    return number.unpack(result.created, "created.created")  # type: ignore[no-any-return]
 
 
 def _nothing(_: Answer) -> None:
@@ -116,28 +116,38 @@ def close_producer(producer: ProducerId) -> Request[None]:
     return Request({"type": "close_producer", "producer": producer}, Kind.WRITE, _nothing)
 
 
+def _groups(numbers: Iterable[int]) -> tuple[GroupId, ...]:
+    return tuple(map(GroupId, numbers))
+
+
 def topics(known: Metadata | None) -> Request[Metadata]:
     """Ask for all topics, linearizable. What is `known` is not sent again."""
 
     def metadata(answer: Answer) -> Metadata:
+        result = TOPICS.unpack_map(answer, "topics")
         servers = {}
-        for server, address in answer["servers"].items():
+        for server, address in result.servers.items():
             with suppress(ConfigError):
                 servers[ServerId(server)] = parse_address(address, "topics")
-        position, epoch, digest = answer["position"], answer["epoch"], answer["digest"]
-        limits = answer["destinations_max"], answer.get("features", FEATURES_UNTOLD)
+        position, epoch, digest = result.position, result.epoch, result.digest
+        limits = result.destinations_max, result.features
         if known is not None and known.digest == digest:
             table = Table(position, epoch, known.table.groups, known.table.deleting)
             return Metadata(table, known.topics, known.placements, servers, digest, *limits)
+        if result.topics is None or result.groups is None or result.deleting is None:
+            raise wrong("topics.topics", "the topics, as they are not those that are known", result.topics)
         found = [
-            Topic(number, name, wanted, tuple(partitions), tuple(adding), size, age_ms)
-            for number, name, wanted, partitions, adding, size, age_ms in answer["topics"]
+            Topic(
+                *(row.id, row.name, row.wanted, _groups(row.groups), _groups(row.adding)),
+                *(row.retention_bytes, row.retention_age_ms),
+            )
+            for row in result.topics
         ]
         placements = {
-            GroupId(group): Placement(ServerId(leader) if leader else None, tuple(replicas))
-            for group, _, leader, replicas in answer["groups"]
+            GroupId(group): Placement(ServerId(leader) if leader else None, tuple(map(ServerId, replicas)))
+            for group, _, leader, replicas in result.groups
         }
-        deleting = frozenset(answer["deleting"])
+        deleting = frozenset(_groups(result.deleting))
         table = Table(position, epoch, frozenset(placements) - deleting, deleting)
         return Metadata(table, {topic.name: topic for topic in found}, placements, servers, digest, *limits)
 
@@ -191,8 +201,14 @@ def produce(stream: int, group: GroupId, requests: Sequence[StartRequest]) -> Ma
     return fields
 
 
-def replies_of(producer: ProducerId, message: Answer) -> tuple[list[Reply], list[Refused]]:
-    """Return what a push of a stream says."""
+def replies_of(producer: ProducerId, message: Answer) -> tuple[list[Reply], list[ReplicaRefusal]]:
+    """Return what a push of a stream says.
+
+    Raises:
+        ProtocolError: it is not well-formed.
+    """
+    if not _are_replies(message):
+        REPLIES.unpack_map(message, "replies")
     replies = [
         Reply(
             MessageId(producer, number),
@@ -206,15 +222,43 @@ def replies_of(producer: ProducerId, message: Answer) -> tuple[list[Reply], list
         )
         for number, group, answer, everywhere, offset, epoch, view_epoch, *times in message["replies"]
     ]
-    return replies, [refused_of(row) for row in message["refused"]]
+    refused = message["refused"]
+    return replies, [_refusal(row, "replies.refused") for row in refused] if refused else []
 
 
-def refused_of(row: Sequence[Any]) -> Refused:
-    """Return a refusal from its row on the wire."""
-    group, kind, leader, first, detail = row
-    return Refused(
-        GroupId(group), str(kind), None if leader is None else ServerId(leader), first, str(detail)
-    )
+def _are_replies(message: Answer) -> bool:
+    """Return whether a push of a stream is well-formed, by the same bounds as its layout; there is a row per message."""
+    try:
+        rows = message["replies"]
+        if type(rows) is not tuple:
+            return False
+        for number_, group, answer, everywhere, offset, epoch, view_epoch, *times in rows:
+            if (
+                type(number_) is not int
+                or type(group) is not int
+                or type(answer) is not int
+                or type(everywhere) is not bool
+                or (offset is not None and (type(offset) is not int or not 0 <= offset <= NUMBER_MAX))
+                or type(epoch) is not int
+                or type(view_epoch) is not int
+                or not 0 <= number_ | group | epoch | view_epoch <= NUMBER_MAX
+                or not group
+                or not 0 <= answer < _ANSWERS
+            ):
+                return False
+            if times:
+                (time,) = times
+                if type(time) is not int or not 0 <= time <= NUMBER_MAX:
+                    return False
+    except (KeyError, TypeError, ValueError):
+        return False
+    return "refused" in message and type(message["refused"]) is tuple
+
+
+_ANSWERS: Final = len(ANSWERS)
+_refusal: Final = REFUSED.form.unpack
+_as_tuple: Final[Any] = tuple.__new__
+"""Makes a named tuple of a tuple, in one call less than its class."""
 
 
 # -- consuming
@@ -227,6 +271,8 @@ def fetch(parts: Iterable[tuple[GroupId, int, int]], wait_ms: int) -> Request[Fe
 
 
 def _fetched(answer: Answer) -> Fetched:
+    if not _are_deliveries(answer):
+        FETCH.unpack_map(answer, "fetch")
     try:
         parts = tuple(
             [
@@ -235,10 +281,10 @@ def _fetched(answer: Answer) -> Fetched:
                     first,
                     following,
                     end,
-                    Stamp(*frontier),
+                    _as_tuple(Stamp, frontier),
                     tuple(
                         [
-                            Delivery(offset, Stamp(*stamp), decode_message(packed), 0)
+                            Delivery(offset, _as_tuple(Stamp, stamp), decode_message(packed), 0)
                             for offset, stamp, packed in deliveries
                         ]
                     ),
@@ -248,7 +294,53 @@ def _fetched(answer: Answer) -> Fetched:
         )
     except ProtocolError as error:
         raise WireError(f"fetch: {error}") from error
-    return Fetched(parts, tuple([refused_of(row) for row in answer["refused"]]))
+    refused = answer["refused"]
+    return Fetched(parts, tuple([_refusal(row, "fetch.refused") for row in refused]) if refused else ())
+
+
+def _are_deliveries(answer: Answer) -> bool:
+    """Return whether an answer to a fetch is well-formed, by the same bounds as its layout; there is a row per record."""
+    try:
+        rows = answer["partitions"]
+        if type(rows) is not tuple:
+            return False
+        for group, first, following, end, frontier, deliveries in rows:
+            if (
+                type(frontier) is not tuple
+                or type(deliveries) is not tuple
+                or type(group) is not int
+                or type(first) is not int
+                or type(following) is not int
+                or type(end) is not int
+                or not 0 <= group | first | following | end <= NUMBER_MAX
+            ):
+                return False
+            time, sender, sub, single = frontier
+            if (
+                type(time) is not int
+                or type(sender) is not int
+                or type(sub) is not int
+                or type(single) is not int
+                or not 0 <= time | sender | sub | single <= NUMBER_MAX
+            ):
+                return False
+            for offset, stamp, packed in deliveries:
+                if type(stamp) is not tuple:
+                    return False
+                time, sender, sub, single = stamp
+                if (
+                    type(offset) is not int
+                    or type(time) is not int
+                    or type(sender) is not int
+                    or type(sub) is not int
+                    or type(single) is not int
+                    or not 0 <= offset | time | sender | sub | single <= NUMBER_MAX
+                    or type(packed) is not bytes
+                ):
+                    return False
+    except (KeyError, TypeError, ValueError):
+        return False
+    return "refused" in answer and type(answer["refused"]) is tuple
 
 
 def need(times: Mapping[GroupId, int]) -> Request[None]:
@@ -260,41 +352,44 @@ def need(times: Mapping[GroupId, int]) -> Request[None]:
 # -- what one leader answers
 
 
-def claim(group: GroupId, command: ClaimCommand) -> Request[ClaimAnswer | Refused]:
+def claim(group: GroupId, command: ClaimCommand) -> Request[ClaimAnswer | ReplicaRefusal]:
     """Ask for a command of claims.
 
     It may be carried out again if it is repeated: commands of claims are made for that.
     """
 
-    def answered(answer: Answer) -> ClaimAnswer | Refused:
-        row = answer["refused"]
-        return decode_answer(answer["answer"]) if row is None else refused_of(row)
+    def answered(answer: Answer) -> ClaimAnswer | ReplicaRefusal:
+        result: ClaimResult = RESULTS["claim"].unpack_map(answer, "claim")
+        if result.refused is not None:
+            return result.refused
+        return decode_answer(any_binary.unpack(result.answer, "claim.answer"))
 
     return Request({"type": "claim", "group": group, "command": encode_command(command)}, Kind.READ, answered)
 
 
-def claims(group: GroupId, name: str) -> Request[ClaimsView | Refused]:
+def claims(group: GroupId, name: str) -> Request[ClaimsView | ReplicaRefusal]:
     """Make a request for a group's claims on a partition."""
 
-    def answered(answer: Answer) -> ClaimsView | Refused:
-        row = answer["refused"]
-        return decode_view(answer["view"]) if row is None else refused_of(row)
+    def answered(answer: Answer) -> ClaimsView | ReplicaRefusal:
+        result: ClaimsResult = RESULTS["claims"].unpack_map(answer, "claims")
+        if result.refused is not None:
+            return result.refused
+        return decode_view(any_binary.unpack(result.view, "claims.view"))
 
     return Request({"type": "claims", "group": group, "name": name}, Kind.READ, answered)
 
 
-def _offset(answer: Answer) -> int | Refused | None:
-    row = answer["refused"]
-    found: int | None = answer["offset"] if row is None else None
-    return found if row is None else refused_of(row)
+def _offset(answer: Answer) -> int | ReplicaRefusal | None:
+    result: OffsetResult = RESULTS["offset"].unpack_map(answer, "offset")
+    return result.offset if result.refused is None else result.refused
 
 
-def seek(group: GroupId, consumer: bytes, offset: int | None) -> Request[int | Refused | None]:
+def seek(group: GroupId, consumer: bytes, offset: int | None) -> Request[int | ReplicaRefusal | None]:
     """Make a request that stores a consumer's offset; None removes it."""
     fields = {"type": "seek", "group": group, "consumer": consumer, "offset": offset}
     return Request(fields, Kind.READ, _offset)
 
 
-def offset(group: GroupId, consumer: bytes) -> Request[int | Refused | None]:
+def offset(group: GroupId, consumer: bytes) -> Request[int | ReplicaRefusal | None]:
     """Make a request for a consumer's stored offset."""
     return Request({"type": "offset", "group": group, "consumer": consumer}, Kind.READ, _offset)

@@ -10,9 +10,9 @@ from zraft_client.errors import ClientError, ClosedError
 from zraft_client.subscriptions import Subscription
 from zraft_client.topics import requests
 from zraft_client.topics.links import Link
-from zraft_client.topics.requests import Refused
 from zraft_core.ids import ProducerId, ServerId
 from zraft_core.topics.messages import Reply
+from zraft_core.wire.native.topic_results import ReplicaRefusal
 
 
 class StreamOwner(Protocol):
@@ -24,7 +24,7 @@ class StreamOwner(Protocol):
     def on_stream_refused(self, server: ServerId, error: ClientError) -> None:
         """Take note that a server refused the stream."""
 
-    def on_replies(self, server: ServerId, replies: list[Reply], refused: list[Refused]) -> None:
+    def on_replies(self, server: ServerId, replies: list[Reply], refused: list[ReplicaRefusal]) -> None:
         """Take a server's replies to messages, and its refusals."""
 
 

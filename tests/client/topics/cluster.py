@@ -33,8 +33,11 @@ from zraft_core.topics.messages import GroupMessage, Need, Reply, StartRequest
 from zraft_core.topics.registry_commands import CloseProducer, CreateGroup, RegistryCommand
 from zraft_core.topics.registry_values import Result
 from zraft_core.topics.stamps import Stamp
-from zraft_core.wire.native_requests import decode_request
-from zraft_core.wire.native_topics import SubscribeProducer, register_command
+from zraft_core.wire.native.answers import encode_result
+from zraft_core.wire.native.partition_requests import SubscribeProducer
+from zraft_core.wire.native.requests import decode_request
+from zraft_core.wire.native.results import Member
+from zraft_core.wire.native.topic_requests import register_command
 
 TICK_S = 0.01
 HEARTBEAT_MS = 1_000
@@ -275,8 +278,8 @@ class TopicConnection(FakeConnection):
         answer["retriable"] = code is Code.CONNECTION_LOSS if retriable is None else retriable
         self.send({"id": number, **answer})
 
-    def answer(self, number: int, fields: Mapping[str, Any]) -> None:
-        self.send({"id": number, "type": "result", "success": True, "zxid": self.cluster.zxid, **fields})
+    def answer(self, number: int, result: object = None) -> None:
+        self.push(encode_result(number, self.cluster.zxid, result))
 
     def push(self, data: bytes) -> None:
         if self._transport is not None:
@@ -315,7 +318,7 @@ class TopicConnection(FakeConnection):
                 if fault is Fault.CUT_AFTER:
                     self.cut()
         elif kind == "unsubscribe" and self.topics.unsubscribe(message["subscription"]):
-            self.answer(message["id"], {})
+            self.answer(message["id"])
         elif kind == "topics":
             self.cluster.requests.append(message)
             if self.cluster.fault_of(kind) is Fault.CUT_BEFORE:
@@ -376,9 +379,9 @@ class TopicCluster(FakeCluster):
             for group in list(self.groups.values()):
                 group.tick()
 
-    def addresses_of_servers(self) -> list[dict[str, Any]]:
+    def addresses_of_servers(self) -> list[Member]:
         return [
-            {"server": number, "address": f"{host}:{port}"}
+            Member(number, f"{host}:{port}", "voter", leader=number == 1)
             for number, (host, port) in enumerate(self.addresses, 1)
         ]
 

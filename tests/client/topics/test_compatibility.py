@@ -19,7 +19,8 @@ from zraft_core.layout import Fields
 from zraft_core.topics.commands import Command, Stage, Start
 from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.stamps import MessageId
-from zraft_core.wire import native_answers, native_requests, native_topic_answers
+from zraft_core.wire.native import requests, topic_answers, topic_pushes, topic_results
+from zraft_core.wire.native.topic_results import TopicsResult
 
 LAST_LEVEL = 4
 
@@ -28,19 +29,19 @@ LAST_LEVEL = 4
 def last_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection's side knows no field of requests and answers, and no command, that came with level 5."""
     tables: tuple[tuple[Any, str, str], ...] = (
-        (native_requests.SUBSCRIBE, "producer", "times"),
-        (native_requests.REQUESTS, "produce", "staged"),
+        (requests.SUBSCRIBE, "producer", "times"),
+        (requests.REQUESTS, "produce", "staged"),
     )
     for table, kind, newer in tables:
         now = table[kind]
         older = {name: one for name, one in now.fields.items() if name != newer}
         monkeypatch.setitem(table, kind, Fields(now.called, now.made, older, skips="type"))
-    topics_answer = native_answers.encode_result
+    packed = topic_results.TOPICS.pack_map
 
-    def encode_result(number: int, zxid: int, value: dict[str, Any]) -> bytes:
-        return topics_answer(number, zxid, {name: one for name, one in value.items() if name != "features"})
+    def without_features(value: TopicsResult) -> dict[str, Any]:
+        return {name: one for name, one in packed(value).items() if name != "features"}
 
-    monkeypatch.setattr(native_topic_answers, "encode_result", encode_result)
+    monkeypatch.setattr(topic_results.TOPICS, "pack_map", without_features)
 
     log = Group.log
 
@@ -112,7 +113,7 @@ async def test_a_producer_uses_rounds_once_the_level_has_risen_and_stays_in_orde
 def test_a_client_of_the_last_release_is_answered_in_the_form_that_it_reads() -> None:
     """It asks for no times; its answers have as many columns as ever, and the numbers of answers are what they were."""
     reply = Reply(MessageId(ProducerId(1), 2), GroupId(3), Answer.DELIVERED, True, 4, 5, 6, 7)
-    assert native_topic_answers.reply_row(reply, False) == (
+    assert topic_answers.reply_row(reply, False) == (
         2,
         3,
         list(Answer).index(Answer.DELIVERED),
@@ -121,5 +122,5 @@ def test_a_client_of_the_last_release_is_answered_in_the_form_that_it_reads() ->
         5,
         6,
     )
-    assert native_topic_answers.reply_row(reply, True)[-1] == 7
-    assert [one.value for one in native_topic_answers.ANSWERS][-2:] == ["busy", "staged"]
+    assert topic_answers.reply_row(reply, True)[-1] == 7
+    assert [one.value for one in topic_pushes.ANSWERS][-2:] == ["busy", "staged"]

@@ -198,7 +198,7 @@ def test_a_field_of_a_newer_release_is_ignored_and_one_with_a_default_may_be_mis
         ({"id": 7, "op": "member.remove", "server": True}, r"found bool True"),
         (
             {"id": 7, "op": "snapshot.read", "snapshot": b"", "offset": 0, "length": 1},
-            r"snapshot\.read\.snapshot: expected 16 to 16 bytes",
+            r"snapshot\.read\.snapshot: expected 16 bytes",
         ),
     ],
 )

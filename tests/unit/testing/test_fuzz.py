@@ -21,7 +21,7 @@ from tests.fuzz.frames import FrameFuzz, check_beginning, held_bytes, judge
 from tests.fuzz.live import require_loopback
 from tests.fuzz.mutation import mutate_bytes, mutate_value
 from tests.fuzz.native import NativeFuzz
-from tests.fuzz.native_answers import RESULTS, fields_of
+from tests.fuzz.native_answers import PUSHED, RESULTS, compare, fields_of
 from tests.fuzz.native_messages import KINDS, drawn
 from tests.fuzz.one_server import FRAME_BYTES_MAX, Client, OneServer
 from tests.fuzz.outcome import Outcome, Stopwatch
@@ -31,6 +31,7 @@ from tests.simulation import jute
 from tests.simulation.broken import BrokenPromiseError
 from zraft.raft.messages import AppendEntries, Entry, EntryKind, Heartbeat
 from zraft.server.clients.connection import BACKLOG_BYTES_MAX
+from zraft.server.clients.native import topics as native_topics
 from zraft.server.clients.native.connection import NativeConnection
 from zraft.server.clients.zookeeper.connection import Connection
 from zraft_core.address import Address
@@ -38,8 +39,8 @@ from zraft_core.errors import Code, ConfigError, MarshallingError, ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, Instance
 from zraft_core.layout import Fields
 from zraft_core.wire.connect import ConnectResponse, encode_connect_response
-from zraft_core.wire.native_framing import NativeReader
-from zraft_core.wire.native_requests import REQUESTS, decode_request
+from zraft_core.wire.native.framing import NativeReader
+from zraft_core.wire.native.requests import REQUESTS, decode_request
 from zraft_core.wire.opcodes import SUPPORTED, Opcode
 from zraft_core.znodes import txn
 
@@ -91,15 +92,20 @@ def test_every_field_of_a_native_request_is_among_those_that_are_understood(fiel
 def test_what_a_native_client_is_told_is_compared_with_its_declaration() -> None:
     put = {"id": 1, "type": "put", "key": 1, "value": 1}
     result = {"id": 1, "type": "result", "success": True, "zxid": 5, "position": 6, "version": 0, "mzxid": 5}
-    fields_of(result, put).unpack(result, "put")  # type: ignore[union-attr]
+    compare(result, put)
     for wrong in ({**result, "mzxid": None}, {**result, "more": 1}, {**result, "version": "0"}):
         with pytest.raises(ProtocolError, match=r"put"):
-            fields_of(wrong, put).unpack(wrong, "put")  # type: ignore[union-attr]
+            compare(wrong, put)
     del result["position"]
     with pytest.raises(ProtocolError, match=r"put: expected a field 'position'"):
-        fields_of(result, put).unpack(result, "put")  # type: ignore[union-attr]
+        compare(result, put)
     assert fields_of({"id": 1, "type": "nonsense"}, put) is None
     assert {*RESULTS} == {*REQUESTS, "subscribe"} - {"credit", "produce"}
+
+
+def test_every_kind_of_push_reaches_a_fuzzed_native_client() -> None:
+    seen = NativeFuzz(3, 8).run(800, ignore).answers
+    assert [kind for kind in PUSHED if not seen[kind]] == []
 
 
 def test_requests_below_a_root_leave_the_root_of_all_its_acl() -> None:
@@ -168,6 +174,14 @@ def test_the_fuzzer_of_the_native_protocol_notices_a_request_that_is_not_answere
     monkeypatch.setattr(NativeConnection, "_refuse", wrong)
     with pytest.raises(BrokenPromiseError, match="expected"):
         NativeFuzz(2, 4).run(1_500, ignore)
+
+
+def test_the_fuzzer_of_the_native_protocol_notices_a_push_that_is_not_as_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(native_topics, "reply_row", lambda reply, times: (reply.mid.seq, reply.sender))
+    with pytest.raises(BrokenPromiseError, match=r"replies\.replies\[0\]"):
+        NativeFuzz(3, 8).run(800, ignore)
 
 
 def test_the_judge_of_time_names_the_worst_input_and_fails_beyond_all_reason() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zraft_core.wire.native_framing import FIRST_BYTES, NativeFramingError, NativeReader
+from zraft_core.wire.native.framing import FIRST_BYTES, NativeFramingError, NativeReader
 
 LIMIT = 1_000
 MESSAGES: list[dict[Any, Any]] = [

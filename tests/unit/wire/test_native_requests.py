@@ -15,7 +15,8 @@ import msgpack
 import pytest
 
 from zraft_core.errors import MarshallingError
-from zraft_core.wire.native_requests import decode_one_shot, decode_request, id_of
+from zraft_core.wire.native.requests import decode_request, id_of
+from zraft_core.wire.native.zatt import decode_one_shot
 
 TRANSCRIPT = Path(__file__).with_name("native_requests.txt")
 

@@ -19,7 +19,7 @@ from zraft.server.engine.driver import Driver
 from zraft.server.process.security.tls import CLIENT_HELLO, TlsError, TlsStream
 from zraft.transport.bulk import MAGIC as STREAM
 from zraft_core.errors import ProtocolError
-from zraft_core.wire.native_framing import FIRST_BYTES
+from zraft_core.wire.native.framing import FIRST_BYTES
 
 if TYPE_CHECKING:
     from zraft.server.process.security.client_tls import ClientTls

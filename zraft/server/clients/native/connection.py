@@ -27,11 +27,23 @@ from zraft.tree.node import CONFIG
 from zraft.tree.sessions.session import Session
 from zraft_core.errors import Code, MarshallingError
 from zraft_core.messagepack import Decoder, RefusedValueError
-from zraft_core.wire import native_answers as answers
-from zraft_core.wire import native_requests as requests
 from zraft_core.wire.connect import ConnectRequest
-from zraft_core.wire.native_framing import NativeFramingError, NativeReader
-from zraft_core.wire.native_topic_answers import encode_topic_outcome
+from zraft_core.wire.native import answers, requests
+from zraft_core.wire.native.dictionary_requests import GetState
+from zraft_core.wire.native.failures import encode_error, encode_redirect, failure_text, text_of
+from zraft_core.wire.native.framing import NativeFramingError, NativeReader
+from zraft_core.wire.native.member_requests import Config
+from zraft_core.wire.native.results import AuthResult, ConfigResult, HelloResult
+from zraft_core.wire.native.session_requests import Authenticate, Close, Hello, Ping
+from zraft_core.wire.native.subscription_requests import (
+    Credit,
+    SubscribeDictionary,
+    SubscribeLog,
+    SubscribePath,
+    Unsubscribe,
+)
+from zraft_core.wire.native.topic_answers import encode_topic_outcome
+from zraft_core.wire.native.zatt import ZattResult, decode_one_shot, encode_zatt_map, encode_zatt_result
 from zraft_core.wire.requests import Credentials
 from zraft_core.znodes.acl import Ids
 from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
@@ -49,7 +61,7 @@ ODD_MESSAGE_SHIFT: Final = 4
 OUTSTANDING_MAX: Final = 4_096
 """Requests of one connection that are not answered; beyond it nothing more is read."""
 
-BEFORE: Final = (requests.Hello, requests.Ping, requests.Close, requests.Authenticate)
+BEFORE: Final = (Hello, Ping, Close, Authenticate)
 """The requests that anybody may make where auth.required_schemes is set."""
 
 Waiting = tuple[int | None, str, Command]
@@ -269,14 +281,14 @@ class NativeConnection(NativeSpeaker):
         if number is None:
             # Zatt's clients ask once and wait for the end.
             self.ending = True
-            request: requests.Request = requests.decode_one_shot(message)
+            request: requests.Request = decode_one_shot(message)
         else:
             self.last_id = number
             request = requests.decode_request(message)
         self.last_kind = requests.shown_type(message)
         if not self._is_let_in:
             self._guard(request)
-        if self.phase is Phase.NEW and request.__class__ is not requests.Hello:
+        if self.phase is Phase.NEW and request.__class__ is not Hello:
             self.clients.opened(self)
         return request
 
@@ -307,14 +319,14 @@ class NativeConnection(NativeSpeaker):
         if self.ending and not self._is_let_in:
             code = Code.SESSION_CLOSED_REQUIRE_SASL_AUTH
             self.clients.notice(self, why)
-        self.write_answer(answers.encode_error(number, code, why))
+        self.write_answer(encode_error(number, code, why))
         if number is None or self.ending:
             self._end()
 
     def _break_off(self, why: str) -> None:
         """Say that the stream cannot be followed, and close."""
         self.clients.notice(self, why)
-        self.write_answer(answers.encode_error(None, Code.BAD_ARGUMENTS, why))
+        self.write_answer(encode_error(None, Code.BAD_ARGUMENTS, why))
         self._end()
 
     def _end(self) -> None:
@@ -334,7 +346,7 @@ class NativeConnection(NativeSpeaker):
         if not write.forward and view is not None and not view.leads:
             leader = view.leader_address()
             if leader is not None:
-                self.write_answer(answers.encode_redirect(number, *leader))
+                self.write_answer(encode_redirect(number, *leader))
                 self._end_one_shot(number)
             else:
                 self._refuse(number, Code.CONNECTION_LOSS, "no leader is known now; try again")
@@ -372,10 +384,10 @@ class NativeConnection(NativeSpeaker):
     def _refuse(self, number: int | None, code: Code, why: str, *, retriable: bool | None = None) -> None:
         """Answer a request that was not taken: nothing of it has happened."""
         if number is None:
-            self.write_answer(answers.encode_zatt_result(False, {"code": code.name, "error": why}))
+            self.write_answer(encode_zatt_result(ZattResult(False, code=code.name, error=why)))
             self._end()
         else:
-            self.write_answer(answers.encode_error(number, code, why, retriable=retriable))
+            self.write_answer(encode_error(number, code, why, retriable=retriable))
 
     def _end_one_shot(self, number: int | None) -> None:
         if number is None:
@@ -399,12 +411,12 @@ class NativeConnection(NativeSpeaker):
             self._complete_one_shot(kind, inner, outcome[2])
         elif outcome[2] == Code.BAD_ARGUMENTS and command[0] == ONCE and self._is_forgotten(command):
             why = f"seq {command[1]} is not above the floor that this session has told: it was answered, and is forgotten"
-            self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
+            self._write(encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
         elif command[0] == ONCE and not answers.is_outcome_of(inner, outcome):
             why = f"seq {command[1]} is that of another request of this session, and this one was not carried out"
-            self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
+            self._write(encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
         elif inner[0] == MEMBERS and not outcome[2]:
-            self._write(answers.encode_result(number, zxid, {"server": inner[3][0][0]}))
+            self._write(answers.encode_result(number, zxid, ConfigResult(inner[3][0][0])))
         elif inner[0] == TOPICS:
             self._write(encode_topic_outcome(number, outcome))
         else:
@@ -421,15 +433,13 @@ class NativeConnection(NativeSpeaker):
         return bool(command[1] <= max(command[2], 0 if kept is None else kept.floor))
 
     def _complete_one_shot(self, kind: str, command: Command, code: int) -> None:
-        further: dict[str, Any] = {}
-        success = not code
-        if kind == "config":
-            further["server"] = command[3][0][0]
-        elif kind == "append" and code == Code.NO_NODE:
-            success = True  # the key that was to be deleted does not exist
-        if not success:
-            further |= {"code": Code(code).name, "error": answers.failure_text(Code(code), command)}
-        self._write(answers.encode_zatt_result(success, further))
+        server = command[3][0][0] if kind == "config" else None
+        if not code or (kind == "append" and code == Code.NO_NODE):
+            # The key that was to be deleted does not exist: that is what was wanted.
+            result = ZattResult(True, server)
+        else:
+            result = ZattResult(False, server, Code(code).name, failure_text(Code(code), command))
+        self._write(encode_zatt_result(result))
         self._end()
 
     # -- reads
@@ -457,9 +467,9 @@ class NativeConnection(NativeSpeaker):
     def answer_zatt(self, read: requests.Read) -> None:
         """Answer a message without id, and close."""
         if read.kind == "diagnostic":
-            self._write(answers.encode_zatt_map(self.view.diagnostic()))
+            self._write(encode_zatt_map(self.view.diagnostic()))
         else:
-            assert isinstance(read.query, requests.GetState)
+            assert isinstance(read.query, GetState)
             try:
                 self._write(answers.map_of(state_of(self, read.query.directory)))
             except Failure as failure:
@@ -472,30 +482,30 @@ class NativeConnection(NativeSpeaker):
 
     def _act(self, request: requests.Request) -> None:
         match request:
-            case requests.Ping():
-                self.write_answer(answers.encode_result(request.id, self.machine.last_zxid))
-            case requests.Hello():
+            case Ping():
+                self.answer(request.id)
+            case Hello():
                 self._greet(request)
-            case requests.Close():
+            case Close():
                 self._close(request.id)
-            case requests.Authenticate():
+            case Authenticate():
                 self._authenticate(request)
-            case requests.Config():
+            case Config():
                 self._configure(request)
-            case requests.Credit():
+            case Credit():
                 if not self.clients.feeds.grant(self, request.subscription, request.bytes):
                     # It may have ended on the way; nobody waits for an answer.
                     self.last_kind = "credit"
-            case requests.Unsubscribe():
+            case Unsubscribe():
                 self._subscriptions.unsubscribe(request)
-            case requests.SubscribeDictionary() | requests.SubscribeLog() | requests.SubscribePath():
+            case SubscribeDictionary() | SubscribeLog() | SubscribePath():
                 self._subscriptions.subscribe(request)
             case requests.Write() | requests.Read():
                 raise AssertionError(f"{request} is handled where it is read")
             case _:
                 self._subscriptions.act_on_topics(request)
 
-    def _greet(self, hello: requests.Hello) -> None:
+    def _greet(self, hello: Hello) -> None:
         if self.phase is not Phase.NEW:
             self._refuse(hello.id, Code.BAD_ARGUMENTS, "hello: it must be the first request of a connection")
             return
@@ -511,22 +521,21 @@ class NativeConnection(NativeSpeaker):
         self.session = session.id
         self.timeout_ms = session.timeout_ms
         self.third_ms = session.timeout_ms // 3
-        fields = {
-            "session": session.id,
-            "password": session.password,
-            "timeout_ms": session.timeout_ms,
-            "server": self.view.server if self.clients.view is not None else 0,
-            "cluster": self.view.cluster if self.clients.view is not None else None,
-        }
-        self.write_answer(answers.encode_result(self._hello_id, self.machine.last_zxid, fields))
+        view = self.clients.view
+        greeting = HelloResult(
+            session.id,
+            session.password,
+            session.timeout_ms,
+            0 if view is None else view.server,
+            None if view is None else view.cluster,
+        )
+        self.answer(self._hello_id, greeting)
         self.take_backlog()
 
     def refuse_session(self, request: ConnectRequest) -> None:
         """Tell the client that the session is gone or not its own, in the form that clients know, then close."""
         self.write_answer(
-            answers.encode_error(
-                self._hello_id, Code.SESSION_EXPIRED, f"hello: {answers.text_of(Code.SESSION_EXPIRED)}"
-            )
+            encode_error(self._hello_id, Code.SESSION_EXPIRED, f"hello: {text_of(Code.SESSION_EXPIRED)}")
         )
         self._end()
 
@@ -540,13 +549,13 @@ class NativeConnection(NativeSpeaker):
             else f"hello: this server has applied up to zxid {zxid:#x}, the client has seen "
             f"{self.request.last_zxid_seen:#x}; ask another one, or this one later"
         )
-        self.write_answer(answers.encode_error(self._hello_id, Code.CONNECTION_LOSS, why))
+        self.write_answer(encode_error(self._hello_id, Code.CONNECTION_LOSS, why))
         self._end()
 
     def _close(self, number: int) -> None:
         self.ending = True
         if not self.session:
-            self.write_answer(answers.encode_result(number, self.machine.last_zxid))
+            self.answer(number)
             self._end()
         elif self.clients.availability.serving:
             self.queue.append((number, "close", (CLOSE_SESSION,)))
@@ -555,7 +564,7 @@ class NativeConnection(NativeSpeaker):
             self._refuse(number, Code.CONNECTION_LOSS, NO_CONTACT)
             self._end()
 
-    def _authenticate(self, offer: requests.Authenticate) -> None:
+    def _authenticate(self, offer: Authenticate) -> None:
         token = None
         try:
             if offer.scheme == "sasl":
@@ -571,24 +580,23 @@ class NativeConnection(NativeSpeaker):
                 ids = proved
         except AuthenticationError as error:
             self.clients.notice(self, str(error))
-            self.write_answer(answers.encode_error(offer.id, Code.AUTH_FAILED, f"auth: {error}"))
+            self.write_answer(encode_error(offer.id, Code.AUTH_FAILED, f"auth: {error}"))
             self._end()
             return
         self.ids = self.ids_of_writes = ids
-        fields = None if token is None else {"token": token}
-        self.write_answer(answers.encode_result(offer.id, self.machine.last_zxid, fields))
+        self.answer(offer.id, AuthResult(token))
 
-    def _configure(self, config: requests.Config) -> None:
+    def _configure(self, config: Config) -> None:
         """Add or delete a member: nobody may unless the operator has said so, and then who may write /zookeeper/config."""
         clients = self.clients
         if not clients.settings.reconfig_enabled:
             code = Code.RECONFIG_DISABLED
-            self._refuse(config.id, code, answers.text_of(code))
+            self._refuse(config.id, code, text_of(code))
             return
         if config.id is None and clients.view is not None and not clients.view.leads:
             leader = clients.view.leader_address()
             if leader is not None:
-                self.write_answer(answers.encode_redirect(None, *leader))
+                self.write_answer(encode_redirect(None, *leader))
                 self._end()
                 return
         if not clients.availability.serving:
@@ -629,9 +637,9 @@ class NativeConnection(NativeSpeaker):
         """Tell what was gathered; False if something is left for the next turn."""
         return self.closing or self._subscriptions.push_topics()
 
-    def answer(self, number: int, fields: dict[str, Any]) -> None:
-        """Answer a request that has succeeded."""
-        self.write_answer(answers.encode_result(number, self.machine.last_zxid, fields))
+    def answer(self, number: int, result: object = None) -> None:
+        """Answer a request that has succeeded, with a result of one of the declared classes, if it has any."""
+        self.write_answer(answers.encode_result(number, self.machine.last_zxid, result))
 
     def refuse(self, number: int, code: Code, why: str, *, retriable: bool | None = None) -> None:
         """Answer a request that came to nothing."""

@@ -19,8 +19,9 @@ from zraft.tree.log_reads import read_log
 from zraft.tree.machine import Machine
 from zraft.tree.node import Znode
 from zraft_core.errors import Code
-from zraft_core.wire import native_answers as answers
 from zraft_core.wire.dictionary import are_entries, packed_key_of, split_entry
+from zraft_core.wire.native import answers
+from zraft_core.wire.native.pushes import EntriesPush
 from zraft_core.znodes.acl import READ, Ids, permits
 from zraft_core.znodes.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DELETED, Event
 
@@ -278,9 +279,8 @@ class LogSubscription(Subscription):
         if not page.entries and page.first_visible == self._first:
             return b""
         self._first = page.first_visible
-        return answers.encode_log_entries(
-            self.id, machine.last_zxid, page.entries, page.next, page.first_visible
-        )
+        entries = EntriesPush(page.entries, page.next, page.first_visible)
+        return answers.encode_log_entries(self.id, machine.last_zxid, entries)
 
 
 class PathSubscription:

@@ -11,8 +11,8 @@ from zraft.tree.members import WantedMember
 from zraft_core.address import parse_address
 from zraft_core.errors import Code, ConfigError
 from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
-from zraft_core.wire import native_requests as requests
-from zraft_core.wire.native_answers import text_of
+from zraft_core.wire.native.failures import text_of
+from zraft_core.wire.native.member_requests import Config
 from zraft_core.znodes.member_roles import PARTICIPANT, REMOVE
 
 Change = tuple[int, int, str]
@@ -22,7 +22,7 @@ Refusal = tuple[Code, str]
 """Why there is no such change, and in words."""
 
 
-def change_of(config: requests.Config, members: Mapping[ServerId, WantedMember]) -> Change | Refusal:
+def change_of(config: Config, members: Mapping[ServerId, WantedMember]) -> Change | Refusal:
     """Return the change that a request means.
 
     A member is added under the lowest free number, unless the request has one; told apart by

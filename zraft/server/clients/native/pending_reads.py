@@ -12,8 +12,8 @@ from zraft.server.clients.connection import LARGE_BYTES
 from zraft.server.clients.native.reads import answer, size_of
 from zraft.server.clients.native.services import NativeSpeaker
 from zraft_core.errors import Code
-from zraft_core.wire import native_answers as answers
-from zraft_core.wire import native_requests as requests
+from zraft_core.wire.native.failures import encode_error
+from zraft_core.wire.native.requests import Read
 
 NO_CONTACT: Final = "this server has no contact with a quorum of its cluster; ask another one"
 
@@ -27,7 +27,7 @@ class ReadBatch:
 
     __slots__ = ("connection", "reads")
 
-    def __init__(self, connection: NativeSpeaker, reads: list[requests.Read]) -> None:
+    def __init__(self, connection: NativeSpeaker, reads: list[Read]) -> None:
         self.connection = connection
         self.reads = reads
 
@@ -48,9 +48,9 @@ class PendingReads:
 
     def __init__(self, connection: NativeSpeaker) -> None:
         self._connection = connection
-        self.ready: deque[requests.Read] = deque()
+        self.ready: deque[Read] = deque()
         self.waiting = 0
-        self._floors: list[tuple[requests.Read, int]] = []
+        self._floors: list[tuple[Read, int]] = []
         """(read, when it is given up) of those that wait for this server to have applied more."""
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class PendingReads:
         self.ready.clear()
         self._floors.clear()
 
-    def sort(self, read: requests.Read, batch: list[requests.Read]) -> None:
+    def sort(self, read: Read, batch: list[Read]) -> None:
         """Put a new read into `batch` if it needs a read index; otherwise answer or keep it."""
         connection = self._connection
         if not read.linearizable:
@@ -74,16 +74,16 @@ class PendingReads:
         elif read.id is None:
             connection.clients.refuse(connection, NO_CONTACT)
         else:
-            connection.write_answer(answers.encode_error(read.id, Code.CONNECTION_LOSS, NO_CONTACT))
+            connection.write_answer(encode_error(read.id, Code.CONNECTION_LOSS, NO_CONTACT))
 
-    def on_read_index(self, reads: list[requests.Read]) -> None:
+    def on_read_index(self, reads: list[Read]) -> None:
         """Answer reads: all that was committed when they came is applied here."""
         self.waiting -= len(reads)
         for read in reads:
             self._ripe(read)
         self.answer_ready()
 
-    def _ripe(self, read: requests.Read) -> None:
+    def _ripe(self, read: Read) -> None:
         """Answer a read that nothing but its floor can keep now, or let it wait."""
         clients = self._connection.clients
         if read.floor > clients.machine.last_zxid:
@@ -110,7 +110,7 @@ class PendingReads:
                     f"{read.kind}: this server has applied up to zxid {zxid:#x}, the floor is {read.floor:#x}, and "
                     f"timeout_ms = {read.timeout_ms} have passed"
                 )
-                self._connection.write_answer(answers.encode_error(read.id, Code.OPERATION_TIMEOUT, why))
+                self._connection.write_answer(encode_error(read.id, Code.OPERATION_TIMEOUT, why))
             else:
                 self._floors.append((read, until))
         self.answer_ready()

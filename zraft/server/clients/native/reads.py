@@ -6,8 +6,7 @@ Answers are bounded by client.reply_bytes_max; what can be longer names the requ
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from zraft.server.clients.connection import LARGE_BYTES
 from zraft.server.clients.native.feeds import entries_of
@@ -17,25 +16,24 @@ from zraft.tree import reads
 from zraft.tree.log_reads import read_log
 from zraft.tree.node import Znode
 from zraft_core.errors import Code
-from zraft_core.wire import native_answers as answers
 from zraft_core.wire.dictionary import split_entry
-from zraft_core.wire.native_requests import (
-    GetEntry,
-    GetItems,
-    GetSize,
-    GetState,
-    Query,
-    Read,
-    ReadChildren,
-    ReadDiagnostic,
-    ReadExists,
-    ReadLog,
-    ReadMembers,
-    ReadOwners,
-    ReadSync,
-    ReadZnode,
+from zraft_core.wire.native import answers
+from zraft_core.wire.native.dictionary_requests import GetEntry, GetItems, GetSize, GetState
+from zraft_core.wire.native.failures import encode_error, text_of
+from zraft_core.wire.native.log_requests import ReadLog
+from zraft_core.wire.native.member_requests import ReadDiagnostic, ReadMembers
+from zraft_core.wire.native.requests import Query, Read
+from zraft_core.wire.native.results import (
+    ChildrenResult,
+    ExistsResult,
+    LogResult,
+    MembersResult,
+    OwnersResult,
+    ReadResult,
+    SizeResult,
 )
-from zraft_core.wire.native_topics import ReadTopics
+from zraft_core.wire.native.topic_requests import ReadTopics
+from zraft_core.wire.native.znode_requests import ReadChildren, ReadExists, ReadOwners, ReadSync, ReadZnode
 from zraft_core.znodes.acl import READ, permits
 
 NAMES_PER_STEP: Final = 256
@@ -78,7 +76,7 @@ def answer(connection: NativeSpeaker, read: Read) -> bytes | tuple[bytes, bytes]
     try:
         return _answer(connection, number, read.query)
     except Failure as failure:
-        return answers.encode_error(number, failure.code, failure.text)
+        return encode_error(number, failure.code, failure.text)
 
 
 def _answer(connection: NativeSpeaker, number: int, query: Query) -> bytes | tuple[bytes, bytes]:
@@ -103,26 +101,26 @@ def _answer(connection: NativeSpeaker, number: int, query: Query) -> bytes | tup
         case GetSize(directory=directory):
             directory_node = _directory(connection, directory)
             count = 0 if directory_node is None else directory_node.num_children
-            return answers.encode_result(number, zxid, {"size": count})
+            return answers.encode_result(number, zxid, SizeResult(count))
         case ReadZnode(path=path):
             node = _found(path, reads.get_data(machine, path, connection.ids))
             if node.data is not None and len(node.data) >= LARGE_BYTES:
                 return answers.encode_large_data(number, zxid, node.data, node.stat())
-            fields: Mapping[str, Any] = {"data": node.data, "stat": answers.stat_map(node.stat())}
-            return answers.encode_result(number, zxid, fields)
+            return answers.encode_result(number, zxid, ReadResult(node.data, node.stat()))
         case ReadExists(path=path):
             there = reads.exists(machine, path, connection.ids)
             if isinstance(there, Code) and there is not Code.NO_NODE:
                 raise _refused(there, path)
-            stat = None if isinstance(there, Code) else answers.stat_map(there.stat())
-            return answers.encode_result(number, zxid, {"stat": stat})
+            stat = None if isinstance(there, Code) else there.stat()
+            return answers.encode_result(number, zxid, ExistsResult(stat))
         case ReadChildren(path=path):
             node = _found(path, reads.get_children(machine, path, connection.ids))
             size = reads.listing_bytes(node)
             if size > connection.clients.settings.reply_bytes_max:
                 raise _too_long(connection, path, "spread the znodes")
-            fields = {"names": list(node.children or ()), "stat": answers.stat_map(node.stat())}
-            return answers.encode_result(number, zxid, fields)
+            return answers.encode_result(
+                number, zxid, ChildrenResult(tuple(node.children or ()), node.stat())
+            )
         case ReadOwners(path=path):
             return _owners(connection, number, path)
         case ReadLog():
@@ -130,9 +128,9 @@ def _answer(connection: NativeSpeaker, number: int, query: Query) -> bytes | tup
         case ReadSync():
             return answers.encode_result(number, zxid)
         case ReadDiagnostic():
-            return answers.encode_result(number, zxid, connection.view.diagnostic())
+            return answers.encode_diagnostic(number, zxid, connection.view.diagnostic())
         case ReadMembers():
-            return answers.encode_result(number, zxid, {"members": connection.view.members()})
+            return answers.encode_result(number, zxid, MembersResult(connection.view.members()))
         case ReadTopics(digest=digest):
             return read_topics(connection, number, digest)
 
@@ -152,9 +150,8 @@ def _owners(connection: NativeSpeaker, number: int, path: str) -> bytes:
         child = machine.find(f"{path}/{name}" if path != "/" else f"/{name}")
         record = machine.sessions.get(child.ephemeral_owner) if child is not None else None
         if record is not None:
-            rows.append([name, record.id, view.silent_ms(record.id), record.timeout_ms])
-    fields = {"owners": rows, "leads": view.leads}
-    return answers.encode_result(number, machine.last_zxid, fields)
+            rows.append((name, record.id, view.silent_ms(record.id), record.timeout_ms))
+    return answers.encode_result(number, machine.last_zxid, OwnersResult(tuple(rows), view.leads))
 
 
 def state_of(connection: NativeSpeaker, directory: str) -> list[bytes]:
@@ -226,13 +223,8 @@ def _log(connection: NativeSpeaker, number: int, query: ReadLog) -> bytes:
     )
     if isinstance(page, Code):
         raise _refused(page, query.directory)
-    fields = {
-        "entries": page.entries,
-        "next": page.next,
-        "first": page.first_visible,
-        "end": page.end,
-    }
-    return answers.encode_result(number, connection.machine.last_zxid, fields)
+    result = LogResult(page.entries, page.next, page.first_visible, page.end)
+    return answers.encode_result(number, connection.machine.last_zxid, result)
 
 
 def _directory(connection: NativeSpeaker, directory: str) -> Znode | None:
@@ -254,7 +246,7 @@ def _found(path: str, node: Znode | Code) -> Znode:
 
 
 def _refused(code: Code, path: str) -> Failure:
-    return Failure(code, answers.text_of(code, path))
+    return Failure(code, text_of(code, path))
 
 
 def _too_long(connection: NativeSpeaker, path: str, instead: str) -> Failure:

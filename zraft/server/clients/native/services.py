@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Protocol
+from typing import Protocol
 
 from zraft.server.clients.connection import ClientConnection
 from zraft.server.clients.native.feeds import Feeds
@@ -13,7 +13,7 @@ from zraft.server.clients.services import ClientServices
 from zraft.topics.service import TopicService
 from zraft.tree.machine import Machine
 from zraft_core.errors import Code
-from zraft_core.wire import native_requests as requests
+from zraft_core.wire.native.requests import Read
 from zraft_core.znodes.acl import Ids
 
 
@@ -62,19 +62,19 @@ class NativeSpeaker(ClientConnection):
     # -- what its parts call
 
     @abstractmethod
-    def answer(self, number: int, fields: dict[str, Any]) -> None:
-        """Answer a request that has succeeded."""
+    def answer(self, number: int, result: object = None) -> None:
+        """Answer a request that has succeeded, with a result of one of the declared classes, if it has any."""
 
     @abstractmethod
     def refuse(self, number: int, code: Code, why: str, *, retriable: bool | None = None) -> None:
         """Answer a request that came to nothing."""
 
     @abstractmethod
-    def answer_zatt(self, read: requests.Read) -> None:
+    def answer_zatt(self, read: Read) -> None:
         """Answer a message without id, and close."""
 
     @abstractmethod
-    def on_read_index(self, reads: list[requests.Read]) -> None:
+    def on_read_index(self, reads: list[Read]) -> None:
         """Answer reads: all that was committed when they came is applied here."""
 
     @abstractmethod

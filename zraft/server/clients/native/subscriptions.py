@@ -12,14 +12,19 @@ from zraft.server.clients.native.pending_reads import NO_CONTACT
 from zraft.server.clients.native.services import NativeSpeaker
 from zraft.server.clients.native.topics import ConnectionTopics
 from zraft_core.errors import Code
-from zraft_core.wire import native_answers as answers
-from zraft_core.wire import native_requests as requests
-from zraft_core.wire import native_topics as topics
+from zraft_core.wire.native import answers
+from zraft_core.wire.native.failures import text_of
+from zraft_core.wire.native.partition_requests import PartitionRequest, SubscribeProducer
+from zraft_core.wire.native.subscription_requests import (
+    Subscribe,
+    SubscribeDictionary,
+    SubscribeLog,
+    SubscribePath,
+    Unsubscribe,
+)
 from zraft_core.znodes.events import AddWatchMode
 
 SUBSCRIPTIONS_MAX: Final = 256
-
-Subscribe = requests.SubscribeDictionary | requests.SubscribeLog | requests.SubscribePath
 
 
 class Subscriptions:
@@ -47,11 +52,11 @@ class Subscriptions:
         """The number of fetches that wait for records that do not exist yet."""
         return 0 if self._topics is None else self._topics.polls
 
-    def act_on_topics(self, request: topics.TopicRequest) -> None:
+    def act_on_topics(self, request: PartitionRequest) -> None:
         """Carry out a request about topics."""
         if self._topics is None:
             self._topics = ConnectionTopics(self._connection)
-        if not isinstance(request, topics.SubscribeProducer) or self._has_room(request.id):
+        if not isinstance(request, SubscribeProducer) or self._has_room(request.id):
             self._topics.act(request)
 
     def push_topics(self) -> bool:
@@ -69,20 +74,20 @@ class Subscriptions:
             return
         code = Code.OK
         match request:
-            case requests.SubscribePath(path=path, recursive=recursive):
+            case SubscribePath(path=path, recursive=recursive):
                 watch = self._watches[request.id] = PathSubscription(connection, request.id, path)
                 mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
                 clients.watches.add_lasting(path, watch, mode)
-            case requests.SubscribeDictionary(directory=path, credit=credit):
+            case SubscribeDictionary(directory=path, credit=credit):
                 code = clients.feeds.subscribe_dictionary(connection, request.id, path, credit)
-            case requests.SubscribeLog(directory=path, prefix=prefix, first=first, credit=credit):
+            case SubscribeLog(directory=path, prefix=prefix, first=first, credit=credit):
                 code = clients.feeds.subscribe_log(connection, request.id, path, prefix, first, credit)
         if code is Code.OK:
             clients.on_follower()
             # The answer must not come behind the subscription's own first part, which is pushed after it.
             connection.write_pushed(answers.encode_result(request.id, connection.machine.last_zxid))
         else:
-            connection.refuse(request.id, code, answers.text_of(code, path))
+            connection.refuse(request.id, code, text_of(code, path))
 
     def _has_room(self, number: int) -> bool:
         """Return whether there is room for a subscription of this id; answer if not."""
@@ -100,7 +105,7 @@ class Subscriptions:
         connection.refuse(number, Code.BAD_ARGUMENTS, f"subscribe: {why}")
         return False
 
-    def unsubscribe(self, request: requests.Unsubscribe) -> None:
+    def unsubscribe(self, request: Unsubscribe) -> None:
         """End a subscription and answer whether there was one."""
         connection = self._connection
         number = request.subscription

@@ -22,15 +22,22 @@ from zraft_core.ids import GroupId, ProducerId
 from zraft_core.topics.codec import decode_registry
 from zraft_core.topics.messages import Reply
 from zraft_core.topics.registry_commands import CloseProducer
-from zraft_core.wire import native_answers as answers
-from zraft_core.wire import native_topics as wire
-from zraft_core.wire.native_requests import Write
-from zraft_core.wire.native_topic_answers import (
-    Refused,
+from zraft_core.wire.native import partition_requests as wire
+from zraft_core.wire.native import topic_requests
+from zraft_core.wire.native.failures import text_of
+from zraft_core.wire.native.requests import Write
+from zraft_core.wire.native.topic_answers import (
     encode_fetched,
     encode_replies,
     encode_topics,
     reply_row,
+)
+from zraft_core.wire.native.topic_results import (
+    ClaimResult,
+    ClaimsResult,
+    OffsetResult,
+    RefusedResult,
+    ReplicaRefusal,
 )
 from zraft_core.znodes.txn import Command
 
@@ -55,7 +62,7 @@ class _Stream:
         self.session = session
         self.times = times
         self.replies: list[tuple[Any, ...]] = []
-        self.refused: dict[GroupId, Refused] = {}
+        self.refused: dict[GroupId, ReplicaRefusal] = {}
 
 
 class _Fetching:
@@ -69,7 +76,7 @@ class _Fetching:
         """The bytes of the deliveries in `parts`."""
         self.polls: list[_Poll] = []
         self.parts: list[tuple[Any, ...]] = []
-        self.refused: list[Refused] = []
+        self.refused: list[ReplicaRefusal] = []
 
 
 class _Poll:
@@ -143,7 +150,7 @@ class ConnectionTopics:
 
     # -- requests
 
-    def act(self, request: wire.TopicRequest) -> None:
+    def act(self, request: wire.PartitionRequest) -> None:
         """Pass a request to the partitions, or refuse it."""
         service = self._connection.clients.topics
         if isinstance(request, wire.Produce):
@@ -160,7 +167,7 @@ class ConnectionTopics:
             case wire.Need(number, times):
                 for group, time in times:
                     service.need(group, time)
-                self._connection.answer(number, {})
+                self._connection.answer(number)
             case wire.Claim(number, group, command):
                 service.claim(self, self._ask(number), group, command)
             case wire.LookAtClaims(number, group, name):
@@ -189,7 +196,7 @@ class ConnectionTopics:
         if request.session is not None:
             known = machine.sessions.get(session)
             if known is None or not hmac.compare_digest(known.password, request.password):
-                text = answers.text_of(Code.SESSION_EXPIRED)
+                text = text_of(Code.SESSION_EXPIRED)
                 connection.refuse(request.id, Code.SESSION_EXPIRED, f"subscribe: {text}")
                 return
         if self._owner(request.producer) != session:
@@ -199,7 +206,7 @@ class ConnectionTopics:
         stream = _Stream(request.id, 0, request.producer, session, request.times)
         stream.id = self._ask(stream)
         self._streams[request.id] = stream
-        connection.answer(request.id, {})
+        connection.answer(request.id)
 
     def _owner(self, producer: ProducerId) -> int | None:
         return self._connection.machine.registry.producers.get(producer)
@@ -248,7 +255,7 @@ class ConnectionTopics:
                 continue
             if len(self._polls) >= POLLS_MAX:
                 detail = f"{POLLS_MAX} reads of this connection are under way; ask again later"
-                fetching.refused.append((part.group, "busy", None, None, detail))
+                fetching.refused.append(ReplicaRefusal(part.group, "busy", None, None, detail))
                 self._ripen(fetching)
                 continue
             poll = _Poll(key if request.wait_ms else None)
@@ -293,35 +300,35 @@ class ConnectionTopics:
     def on_claim(self, id: int, answer: ClaimAnswer | ClaimsView) -> None:
         """Answer a claim's command, or a request for claims."""
         if isinstance(answer, ClaimsView):
-            self._answer(id, {"view": encode_view(answer), "refused": None})
+            self._answer(id, ClaimsResult(encode_view(answer)))
         else:
-            self._answer(id, {"answer": encode_answer(answer), "refused": None})
+            self._answer(id, ClaimResult(encode_answer(answer)))
 
     def on_offset(self, id: int, offset: Offset) -> None:
         """Answer a request for an offset."""
-        self._answer(id, {"offset": offset.offset, "refused": None})
+        self._answer(id, OffsetResult(offset.offset))
 
-    def _answer(self, id: int, fields: dict[str, Any]) -> None:
+    def _answer(self, id: int, result: object) -> None:
         number = self._asked.get(id)
         if isinstance(number, int):
             del self._asked[id]
-            self._connection.answer(number, fields)
+            self._connection.answer(number, result)
 
     def on_refused(self, id: int, refusal: TopicRefusal) -> None:
         """Refuse a request, or tell a stream or fetch that one of its partitions refused."""
-        row: Refused = (refusal.group, refusal.kind, refusal.leader, refusal.first, refusal.detail)
+        refused = ReplicaRefusal(refusal.group, refusal.kind, refusal.leader, refusal.first, refusal.detail)
         asked = self._asked.get(id)
         if isinstance(asked, _Stream):
-            asked.refused[refusal.group] = row
+            asked.refused[refusal.group] = refused
             self._told[asked] = None
             self._connection.clients.on_topics(self._connection)
         elif isinstance(asked, _Poll):
             self._take_poll(id)
             for fetching in asked.waiting:
-                fetching.refused.append(row)
+                fetching.refused.append(refused)
                 self._ripen(fetching)
         else:
-            self._answer(id, {"refused": row})
+            self._answer(id, RefusedResult(refused))
 
     # -- the end of a turn
 
@@ -354,11 +361,11 @@ def topic_command(connection: NativeSpeaker, write: Write) -> Command | tuple[Co
     machine = connection.machine
     if machine.feature_level < LEVEL_OF_TOPICS:
         return Code.UNIMPLEMENTED, NO_TOPICS
-    if write.kind == wire.REGISTER_PRODUCER:
+    if write.kind == topic_requests.REGISTER_PRODUCER:
         if not connection.session:
             return Code.BAD_ARGUMENTS, f"{write.kind}: a producer belongs to a session; say hello first"
-        return wire.register_command(connection.session)
-    if write.kind == wire.CLOSE_PRODUCER and not _may_close(connection, write.command):
+        return topic_requests.register_command(connection.session)
+    if write.kind == topic_requests.CLOSE_PRODUCER and not _may_close(connection, write.command):
         return Code.NO_NODE, f"{write.kind}: the session has no such producer"
     return write.command
 
@@ -384,7 +391,7 @@ def read_topics(connection: NativeSpeaker, number: int, known: bytes | None) -> 
         zxid,
         position=registry.position,
         epoch=registry.epoch,
-        servers={one["server"]: one["address"] for one in connection.view.members() if one["address"]},
+        servers={one.server: one.address for one in connection.view.members() if one.address},
         topics=registry.topics.values(),
         groups=[
             (record.group, record.topic, record.preferred, sorted({server for server, _ in record.wanted}))

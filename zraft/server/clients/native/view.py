@@ -12,6 +12,7 @@ from zraft.raft.membership.value import Membership
 from zraft.raft.role import Role
 from zraft.tree.machine import Machine
 from zraft_core.ids import ServerId
+from zraft_core.wire.native.results import Member
 
 SECONDS_KEPT: Final = 10
 """The number of seconds whose counts are kept, as Zatt kept them."""
@@ -143,18 +144,15 @@ class ClusterView:
         """
         return self._server.silent_ms(session)
 
-    def members(self) -> list[dict[str, Any]]:
-        """Return the members by id, as values for MessagePack."""
+    def members(self) -> tuple[Member, ...]:
+        """Return the members by id."""
         leader = self._server.leader
-        return [
-            {
-                "server": server,
-                "address": self._address_of(server),
-                "part": member.role.name.lower(),
-                "leader": server == leader,
-            }
-            for server, member in sorted(self._membership.members.items())
-        ]
+        return tuple(
+            [
+                Member(server, self._address_of(server), member.role.name.lower(), server == leader)
+                for server, member in sorted(self._membership.members.items())
+            ]
+        )
 
     def diagnostic(self) -> dict[str, Any]:
         """Return Zatt's fields under Zatt's names."""

@@ -56,7 +56,7 @@ class NativeReader:
         self._walker = None
 
     def feed(self, chunk: bytes) -> bytes:
-        """The bytes of all messages that are complete now, in order, without a cut.
+        """Return the bytes of all messages that are complete now, in order, without a cut.
 
         Raises:
             NativeFramingError: what follows is no map, too long, too deep, or no MessagePack. Messages complete in front

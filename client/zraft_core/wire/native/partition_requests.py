@@ -1,4 +1,4 @@
-"""Native requests about topics and the fields of each: what goes into group 0's log, to partitions, and what is read.
+"""Native requests about partitions: producing, consuming, claims, and stored offsets.
 
 Messages of producers and commands of claims are decoded here, whole: what reaches a partition's leader is well typed.
 
@@ -7,10 +7,9 @@ Source: docs/PROTOCOL-NATIVE.md, "Topics".
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from attrs import NOTHING, field, frozen
+from attrs import field, frozen
 
 from zraft_core.claims.codec import decode_command
 from zraft_core.claims.commands import Command as ClaimCommand
@@ -19,62 +18,33 @@ from zraft_core.claims.values import NAME_BYTES_MAX
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.layout import (
-    NUMBER_MAX,
     Fields,
     Form,
     any_binary,
     any_string,
-    anything,
     boolean,
     from_one,
     integer,
     listed,
     number,
     optional,
-    parameters,
     row,
     ruled,
-    string,
     wrong,
 )
 from zraft_core.topics import forms
-from zraft_core.topics.codec import encode_registry
 from zraft_core.topics.message import Message
 from zraft_core.topics.messages import StartRequest
-from zraft_core.topics.registry_commands import (
-    AlterTopic,
-    CloseProducer,
-    CreateTopic,
-    DeleteTopic,
-    RegisterProducer,
-    RetainTopic,
-)
-from zraft_core.topics.registry_values import Retention
 from zraft_core.topics.stamps import TIME_MAX
-from zraft_core.znodes.txn import TOPICS, Command
-
-T = TypeVar("T")
+from zraft_core.wire.native.fields import PASSWORD, int64, proof_of, request
 
 PARTITIONS_MAX: Final = 1024
 """Of one fetch or need, and of a topic as far as one may ask for."""
 MESSAGES_MAX: Final = 4_096
 """Of one produce."""
-TOPIC_NAME_CHARACTERS_MAX: Final = 1_024
-"""What is decoded; what a topic may be called is the registry's to say."""
 FETCH_BYTES_MAX: Final = 1_048_576
 """Of one partition in one answer; a longer message comes alone."""
 FETCH_WAIT_MS_MAX: Final = 60_000
-PASSWORD_BYTES: Final = 16
-
-REGISTER_PRODUCER: Final = "register_producer"
-CLOSE_PRODUCER: Final = "close_producer"
-
-
-@frozen
-class ReadTopics:
-    """Topics, groups and where they are; `digest`: unless they are those that the client has."""
-
-    digest: bytes | None = None
 
 
 @frozen
@@ -164,94 +134,7 @@ class ReadOffset:
     consumer: bytes
 
 
-TopicRequest = SubscribeProducer | Produce | Fetch | Need | Claim | LookAtClaims | SeekOffset | ReadOffset
-
-
-# -- commands for group 0's log
-
-
-def register_command(session: int) -> Command:
-    """A producer that the session owns."""
-    return TOPICS, encode_registry(RegisterProducer(session))
-
-
-def close_command(producer: ProducerId) -> Command:
-    """The end of a producer."""
-    return TOPICS, encode_registry(CloseProducer(producer))
-
-
-def _register() -> Command:
-    """Whose it is stands in no message: the connection puts its session in."""
-    return TOPICS, b""
-
-
-def _create(
-    topic: str, partitions: int, retention_bytes: int | None = None, retention_age_ms: int | None = None
-) -> Command:
-    retention = Retention(retention_bytes, retention_age_ms)
-    return TOPICS, encode_registry(CreateTopic(topic, partitions, retention))
-
-
-def _retain(topic: str, retention_bytes: int | None = None, retention_age_ms: int | None = None) -> Command:
-    return TOPICS, encode_registry(RetainTopic(topic, Retention(retention_bytes, retention_age_ms)))
-
-
-def _alter(topic: str, partitions: int) -> Command:
-    return TOPICS, encode_registry(AlterTopic(topic, partitions))
-
-
-def _delete(topic: str) -> Command:
-    return TOPICS, encode_registry(DeleteTopic(topic))
-
-
-_topic: Final = string(0, TOPIC_NAME_CHARACTERS_MAX)
-_limit: Final = optional(number)
-
-WRITES: Final = (
-    Fields.of(REGISTER_PRODUCER, _register),
-    Fields.of(CLOSE_PRODUCER, close_command, producer=from_one),
-    Fields.of(
-        "create_topic",
-        _create,
-        topic=_topic,
-        partitions=from_one,
-        retention_bytes=_limit,
-        retention_age_ms=_limit,
-    ),
-    Fields.of("retain_topic", _retain, topic=_topic, retention_bytes=_limit, retention_age_ms=_limit),
-    Fields.of("alter_topic", _alter, topic=_topic, partitions=from_one),
-    Fields.of("delete_topic", _delete, topic=_topic),
-)
-"""Their own fields; those of any write are beside them."""
-
-READS: Final = (Fields.of("topics", ReadTopics, digest=optional(any_binary)),)
-"""Their own fields; those of any read are beside them."""
-
-
-# -- what is asked of partitions
-
-
-ID: Final = anything("an integer from 0 to 2^32 - 1")
-"""Is looked at before anything else of a message."""
-
-
-def request(called: str, made: Callable[..., T], **own: Form) -> Fields[T]:
-    """The fields of a request: these beside its id and its type."""
-    return Fields(called, made, parameters(made, id=ID, **own), skips="type")
-
-
-def proof_of(called: str, password: Any) -> bytes:
-    """The password that must stand beside a session; without one it may be anything.
-
-    Raises:
-        FieldError: it is no password.
-    """
-    if type(password) is bytes and len(password) == PASSWORD_BYTES:
-        return password
-    raise wrong(f"{called}.password", PASSWORD.expected, NOTHING if password is None else password)
-
-
-PASSWORD: Final = anything(f"{PASSWORD_BYTES} bytes")
+PartitionRequest = SubscribeProducer | Produce | Fetch | Need | Claim | LookAtClaims | SeekOffset | ReadOffset
 
 
 def _subscribe(
@@ -314,20 +197,18 @@ _name: Final = ruled(
 )
 
 
-_session: Final = optional(integer(-(2**63), NUMBER_MAX))
-
 SUBSCRIBE: Final = request(
     "subscribe",
     _subscribe,
     producer=from_one,
-    session=_session,
+    session=optional(int64),
     password=PASSWORD,
     floor=number,
     times=boolean,
 )
 """A producer's stream."""
 
-REQUESTS: Final[tuple[Fields[TopicRequest], ...]] = (
+REQUESTS: Final[tuple[Fields[PartitionRequest], ...]] = (
     request(
         "produce",
         _produce,
