@@ -14,7 +14,7 @@ from typing import Any, Final
 from attrs import asdict
 
 from zraft.topics.entries import BatchEntry, decode_entry
-from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.topics.commands import Advance, Command, Remote, Seek, Settled, Stage, Start, ViewChanged
 from zraft_core.topics.message import Message
 from zraft_core.topics.view import AnyView, View

@@ -54,7 +54,7 @@ class Claims:
         self._size = sum(group.size for group in self._groups.values())
         self._digest = Digest(self._groups)
 
-    def apply(self, command: c.Command, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
+    def apply(self, command: c.ClaimCommand, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
         """Carry out the command at `position` of the group's log.
 
         Args:

@@ -21,7 +21,7 @@ from zraft.topics.registry import Registry
 from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.service import Fetched, Offset, TopicClient, TopicRefusal
 from zraft.tree.commands.outcomes import outcome_of
-from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.claims.expiry import ClaimExpiry
 from zraft_core.claims.state import Claims
 from zraft_core.errors import Code

@@ -13,7 +13,7 @@ from tests.client.topics.test_producer import running, values
 from zraft_client.claims import ConsumerOptions, Marshaler
 from zraft_client.topics import Order
 from zraft_core.claims.codec import is_newer
-from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.layout import Fields
 from zraft_core.topics.commands import Command, Stage, Start

@@ -22,8 +22,7 @@ from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import LeaderStatistics
 from zraft.topics.service import Offset, TopicClient
 from zraft_core.claims.answers import Reason, Refused
-from zraft_core.claims.commands import Command as ClaimCommand
-from zraft_core.claims.commands import Expire
+from zraft_core.claims.commands import ClaimCommand, Expire
 from zraft_core.claims.expiry import SCAN_INTERVAL_MS, ClaimExpiry
 from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.topics.commands import Batch, Command, Remote, Seek, Stage, Start, ViewChanged

@@ -15,7 +15,7 @@ from zraft.server.partitions.topic_answers import Asker, TopicAnswers
 from zraft.storage.errors import DeliveriesGoneError
 from zraft.topics.service import TopicClient
 from zraft_core.claims.codec import is_newer
-from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import StartRequest
