@@ -8,7 +8,7 @@ from attrs import frozen
 
 from zraft.topics.pending import Entry
 from zraft_core.errors import ZraftError
-from zraft_core.topics.commands import Command
+from zraft_core.topics.commands import PartitionCommand
 from zraft_core.topics.message import Delivery
 from zraft_core.topics.stamps import MessageId
 
@@ -43,7 +43,7 @@ class Applied:
     `staged`: what is durable now and in no order. `released`: rounds, each with the offset of the first of its messages.
     """
 
-    commands: tuple[Command, ...]
+    commands: tuple[PartitionCommand, ...]
     begun: tuple[Entry, ...]
     fixed: tuple[Entry, ...]
     delivered: tuple[Delivery, ...]

@@ -18,7 +18,7 @@ from zraft.topics.pending import Entry
 from zraft.topics.resending import AT_ONCE, Resending
 from zraft.topics.rows import FAILED
 from zraft_core.ids import GroupId, ProducerId
-from zraft_core.topics.commands import Advance, Command, Remote, Settled, Stage, Start, ViewChanged
+from zraft_core.topics.commands import Advance, PartitionCommand, Remote, Settled, Stage, Start, ViewChanged
 from zraft_core.topics.message import Message, may_change_topics
 from zraft_core.topics.messages import (
     Answer,
@@ -64,7 +64,7 @@ class PartitionLeader:
         self._resending = Resending(self.settings.resend_ticks, self.settings.resend_ticks_max)
         self._timed: tuple[Entry, int] | None = None
         """A message, and when it was said: how long answers take is measured on one at a time."""
-        self._commands: list[Command] = []
+        self._commands: list[PartitionCommand] = []
         self._messages: dict[GroupId, list[GroupMessage]] = {}
         self._reports: list[Report] = []
         self._replies: list[Reply] = []
@@ -419,7 +419,7 @@ class PartitionLeader:
                     void = entry.void if sender == home else None
                     self._send(to, Propose(message.mid, sender, time, void, row.floor, entry.digest))
 
-    def _forget(self, commands: Sequence[Command]) -> None:
+    def _forget(self, commands: Sequence[PartitionCommand]) -> None:
         """Forget what is applied, and so in the log no more."""
         for command in commands:
             match command:

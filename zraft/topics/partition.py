@@ -17,7 +17,7 @@ from zraft_core.ids import GroupId, ProducerId
 from zraft_core.topics.commands import (
     Advance,
     Batch,
-    Command,
+    PartitionCommand,
     Remote,
     Seek,
     Settled,
@@ -128,7 +128,7 @@ class Partition:
             tuple(self._released),
         )
 
-    def _apply(self, command: Command) -> None:
+    def _apply(self, command: PartitionCommand) -> None:
         match command:
             case Remote():  # most are
                 self._remote(command)

@@ -90,7 +90,7 @@ def _claim_fields(command: claims.ClaimCommand) -> dict[str, Any]:
     return {"kind": _CLAIM_KINDS[type(command)], **said}
 
 
-def _topic_fields(command: topics.Command) -> dict[str, Any]:
+def _topic_fields(command: topics.PartitionCommand) -> dict[str, Any]:
     match command:
         case topics.Start(message, floor, epoch):
             return {"kind": "start", "floor": floor, "epoch": epoch, **_message_fields(message)}

@@ -27,7 +27,7 @@ from zraft_core.claims.state import Claims
 from zraft_core.errors import Code
 from zraft_core.ids import GroupId, Instance, ServerId
 from zraft_core.topics.codec import decode_registry, encode_message
-from zraft_core.topics.commands import Batch, Command, Seek
+from zraft_core.topics.commands import Batch, PartitionCommand, Seek
 from zraft_core.topics.message import Delivery
 from zraft_core.topics.messages import GroupMessage, Need, Reply, StartRequest
 from zraft_core.topics.registry_commands import CloseProducer, CreateGroup, RegistryCommand
@@ -63,7 +63,7 @@ class Group:
         self.silent = False
         """The leader takes everything and says nothing: its quorum is gone."""
 
-    def log(self, commands: tuple[Command, ...]) -> None:
+    def log(self, commands: tuple[PartitionCommand, ...]) -> None:
         before = self.partition.frontier()
         applied = self.partition.apply(Batch(self.cluster.now_ms, commands), self.position)
         self.position += len(commands)

@@ -16,7 +16,7 @@ from zraft_core.claims.codec import is_newer
 from zraft_core.claims.commands import ClaimCommand
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.layout import Fields
-from zraft_core.topics.commands import Command, Stage, Start
+from zraft_core.topics.commands import PartitionCommand, Stage, Start
 from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.stamps import MessageId
 from zraft_core.wire import native_answers, native_requests, native_topic_answers
@@ -44,7 +44,7 @@ def last_release(monkeypatch: pytest.MonkeyPatch) -> None:
 
     log = Group.log
 
-    def only_known(self: Group, commands: tuple[Command, ...]) -> None:
+    def only_known(self: Group, commands: tuple[PartitionCommand, ...]) -> None:
         assert not any(isinstance(one, Stage) for one in commands)
         assert not any(isinstance(one, Start) and one.message.round is not None for one in commands)
         log(self, commands)

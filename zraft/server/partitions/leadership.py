@@ -25,7 +25,7 @@ from zraft_core.claims.answers import Reason, Refused
 from zraft_core.claims.commands import ClaimCommand, Expire
 from zraft_core.claims.expiry import SCAN_INTERVAL_MS, ClaimExpiry
 from zraft_core.ids import GroupId, ProducerId, ServerId
-from zraft_core.topics.commands import Batch, Command, Remote, Seek, Stage, Start, ViewChanged
+from zraft_core.topics.commands import Batch, PartitionCommand, Remote, Seek, Stage, Start, ViewChanged
 from zraft_core.topics.message import COORDINATOR
 from zraft_core.topics.messages import GroupMessage, Reply, Report, StartRequest
 from zraft_core.topics.stamps import MessageId
@@ -123,7 +123,7 @@ class PartitionLeadership:
         self._ticked = 0
         self._askers: dict[ProducerId, Asker] = {}
         self._relayed: set[MessageId] = set()
-        self._commands: deque[tuple[Command, int]] = deque()
+        self._commands: deque[tuple[PartitionCommand, int]] = deque()
         """Each with its size in an entry."""
         self._backlog_bytes = 0
         self._claims: deque[tuple[ClaimCommand, Asker | None]] = deque()
@@ -309,7 +309,7 @@ class PartitionLeadership:
                 self._in_flight[proposed[0]] = entry.in_flight
 
     def _next_entry(self, run_ms: int, wall_ms: int) -> _Encoded:
-        commands: list[Command] = []
+        commands: list[PartitionCommand] = []
         size = 0
         while self._commands and (not commands or size < self._settings.entry_bytes_max):
             command, one = self._commands[0]
@@ -358,7 +358,7 @@ class PartitionLeadership:
         return self.leader.statistics()
 
 
-def _size(command: Command) -> int:
+def _size(command: PartitionCommand) -> int:
     match command:
         case Start(message) | Stage(message) | Remote(message=message):
             if message is None:

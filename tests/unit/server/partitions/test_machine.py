@@ -22,7 +22,7 @@ from zraft_core.claims.values import Mode
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.layout import from_bytes, to_bytes
-from zraft_core.topics.commands import Advance, Batch, Command, Remote, Seek, Start, ViewChanged
+from zraft_core.topics.commands import Advance, Batch, PartitionCommand, Remote, Seek, Start, ViewChanged
 from zraft_core.topics.message import Message
 from zraft_core.topics.registry_values import PartitionSettings
 from zraft_core.topics.stamps import MessageId
@@ -56,7 +56,9 @@ class Log:
         self.machine.apply(made)
         return made
 
-    def batch(self, *commands: Command, claims: tuple[Configure | ClaimPartition, ...] = ()) -> Entry:
+    def batch(
+        self, *commands: PartitionCommand, claims: tuple[Configure | ClaimPartition, ...] = ()
+    ) -> Entry:
         return self.put(BatchEntry(2_000, Batch(50 * self._index, commands), claims))
 
 
