@@ -38,7 +38,7 @@ from zraft.server.clients.errands import Errand
 from zraft.server.clients.native.view import ClusterView
 from zraft.server.clients.output import Output
 from zraft.server.clients.table import Clients
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.coordination.clock import TurnClock
 from zraft.server.coordination.disk_pace import DiskPace, best_successor
 from zraft.server.coordination.group import CoordinationGroup
@@ -305,7 +305,7 @@ class Driver:
         if self.groups is not None:
             self.groups.delivered(task, result)
 
-    def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
+    def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> ZooKeeperConnection | None:
         """Take a client's connection; return None if there are too many."""
         return self.clients.connect(address, ids)
 
