@@ -20,7 +20,7 @@ from zraft.groups.effects import GroupMessage
 from zraft.groups.frame import Durable, LogFrame
 from zraft.groups.host import GroupHost
 from zraft.groups.identity import Identity
-from zraft.groups.outbox import Outbox
+from zraft.groups.outbox import PeerOutbox
 from zraft.groups.partitions_port import PartitionsPort
 from zraft.groups.recovery import StoredGroups
 from zraft.groups.retention import LogRetention
@@ -128,7 +128,7 @@ class HostedGroups:
         hosting: Hosting,
         machine: Machine,
         submit: Callable[[Command], None],
-        outbox: Outbox,
+        outbox: PeerOutbox,
         snapshots: Snapshots,
         log_end: int,
         retention: LogRetention,

@@ -21,7 +21,7 @@ from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.groups.frame import LogFrame
 from zraft.groups.hosted_groups import GroupsShare, HostedGroups, Hosting
 from zraft.groups.identity import Identity
-from zraft.groups.outbox import Outbox
+from zraft.groups.outbox import PeerOutbox
 from zraft.groups.recovery import Stored
 from zraft.groups.replica import Replica
 from zraft.groups.retention import LogRetention
@@ -129,7 +129,7 @@ class Driver:
         self.proposals = Proposals()
         self.peer_mistakes = 0
         self.mistakes: deque[tuple[ServerId, str]] = deque(maxlen=MISTAKES_KEPT_MAX)
-        self._outbox = Outbox(identity.server)
+        self._outbox = PeerOutbox(identity.server)
         self._frame = LogFrame()
         self._stirred = False
         self._look_at = now_ms
