@@ -6,7 +6,7 @@ from enum import Enum
 
 from attrs import frozen
 
-from zraft.topics.pending import Entry
+from zraft.topics.pending import PendingMessage
 from zraft_core.errors import ZraftError
 from zraft_core.topics.commands import PartitionCommand
 from zraft_core.topics.message import Delivery
@@ -44,8 +44,8 @@ class Applied:
     """
 
     commands: tuple[PartitionCommand, ...]
-    begun: tuple[Entry, ...]
-    fixed: tuple[Entry, ...]
+    begun: tuple[PendingMessage, ...]
+    fixed: tuple[PendingMessage, ...]
     delivered: tuple[Delivery, ...]
     failed: tuple[MessageId, ...]
     everywhere: tuple[MessageId, ...]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from zraft.topics.applied import Applied, Verdict
 from zraft.topics.leader_settings import Exchange, LeaderSettings, LeaderStatistics, Output, entry_of
 from zraft.topics.partition import NO_ROW, Partition
-from zraft.topics.pending import Entry
+from zraft.topics.pending import PendingMessage
 from zraft.topics.resending import AT_ONCE, Resending
 from zraft.topics.rows import FAILED
 from zraft_core.ids import GroupId, ProducerId
@@ -62,7 +62,7 @@ class PartitionLeader:
         self._reported: Report | None = None
         self._report_wanted = True
         self._resending = Resending(self.settings.resend_ticks, self.settings.resend_ticks_max)
-        self._timed: tuple[Entry, int] | None = None
+        self._timed: tuple[PendingMessage, int] | None = None
         """A message, and when it was said: how long answers take is measured on one at a time."""
         self._commands: list[PartitionCommand] = []
         self._messages: dict[GroupId, list[GroupMessage]] = {}
@@ -284,7 +284,7 @@ class PartitionLeader:
                     # Group 0 does not know that this one has it.
                     self._report_wanted = True
 
-    def _begun(self, mid: MessageId) -> Entry | None:
+    def _begun(self, mid: MessageId) -> PendingMessage | None:
         return self.partition.pending.entries.get(mid) or self.partition.settled.entries.get(mid)
 
     def _on_propose(self, propose: Propose) -> None:
@@ -316,10 +316,10 @@ class PartitionLeader:
             self._settling[sender] = floor
             self._commands.append(Settled(sender, floor))
 
-    def _propose(self, to: GroupId, entry: Entry, *, with_payload: bool = False) -> None:
+    def _propose(self, to: GroupId, entry: PendingMessage, *, with_payload: bool = False) -> None:
         self._send(to, self._proposal(entry, with_payload=with_payload))
 
-    def _proposal(self, entry: Entry, *, with_payload: bool = False) -> Propose:
+    def _proposal(self, entry: PendingMessage, *, with_payload: bool = False) -> Propose:
         """Return what this group says of a message, the same to all of its destinations."""
         message = entry.message
         row = self.partition.rows.get(message.mid.producer, NO_ROW)
@@ -374,7 +374,7 @@ class PartitionLeader:
             self._told.pop(mid, None)
             self._reply(mid, Answer.FAILED, 0, everywhere=mid not in settled)
 
-    def _announce(self, entry: Entry, *, told_all: bool) -> None:
+    def _announce(self, entry: PendingMessage, *, told_all: bool) -> None:
         """Tell the others of a message that has begun here. `told_all`: its producer has told them, as far as is known."""
         mid = entry.mid
         relayed = mid in self._relayed
@@ -388,7 +388,7 @@ class PartitionLeader:
             self._resending.add(mid, self._now)
             self._time(entry)
 
-    def _time(self, entry: Entry) -> None:
+    def _time(self, entry: PendingMessage) -> None:
         """Measure on this one, unless another one is under way; on one that takes for ever, no longer."""
         if self._timed is None or self._now - self._timed[1] > self.settings.resend_ticks_max:
             self._timed = entry, self._now
@@ -401,7 +401,7 @@ class PartitionLeader:
             return (entry_group,)
         return () if told_all else message.destinations
 
-    def _pass_on(self, entry: Entry) -> None:
+    def _pass_on(self, entry: PendingMessage) -> None:
         """Tell each destination the proposals of all others, if this is the entry group.
 
         They are facts of their logs, whoever says them.

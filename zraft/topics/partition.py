@@ -10,7 +10,7 @@ from typing import Final
 
 from zraft.topics.applied import Applied, BrokenGroupError, Verdict
 from zraft.topics.chain import first_link, message_digest, next_link
-from zraft.topics.pending import Entry, Involved, Pending, SettledEntries
+from zraft.topics.pending import Involved, Pending, PendingMessage, SettledEntries
 from zraft.topics.rows import FAILED, Row
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId
@@ -94,8 +94,8 @@ class Partition:
         """Rows of producers that the view does not name: registered since, or nobody's. Follows from rows and view."""
         self._log_time_ms = 0
         self._position = 0
-        self._begun: list[Entry] = []
-        self._fixed: list[Entry] = []
+        self._begun: list[PendingMessage] = []
+        self._fixed: list[PendingMessage] = []
         self._delivered: list[Delivery] = []
         self._failed: list[MessageId] = []
         self._everywhere: list[MessageId] = []
@@ -257,14 +257,14 @@ class Partition:
             row.last = message.number
             if self._bypasses(message, row):
                 self.sub += 1
-                entry = Entry(message, digest, 0, void, self._log_time_ms)
+                entry = PendingMessage(message, digest, 0, void, self._log_time_ms)
                 self._begun.append(entry)
                 self._record(entry, Stamp(*self.floor, self.sub, self.group))
                 return
             row.queued += 1
         self._raise_clock(message.depends)
         self.clock += 1
-        entry = Entry(message, digest, self.clock, void, self._log_time_ms)
+        entry = PendingMessage(message, digest, self.clock, void, self._log_time_ms)
         entry.proposals[self.group] = self.clock
         self.pending.add(entry)
         self.involved.began(message)
@@ -272,7 +272,7 @@ class Partition:
         self._fix(entry)
 
     def _stage(self, message: Message) -> None:
-        entry = Entry(message, message_digest(message), 0, False, self._log_time_ms)
+        entry = PendingMessage(message, message_digest(message), 0, False, self._log_time_ms)
         self._row(message.mid.producer).stage(entry)
         self.staged_bytes += len(message.payload)
         self._staged.append(message.mid)
@@ -349,7 +349,7 @@ class Partition:
             and remote.sender != self.group
         )
 
-    def _fix(self, entry: Entry) -> None:
+    def _fix(self, entry: PendingMessage) -> None:
         """Fix the final time once all have proposed: the largest proposal.
 
         Then deliver what is first and final.
@@ -418,7 +418,7 @@ class Partition:
         self.staged_bytes -= before - row.staged_bytes
         self.sub = round.places
 
-    def _record(self, entry: Entry, stamp: Stamp) -> None:
+    def _record(self, entry: PendingMessage, stamp: Stamp) -> None:
         message = entry.message
         producer, seq = message.mid
         row = self._row(producer)
@@ -452,7 +452,7 @@ class Partition:
 
     # -- forgetting
 
-    def _settle(self, entry: Entry) -> None:
+    def _settle(self, entry: PendingMessage) -> None:
         waiting = entry.waiting = set(entry.message.destinations)
         waiting.discard(self.group)
         if not self.view.groups.issuperset(waiting):
@@ -468,7 +468,7 @@ class Partition:
         for entry in self.settled.reached(group, floor):
             self._done(entry)
 
-    def _done(self, entry: Entry) -> None:
+    def _done(self, entry: PendingMessage) -> None:
         self.involved.ended(entry.message)
         self._everywhere.append(entry.mid)
 
@@ -551,7 +551,7 @@ class Partition:
         """Return a producer's row, to be filled from a snapshot."""
         return self._row(producer)
 
-    def restore_staged(self, entry: Entry) -> None:
+    def restore_staged(self, entry: PendingMessage) -> None:
         """Put back a staged message.
 
         Raises:
@@ -569,7 +569,7 @@ class Partition:
         """Set the log time from a snapshot."""
         self._log_time_ms = log_time_ms
 
-    def restore_pending(self, entry: Entry) -> None:
+    def restore_pending(self, entry: PendingMessage) -> None:
         """Put back a pending message; they come in the order of their proposals.
 
         Raises:
@@ -585,7 +585,7 @@ class Partition:
         if entry.message.is_single:
             self._row(entry.mid.producer).queued += 1
 
-    def restore_settled(self, entry: Entry) -> None:
+    def restore_settled(self, entry: PendingMessage) -> None:
         """Put back a delivered message that is kept for others; they come in the order of their final times.
 
         Raises:
