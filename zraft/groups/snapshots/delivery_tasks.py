@@ -15,7 +15,7 @@ from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import Manifest
 from zraft.storage.delivery.recovery import DeliveryReport
 from zraft.storage.delivery.settings import DeliveryRetention
-from zraft.storage.delivery.values import Delivery, Mark
+from zraft.storage.delivery.values import Mark, StoredDelivery
 from zraft.storage.errors import (
     CorruptionError,
     DeliveriesDifferError,
@@ -55,7 +55,7 @@ class Append:
     """
 
     group: GroupId
-    deliveries: Sequence[Delivery]
+    deliveries: Sequence[StoredDelivery]
     index: int
 
     @property

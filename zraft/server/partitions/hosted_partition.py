@@ -12,7 +12,7 @@ from zraft.server.partitions.leadership import PartitionLeadership
 from zraft.server.partitions.machine import AppliedEntry, PartitionMachine
 from zraft.server.partitions.topic_answers import Asker
 from zraft.storage.delivery.log import DeliveryLog
-from zraft.storage.delivery.values import Delivery
+from zraft.storage.delivery.values import StoredDelivery
 from zraft.topics.service import Fetched
 from zraft_core.ids import GroupId
 from zraft_core.topics.stamps import Stamp
@@ -71,7 +71,7 @@ class HostedPartition:
             # There may have been deliveries since.
             self.tail.restart(machine.restored_offset)
         entries = machine.take_fresh()
-        delivered: list[Delivery] = []
+        delivered: list[StoredDelivery] = []
         for entry in entries:
             if entry.deliveries:
                 delivered += entry.deliveries
@@ -124,7 +124,7 @@ class HostedPartition:
         moved, self._frontier = frontier != self._frontier, frontier
         return moved
 
-    def fetched(self, offset: int, found: Sequence[Delivery]) -> Fetched:
+    def fetched(self, offset: int, found: Sequence[StoredDelivery]) -> Fetched:
         """Return the answer to a fetch at `offset`.
 
         What is not applied here is not given, though it may be on the disk.
@@ -143,6 +143,6 @@ class HostedPartition:
         )
 
 
-def _stamp(one: Delivery) -> Stamp:
+def _stamp(one: StoredDelivery) -> Stamp:
     time, group, sub, single = one.stamp
     return Stamp(time, GroupId(group), sub, GroupId(single))

@@ -21,10 +21,10 @@ from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import IndexCache, Points
 from zraft.storage.delivery.scanning import DeliveryFrame, FrameScanner
 from zraft.storage.delivery.values import (
-    Delivery,
     DeliveryFormatError,
     Mark,
     Stamp,
+    StoredDelivery,
     decode_deliveries,
     read_deliveries,
 )
@@ -93,7 +93,7 @@ class DeliveryReader:
         self._hints: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[Delivery]:
+    def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[StoredDelivery]:
         """Return deliveries from `offset` on, in order; none if there is none yet.
 
         Stops before the one with which payloads, and `DELIVERY_OVERHEAD_BYTES` for each, would be more than
@@ -141,8 +141,8 @@ class DeliveryReader:
                     raise
         raise AssertionError("unreachable")
 
-    def _read(self, view: View, offset: int, bytes_max: int) -> list[Delivery]:
-        found: list[Delivery] = []
+    def _read(self, view: View, offset: int, bytes_max: int) -> list[StoredDelivery]:
+        found: list[StoredDelivery] = []
         size = 0
         for segment, frame in self._frames(view, offset):
             for one in self._deliveries(segment, frame):
@@ -233,7 +233,7 @@ class DeliveryReader:
                     path, scanner.position, scanner.damage or "zeros where a frame was written"
                 )
 
-    def _deliveries(self, segment: Segment, frame: DeliveryFrame) -> Iterator[Delivery]:
+    def _deliveries(self, segment: Segment, frame: DeliveryFrame) -> Iterator[StoredDelivery]:
         """Yield the deliveries of the frame that count."""
         path, head = f"{self._path}/{segment.name}", frame.head
         try:
