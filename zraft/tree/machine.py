@@ -30,7 +30,7 @@ from zraft.tree.commands.topics import change_topics, limits_of
 from zraft.tree.commands.truncation import drain, forget_hidden, truncate
 from zraft.tree.commands.upsert import add, put
 from zraft.tree.commands.wills import carry_out, register_will
-from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, Digest
+from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, TreeDigest
 from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.image.reader import ImageState
 from zraft.tree.image.small_items import small_items, small_shares
@@ -546,7 +546,7 @@ class Machine:
     # -- images
 
     @property
-    def marks(self) -> Digest:
+    def marks(self) -> TreeDigest:
         """The digest, which tells an `ImageWriter` of each change before it happens."""
         return self._tree.digest
 

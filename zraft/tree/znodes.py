@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from zraft.tree.children import SPLIT_AT, ManyNames, Names
-from zraft.tree.digest import Digest
+from zraft.tree.digest import TreeDigest
 from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.image.reader import ImageState
 from zraft.tree.journal import Undo
@@ -102,7 +102,7 @@ class Tree:
         for _, node in self.nodes.items():
             node.acl = self.acls.hold(node.acl)
         self.sessions: dict[int, Session] = {}
-        self.digest = Digest(self.nodes, self.sessions)
+        self.digest = TreeDigest(self.nodes, self.sessions)
         self.events: list[Event] = []
         self.settings = settings
         self.wall_time = 0
