@@ -73,7 +73,7 @@ from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import names_if_there
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import FileSystem, RealFileSystem
-from zraft.storage.journal import JournalHeader, JournalWriter, Note
+from zraft.storage.journal import JournalHeader, JournalNote, JournalWriter
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
 from zraft.transport.messages import Sender
@@ -580,7 +580,7 @@ class Node:
             if not self._write_down(self._journaling.look(replica.raft, replica.digests, wall_ms)):
                 driver.groups.touch_again(group)
 
-    def _write_down(self, notes: Iterator[Note]) -> bool:
+    def _write_down(self, notes: Iterator[JournalNote]) -> bool:
         """Return whether the disk took all notes; what it refused, and what would follow, is looked at again."""
         return all(map(self._journal.add, notes))
 
