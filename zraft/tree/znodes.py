@@ -13,7 +13,7 @@ from zraft.tree.digest import TreeDigest
 from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.image.reader import ImageState
 from zraft.tree.journal import Undo
-from zraft.tree.lifetime import CONTAINER, Kind, is_due, requested_kind
+from zraft.tree.lifetime import CONTAINER, ZnodeKind, is_due, requested_kind
 from zraft.tree.node import BORN, CONFIG, SHARD_COUNT, SHARD_SHIFT, Lifetime, NodeTable, Znode, table_at_birth
 from zraft.tree.paths import ROOT, is_valid_name, is_valid_path, split
 from zraft.tree.quota import LIMITS, QUOTA_NAMES, Quotas
@@ -190,7 +190,7 @@ class Tree:
         lifetime = None
         if not 0 <= flags <= _PLAIN_FLAGS or opcode > CREATE2:
             kind = requested_kind(opcode, flags, ttl, self.settings)
-            if not isinstance(kind, Kind):
+            if not isinstance(kind, ZnodeKind):
                 return kind
             flags = kind.flags
             if kind.ttl_ms is not None:
