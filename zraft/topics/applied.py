@@ -20,7 +20,7 @@ class BrokenGroupError(ZraftError):
     """
 
 
-class Verdict(Enum):
+class StartVerdict(Enum):
     """Verdicts on a START that comes from its producer; only ADMIT leaves a trace."""
 
     ADMIT = "admit"

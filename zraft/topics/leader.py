@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from zraft.topics.applied import Applied, Verdict
+from zraft.topics.applied import Applied, StartVerdict
 from zraft.topics.leader_settings import Exchange, LeaderSettings, LeaderStatistics, Output, entry_of
 from zraft.topics.partition import NO_ROW, Partition
 from zraft.topics.pending import PendingMessage
@@ -108,13 +108,13 @@ class PartitionLeader:
             return
         verdict = self.partition.verdict(message, request.floor, request.epoch)
         match verdict:
-            case Verdict.KNOWN:
+            case StartVerdict.KNOWN:
                 self._tell(mid, request.epoch)
-            case Verdict.EXPIRED:
+            case StartVerdict.EXPIRED:
                 self._reply(mid, Answer.EXPIRED, request.epoch)
-            case Verdict.STALE:
+            case StartVerdict.STALE:
                 self._reply(mid, Answer.STALE, request.epoch, everywhere=self._final(message))
-            case Verdict.ADMIT | Verdict.RETRY:
+            case StartVerdict.ADMIT | StartVerdict.RETRY:
                 if not self._will_do(message, request.floor):
                     self._reply(mid, Answer.RETRY, request.epoch)
                 elif self._busy(message):
@@ -129,16 +129,16 @@ class PartitionLeader:
             self._reply(mid, Answer.STAGED, epoch)
             return
         match self.partition.verdict_staged(message, request.floor, epoch):
-            case Verdict.KNOWN:
+            case StartVerdict.KNOWN:
                 # Its round tells whether it is everywhere.
                 self._tell(mid, epoch, staged=True)
-            case Verdict.EXPIRED:
+            case StartVerdict.EXPIRED:
                 self._reply(mid, Answer.EXPIRED, epoch)
-            case Verdict.STALE:
+            case StartVerdict.STALE:
                 self._reply(mid, Answer.STALE, epoch, everywhere=self._final(message))
-            case Verdict.RETRY:
+            case StartVerdict.RETRY:
                 self._reply(mid, Answer.RETRY, epoch)
-            case Verdict.ADMIT:
+            case StartVerdict.ADMIT:
                 if self._has_room_to_stage(request):
                     self._taken(message)
                     self._commands.append(Stage(message, request.floor, epoch))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zraft.topics.applied import Applied, BrokenGroupError, Verdict
+from zraft.topics.applied import Applied, BrokenGroupError, StartVerdict
 from zraft.topics.chain import first_link, message_digest, next_link
 from zraft.topics.pending import Involved, Pending, PendingMessage, SettledEntries
 from zraft.topics.rows import FAILED, Row
@@ -167,35 +167,37 @@ class Partition:
             return True
         return mid in self.pending.entries or mid in self.settled.entries or self.retired(producer)
 
-    def verdict(self, message: Message, floor: int, epoch: int) -> Verdict:
+    def verdict(self, message: Message, floor: int, epoch: int) -> StartVerdict:
         """Judge a START by this group's log alone (D-9a). A refusal for good comes before "not yet" (D-18)."""
         producer = message.mid.producer
         if self.known(message.mid):
-            return Verdict.KNOWN
+            return StartVerdict.KNOWN
         if producer in self.view.closed:
-            return Verdict.EXPIRED
+            return StartVerdict.EXPIRED
         if epoch < self.view.epoch or self.view.any_removed(message.destinations):
-            return Verdict.STALE
+            return StartVerdict.STALE
         if not (self.expects(message, floor) and self.in_turn(message) and self.follows(message, floor)):
-            return Verdict.RETRY
-        return Verdict.ADMIT
+            return StartVerdict.RETRY
+        return StartVerdict.ADMIT
 
     def admits(self, message: Message, floor: int, epoch: int) -> bool:
         """Return whether a START may be logged now."""
-        return self.group in message.destinations and self.verdict(message, floor, epoch) is Verdict.ADMIT
+        return (
+            self.group in message.destinations and self.verdict(message, floor, epoch) is StartVerdict.ADMIT
+        )
 
-    def verdict_staged(self, message: Message, floor: int, epoch: int) -> Verdict:
+    def verdict_staged(self, message: Message, floor: int, epoch: int) -> StartVerdict:
         """Return the verdict on a message that is to be staged.
 
         Its order is left to its round.
         """
         if self.known(message.mid):
-            return Verdict.KNOWN
+            return StartVerdict.KNOWN
         if message.mid.producer in self.view.closed:
-            return Verdict.EXPIRED
+            return StartVerdict.EXPIRED
         if epoch < self.view.epoch or self.view.any_removed(message.destinations):
-            return Verdict.STALE
-        return Verdict.ADMIT if self.expects(message, floor, staged=True) else Verdict.RETRY
+            return StartVerdict.STALE
+        return StartVerdict.ADMIT if self.expects(message, floor, staged=True) else StartVerdict.RETRY
 
     def stages(self, message: Message, floor: int, epoch: int) -> bool:
         """Return whether a message may be staged now."""
@@ -203,7 +205,7 @@ class Partition:
             self.group in message.destinations
             and message.may_be_staged
             and not self.is_staged(message.mid)
-            and self.verdict_staged(message, floor, epoch) is Verdict.ADMIT
+            and self.verdict_staged(message, floor, epoch) is StartVerdict.ADMIT
         )
 
     def is_staged(self, mid: MessageId) -> bool:

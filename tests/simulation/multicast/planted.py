@@ -12,7 +12,7 @@ from attrs import evolve
 
 from tests.simulation.multicast.profile import Mode
 from tests.simulation.planted_registry import Patch, Plants
-from zraft.topics.applied import Verdict
+from zraft.topics.applied import StartVerdict
 from zraft.topics.chain import message_digest
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.partition import Partition
@@ -581,7 +581,7 @@ def snapshot_without_staged() -> Sequence[Patch]:
 def stale_epoch_admitted() -> Sequence[Patch]:
     original = Partition.verdict
 
-    def verdict(self: Partition, message: Any, floor: int, epoch: int) -> Verdict:
+    def verdict(self: Partition, message: Any, floor: int, epoch: int) -> StartVerdict:
         return original(self, message, floor, max(epoch, self.view.epoch))
 
     return [(Partition, "verdict", verdict)]
