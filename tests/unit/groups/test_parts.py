@@ -10,7 +10,7 @@ import pytest
 from zraft.groups.description import GroupDescription
 from zraft.groups.frame import Durable, LogFrame
 from zraft.groups.leadership import Moves
-from zraft.groups.members import AddLearner, Await, Exchange, RemoveLearner, Step, next_step, target_of
+from zraft.groups.members import AddLearner, Await, RemoveLearner, ReplaceVoters, Step, next_step, target_of
 from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.timers import NEVER, Timers
@@ -309,7 +309,7 @@ def steps_to(present: Membership, wanted: dict[ServerId, Instance], *, caught_up
 
 def test_a_replica_is_moved_by_adding_first_and_exchanging_once_it_has_caught_up() -> None:
     wanted = {server: DISKS[server] for server in (S2, S3, S4)}
-    assert steps_to(members(S1, S2, S3), wanted) == [AddLearner(S4, DISKS[S4]), Exchange((S2, S3, S4))]
+    assert steps_to(members(S1, S2, S3), wanted) == [AddLearner(S4, DISKS[S4]), ReplaceVoters((S2, S3, S4))]
 
 
 def test_nobody_is_taken_out_for_who_has_not_caught_up() -> None:
@@ -320,9 +320,9 @@ def test_nobody_is_taken_out_for_who_has_not_caught_up() -> None:
 def test_a_new_disk_of_a_voter_comes_when_the_old_one_has_left() -> None:
     wanted = {S1: DISKS[S1], S2: DISKS[S2], S3: OTHER}
     assert steps_to(members(S1, S2, S3), wanted) == [
-        Exchange((S1, S2)),
+        ReplaceVoters((S1, S2)),
         AddLearner(S3, OTHER),
-        Exchange((S1, S2, S3)),
+        ReplaceVoters((S1, S2, S3)),
     ]
 
 
