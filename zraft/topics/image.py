@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from zraft.topics.partition import Partition
 from zraft.topics.pending import PendingMessage
-from zraft.topics.rows import Row
+from zraft.topics.rows import ProducerRow
 from zraft_core.errors import ProtocolError
 from zraft_core.layout import (
     NUMBER_MAX,
@@ -143,7 +143,7 @@ def _pack_entry(entry: PendingMessage) -> tuple[Any, ...]:
     )
 
 
-def _pack_row(producer: int, row: Row) -> tuple[Any, ...]:
+def _pack_row(producer: int, row: ProducerRow) -> tuple[Any, ...]:
     fields = producer, row.floor, row.last, sorted(row.outcomes.items())
     if not row.staged:
         return fields

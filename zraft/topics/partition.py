@@ -11,7 +11,7 @@ from typing import Final
 from zraft.topics.applied import Applied, BrokenGroupError, StartVerdict
 from zraft.topics.chain import first_link, message_digest, next_link
 from zraft.topics.pending import Involved, Pending, PendingMessage, SettledEntries
-from zraft.topics.rows import FAILED, Row
+from zraft.topics.rows import FAILED, ProducerRow
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.topics.commands import (
@@ -30,7 +30,7 @@ from zraft_core.topics.registry_values import PartitionSettings
 from zraft_core.topics.stamps import AFTER_ALL_GROUPS, BEGINNING, FinalTime, MessageId, Stamp
 from zraft_core.topics.view import AnyView, LoggedView, View
 
-NO_ROW: Final = Row()
+NO_ROW: Final = ProducerRow()
 """Stands for the row of a producer that is not known here. Never changed."""
 
 
@@ -85,7 +85,7 @@ class Partition:
         self.pending = Pending(group)
         self.settled = SettledEntries()
         self.involved = Involved()
-        self.rows: dict[ProducerId, Row] = {}
+        self.rows: dict[ProducerId, ProducerRow] = {}
         self.floors: dict[GroupId, FinalTime] = {}
         self.offsets: dict[bytes, int] = {}
         self.staged_bytes = 0
@@ -279,15 +279,15 @@ class Partition:
         self.staged_bytes += len(message.payload)
         self._staged.append(message.mid)
 
-    def _row(self, producer: ProducerId) -> Row:
+    def _row(self, producer: ProducerId) -> ProducerRow:
         row = self.rows.get(producer)
         if row is None:
-            row = self.rows[producer] = Row()
+            row = self.rows[producer] = ProducerRow()
             if not self.view.names(producer):
                 self._unlisted.add(producer)
         return row
 
-    def _bypasses(self, message: Message, row: Row) -> bool:
+    def _bypasses(self, message: Message, row: ProducerRow) -> bool:
         """Return whether a message goes before everything pending.
 
         It does if it depends on nothing, and overtakes none of its producer that does.
@@ -549,7 +549,7 @@ class Partition:
 
     # -- from a snapshot
 
-    def restore_row(self, producer: ProducerId) -> Row:
+    def restore_row(self, producer: ProducerId) -> ProducerRow:
         """Return a producer's row, to be filled from a snapshot."""
         return self._row(producer)
 

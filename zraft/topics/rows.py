@@ -8,7 +8,7 @@ from __future__ import annotations
 from zraft.topics.pending import PendingMessage
 
 
-class Row:
+class ProducerRow:
     """One producer.
 
     Every number up to `floor` is decided at every destination; `outcomes` has those above it that are decided here: the
