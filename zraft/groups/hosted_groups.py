@@ -274,11 +274,11 @@ class HostedGroups:
                 not go on.
         """
         self._stirred = True
-        if isinstance(task, delivery_tasks.Remove):
+        if isinstance(task, delivery_tasks.RemoveDeliveries):
             # Snapshots go after the deliveries, because this task removes the directory that holds both.
             self._tasks.append(Remove(task.group))
             return
-        if isinstance(task, delivery_tasks.Open):
+        if isinstance(task, delivery_tasks.OpenDeliveries):
             if isinstance(result, StorageError):
                 raise result
             if isinstance(result, delivery_tasks.Opened) and task.group in self.host.groups:
@@ -478,7 +478,7 @@ class HostedGroups:
         if stored.snapshot is not None:
             meta, image = stored.snapshot
             expected = self._mark_of(group, image, meta.index)
-        self._deliveries.append(delivery_tasks.Open(group, expected))
+        self._deliveries.append(delivery_tasks.OpenDeliveries(group, expected))
         description = GroupDescription(group, dict(row.founders), row.preferred)
         self.host.create(description, self.partitions.open(group), stored)
 
@@ -497,7 +497,7 @@ class HostedGroups:
     def _remove_files(self, forgotten: Iterable[GroupId]) -> None:
         for group in forgotten:
             self._removing.add(group)
-            self._deliveries.append(delivery_tasks.Remove(group))
+            self._deliveries.append(delivery_tasks.RemoveDeliveries(group))
 
     def _report_placed(self, placed: Iterable[GroupId], now_ms: int) -> None:
         """Report groups whose voters are the wanted disks to the coordination group, again and again until it shows them."""

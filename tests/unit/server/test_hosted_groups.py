@@ -157,7 +157,7 @@ def test_d18_a_removed_group_is_forgotten_by_the_log_then_its_files_go_and_meanw
     assert server.partitions.closed_groups == [GroupId(1)]
     assert ForgetRecord(GroupId(1)) in [record for frame in server.frames for record in frame]
     deliveries = [task for effects in server.effects for task in effects.deliveries]
-    assert deliveries == [delivery_tasks.Remove(GroupId(1))]
+    assert deliveries == [delivery_tasks.RemoveDeliveries(GroupId(1))]
     groups = server.driver.groups
     assert groups is not None
     assert so_far(groups.removing)
@@ -185,7 +185,7 @@ def test_d13_an_image_waits_for_what_its_group_delivered_and_the_log_is_cut_afte
     assert world.counts(1) == [20, 20, 20]
     assert not any(effects.tasks for effects in server.effects)
     asked = [task for effects in server.effects for task in effects.deliveries]
-    assert delivery_tasks.Sync(group) in asked
+    assert delivery_tasks.SyncDeliveries(group) in asked
     server.partitions.synced({group: server.host.groups[group].applied_index})
     server.effects.clear()
     world.run(50)
@@ -294,8 +294,8 @@ def test_while_the_disk_of_deliveries_takes_no_more_nothing_is_applied_and_the_t
     server = world.leader(1)
     groups = server.driver.groups
     assert groups is not None
-    first = delivery_tasks.Append(GroupId(1), (), 1)
-    second = delivery_tasks.Append(GroupId(1), (), 2)
+    first = delivery_tasks.AppendDeliveries(GroupId(1), (), 1)
+    second = delivery_tasks.AppendDeliveries(GroupId(1), (), 2)
     groups.refused([first])
     others = [other for other in world.servers.values() if other is not server]
     world.write(1, b"x")

@@ -32,7 +32,7 @@ APPEND_OVERHEAD_BYTES = 128
 
 
 @frozen
-class Open:
+class OpenDeliveries:
     """Open a group's deliveries, of which its newest snapshot says `expected`. The result is `Opened`."""
 
     group: GroupId
@@ -48,7 +48,7 @@ class Opened:
 
 
 @frozen
-class Append:
+class AppendDeliveries:
     """Append what applying whole entries up to Raft index `index` delivered.
 
     The result is the index up to which all is durable.
@@ -65,7 +65,7 @@ class Append:
 
 
 @frozen
-class Sync:
+class SyncDeliveries:
     """Make the group's deliveries durable, so that its log can be cut.
 
     The result is the index up to which they are durable.
@@ -75,7 +75,7 @@ class Sync:
 
 
 @frozen
-class Retain:
+class RetainDeliveries:
     """Remove deliveries that were kept long enough. The result is how many were removed."""
 
     group: GroupId
@@ -134,31 +134,31 @@ class ReadSegment:
 
 
 @frozen
-class Close:
+class CloseDeliveries:
     """Close the deliveries of a group of which this server has no replica any more, or not now. The files stay."""
 
     group: GroupId
 
 
 @frozen
-class Remove:
+class RemoveDeliveries:
     """Remove the files of a partition that was deleted."""
 
     group: GroupId
 
 
 Task = (
-    Open
-    | Append
-    | Sync
-    | Retain
+    OpenDeliveries
+    | AppendDeliveries
+    | SyncDeliveries
+    | RetainDeliveries
     | BeginFetch
     | StorePiece
     | CompleteFetch
     | AbandonFetch
     | ReadSegment
-    | Close
-    | Remove
+    | CloseDeliveries
+    | RemoveDeliveries
 )
 Result = Opened | Piece | bytes | int | StorageError | None
 """The result of a task.
@@ -194,17 +194,17 @@ class DeliveryPerformer:
 
     def _perform(self, task: Task) -> Result:
         disk = self.disk
-        if not isinstance(task, Open | Remove) and task.group not in disk:
+        if not isinstance(task, OpenDeliveries | RemoveDeliveries) and task.group not in disk:
             # The task was on its way when the group was closed, or could not be opened.
             raise SegmentGoneError(f"group {task.group} is not open on this server")
         match task:
-            case Open(group, expected):
+            case OpenDeliveries(group, expected):
                 return Opened(*disk.open(group, expected=expected))
-            case Append(group, deliveries, index):
+            case AppendDeliveries(group, deliveries, index):
                 return disk.append(group, deliveries, index)
-            case Sync(group):
+            case SyncDeliveries(group):
                 return disk.sync(group)
-            case Retain(group, retention, now_ms, keep_from):
+            case RetainDeliveries(group, retention, now_ms, keep_from):
                 return disk.log(group).retain(retention, now_ms, keep_from=keep_from)
             case BeginFetch(group, shipped):
                 self._abandon(group)
@@ -221,10 +221,10 @@ class DeliveryPerformer:
                 self._abandon(group)
             case ReadSegment(_, group, id, offset, length):
                 return disk.log(group).read_file(id, offset, length)
-            case Close(group):
+            case CloseDeliveries(group):
                 self._abandon(group)
                 disk.close(group)
-            case Remove(group):
+            case RemoveDeliveries(group):
                 self._abandon(group)
                 disk.remove(group)
         return None

@@ -78,7 +78,7 @@ class HostedPartition:
                 self.tail.append(entry.deliveries, entry.index)
         if delivered:
             self._appended_index = delivered[-1].index
-            tasks.append(delivery_tasks.Append(self.group, delivered, self._appended_index))
+            tasks.append(delivery_tasks.AppendDeliveries(self.group, delivered, self._appended_index))
         return entries
 
     def opened(self, log: DeliveryLog) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.groups.snapshots.delivery_tasks import Append, Task
+from zraft.groups.snapshots.delivery_tasks import AppendDeliveries, Task
 from zraft.raft.messages import Entry, EntryKind
 from zraft.server.partitions.hosted_partition import HostedPartition
 from zraft.server.partitions.machine import PartitionMachine, mark_of_image
@@ -274,7 +274,7 @@ def test_deliveries_after_a_restore_are_in_the_tail_though_they_were_applied_in_
     assert (hosted.tail.first, hosted.tail.end, hosted.end) == (2, 3, 3)
     assert [one.offset for one in hosted.tail.read(2, 1)] == [2]
     (append,) = tasks
-    assert isinstance(append, Append)
+    assert isinstance(append, AppendDeliveries)
     assert [one.offset for one in append.deliveries] == [2]
 
 
