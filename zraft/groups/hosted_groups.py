@@ -28,7 +28,7 @@ from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.receiving import Received
 from zraft.groups.snapshots.snapshots import ABOUT_SNAPSHOTS, FETCHES, Snapshots
-from zraft.groups.snapshots.tasks import Remove, Result, Task
+from zraft.groups.snapshots.tasks import RemoveSnapshots, Result, Task
 from zraft.raft.core import Raft
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.role import Role
@@ -230,7 +230,7 @@ class HostedGroups:
     def performed(self, task: Task, result: Result, now_ms: int) -> None:
         """Take the result of a task that the disk of snapshots has done."""
         self._stirred = True
-        if isinstance(task, Remove):
+        if isinstance(task, RemoveSnapshots):
             self._removing.discard(task.group)
             return
         written = self.snapshots.performed(task, result, now_ms)
@@ -276,7 +276,7 @@ class HostedGroups:
         self._stirred = True
         if isinstance(task, delivery_tasks.RemoveDeliveries):
             # Snapshots go after the deliveries, because this task removes the directory that holds both.
-            self._tasks.append(Remove(task.group))
+            self._tasks.append(RemoveSnapshots(task.group))
             return
         if isinstance(task, delivery_tasks.OpenDeliveries):
             if isinstance(result, StorageError):

@@ -26,9 +26,9 @@ from zraft.groups.snapshots.tasks import (
     Finish,
     Load,
     Purge,
-    Read,
+    ReadSnapshot,
     Receive,
-    Remove,
+    RemoveSnapshots,
     WriteBlock,
 )
 from zraft.groups.snapshots.writing import RETRY_MS
@@ -166,7 +166,7 @@ def test_d18_a_removed_group_is_forgotten_by_the_log_then_its_files_go_and_meanw
     server.driver.delivered(deliveries[0], None)
     world.run(100)
     tasks = [task for effects in server.effects for task in effects.tasks]
-    assert tasks == [Remove(GroupId(1))]
+    assert tasks == [RemoveSnapshots(GroupId(1))]
     assert so_far(groups.removing)
     server.driver.performed(tasks[0], None)
     assert not groups.removing
@@ -458,7 +458,7 @@ def test_what_followers_of_all_groups_ask_for_is_read_within_the_servers_one_bud
         server.driver.receive(other.sender, requests)
     ms = 50
     world.run(ms)
-    read = [task for effects in server.effects for task in effects.tasks if isinstance(task, Read)]
+    read = [task for effects in server.effects for task in effects.tasks if isinstance(task, ReadSnapshot)]
     assert {task.group for task in read} == {*groups}
     bytes_per_s = SnapshotConfig().send_bytes_per_s
     at_once = bytes_per_s // 20

@@ -18,7 +18,16 @@ from zraft.groups.snapshots.receiving import (
     SnapshotReceiver,
 )
 from zraft.groups.snapshots.sending import OFFER_INTERVAL_MS, SnapshotSender
-from zraft.groups.snapshots.tasks import Complete, Load, Read, Receive, Result, SnapshotDisk, Store, Task
+from zraft.groups.snapshots.tasks import (
+    Complete,
+    Load,
+    ReadSnapshot,
+    Receive,
+    Result,
+    SnapshotDisk,
+    Store,
+    Task,
+)
 from zraft.groups.snapshots.work import Work
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
@@ -121,7 +130,7 @@ class World:
                 block = self.file[self.loaded : self.loaded + 100_000]
                 self.loaded += len(block)
                 return block or None
-            case Read(_, _, _, offset, length):
+            case ReadSnapshot(_, _, _, offset, length):
                 return self.file[offset : offset + length]
         raise AssertionError(task)
 
@@ -151,7 +160,7 @@ class World:
         for _ in range(min(3, len(self.tasks))):
             task = self.tasks.popleft()
             result = self.perform(task)
-            if isinstance(task, Read):
+            if isinstance(task, ReadSnapshot):
                 chunk = self.sender.read_piece(task, result, 1)
                 if chunk is not None:
                     self.flying.append((FOLLOWER, chunk))

@@ -30,7 +30,7 @@ from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.receiving import Received
 from zraft.groups.snapshots.sending import WAKE_MS
 from zraft.groups.snapshots.snapshots import Snapshots
-from zraft.groups.snapshots.tasks import Read, Result, Task
+from zraft.groups.snapshots.tasks import ReadSnapshot, Result, Task
 from zraft.raft.core import Raft
 from zraft.raft.messages import AppendEntries, AppendEntriesReply, Heartbeat, HeartbeatReply
 from zraft.raft.role import Role
@@ -316,7 +316,7 @@ class Driver:
         self.origin.add(Errand(done), 0, (), [command], ERRAND_BYTES)
         self._stirred = True
 
-    def read_snapshot(self, read: Read, done: Callable[[Result], None]) -> None:
+    def read_snapshot(self, read: ReadSnapshot, done: Callable[[Result], None]) -> None:
         """Read a piece of a snapshot file for an operator; `done` gets it, or the reason why not."""
         self._stirred = True
         self.snapshots.read_for_operator(read, done)
