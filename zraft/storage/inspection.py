@@ -19,7 +19,7 @@ from zraft.storage.records import BaseRecord, Record, RecordFormatError, RecordR
 from zraft.storage.recovery import Replay, replay
 from zraft.storage.segments import SegmentSpan, in_use, numbers_of, segment_path
 from zraft.storage.settings import WalSettings
-from zraft.storage.snapshot_format import SnapshotFile, SnapshotInfo
+from zraft.storage.snapshot_format import SnapshotFileReader, SnapshotInfo
 from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId
 
@@ -230,7 +230,7 @@ def _find_snapshot(
     fs: FileSystem, group: GroupId, path: str, on_bytes: Callable[[int], None]
 ) -> SnapshotFinding | None:
     try:
-        with SnapshotFile(fs, path) as file:
+        with SnapshotFileReader(fs, path) as file:
             for done in file.verify():
                 on_bytes(done)
             return SnapshotFinding(group, path, file.info, None)
