@@ -14,7 +14,14 @@ from zraft.storage.directory import read_meta
 from zraft.storage.durable import reading, size_if_there
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
-from zraft.storage.frames import HEADER_BYTES, Frame, FrameReader, SegmentHeader, decode_header, inspect_rest
+from zraft.storage.frames import (
+    HEADER_BYTES,
+    Frame,
+    LogFrameReader,
+    SegmentHeader,
+    decode_header,
+    inspect_rest,
+)
 from zraft.storage.records import BaseRecord, Record, RecordFormatError, RecordReader, decode_record
 from zraft.storage.recovery import Replay, replay
 from zraft.storage.segments import SegmentSpan, in_use, numbers_of, segment_path
@@ -77,7 +84,7 @@ def read_records(fs: FileSystem, data: str) -> Iterator[Placed]:
     numbers = segment_numbers(fs, data)
     records = RecordReader()
     at = 0
-    before: tuple[str, FrameReader] | None = None
+    before: tuple[str, LogFrameReader] | None = None
     while at < len(numbers):
         number = numbers[at]
         at += 1
@@ -119,12 +126,12 @@ def read_records(fs: FileSystem, data: str) -> Iterator[Placed]:
 
 def _records_of(
     fs: FileSystem, file: int, path: str, header: SegmentHeader, records: RecordReader
-) -> Generator[Placed, None, FrameReader]:
+) -> Generator[Placed, None, LogFrameReader]:
     start, number = HEADER_BYTES, header.first_frame
     while True:
         with reading(path):
             size = fs.size(file)
-        reader = FrameReader(fs, file, seed=header.seed, start=start, size=size, number=number)
+        reader = LogFrameReader(fs, file, seed=header.seed, start=start, size=size, number=number)
         with reading(path):
             for frame in reader:
                 for record in _decode(records, frame, path):
