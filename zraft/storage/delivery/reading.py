@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 
 @frozen
-class View:
+class DeliveryView:
     """View of what can be read: `closed` segments, and the one that is being written with its points, `tail`.
 
     `version` grows whenever files come or go.
@@ -82,7 +82,7 @@ class DeliveryReader:
         indices: IndexCache,
         path: str,
         group: int,
-        view: Callable[[], View],
+        view: Callable[[], DeliveryView],
     ) -> None:
         self._fs = fs
         self._files = files
@@ -129,7 +129,7 @@ class DeliveryReader:
         """
         return self._attempt(lambda view: self._mark_at(view, offset), offset)
 
-    def _attempt(self, call: Callable[[View], _T], offset: int | None = None) -> _T:
+    def _attempt(self, call: Callable[[DeliveryView], _T], offset: int | None = None) -> _T:
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             view = self._view()
             if offset is not None and offset < view.base.offset:
@@ -141,7 +141,7 @@ class DeliveryReader:
                     raise
         raise AssertionError("unreachable")
 
-    def _read(self, view: View, offset: int, bytes_max: int) -> list[StoredDelivery]:
+    def _read(self, view: DeliveryView, offset: int, bytes_max: int) -> list[StoredDelivery]:
         found: list[StoredDelivery] = []
         size = 0
         for segment, frame in self._frames(view, offset):
@@ -158,7 +158,7 @@ class DeliveryReader:
                 break
         return found
 
-    def _find_stamp(self, view: View, stamp: Stamp) -> int:
+    def _find_stamp(self, view: DeliveryView, stamp: Stamp) -> int:
         end = view.end
         if end.stamp is None or end.stamp < stamp:
             return end.offset
@@ -172,7 +172,7 @@ class DeliveryReader:
                     return one.offset
         return segment.end.offset
 
-    def _find_time(self, view: View, time: int) -> int:
+    def _find_time(self, view: DeliveryView, time: int) -> int:
         for segment in view.from_offset(view.base.offset):
             if segment.time < time:
                 continue
@@ -183,7 +183,7 @@ class DeliveryReader:
                             return one.offset
         return view.end.offset
 
-    def _mark_at(self, view: View, offset: int) -> Mark:
+    def _mark_at(self, view: DeliveryView, offset: int) -> Mark:
         end = view.end
         assert offset <= end.offset, f"{offset=} {end.offset=}"
         for mark in (end, view.base):
@@ -202,7 +202,7 @@ class DeliveryReader:
             break
         raise CorruptionError(self._path, 0, f"delivery {offset - 1} is in none of its segments")
 
-    def _frames(self, view: View, offset: int) -> Iterator[tuple[Segment, DeliveryFrame]]:
+    def _frames(self, view: DeliveryView, offset: int) -> Iterator[tuple[Segment, DeliveryFrame]]:
         """Yield the frames from the one on that holds `offset`, with their segments."""
         for segment in view.from_offset(offset):
             position = self._hinted(offset, segment)
@@ -246,7 +246,7 @@ class DeliveryReader:
             if one.offset < segment.end.offset:
                 yield one
 
-    def _points(self, view: View, segment: Segment) -> Points:
+    def _points(self, view: DeliveryView, segment: Segment) -> Points:
         if segment is view.tail and view.tail_points is not None:
             return view.tail_points
         return self._indices.points(self._path, self._group, segment)
