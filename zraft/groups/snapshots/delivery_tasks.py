@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from zraft.storage.delivery.disk import DeliveryDisk
-from zraft.storage.delivery.fetching import Fetch, Piece
+from zraft.storage.delivery.fetching import Piece, SegmentFetch
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import Manifest
 from zraft.storage.delivery.recovery import DeliveryReport
@@ -173,7 +173,7 @@ class DeliveryPerformer:
     def __init__(self, fs: FileSystem, disk: DeliveryDisk) -> None:
         self._fs = fs
         self.disk = disk
-        self._fetches: dict[GroupId, Fetch] = {}
+        self._fetches: dict[GroupId, SegmentFetch] = {}
 
     def perform(self, task: Task) -> Result:
         """Carry out one task, and return its result.
@@ -208,7 +208,7 @@ class DeliveryPerformer:
                 return disk.log(group).retain(retention, now_ms, keep_from=keep_from)
             case BeginFetch(group, shipped):
                 self._abandon(group)
-                fetch = Fetch(self._fs, disk.log(group), shipped)
+                fetch = SegmentFetch(self._fs, disk.log(group), shipped)
                 self._fetches[group] = fetch
                 return fetch.next
             case StorePiece(group, id, offset, data):
@@ -229,7 +229,7 @@ class DeliveryPerformer:
                 disk.remove(group)
         return None
 
-    def _fetch(self, group: GroupId) -> Fetch:
+    def _fetch(self, group: GroupId) -> SegmentFetch:
         fetch = self._fetches.get(group)
         if fetch is None:
             raise SegmentGoneError(

@@ -10,7 +10,7 @@ from attrs import define
 
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.scenario import PATH, SERVER, entropy_of
-from zraft.storage.delivery.fetching import Fetch
+from zraft.storage.delivery.fetching import SegmentFetch
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import joined, load_manifest, seam
 from zraft.storage.delivery.open_files import OpenFiles
@@ -126,9 +126,9 @@ def feed(log: DeliveryLog, deliveries: Sequence[StoredDelivery], rng: Random | N
         at += len(some)
 
 
-def fetch(fs: FileSystem, log: DeliveryLog, donor: DeliveryLog, piece: int = 1500) -> Fetch:
+def fetch(fs: FileSystem, log: DeliveryLog, donor: DeliveryLog, piece: int = 1500) -> SegmentFetch:
     """Receive what the donor has, in pieces; not completed yet."""
-    incoming = Fetch(fs, log, donor.manifest())
+    incoming = SegmentFetch(fs, log, donor.manifest())
     while (wanted := incoming.next) is not None:
         incoming.store(wanted.id, wanted.offset, donor.read_file(wanted.id, wanted.offset, piece))
     return incoming
