@@ -12,7 +12,7 @@ from zraft.monitoring.statistics import (
     LeaderStatistics,
     Listing,
     Member,
-    Mode,
+    ServerMode,
     ServerStatistics,
     SessionConnection,
     SessionExpiries,
@@ -22,7 +22,7 @@ from zraft.monitoring.statistics import (
 )
 
 FOLLOWER = ServerStatistics(
-    mode=Mode.FOLLOWER,
+    mode=ServerMode.FOLLOWER,
     latency_min_ms=0,
     latency_avg_ms=0.123456,
     latency_max_ms=17,
@@ -42,7 +42,7 @@ FOLLOWER = ServerStatistics(
 )
 LEADER = evolve(
     FOLLOWER,
-    mode=Mode.LEADER,
+    mode=ServerMode.LEADER,
     leader=LeaderStatistics(
         learners=2,
         synced_followers=1,
@@ -56,7 +56,7 @@ LEADER = evolve(
         max_proposal_size=4096,
     ),
 )
-STANDALONE = evolve(FOLLOWER, mode=Mode.STANDALONE, latency_avg_ms=0, connection_count=0)
+STANDALONE = evolve(FOLLOWER, mode=ServerMode.STANDALONE, latency_avg_ms=0, connection_count=0)
 
 CONNECTIONS = (
     ConnectionStatistics(
