@@ -26,7 +26,7 @@ from zraft.groups.recovery import StoredGroups
 from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.receiving import Received
+from zraft.groups.snapshots.receiving import ReceivedSnapshot
 from zraft.groups.snapshots.snapshots import ABOUT_SNAPSHOTS, FETCHES, Snapshots
 from zraft.groups.snapshots.tasks import RemoveSnapshots, Result, Task
 from zraft.raft.core import Raft
@@ -239,7 +239,7 @@ class HostedGroups:
             self.snapshots_failed_total += not durable
             self.host.snapshotted(written.group, written.meta, durable=durable)
 
-    def adopt(self, received: Received, now_ms: int) -> None:
+    def adopt(self, received: ReceivedSnapshot, now_ms: int) -> None:
         """Take over the state that another server's snapshot holds. The rest of the turn does what follows from it (D-4).
 
         An image that cannot be read, or that needs more deliveries than came with it, is refused, and the

@@ -14,7 +14,7 @@ from zraft.groups.snapshots.receiving import (
     GIVE_UP_MS,
     SILENT_MS,
     TRANSFERS_MAX,
-    Received,
+    ReceivedSnapshot,
     SnapshotReceiver,
 )
 from zraft.groups.snapshots.sending import OFFER_INTERVAL_MS, SnapshotSender
@@ -134,7 +134,7 @@ class World:
                 return self.file[offset : offset + length]
         raise AssertionError(task)
 
-    def turn(self) -> Received | None:
+    def turn(self) -> ReceivedSnapshot | None:
         self.now += 10
         flying, self.flying = self.flying, []
         self.rng.shuffle(flying)
@@ -169,7 +169,7 @@ class World:
                 self.receiver.performed(task, result, self.now)
         return received[0] if received else None
 
-    def run(self, turns: int = 5_000) -> Received:
+    def run(self, turns: int = 5_000) -> ReceivedSnapshot:
         for _ in range(turns):
             received = self.turn()
             if received is not None:

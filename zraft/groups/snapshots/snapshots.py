@@ -19,7 +19,7 @@ from zraft.groups.identity import Identity
 from zraft.groups.retention import LogRetention
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.keeper import SnapshotKeeper
-from zraft.groups.snapshots.receiving import Received, SnapshotReceiver
+from zraft.groups.snapshots.receiving import ReceivedSnapshot, SnapshotReceiver
 from zraft.groups.snapshots.sending import SnapshotSender
 from zraft.groups.snapshots.tasks import (
     Abort,
@@ -155,7 +155,7 @@ class Snapshots:
         cluster: bytes | None,
         *,
         idle: bool,
-    ) -> list[Received]:
+    ) -> list[ReceivedSnapshot]:
         """Do this turn's share; return the states that arrived and are to be taken over now.
 
         The owner takes over each of them and tells `restored`, or lets the receiver `drop` or `refuse` it.

@@ -27,7 +27,7 @@ from zraft.groups.replica import Replica
 from zraft.groups.retention import LogRetention
 from zraft.groups.server_statistics import Latencies, Proposals
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.receiving import Received
+from zraft.groups.snapshots.receiving import ReceivedSnapshot
 from zraft.groups.snapshots.sending import WAKE_MS
 from zraft.groups.snapshots.snapshots import Snapshots
 from zraft.groups.snapshots.tasks import ReadSnapshot, Result, Task
@@ -604,7 +604,7 @@ class Driver:
                 # The log has brought this server as far meanwhile.
                 snapshots.receiver.drop(COORDINATION_GROUP)
 
-    def _adopt(self, received: Received) -> None:
+    def _adopt(self, received: ReceivedSnapshot) -> None:
         """Become what the snapshot says (D-4). All clients are closed: none can know what happened in between."""
         state = received.state
         assert isinstance(state, ImageState), "a state that is none of the coordination group"
