@@ -357,7 +357,7 @@ def shell(
     was reached, 2 if the command is wrong. See docs/SHELL.md.
     """
     from zraft.shell.run import Manner, run_shell
-    from zraft.shell.session import Settings
+    from zraft.shell.session import ShellSettings
     from zraft.shell.target import parse_target
 
     context = None
@@ -366,7 +366,7 @@ def shell(
 
         context = client_context(ca=tls_ca, certificate=tls_certificate, key=tls_key)
     target = parse_target(connect, "--connect")
-    settings = Settings(target, session_timeout, timeout, context, patient=wait_for_connection)
+    settings = ShellSettings(target, session_timeout, timeout, context, patient=wait_for_connection)
     sys.exit(run_shell(settings, command, Manner(json=as_json, ends_at_error=stop_on_error)))
 
 
