@@ -21,7 +21,7 @@ NOWHERE = Stamp(0, GroupId(0), 0, GroupId(0))
 
 
 @define(eq=False)
-class Waiter:
+class FetchWaiter:
     """A fetch that waits at `offset` for something new until `deadline_ms`. `over`: it was answered, or nobody waits."""
 
     asker: Asker
@@ -52,7 +52,7 @@ class HostedPartition:
         self.failure = ""
         self.leadership: PartitionLeadership | None = None
         self.birth_term = 0
-        self.waiters: list[Waiter] = []
+        self.waiters: list[FetchWaiter] = []
         self._restored = 0
         self._frontier = NOWHERE
         self._appended_index = 0
