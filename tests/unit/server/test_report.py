@@ -18,7 +18,7 @@ from zraft.monitoring.four_letter import answer
 from zraft.monitoring.statistics import ServerMode
 from zraft.raft.messages import AppendEntriesReply, HeartbeatReply, PreVoteReply, RequestVoteReply
 from zraft.raft.role import Role
-from zraft.server.operators.report import Report
+from zraft.server.operators.report import ServerReport
 from zraft_core.address import Address
 from zraft_core.ids import COORDINATION_GROUP, ServerId
 from zraft_core.wire.framing import FOUR_LETTER_WORDS
@@ -35,7 +35,7 @@ class Watched:
         self.place = Place(*peers)
         self.process = ProcessStatistics()
         here = Address("127.0.0.1", 2181)
-        self.report = Report(
+        self.report = ServerReport(
             driver=self.place.driver,
             config=ServerConfig(
                 id=ServerId(1),

@@ -74,7 +74,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-class Report:
+class ServerReport:
     """The `AdminReports` of one running server.
 
     `now` and `wall_now` give ms, the first on the driver's clock; `traffic` what the peers' socket and links

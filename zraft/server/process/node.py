@@ -41,7 +41,7 @@ from zraft.server.engine.driver import Driver
 from zraft.server.engine.registry_coordination import RegistryCoordination
 from zraft.server.operators.administration import Administration
 from zraft.server.operators.journaling import Journaling
-from zraft.server.operators.report import Report
+from zraft.server.operators.report import ServerReport
 from zraft.server.partitions.delivery_reading import ReadDeliveries
 from zraft.server.partitions.machine import mark_of_image
 from zraft.server.partitions.partitions import Partitions
@@ -195,7 +195,7 @@ class Node:
             on_arrived=self.schedule,
             on_failed=self._fail,
         )
-        self.report = Report(
+        self.report = ServerReport(
             driver=self.driver,
             config=config,
             process=self._process,
