@@ -393,7 +393,7 @@ class SnapshotReceiver:
     # -- its end
 
     def refuse(self, group: GroupId, why: str, now_ms: int) -> None:
-        """Let a transfer fail because what was `ReceivedSnapshot` is of no use."""
+        """Let a transfer fail because the `ReceivedSnapshot` is of no use."""
         self._fail(self._transfers[group], why, now_ms)
 
     def drop(self, group: GroupId) -> None:
