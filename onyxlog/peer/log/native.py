@@ -13,7 +13,7 @@ from onyxlog.peer.log.entries import overtaken
 from onyxlog.peer.log.layout import ENTRY_PREFIX, TOP, Layout
 from onyxlog.peer.log.parts import PART_BYTES, Head, encode_head
 from onyxlog.peer.log.port import LogBounds, OpenPort, Silence
-from onyxlog.peer.log.stored import Counters, StoredLog
+from onyxlog.peer.log.stored import LogCounters, StoredLog
 from onyxlog.replica.codec import encode_record
 from onyxlog.replica.commands import Entry, Record
 from zraft_client import requests
@@ -49,7 +49,7 @@ class NativeLog(StoredLog):
     def __init__(
         self, client: Client, tenancy: str, *, part_bytes: int = PART_BYTES, acl: Acl | None = None
     ) -> None:
-        counters = Counters()
+        counters = LogCounters()
         super().__init__(Layout(tenancy), NativeZnodes(client, counters, acl), counters, part_bytes)
         self._client = client
         self._acl = acl
@@ -265,7 +265,7 @@ class NativeLog(StoredLog):
 class NativeZnodes:
     """`Znodes` by the client; every write happens exactly once."""
 
-    def __init__(self, client: Client, counters: Counters, acl: Acl | None = None) -> None:
+    def __init__(self, client: Client, counters: LogCounters, acl: Acl | None = None) -> None:
         self._client = client
         self._counters = counters
         self._acl = acl

@@ -23,7 +23,7 @@ from zraft_core.errors import Code
 
 
 @define
-class Counters:
+class LogCounters:
     """Counts of what was asked of the servers; see `LogStatistics`."""
 
     appends: int = 0
@@ -36,7 +36,7 @@ class StoredLog(ABC):
     """A `LogPort` without its ways to read, append, watch and truncate. `part_bytes`: how large a znode may be."""
 
     def __init__(
-        self, layout: Layout, znodes: Znodes, counters: Counters, part_bytes: int = PART_BYTES
+        self, layout: Layout, znodes: Znodes, counters: LogCounters, part_bytes: int = PART_BYTES
     ) -> None:
         self.layout = layout
         self._znodes = znodes

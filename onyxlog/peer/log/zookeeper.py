@@ -27,7 +27,7 @@ from onyxlog.peer.log.kazoo_session import RETRY_MAX_DELAY_S, KazooSession, tran
 from onyxlog.peer.log.layout import TOP, Layout
 from onyxlog.peer.log.parts import PART_BYTES, Head, decode_head, encode_head
 from onyxlog.peer.log.port import LogBounds, OpenPort
-from onyxlog.peer.log.stored import Counters, StoredLog, not_begun
+from onyxlog.peer.log.stored import LogCounters, StoredLog, not_begun
 from onyxlog.replica.commands import Entry, Record
 from zraft_client.errors import (
     BadVersionError,
@@ -54,7 +54,7 @@ class ZookeeperLog(StoredLog):
     def __init__(
         self, session: KazooSession, tenancy: str, *, poll_s: float = POLL_S, part_bytes: int = PART_BYTES
     ) -> None:
-        counters = Counters()
+        counters = LogCounters()
         super().__init__(Layout(tenancy), KazooZnodes(session, counters), counters, part_bytes)
         self._session = session
         self._poll_s = poll_s
@@ -319,7 +319,7 @@ class ZookeeperLog(StoredLog):
 class KazooZnodes:
     """`Znodes` by kazoo. A read that decides something follows a `sync`, as a server may be behind otherwise."""
 
-    def __init__(self, session: KazooSession, counters: Counters) -> None:
+    def __init__(self, session: KazooSession, counters: LogCounters) -> None:
         self._session = session
         self._client = session.client
         self._counters = counters
