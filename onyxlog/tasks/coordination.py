@@ -18,7 +18,7 @@ from onyxlog.jobs.specification import Delivery, Job, TaskKind
 from onyxlog.replica.commands import Command, CompleteJob, ExhaustInput, SealOutput
 from onyxlog.tasks.checkpoints import CheckpointStore
 from onyxlog.tasks.items import Ask, Finished, Inject, Item, Recover, Stored
-from onyxlog.tasks.layout import Layout, Seat
+from onyxlog.tasks.layout import JobLayout, Seat
 
 TICK_S: Final = 0.02
 
@@ -37,7 +37,7 @@ class Coordination:
     def __init__(
         self,
         job: Job,
-        layout: Layout,
+        layout: JobLayout,
         store: CheckpointStore,
         *,
         direct: Callable[[Seat, Item], None],

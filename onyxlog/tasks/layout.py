@@ -21,7 +21,7 @@ class Seat:
 
 
 @frozen
-class Layout:
+class JobLayout:
     """All workers of a job while its allocations are as they became at `version`; sorted by task and slot.
 
     `submitted`: the job's position in the log.
@@ -61,7 +61,7 @@ class Layout:
         return Worker(self.job, self.version, seat.peer)
 
 
-def layout_of(replica: Replica, job: JobId) -> Layout | None:
+def layout_of(replica: Replica, job: JobId) -> JobLayout | None:
     """Return the layout of a job; None if nobody works for it."""
     coordinator = replica.coordinators.get(job)
     if coordinator is None:
@@ -73,6 +73,6 @@ def layout_of(replica: Replica, job: JobId) -> Layout | None:
                 virtual = replica.peers[peer]
                 seats.append(Seat(task, replica.slots[of, task, peer], peer, virtual.group, virtual.site))
     seats.sort(key=lambda seat: (seat.task, seat.slot))
-    return Layout(
+    return JobLayout(
         job, replica.jobs[job].submitted, replica.allocation_versions[job], tuple(seats), coordinator
     )
