@@ -6,7 +6,7 @@ from attrs import field, frozen
 
 from onyxlog.ids import GroupId, JobId, PeerId, Position, Site, TaskName
 from onyxlog.replica.replica import Replica
-from onyxlog.tasks.items import Worker
+from onyxlog.tasks.items import ChannelEnd
 
 
 @frozen
@@ -56,9 +56,9 @@ class JobLayout:
         """Return a worker's rank among all workers of the job: it is in the upper bits of the roots that it owns."""
         return self.seats.index(seat)
 
-    def worker(self, seat: Seat) -> Worker:
+    def worker(self, seat: Seat) -> ChannelEnd:
         """Return the address of a seat's worker."""
-        return Worker(self.job, self.version, seat.peer)
+        return ChannelEnd(self.job, self.version, seat.peer)
 
 
 def layout_of(replica: Replica, job: JobId) -> JobLayout | None:
