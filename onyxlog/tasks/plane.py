@@ -78,7 +78,7 @@ class _Source(Protocol):
     def opened(self, channel: int, inlet: Inlet) -> None: ...
 
 
-class Link(Protocol):
+class ItemLink(Protocol):
     """Interface of what carries the items of an outlet."""
 
     def transmit(self, outlet: Outlet) -> None:
@@ -93,7 +93,7 @@ class Channel:
 
     __slots__ = ("_link", "_plane", "encoded", "outlet")
 
-    def __init__(self, outlet: Outlet, link: Link, plane: DataPlane, *, encoded: bool) -> None:
+    def __init__(self, outlet: Outlet, link: ItemLink, plane: DataPlane, *, encoded: bool) -> None:
         self.outlet = outlet
         self.encoded = encoded
         self._link = link
