@@ -12,7 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from zraft.topics.applied import Applied, StartVerdict
-from zraft.topics.leader_settings import Exchange, LeaderSettings, LeaderStatistics, Output, entry_of
+from zraft.topics.leader_settings import (
+    Exchange,
+    LeaderSettings,
+    MulticastOutput,
+    MulticastStatistics,
+    entry_of,
+)
 from zraft.topics.partition import NO_ROW, Partition
 from zraft.topics.pending import PendingMessage
 from zraft.topics.resending import AT_ONCE, Resending
@@ -71,16 +77,18 @@ class PartitionLeader:
         for mid in partition.pending.entries:
             self._resending.add(mid, 0, at_once=True)
 
-    def take(self) -> Output:
+    def take(self) -> MulticastOutput:
         """Return everything since the last call; the commands go into one entry."""
-        output = Output(tuple(self._commands), self._messages, tuple(self._reports), tuple(self._replies))
+        output = MulticastOutput(
+            tuple(self._commands), self._messages, tuple(self._reports), tuple(self._replies)
+        )
         self._commands, self._messages, self._reports, self._replies = [], {}, [], []
         return output
 
-    def statistics(self) -> LeaderStatistics:
+    def statistics(self) -> MulticastStatistics:
         """Return counts of what is pending."""
         partition = self.partition
-        return LeaderStatistics(
+        return MulticastStatistics(
             len(partition.pending),
             partition.pending.payload_bytes,
             partition.pending_age_ms,

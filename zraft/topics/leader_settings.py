@@ -58,7 +58,7 @@ class LeaderSettings:
 
 
 @frozen
-class Output:
+class MulticastOutput:
     """Output of a turn: one batch for the log, messages by destination, the report to group 0, replies."""
 
     commands: tuple[PartitionCommand, ...]
@@ -68,7 +68,7 @@ class Output:
 
 
 @frozen
-class LeaderStatistics:
+class MulticastStatistics:
     """`pending_age_ms` is log time as of the last entry; `awaited`: messages that wait for each other group."""
 
     pending: int

@@ -19,7 +19,7 @@ from zraft.server.partitions.settings import PartitionsSettings
 from zraft.server.partitions.topic_answers import Asker, TopicAnswers
 from zraft.topics.entries import BatchEntry, encode_entry
 from zraft.topics.leader import PartitionLeader
-from zraft.topics.leader_settings import LeaderStatistics
+from zraft.topics.leader_settings import MulticastStatistics
 from zraft.topics.service import Offset, TopicClient
 from zraft_core.claims.answers import Reason, Refused
 from zraft_core.claims.commands import ClaimCommand, Expire
@@ -353,7 +353,7 @@ class PartitionLeadership:
             if by is not None:
                 self._answers.refuse(by, "timeout", self.group, detail, leader=leader)
 
-    def statistics(self) -> LeaderStatistics:
+    def statistics(self) -> MulticastStatistics:
         """Return counts of what is pending."""
         return self.leader.statistics()
 
