@@ -196,7 +196,7 @@ class ServerStatistics:
 
 
 @frozen
-class Member:
+class ListedMember:
     """One member of the cluster; `address` is "host:port" of clients (TCP) and peers (UDP) alike."""
 
     server: int
@@ -223,7 +223,7 @@ class Configuration:
     session_timeout_ms_min: int
     session_timeout_ms_max: int
     listen_backlog: int
-    members: tuple[Member, ...]
+    members: tuple[ListedMember, ...]
 
     @property
     def standalone(self) -> bool:

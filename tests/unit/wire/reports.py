@@ -10,8 +10,8 @@ from zraft.monitoring.statistics import (
     Distribution,
     Dump,
     LeaderStatistics,
+    ListedMember,
     Listing,
-    Member,
     ServerMode,
     ServerStatistics,
     SessionConnection,
@@ -93,7 +93,11 @@ CONFIGURATION = Configuration(
     session_timeout_ms_min=4000,
     session_timeout_ms_max=40000,
     listen_backlog=4096,
-    members=(Member(1, "10.0.0.1:2181"), Member(2, "10.0.0.2:2181"), Member(3, "[::1]:2183")),
+    members=(
+        ListedMember(1, "10.0.0.1:2181"),
+        ListedMember(2, "10.0.0.2:2181"),
+        ListedMember(3, "[::1]:2183"),
+    ),
 )
 
 AT = 1795294432000

@@ -24,8 +24,8 @@ from zraft.monitoring.statistics import (
     ConnectionStatistics,
     Dump,
     LeaderStatistics,
+    ListedMember,
     Listing,
-    Member,
     Metric,
     ServerMode,
     ServerStatistics,
@@ -282,7 +282,7 @@ class ServerReport:
             session_timeout_ms_max=settings.session_timeout_ms_max,
             listen_backlog=self._listen_backlog,
             members=tuple(
-                Member(server, address, part == MemberRole.OBSERVER.name.lower())
+                ListedMember(server, address, part == MemberRole.OBSERVER.name.lower())
                 for server, address, part in self._listed(self._driver.raft)
             ),
         )
