@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.shell.fake_server import Asked, FakeServer, sensible
 from zraft.shell.commands import Context
-from zraft.shell.conversation import Kind, Output, note
+from zraft.shell.conversation import Output, TextKind, note
 from zraft.shell.display import Display
 from zraft.shell.session import ShellSession, ShellSettings
 from zraft.shell.target import Target
@@ -120,7 +120,7 @@ def shown(output: Output, **how: bool) -> str:
 
 def test_plain_output_has_no_colours_and_a_terminal_gets_no_control_characters() -> None:
     output = Output(
-        {"a": "\x1b"}, ((Kind.PLAIN, "\x1b[2J"), (Kind.STAT, "a = 1\nb = 2"), (Kind.NAMES, "[x]"))
+        {"a": "\x1b"}, ((TextKind.PLAIN, "\x1b[2J"), (TextKind.STAT, "a = 1\nb = 2"), (TextKind.NAMES, "[x]"))
     )
     assert shown(output) == "\x1b[2J\na = 1\nb = 2\n[x]\n"
     assert shown(output, terminal=True) == "\\x1b[2J\na = 1\nb = 2\n[x]\n"
