@@ -21,7 +21,7 @@ from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import HardState, Member, Message
-from zraft.raft.ready import Write
+from zraft.raft.ready import LogWrite
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.raft.snapshot import SnapshotMeta
@@ -346,7 +346,7 @@ class Generator:
         writer.close()
 
 
-def records_of(group: GroupId, write: Write) -> list[Record]:
+def records_of(group: GroupId, write: LogWrite) -> list[Record]:
     """Return what one write of a group's core puts into the log, in the order in which it counts."""
     records: list[Record] = []
     if write.hard_state is not None:

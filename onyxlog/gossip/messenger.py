@@ -30,7 +30,7 @@ from onyxlog.gossip.messages import (
     TreeEvent,
     Want,
 )
-from onyxlog.gossip.outputs import BeginAgain, Counters, LookAtEnd, Output, ReadLog, Reason, Tail
+from onyxlog.gossip.outputs import BeginAgain, GossipCounters, LookAtEnd, Output, ReadLog, Reason, Tail
 from onyxlog.gossip.pacing import Gap, Idle, Pulse, Watch
 from onyxlog.gossip.repair import answers, fits_datagram
 from onyxlog.gossip.settings import GossipSettings
@@ -55,7 +55,7 @@ class Messenger:
         now: int,
     ) -> None:
         self.me = me
-        self.counters = Counters()
+        self.counters = GossipCounters()
         self._settings = settings
         self._spreading = spreading
         self._random = random

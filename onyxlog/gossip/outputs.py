@@ -63,7 +63,7 @@ Output = Send | ReadLog | LookAtEnd | Tail | BeginAgain
 
 
 @define
-class Counters:
+class GossipCounters:
     """Counts since the messenger began.
 
     `applied`: entries by source; `reads`: reads of entries by reason; `looks`: looks of a sentinel at the

@@ -37,7 +37,7 @@ class Checkpoint:
 
 
 @frozen
-class Completed:
+class CompletedCheckpoint:
     """A complete checkpoint.
 
     Store `checkpoint` at `latest_path`; after that, what is at and below the paths `over` may be removed.
@@ -176,7 +176,7 @@ class CheckpointCoordinator:
         self._standing.add(self._under_way)
         return self._under_way
 
-    def on_stored(self, worker: WorkerKey, barrier: Barrier) -> Completed | None:
+    def on_stored(self, worker: WorkerKey, barrier: Barrier) -> CompletedCheckpoint | None:
         """Note that a worker's state is stored at `part_path`; return the checkpoint if that makes it complete.
 
         Reports of barriers that are over, or by strangers, are ignored.
@@ -186,7 +186,7 @@ class CheckpointCoordinator:
         self._stored.add(worker)
         return self._complete()
 
-    def on_finished(self, worker: WorkerKey, barrier: Barrier) -> Completed | None:
+    def on_finished(self, worker: WorkerKey, barrier: Barrier) -> CompletedCheckpoint | None:
         """Note that a worker's inputs have ended, and that its last state is stored at `part_path` of `barrier`.
 
         That barrier is the one after the last that the worker stored for: it will not store for that one. It
@@ -197,7 +197,7 @@ class CheckpointCoordinator:
         self._standing.add(self._finished.setdefault(worker, barrier))
         return self._complete()
 
-    def _complete(self) -> Completed | None:
+    def _complete(self) -> CompletedCheckpoint | None:
         if self._under_way is None or not self._workers <= self._stored | self._finished.keys():
             return None
         barrier, self._under_way = self._under_way, None
@@ -210,7 +210,7 @@ class CheckpointCoordinator:
         # All later checkpoints need what a worker stored when it finished.
         needed = {*parts.values(), *self._finished.values()}
         over, self._standing = self._standing - needed, self._standing & needed
-        return Completed(
+        return CompletedCheckpoint(
             checkpoint, tuple(_path_when_over(self._job, old, self._version) for old in sorted(over))
         )
 

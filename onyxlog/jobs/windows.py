@@ -82,7 +82,7 @@ class Session:
 WindowType = Fixed | Sliding | Global | Session
 
 
-class Joined(NamedTuple):
+class JoinedSessions(NamedTuple):
     """The outcome of merging a new stretch with sessions."""
 
     extent: Extent
@@ -90,7 +90,7 @@ class Joined(NamedTuple):
     """The given sessions that are part of the new one now, earliest first."""
 
 
-def joined(extents: Sequence[Extent], new: Extent) -> Joined:
+def joined(extents: Sequence[Extent], new: Extent) -> JoinedSessions:
     """Merge a new stretch with sessions, which are sorted and apart from each other."""
     first = bisect_left(extents, new.start, key=lambda extent: extent.end - 1)
     end = first
@@ -98,7 +98,7 @@ def joined(extents: Sequence[Extent], new: Extent) -> Joined:
     while end < len(extents) and extents[end].start < stop:
         start, stop = min(start, extents[end].start), max(stop, extents[end].end)
         end += 1
-    return Joined(Extent(start, stop), tuple(extents[first:end]))
+    return JoinedSessions(Extent(start, stop), tuple(extents[first:end]))
 
 
 @frozen

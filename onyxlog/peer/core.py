@@ -37,7 +37,7 @@ UNSEEN_MAX: Final = 10_000
 
 
 @frozen
-class Sent:
+class SentRecord:
     """A record that was handed to the outbox; `position` is set once the log has answered."""
 
     record: Record
@@ -67,7 +67,7 @@ class GroupCore:
         self._site: Site = ""
         self._tags: dict[PeerId, tuple[str, ...]] = {}
         self._peers_made = 0
-        self._unseen: dict[int, Sent] = {}
+        self._unseen: dict[int, SentRecord] = {}
         self._appends = 0
         self._left_on_purpose = False
         self._offers = tuple(offers)
@@ -96,7 +96,7 @@ class GroupCore:
         return self._group in self.replica.groups
 
     @property
-    def unseen(self) -> tuple[Sent, ...]:
+    def unseen(self) -> tuple[SentRecord, ...]:
         """The records of this incarnation that it has not read in the log yet, oldest first."""
         return tuple(self._unseen.values())
 
@@ -218,7 +218,7 @@ class GroupCore:
                 continue
             record = Record(command, self._group, cause, now_ms)
             appends.append(Append(self._appends, record))
-            self._unseen[self._appends] = Sent(record)
+            self._unseen[self._appends] = SentRecord(record)
             self._appends += 1
         if len(self._unseen) > UNSEEN_MAX:
             raise OnyxlogError(

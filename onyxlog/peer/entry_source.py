@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
-from onyxlog.gossip.outputs import Counters
+from onyxlog.gossip.outputs import GossipCounters
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.log.port import LogPort
 from onyxlog.replica.commands import Entry
@@ -38,7 +38,7 @@ class EntrySource(Protocol):
         ...
 
     @property
-    def counters(self) -> Counters | None:
+    def counters(self) -> GossipCounters | None:
         """The counts of gossip; None where there is none."""
         ...
 

@@ -18,7 +18,7 @@ from typing import Any, Final, assert_never
 import structlog
 
 from onyxlog.errors import OnyxlogError, OvertakenError
-from onyxlog.gossip.outputs import Counters
+from onyxlog.gossip.outputs import GossipCounters
 from onyxlog.ids import GroupId, PeerId, Position
 from onyxlog.peer.backoff import PROVEN_S, join_again_ms, restart_ms
 from onyxlog.peer.core import GroupCore
@@ -173,7 +173,7 @@ class Incarnation:
         """Return the statistics of the group's channels."""
         return PlaneStatistics() if self._runner is None else self._runner.plane_statistics()
 
-    def gossip_counters(self) -> Counters | None:
+    def gossip_counters(self) -> GossipCounters | None:
         """Return what gossip did; None without gossip."""
         return None if self._source is None else self._source.counters
 

@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 
 @unique
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """The first number of a record; a layout never changes, a new one is a new kind."""
 
     ORIGIN = 1
@@ -94,7 +94,7 @@ class Recorder:
 
     def origin(self, replica: Replica, chain: bytes) -> None:
         """Record that the group continues from this replica."""
-        self._add(Kind.ORIGIN, replica.version, chain, digest(replica), encode_origin(replica, chain))
+        self._add(RecordKind.ORIGIN, replica.version, chain, digest(replica), encode_origin(replica, chain))
 
     def brought(self, position: Position, source: str) -> None:
         """Note who brought the entry that will be applied at a position; without a note it is the log."""
@@ -104,20 +104,22 @@ class Recorder:
     def applied(self, entry: Entry, replica: Replica, chain: bytes) -> None:
         """Record that the entry led to this replica, and to this value of the chain."""
         source = self._brought.pop(entry.position, "log")
-        self._add(Kind.ENTRY, entry.position, chain, digest(replica), source, encode_record(entry.record))
+        self._add(
+            RecordKind.ENTRY, entry.position, chain, digest(replica), source, encode_record(entry.record)
+        )
 
     def received(self, sender: GroupId, message: Carrier, first: bool) -> None:
         """Record that an event arrived by spreading; `first`: nobody had brought it before."""
         event = message.event
-        self._add(Kind.RECEIVED, event.position, sender, event.publisher, first, *_way(message))
+        self._add(RecordKind.RECEIVED, event.position, sender, event.publisher, first, *_way(message))
 
     def sent(self, message: Carrier, copies: int) -> None:
         """Record that an event was published, or passed on, to so many groups."""
-        self._add(Kind.SENT, message.event.position, message.event.publisher, copies, *_way(message))
+        self._add(RecordKind.SENT, message.event.position, message.event.publisher, copies, *_way(message))
 
     def log_read(self, reason: str, first: Position, count: int) -> None:
         """Record that the log was read, and gave so many entries from `first` on."""
-        self._add(Kind.LOG_READ, reason, first, count)
+        self._add(RecordKind.LOG_READ, reason, first, count)
 
     def flush(self) -> None:
         """Write the buffered records; an error ends the recording."""
@@ -134,7 +136,7 @@ class Recorder:
             self._file.close()
             self._file = None
 
-    def _add(self, kind: Kind, *values: Any) -> None:
+    def _add(self, kind: RecordKind, *values: Any) -> None:
         self._seq += 1
         self._put(_sealed((int(kind), self._seq, self._now_ms(), *values)))
 

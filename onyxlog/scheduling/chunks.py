@@ -17,7 +17,7 @@ from attrs import frozen
 from onyxlog.ids import JobId, PeerId, Site
 from onyxlog.scheduling.demand import UNBOUNDED, JobDemand, Key
 from onyxlog.scheduling.job_schedulers.rule import Rank
-from onyxlog.scheduling.placement import Pool, Seats, place
+from onyxlog.scheduling.placement import Seats, WorkerPool, place
 from onyxlog.scheduling.requirements import Allocations, Slots
 from onyxlog.scheduling.seating import Seating
 
@@ -305,7 +305,7 @@ class _Picking:
         # Each site gets only its own part, or all workers would be gone over once for each site.
         present = self._present_by_site()
         for site, wanted in sorted(seats.items()):
-            pool = Pool(self._by_site[site], ground.able, ground.classes)
+            pool = WorkerPool(self._by_site[site], ground.able, ground.classes)
             for key, peers in place(
                 wanted, pool, present.get(site, {}), ground.slots, lambda peer: peer in missed
             ).items():

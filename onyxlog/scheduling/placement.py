@@ -28,7 +28,7 @@ class Seats:
 
 
 @frozen
-class Pool:
+class WorkerPool:
     """Workers that may be placed, their classes, in the order of ids; and which classes can do which kind."""
 
     class_of: Mapping[PeerId, int]
@@ -48,7 +48,7 @@ class Pool:
 
 def place(
     seats: Sequence[Seats],
-    pool: Pool,
+    pool: WorkerPool,
     present: Mapping[Key, Sequence[PeerId]],
     slots: Slots,
     rank: Callable[[PeerId], int],
@@ -89,7 +89,7 @@ class _Counts:
     """Counts of workers of each class for each task. It is the state of one decision."""
 
     def __init__(
-        self, seats: Sequence[Seats], pool: Pool, mine: Sequence[Mapping[int, Sequence[PeerId]]]
+        self, seats: Sequence[Seats], pool: WorkerPool, mine: Sequence[Mapping[int, Sequence[PeerId]]]
     ) -> None:
         self._seats: Final = seats
         self._able: Final = pool.able

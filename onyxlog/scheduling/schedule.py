@@ -21,7 +21,7 @@ from onyxlog.scheduling.demand import (
 from onyxlog.scheduling.division import Division, divide
 from onyxlog.scheduling.filling import Counts, fill, outbid, split, uncovered
 from onyxlog.scheduling.job_schedulers.rule import Rank
-from onyxlog.scheduling.placement import Pool, Seats, place
+from onyxlog.scheduling.placement import Seats, WorkerPool, place
 from onyxlog.scheduling.requirements import Allocations, Problem
 from onyxlog.scheduling.seating import Seating
 from onyxlog.scheduling.workforce import Workforce
@@ -162,7 +162,7 @@ class _Decision:
         # A worker who loses a task gets another one before a worker who has none: so the fewest notice anything.
         found = place(
             seats,
-            Pool(rest, self._workforce.able, self._workforce.classes),
+            WorkerPool(rest, self._workforce.able, self._workforce.classes),
             self._problem.present,
             self._problem.slots,
             lambda peer: peer not in working,

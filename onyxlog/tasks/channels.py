@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from onyxlog.tasks.items import ChannelError, Item, Purpose, Worker
+from onyxlog.tasks.items import ChannelEnd, ChannelError, Item, Purpose
 
 WINDOW: Final = 32
 """The number of items that a sender may be ahead of its receiver."""
@@ -28,7 +28,7 @@ class Outlet:
 
     __slots__ = ("_first", "_frames", "_limit", "_sent", "number", "purpose", "receiver", "refused", "sender")
 
-    def __init__(self, number: int, purpose: Purpose, sender: Worker, receiver: Worker) -> None:
+    def __init__(self, number: int, purpose: Purpose, sender: ChannelEnd, receiver: ChannelEnd) -> None:
         self.number = number
         self.purpose = purpose
         self.sender = sender
@@ -114,7 +114,9 @@ class Inlet:
         "sender",
     )
 
-    def __init__(self, purpose: Purpose, sender: Worker, receiver: Worker, *, window: int = WINDOW) -> None:
+    def __init__(
+        self, purpose: Purpose, sender: ChannelEnd, receiver: ChannelEnd, *, window: int = WINDOW
+    ) -> None:
         self.purpose = purpose
         self.sender = sender
         self.receiver = receiver

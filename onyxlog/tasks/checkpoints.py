@@ -21,7 +21,7 @@ from onyxlog.ids import JobId, Position, TaskName
 from onyxlog.jobs.barriers import Barrier, WorkerKey
 from onyxlog.jobs.checkpoints import (
     Checkpoint,
-    Completed,
+    CompletedCheckpoint,
     decode_checkpoint,
     encode_checkpoint,
     latest_path,
@@ -59,7 +59,7 @@ class CheckpointStore:
             await self._port.put_state(self._latest(version), encode_checkpoint(found))
         return found
 
-    async def complete(self, version: Position, completed: Completed) -> bool:
+    async def complete(self, version: Position, completed: CompletedCheckpoint) -> bool:
         """Note that all parts are stored: jobs begin from this checkpoint.
 
         Return False if a newer version has taken over.

@@ -9,7 +9,7 @@ from onyxlog.jobs.specification import Job, TaskKind
 from onyxlog.plugins.plugin import Output, make_output
 from onyxlog.tasks.channels import Inlet
 from onyxlog.tasks.items import BarrierItem, Batch, ChannelError, End, Purpose
-from onyxlog.tasks.layout import Layout, Seat
+from onyxlog.tasks.layout import JobLayout, Seat
 from onyxlog.tasks.processing import Outcome
 from onyxlog.tasks.threads import TaskThread
 from onyxlog.tasks.worker import Part, Surroundings, TaskWorker, rooted
@@ -22,7 +22,7 @@ class Consumer(TaskWorker):
     """
 
     def __init__(
-        self, job: Job, layout: Layout, seat: Seat, around: Surroundings, thread: TaskThread
+        self, job: Job, layout: JobLayout, seat: Seat, around: Surroundings, thread: TaskThread
     ) -> None:
         super().__init__(job, layout, seat, around, thread)
         self._inlets: deque[Inlet] = deque()

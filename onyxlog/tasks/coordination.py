@@ -13,12 +13,12 @@ import structlog
 
 from onyxlog.ids import PeerId
 from onyxlog.jobs.barriers import Barrier, WorkerKey
-from onyxlog.jobs.checkpoints import CheckpointCoordinator, Completed, encode_checkpoint
+from onyxlog.jobs.checkpoints import CheckpointCoordinator, CompletedCheckpoint, encode_checkpoint
 from onyxlog.jobs.specification import Delivery, Job, TaskKind
 from onyxlog.replica.commands import Command, CompleteJob, ExhaustInput, SealOutput
 from onyxlog.tasks.checkpoints import CheckpointStore
 from onyxlog.tasks.items import Ask, Finished, Inject, Item, Recover, Stored
-from onyxlog.tasks.layout import Layout, Seat
+from onyxlog.tasks.layout import JobLayout, Seat
 
 TICK_S: Final = 0.02
 
@@ -37,7 +37,7 @@ class Coordination:
     def __init__(
         self,
         job: Job,
-        layout: Layout,
+        layout: JobLayout,
         store: CheckpointStore,
         *,
         direct: Callable[[Seat, Item], None],
@@ -59,7 +59,7 @@ class Coordination:
         self._recovery: Recover | None = None
         self._finished: set[PeerId] = set()
         self._completed = False
-        self._to_complete: asyncio.Queue[Completed] = asyncio.Queue()
+        self._to_complete: asyncio.Queue[CompletedCheckpoint] = asyncio.Queue()
         self.checkpoints = 0
 
     async def run(self) -> None:
@@ -100,7 +100,7 @@ class Coordination:
             case _:
                 log.warning("not for a coordinator", job=self._job.id, peer=peer, item=type(item).__name__)
 
-    def _note(self, completed: Completed | None) -> None:
+    def _note(self, completed: CompletedCheckpoint | None) -> None:
         if completed is not None:
             self._to_complete.put_nowait(completed)
 

@@ -185,7 +185,7 @@ PURPOSES: Final = tuple(Purpose)
 
 
 @frozen
-class Worker:
+class ChannelEnd:
     """One end of a channel: a virtual peer in one attempt of a job."""
 
     job: str
@@ -217,8 +217,8 @@ class Open:
 
     channel: int
     purpose: Purpose
-    sender: Worker
-    receiver: Worker
+    sender: ChannelEnd
+    receiver: ChannelEnd
 
 
 @frozen
@@ -323,7 +323,10 @@ def decode(message: bytes) -> Message:
                     f"open of a channel: expected purpose {', '.join(PURPOSES)}, found {purpose[:40]}"
                 )
             return Open(
-                channel, Purpose(purpose), Worker(job, version, sender), Worker(job, version, receiver)
+                channel,
+                Purpose(purpose),
+                ChannelEnd(job, version, sender),
+                ChannelEnd(job, version, receiver),
             )
         case [5, int(channel), int(version)]:
             return Refuse(channel, version)

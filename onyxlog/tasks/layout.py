@@ -6,7 +6,7 @@ from attrs import field, frozen
 
 from onyxlog.ids import GroupId, JobId, PeerId, Position, Site, TaskName
 from onyxlog.replica.replica import Replica
-from onyxlog.tasks.items import Worker
+from onyxlog.tasks.items import ChannelEnd
 
 
 @frozen
@@ -21,7 +21,7 @@ class Seat:
 
 
 @frozen
-class Layout:
+class JobLayout:
     """All workers of a job while its allocations are as they became at `version`; sorted by task and slot.
 
     `submitted`: the job's position in the log.
@@ -56,12 +56,12 @@ class Layout:
         """Return a worker's rank among all workers of the job: it is in the upper bits of the roots that it owns."""
         return self.seats.index(seat)
 
-    def worker(self, seat: Seat) -> Worker:
+    def worker(self, seat: Seat) -> ChannelEnd:
         """Return the address of a seat's worker."""
-        return Worker(self.job, self.version, seat.peer)
+        return ChannelEnd(self.job, self.version, seat.peer)
 
 
-def layout_of(replica: Replica, job: JobId) -> Layout | None:
+def layout_of(replica: Replica, job: JobId) -> JobLayout | None:
     """Return the layout of a job; None if nobody works for it."""
     coordinator = replica.coordinators.get(job)
     if coordinator is None:
@@ -73,6 +73,6 @@ def layout_of(replica: Replica, job: JobId) -> Layout | None:
                 virtual = replica.peers[peer]
                 seats.append(Seat(task, replica.slots[of, task, peer], peer, virtual.group, virtual.site))
     seats.sort(key=lambda seat: (seat.task, seat.slot))
-    return Layout(
+    return JobLayout(
         job, replica.jobs[job].submitted, replica.allocation_versions[job], tuple(seats), coordinator
     )

@@ -19,6 +19,7 @@ from onyxlog.tasks.channels import WINDOW, Inlet, Outlet
 from onyxlog.tasks.connection import accept, dial, ring_of
 from onyxlog.tasks.items import (
     Batch,
+    ChannelEnd,
     ChannelError,
     Close,
     Grant,
@@ -29,7 +30,6 @@ from onyxlog.tasks.items import (
     Purpose,
     Refuse,
     Sent,
-    Worker,
     decode,
     encode,
     encode_sent,
@@ -78,7 +78,7 @@ class _Source(Protocol):
     def opened(self, channel: int, inlet: Inlet) -> None: ...
 
 
-class Link(Protocol):
+class ItemLink(Protocol):
     """Interface of what carries the items of an outlet."""
 
     def transmit(self, outlet: Outlet) -> None:
@@ -93,7 +93,7 @@ class Channel:
 
     __slots__ = ("_link", "_plane", "encoded", "outlet")
 
-    def __init__(self, outlet: Outlet, link: Link, plane: DataPlane, *, encoded: bool) -> None:
+    def __init__(self, outlet: Outlet, link: ItemLink, plane: DataPlane, *, encoded: bool) -> None:
         self.outlet = outlet
         self.encoded = encoded
         self._link = link
@@ -182,10 +182,10 @@ class DataPlane:
         self._accepted: set[_Accepted] = set()
         self._dialed: dict[Site, _Dialed] = {}
         self._local = _Local(self)
-        self._endpoints: dict[Worker, Endpoint] = {}
+        self._endpoints: dict[ChannelEnd, Endpoint] = {}
         self._newest: dict[PeerId, Position] = {}
-        self._inlets: dict[tuple[Worker, Worker, Purpose], Inlet] = {}
-        self._early: dict[Worker, list[tuple[Open, _Source]]] = {}
+        self._inlets: dict[tuple[ChannelEnd, ChannelEnd, Purpose], Inlet] = {}
+        self._early: dict[ChannelEnd, list[tuple[Open, _Source]]] = {}
         self._early_count = 0
         self._numbers = 0
         self._closed = False
@@ -229,14 +229,14 @@ class DataPlane:
         told = advertise or address
         self._site = str(Address(told.host, told.port or port))
 
-    def register(self, worker: Worker, endpoint: Endpoint) -> None:
+    def register(self, worker: ChannelEnd, endpoint: Endpoint) -> None:
         """Let channels to this worker end here from now on, those that were opened early at once."""
         assert worker not in self._endpoints
         self._endpoints[worker] = endpoint
         self._newest[worker.peer] = max(worker.version, self._newest.get(worker.peer, -1))
         self._settle_early(worker.peer)
 
-    def unregister(self, worker: Worker) -> None:
+    def unregister(self, worker: ChannelEnd) -> None:
         """Forget the worker and all channels that end at it."""
         self._endpoints.pop(worker, None)
         for key in [key for key in self._inlets if key[0] == worker]:
@@ -247,7 +247,7 @@ class DataPlane:
         self._newest[peer] = 2**62
         self._settle_early(peer)
 
-    def connect(self, purpose: Purpose, sender: Worker, receiver: Worker, site: Site) -> Channel:
+    def connect(self, purpose: Purpose, sender: ChannelEnd, receiver: ChannelEnd, site: Site) -> Channel:
         """Open a channel from a registered worker of this group to any worker."""
         self._numbers += 1
         outlet = Outlet(self._numbers, purpose, sender, receiver)

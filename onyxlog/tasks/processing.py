@@ -23,7 +23,7 @@ from onyxlog.jobs.task_windows import TaskWindows
 from onyxlog.jobs.transform import Answer, Failed, transform
 from onyxlog.jobs.triggers import Firing, Timer
 from onyxlog.tasks.items import Batch
-from onyxlog.tasks.layout import Layout, Seat
+from onyxlog.tasks.layout import JobLayout, Seat
 
 T = TypeVar("T")
 UNROOTED: Final = -1
@@ -128,7 +128,7 @@ class _Target:
 class Processing:
     """One task on one worker, from the start to the stop of an attempt. Not for several threads at once."""
 
-    def __init__(self, job: Job, seat: Seat, layout: Layout, hooks: Hooks, random: Random) -> None:
+    def __init__(self, job: Job, seat: Seat, layout: JobLayout, hooks: Hooks, random: Random) -> None:
         """Prepare a task.
 
         Raises:
@@ -370,7 +370,7 @@ _CONDITION: Final = "a flow condition"
 _BATCH_HOOKS: Final = (Hook.BEFORE_BATCH, Hook.AFTER_READ_BATCH)
 
 
-def _target(task: Task, layout: Layout, turn: int, failed: _Fail) -> _Target:
+def _target(task: Task, layout: JobLayout, turn: int, failed: _Fail) -> _Target:
     slots = [seat.slot for seat in layout.of(task.name)]
     grouped = grouping(task.group_by) if task.group_by else None
     return _Target(task.name, slots, grouped, turn % len(slots), failed)

@@ -14,7 +14,7 @@ from onyxlog.jobs.specification import Job
 from onyxlog.plugins.plugin import Chunk, Input, make_input
 from onyxlog.tasks.checkpoints import position_path
 from onyxlog.tasks.items import BarrierItem, Batch, End
-from onyxlog.tasks.layout import Layout, Seat
+from onyxlog.tasks.layout import JobLayout, Seat
 from onyxlog.tasks.processing import Outcome
 from onyxlog.tasks.reading import Partitions, Pending
 from onyxlog.tasks.threads import TaskThread
@@ -32,7 +32,7 @@ class Producer(TaskWorker):
     """Worker that reads as long as every next worker may get more, and none reported full buffers."""
 
     def __init__(
-        self, job: Job, layout: Layout, seat: Seat, around: Surroundings, thread: TaskThread
+        self, job: Job, layout: JobLayout, seat: Seat, around: Surroundings, thread: TaskThread
     ) -> None:
         super().__init__(job, layout, seat, around, thread)
         self._source: Input | None = None

@@ -43,7 +43,7 @@ from onyxlog.tasks.items import (
     Retry,
     Stored,
 )
-from onyxlog.tasks.layout import Layout, Seat
+from onyxlog.tasks.layout import JobLayout, Seat
 from onyxlog.tasks.plane import Channel, DataPlane
 from onyxlog.tasks.processing import UNROOTED, Destination, Outcome, Processing
 from onyxlog.tasks.threads import TaskThread
@@ -81,7 +81,7 @@ class TaskWorker(ABC):
     """A worker. Run it once; `stop` it, also after it ended."""
 
     def __init__(
-        self, job: Job, layout: Layout, seat: Seat, around: Surroundings, thread: TaskThread
+        self, job: Job, layout: JobLayout, seat: Seat, around: Surroundings, thread: TaskThread
     ) -> None:
         self.job = job
         self.layout = layout

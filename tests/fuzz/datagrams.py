@@ -43,7 +43,7 @@ from zraft.server.engine.settings import DriverSettings
 from zraft.transport import codec
 from zraft.transport.handshake import Handshake
 from zraft.transport.keys import KEY_BYTES, ClusterKey
-from zraft.transport.link import PeerLinks, Received, TransportSettings
+from zraft.transport.link import PeerLinks, ReceivedDatagram, TransportSettings
 from zraft.transport.messages import Hello, OriginBatch, PeerMessage, Sender, TouchAck, TouchReport
 from zraft.transport.packing import Packer
 from zraft.transport.sealing import (
@@ -184,7 +184,7 @@ class _Server:
         for body in voice.bodies(codec.encode(message)):
             self.receive(voice.seal(body))
 
-    def receive(self, datagram: bytes) -> Received:
+    def receive(self, datagram: bytes) -> ReceivedDatagram:
         """One datagram, as the shell handles it."""
         received = self.links.receive(datagram, self.now_ms)
         for to, reply in received.replies:

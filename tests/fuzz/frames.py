@@ -32,7 +32,7 @@ from tests.fuzz.requests import NAMES, valid_request
 from tests.simulation import jute
 from tests.simulation.broken import BrokenPromiseError
 from zraft.server.clients.connection import ANSWERS_BYTES_MAX, BACKLOG_BYTES_MAX
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft_core.errors import Code
 from zraft_core.wire.client import Reply, ZkClientCodec
 from zraft_core.wire.connect import ConnectResponse
@@ -56,7 +56,7 @@ HONEST: Final = "/honest"
 _CODES: Final = frozenset(int(code) for code in Code)
 
 
-def held_bytes(connection: Connection) -> int:
+def held_bytes(connection: ZooKeeperConnection) -> int:
     """Memory that hostile input occupies on one connection."""
     size = connection._reader.buffered
     size += sum(map(sys.getsizeof, connection._backlog)) + sys.getsizeof(connection._backlog)
@@ -373,7 +373,7 @@ class FrameFuzz:
                 return
         raise BrokenPromiseError(PROMISE, f"not done with its clients after {TURNS_MAX} turns")
 
-    def _look_at(self, connection: Connection) -> None:
+    def _look_at(self, connection: ZooKeeperConnection) -> None:
         held = held_bytes(connection)
         self._peak_bytes = max(self._peak_bytes, held)
         _require(held <= HELD_BYTES_MAX + OUTPUT_BYTES_MAX, f"one connection holds {held} bytes")

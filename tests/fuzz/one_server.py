@@ -12,7 +12,7 @@ from zraft.groups.recovery import Stored
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
 from zraft.server.clients.settings import ClientSettings
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.coordination.origin import OriginSettings
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.settings import DriverSettings
@@ -32,7 +32,7 @@ OUTPUT_BYTES_MAX: Final = 8 * 1024 * 1024
 class Client:
     """The far end of one connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ZooKeeperConnection) -> None:
         self.connection = connection
         self.received = bytearray()
         self.closed = False

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from zraft.topics.service import Fetched, Offset, RefusalKind, TopicClient, TopicRefusal
 from zraft_core.claims.answers import Accepted, Reason, Refused
-from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.claims.state import Claims
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import Answer, Reply, StartRequest

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 from attrs import frozen
 
-from onyxlog.gossip.outputs import Counters
+from onyxlog.gossip.outputs import GossipCounters
 from onyxlog.gossip.settings import settings_for
 from onyxlog.gossip.spreading import Mode
 from onyxlog.ids import GroupId, Position
@@ -95,7 +95,7 @@ class _Watched:
         self.inner.applied(replica, chain)
 
     @property
-    def counters(self) -> Counters | None:
+    def counters(self) -> GossipCounters | None:
         return self.inner.counters
 
     async def close(self) -> None:

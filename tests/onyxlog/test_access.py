@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onyxlog.access import Access, TlsFiles, read_auth
-from onyxlog.peer.log.layout import Layout
+from onyxlog.peer.log.layout import LogLayout
 from onyxlog.peer.log.opening import Service, opener
 from tests.onyxlog.peer.test_log_contract import PARAMETERS, origin_at, record, take
 from tests.processes.cluster import Cluster
@@ -47,7 +47,7 @@ async def test_a_tenancy_is_for_those_who_show_the_same_proof(servers: Cluster, 
     with pytest.raises(NoAuthError):
         await stranger.begin(PARAMETERS)
     async with Client(servers.hosts()) as client:
-        layout = Layout(tenancy)
+        layout = LogLayout(tenancy)
         for path in (layout.log, layout.entry(1), layout.origin, layout.root):
             with pytest.raises(NoAuthError):
                 await client.children(path)

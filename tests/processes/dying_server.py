@@ -25,7 +25,7 @@ from zraft.server.partitions.leadership import LeaderOutput, PartitionLeadership
 from zraft.server.partitions.machine import AppliedEntry
 from zraft.topics.entries import BatchEntry, decode_entry
 from zraft_core.ids import GroupId
-from zraft_core.topics.commands import Command, Remote, Start
+from zraft_core.topics.commands import PartitionCommand, Remote, Start
 from zraft_core.topics.messages import Propose, StartRequest
 
 
@@ -141,13 +141,15 @@ class Dying:
         for step, kind in ((Step.START_LOGGED, Start), (Step.REMOTE_LOGGED, Remote)):
             if self._is_due(group, step):
                 entry = decode_entry(payload)
-                commands: Sequence[Command] = entry.batch.commands if isinstance(entry, BatchEntry) else ()
+                commands: Sequence[PartitionCommand] = (
+                    entry.batch.commands if isinstance(entry, BatchEntry) else ()
+                )
                 if any(isinstance(one, kind) and not _is_single(one) for one in commands):
                     return step
         return None
 
 
-def _is_single(command: Command) -> bool:
+def _is_single(command: PartitionCommand) -> bool:
     return isinstance(command, Start) and command.message.is_single
 
 

@@ -6,7 +6,7 @@ from attrs import define, field
 
 from zraft.raft.log import Log
 from zraft.raft.messages import Entry, HardState
-from zraft.raft.ready import Write
+from zraft.raft.ready import LogWrite
 from zraft.raft.snapshot import SnapshotMeta
 
 
@@ -24,7 +24,7 @@ class CoreDisk:
     base: SnapshotMeta | None = None
     entries: list[Entry] = field(factory=list)
     snapshot: SnapshotMeta | None = None
-    pending: list[Write] = field(factory=list)
+    pending: list[LogWrite] = field(factory=list)
     synced: int = 0
 
     @property

@@ -18,7 +18,7 @@ from zraft.server.clients.output import Output
 from zraft.server.clients.table import Clients
 from zraft.server.clients.zookeeper import answers as answers_module
 from zraft.server.clients.zookeeper import connection as connection_module
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.clients.zookeeper.queries import RestoredWatches
 from zraft.server.clients.zookeeper.waiting import Proved
 from zraft.server.coordination.group import APPLY_BYTES_PER_TURN, CoordinationGroup
@@ -45,13 +45,13 @@ from zraft_core.znodes.txn import pack_batch, unpack_batch
 
 @plant("D-15", "the events of a turn leave after its replies")
 def event_after_reply() -> Sequence[Patch]:
-    late: dict[Connection, list[bytes]] = {}
+    late: dict[ZooKeeperConnection, list[bytes]] = {}
     original = Clients.flush
 
     def publish(self: Clients, events: Any, zxid: int) -> bool:
         for event_type, path, acl in events:
             for connection in self.watches.trigger(event_type, path):
-                assert isinstance(connection, Connection), "ZooKeeper's clients, in the simulation"
+                assert isinstance(connection, ZooKeeperConnection), "ZooKeeper's clients, in the simulation"
                 if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
                     late.setdefault(connection, []).append(encode_watch_event(zxid, event_type, path))
         return False
@@ -69,11 +69,11 @@ def event_after_reply() -> Sequence[Patch]:
 
 @plant("design 4", "a read does not wait for the session's own writes before it")
 def read_ahead() -> Sequence[Patch]:
-    original_take, original_answer = Connection._take, answers_module.answer
+    original_take, original_answer = ZooKeeperConnection._take, answers_module.answer
     early: dict[tuple[int, int], list[bytes]] = {}
     reads = (answers_module.GET_DATA, answers_module.EXISTS)
 
-    def take(self: Connection, frames: list[bytes]) -> None:
+    def take(self: ZooKeeperConnection, frames: list[bytes]) -> None:
         for frame in frames:
             xid, opcode = connection_module.HEADER(frame)
             if opcode in reads and frame[-1] == 0:
@@ -82,14 +82,14 @@ def read_ahead() -> Sequence[Patch]:
                 early[id(self), xid], self.out = self.out, out
         original_take(self, frames)
 
-    def answer(self: Connection, opcode: int, xid: int, frame: bytes, *, now: bool = False) -> int:
+    def answer(self: ZooKeeperConnection, opcode: int, xid: int, frame: bytes, *, now: bool = False) -> int:
         ready = early.pop((id(self), xid), None)
         if ready is None:
             return original_answer(self, opcode, xid, frame, now=now)
         self.out += ready
         return 0
 
-    return [(Connection, "_take", take), (connection_module, "answer", answer)]
+    return [(ZooKeeperConnection, "_take", take), (connection_module, "answer", answer)]
 
 
 @plant("6.4", "sync is answered from local state, without asking the leader", Mode.READS)
@@ -104,13 +104,13 @@ def local_sync() -> Sequence[Patch]:
 
 @plant("6.4", "a sync that came after the question to the leader is answered by it", Mode.READS)
 def later_syncs_known() -> Sequence[Patch]:
-    original = Connection.complete_sync
+    original = ZooKeeperConnection.complete_sync
 
-    def complete_sync(self: Connection) -> None:
+    def complete_sync(self: ZooKeeperConnection) -> None:
         self._came_later = 0
         original(self)
 
-    return [(Connection, "complete_sync", complete_sync)]
+    return [(ZooKeeperConnection, "complete_sync", complete_sync)]
 
 
 @plant("6.4", "a leader answers ReadIndex without a quorum round", Mode.READS)
@@ -169,7 +169,7 @@ def ids_of_another_run() -> Sequence[Patch]:
 
 @plant("trap 20", "reads behind an auth are answered to who the client was before it")
 def reads_with_old_ids() -> Sequence[Patch]:
-    def proved(self: Connection, ids: Any, reply: bytes) -> None:
+    def proved(self: ZooKeeperConnection, ids: Any, reply: bytes) -> None:
         self.ids_of_writes = ids
         if self.queue:
             self.queue.append(Proved(self.ids, reply))
@@ -177,12 +177,12 @@ def reads_with_old_ids() -> Sequence[Patch]:
         else:
             self.emit(reply)
 
-    return [(Connection, "_proved", proved)]
+    return [(ZooKeeperConnection, "_proved", proved)]
 
 
 @plant("trap 20", "a write is logged with the ids of the last answered auth, not of the last sent")
 def writes_with_old_ids() -> Sequence[Patch]:
-    def submit(self: Clients, connection: Connection, commands: Any, size: int) -> None:
+    def submit(self: Clients, connection: ZooKeeperConnection, commands: Any, size: int) -> None:
         self._origin.add(connection, connection.session, connection.ids, commands, size)
 
     return [(Clients, "submit", submit)]

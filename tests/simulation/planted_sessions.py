@@ -10,7 +10,7 @@ from tests.simulation.profile import Mode
 from zraft.server.clients.output import Output
 from zraft.server.clients.sessions import AttachedSessions
 from zraft.server.clients.table import Clients
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.coordination import intake as intake_module
 from zraft.server.coordination.clock import TurnClock
 from zraft.server.coordination.contact import Contact
@@ -83,14 +83,14 @@ def gap() -> Sequence[Patch]:
 def keep_old_connection() -> Sequence[Patch]:
     original = AttachedSessions.attach
 
-    def attach(self: AttachedSessions, connection: Connection, request: Any) -> None:
+    def attach(self: AttachedSessions, connection: ZooKeeperConnection, request: Any) -> None:
         held, self._by_session = self._by_session, {}
         attaching, self._attaching = self._attaching, {}
         original(self, connection, request)
         self._by_session = held
         self._attaching = {**attaching, **self._attaching}
 
-    def moved(self: AttachedSessions, session: int, to: Connection | None) -> None:
+    def moved(self: AttachedSessions, session: int, to: ZooKeeperConnection | None) -> None:
         return
 
     return [(AttachedSessions, "attach", attach), (AttachedSessions, "on_session_moved", moved)]

@@ -12,7 +12,7 @@ from tests.simulation.planted_registry import Patch, plant, replaced
 from tests.simulation.profile import Mode
 from zraft.groups.replica import Replica
 from zraft.groups.snapshots.keeper import SnapshotKeeper
-from zraft.groups.snapshots.receiving import Received, SnapshotReceiver
+from zraft.groups.snapshots.receiving import ReceivedSnapshot, SnapshotReceiver
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.messages import (
@@ -60,7 +60,7 @@ def old_snapshot_accepted() -> Sequence[Patch]:
 def snapshot_keeps_clients() -> Sequence[Patch]:
     original = Driver._adopt
 
-    def adopt(self: Driver, received: Received) -> None:
+    def adopt(self: Driver, received: ReceivedSnapshot) -> None:
         with replaced((Clients, "close_all", lambda self: None)):
             original(self, received)
 
@@ -94,7 +94,7 @@ def snapshot_says_more() -> Sequence[Patch]:
         adopting.discard(self)
         return flush(self, now)
 
-    def adopt(self: Driver, received: Received) -> None:
+    def adopt(self: Driver, received: ReceivedSnapshot) -> None:
         with replaced((Clients, "close_all", close_all)):
             original(self, received)
         adopting.add(self.clients)

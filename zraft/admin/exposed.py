@@ -121,7 +121,7 @@ class Info(Exposed[S]):
 
 
 @frozen
-class Histogram(Exposed[S]):
+class HistogramMetric(Exposed[S]):
     """A distribution by its buckets."""
 
     distribution: Callable[[S], Distribution]

@@ -14,7 +14,7 @@ from prometheus_client.core import Metric
 
 from zraft.admin.exposed import (
     Exposed,
-    Histogram,
+    HistogramMetric,
     Info,
     Monitored,
     Number,
@@ -528,40 +528,42 @@ PEERS: Final[tuple[Exposed[PeerTraffic], ...]] = (
     ),
 )
 
-DURATIONS: Final[tuple[Histogram[Durations], ...]] = (
-    Histogram(
+DURATIONS: Final[tuple[HistogramMetric[Durations], ...]] = (
+    HistogramMetric(
         "zraft_fsync_duration_seconds",
         "Time to write and sync one frame of the log.",
         lambda times: times.fsync,
     ),
-    Histogram(
+    HistogramMetric(
         "zraft_write_duration_seconds",
         "Time from a write's arrival to its answer.",
         lambda times: times.writes,
     ),
-    Histogram(
+    HistogramMetric(
         "zraft_read_duration_seconds",
         "Time from a read's or ping's arrival to its answer.",
         lambda times: times.reads,
     ),
-    Histogram(
+    HistogramMetric(
         "zraft_turn_duration_seconds",
         "Time of one turn of the loop, which decides, sends and answers.",
         lambda times: times.turns,
     ),
-    Histogram("zraft_loop_lag_seconds", "How late the loop's alarms rang.", lambda times: times.loop_lag),
-    Histogram(
+    HistogramMetric(
+        "zraft_loop_lag_seconds", "How late the loop's alarms rang.", lambda times: times.loop_lag
+    ),
+    HistogramMetric(
         "zraft_leaderless_seconds",
         "Time without a known leader, each time until one was found.",
         lambda times: times.elections,
     ),
-    Histogram(
+    HistogramMetric(
         "zraft_entry_commands",
         "Commands in one entry proposed here.",
         lambda times: times.entry_commands,
         note="It shows how well batching works.",
     ),
-    Histogram(
+    HistogramMetric(
         "zraft_entry_bytes",
         "Bytes of one entry proposed here.",
         lambda times: times.entry_bytes,

@@ -14,8 +14,17 @@ from typing import Any, Final
 from attrs import asdict
 
 from zraft.topics.entries import BatchEntry, decode_entry
-from zraft_core.claims.commands import Command as ClaimCommand
-from zraft_core.topics.commands import Advance, Command, Remote, Seek, Settled, Stage, Start, ViewChanged
+from zraft_core.claims.commands import ClaimCommand
+from zraft_core.topics.commands import (
+    Advance,
+    PartitionCommand,
+    Remote,
+    Seek,
+    Settled,
+    Stage,
+    Start,
+    ViewChanged,
+)
 from zraft_core.topics.message import Message
 from zraft_core.topics.view import AnyView, View
 
@@ -44,7 +53,7 @@ def group_entry_value(payload: bytes, *, data: bool) -> dict[str, Any]:
     return {"log_time_ms": entry.batch.log_time_ms, "wall_time_ms": entry.wall_ms, "commands": commands}
 
 
-def _command_value(command: Command, *, data: bool) -> dict[str, Any]:
+def _command_value(command: PartitionCommand, *, data: bool) -> dict[str, Any]:
     match command:
         case Start(message, floor, epoch) | Stage(message, floor, epoch):
             return {

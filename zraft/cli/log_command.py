@@ -24,7 +24,7 @@ from zraft.storage.inspection import SnapshotFinding, find_snapshots, read_recor
 from zraft.storage.records import BaseRecord, EntryRecord, Record, RestoreRecord, TruncateRecord
 from zraft.storage.recovery import Replay
 from zraft.storage.segments import MISSING_ADVICE, SegmentSpan, segment_path
-from zraft.storage.snapshot_format import SnapshotFile
+from zraft.storage.snapshot_format import SnapshotFileReader
 from zraft_core.errors import ProtocolError, StorageError
 from zraft_core.ids import COORDINATION_GROUP, GroupId
 
@@ -266,7 +266,7 @@ class _Look:
 
     def _compare(self, group: GroupId, finding: SnapshotFinding, end: int) -> None:
         try:
-            with SnapshotFile(self._fs, finding.path) as file:
+            with SnapshotFileReader(self._fs, finding.path) as file:
                 mark = mark_of_image(group, b"".join(file.blocks()), 0)
         except (ProtocolError, CorruptionError) as error:
             self.problems.append(f"{finding.path}: {error}")

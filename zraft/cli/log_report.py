@@ -17,7 +17,7 @@ from zraft.cli.group_log_report import group_entry_value
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.storage.delivery.values import Delivery
+from zraft.storage.delivery.values import StoredDelivery
 from zraft.storage.records import (
     BaseRecord,
     EntryRecord,
@@ -256,7 +256,7 @@ def _plain(field: Any, *, data: bool) -> Any:
     return field
 
 
-def delivery_value(one: Delivery, group: int, chain: bytes, *, data: bool) -> dict[str, Any]:
+def delivery_value(one: StoredDelivery, group: int, chain: bytes, *, data: bool) -> dict[str, Any]:
     """Return a delivery and the digest after it as what JSON can hold; its payload only if `data`, as hexadecimal text."""
     value: dict[str, Any] = {
         "record": "delivery",

@@ -24,7 +24,7 @@ from zraft.program.command_group import CommandGroup
 from zraft_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from zraft.config.zoo_cfg import Note
+    from zraft.config.zoo_cfg import ConfigNote
 
 EXIT_FAILED: Final = 1
 
@@ -119,7 +119,7 @@ def serve(
         raise ConfigError(f"config: found {file} and --config {config}, expected one settings file")
     from zraft.config.knobs import load_config
 
-    notes: list[Note] = []
+    notes: list[ConfigNote] = []
     flags: dict[str, object] = _settings(settings)
     given = {
         "id": server,
@@ -147,7 +147,7 @@ def _stop_the_start(_number: int, _frame: object) -> None:
     sys.exit(0)
 
 
-def _log_notes(notes: Sequence[Note]) -> None:
+def _log_notes(notes: Sequence[ConfigNote]) -> None:
     import structlog
 
     log = structlog.get_logger()
@@ -357,7 +357,7 @@ def shell(
     was reached, 2 if the command is wrong. See docs/SHELL.md.
     """
     from zraft.shell.run import Manner, run_shell
-    from zraft.shell.session import Settings
+    from zraft.shell.session import ShellSettings
     from zraft.shell.target import parse_target
 
     context = None
@@ -366,7 +366,7 @@ def shell(
 
         context = client_context(ca=tls_ca, certificate=tls_certificate, key=tls_key)
     target = parse_target(connect, "--connect")
-    settings = Settings(target, session_timeout, timeout, context, patient=wait_for_connection)
+    settings = ShellSettings(target, session_timeout, timeout, context, patient=wait_for_connection)
     sys.exit(run_shell(settings, command, Manner(json=as_json, ends_at_error=stop_on_error)))
 
 

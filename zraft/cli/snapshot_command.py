@@ -20,7 +20,7 @@ from zraft.cli.offline_options import Place, founds_cluster, progress, tell_foun
 from zraft.cli.operator_options import asks_cluster
 from zraft.storage.errors import CorruptionError, NoSnapshotError, UnknownFormatError
 from zraft.storage.filesystem import ReadOnlyFileSystem
-from zraft.storage.snapshot_format import SnapshotFile
+from zraft.storage.snapshot_format import SnapshotFileReader
 from zraft_core.errors import ConfigError, StorageError
 from zraft_core.ids import COORDINATION_GROUP
 
@@ -197,7 +197,7 @@ _SAVED: Final = "nothing was saved; try again, and if that goes on, save to anot
 
 
 @contextmanager
-def _opened(file: Path, advice: str) -> Iterator[SnapshotFile]:
+def _opened(file: Path, advice: str) -> Iterator[SnapshotFileReader]:
     """Open a snapshot that the user named: what is wrong with it is no server's trouble, and need not be the disk's.
 
     Raises:
@@ -205,7 +205,7 @@ def _opened(file: Path, advice: str) -> Iterator[SnapshotFile]:
         StorageError: it is damaged, or cannot be read; with `advice`.
     """
     try:
-        with SnapshotFile(ReadOnlyFileSystem(), str(file)) as opened:
+        with SnapshotFileReader(ReadOnlyFileSystem(), str(file)) as opened:
             yield opened
     except CorruptionError as error:
         if error.path != str(file):

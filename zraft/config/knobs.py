@@ -28,7 +28,7 @@ from zraft.config.server import (
     ServerConfig,
     with_room,
 )
-from zraft.config.zoo_cfg import Note, is_zoo_cfg
+from zraft.config.zoo_cfg import ConfigNote, is_zoo_cfg
 from zraft.config.zoo_source import default_file, holds_zookeeper, read_zoo
 from zraft.program.nearest import nearest
 from zraft_core.address import Address, parse_address
@@ -270,7 +270,7 @@ def load_config(
     flags: Mapping[str, object],
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
-    on_note: Callable[[Note], None] = lambda _: None,
+    on_note: Callable[[ConfigNote], None] = lambda _: None,
 ) -> ServerConfig:
     """Return the configuration of one server: `load_values`, checked.
 
@@ -285,7 +285,7 @@ def load_values(
     flags: Mapping[str, object],
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
-    on_note: Callable[[Note], None] = lambda _: None,
+    on_note: Callable[[ConfigNote], None] = lambda _: None,
 ) -> Mapping[str, Any]:
     """Return the values by knob: `file`, overridden by `ZOO_…`, by `ZRAFT_…` and by `flags`, in this order.
 

@@ -45,7 +45,7 @@ class Level(Enum):
 
 
 @frozen
-class Note:
+class ConfigNote:
     """Note for an operator about one key. It never holds a value that may be secret."""
 
     level: Level
@@ -69,7 +69,7 @@ class Translation:
     """
 
     values: Mapping[str, Setting]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[ConfigNote, ...] = ()
     beside_zookeeper: bool = False
 
 
@@ -394,7 +394,7 @@ def translate(properties: Mapping[str, str], *, my_id: int | None, label: str) -
         ConfigError: a key has an impossible value, or asks for what cannot be had here.
     """
     values: dict[str, Setting] = {}
-    notes: list[Note] = []
+    notes: list[ConfigNote] = []
     properties = {name.removeprefix("zookeeper."): value for name, value in properties.items()}
     for name, value in properties.items():
         if name.startswith(KNOB_PREFIX):
@@ -402,12 +402,12 @@ def translate(properties: Mapping[str, str], *, my_id: int | None, label: str) -
         key = known_key(name)
         if key is None:
             notes.append(
-                Note(Level.WARNING, name, f"no key of ZooKeeper's, it has no effect{nearest_key(name)}")
+                ConfigNote(Level.WARNING, name, f"no key of ZooKeeper's, it has no effect{nearest_key(name)}")
             )
         elif key.effect is Effect.INFO:
-            notes.append(Note(Level.INFO, name, f"has no effect: {key.why}"))
+            notes.append(ConfigNote(Level.INFO, name, f"has no effect: {key.why}"))
         elif key.effect is Effect.WARNING and not _says_default(name, value):
-            notes.append(Note(Level.WARNING, name, f"has no effect: {key.why}"))
+            notes.append(ConfigNote(Level.WARNING, name, f"has no effect: {key.why}"))
     _plain(properties, values, notes, label)
     _admin(properties, values, label)
     _tls(properties, values, label)
@@ -431,7 +431,9 @@ def _says_default(name: str, value: str) -> bool:
     return value.lower() == ("yes" if name == "forceSync" else "no" if name == "skipACL" else "false")
 
 
-def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: list[Note], label: str) -> None:
+def _plain(
+    properties: Mapping[str, str], values: dict[str, Setting], notes: list[ConfigNote], label: str
+) -> None:
     """Take keys whose value is a knob's value, but for what ZooKeeper writes when it means "not set"."""
     for name in ("readonlymode.enabled", "reconfigEnabled", "extendedTypesEnabled", "enforceQuota"):
         if name in properties:
@@ -479,7 +481,7 @@ def _kilobytes(text: str, label: str) -> str:
     return str(int(text) * 1024)
 
 
-def _maxbuffer(text: str, notes: list[Note]) -> str:
+def _maxbuffer(text: str, notes: list[ConfigNote]) -> str:
     """Return the buffer's size.
 
     Java's Integer.decode also takes 0x and octal numbers; more than the bound is cut down, with a
@@ -492,7 +494,7 @@ def _maxbuffer(text: str, notes: list[Note]) -> str:
     highest = JUTE_MAXBUFFER_LARGEST
     if re.fullmatch(r"[0-9]{1,20}", text) and int(text) > highest:
         notes.append(
-            Note(
+            ConfigNote(
                 Level.WARNING,
                 "jute.maxbuffer",
                 f"found {text}, taken as {highest}, the most that one request may have here; a larger one "
@@ -582,7 +584,7 @@ def _pem(properties: Mapping[str, str], store: str, label: str) -> str:
 def _servers(
     properties: Mapping[str, str],
     values: dict[str, Setting],
-    notes: list[Note],
+    notes: list[ConfigNote],
     my_id: int | None,
     label: str,
 ) -> None:
@@ -592,7 +594,7 @@ def _servers(
         if name.startswith("server."):
             line = parse_server_line(name, value, label)
             if "|" in value:
-                notes.append(Note(Level.INFO, name, "of several addresses, peers use the first"))
+                notes.append(ConfigNote(Level.INFO, name, "of several addresses, peers use the first"))
             lines[line.server] = line
     port = _client_port(properties, label)
     host = _client_host(properties, label)
@@ -600,7 +602,7 @@ def _servers(
         if my_id is not None:
             values["id"] = Setting(my_id, "myid")
         if host is not None:
-            notes.append(Note(Level.WARNING, "clientPortAddress", "has no effect without clientPort"))
+            notes.append(ConfigNote(Level.WARNING, "clientPortAddress", "has no effect without clientPort"))
         return
     me = _own_id(lines, my_id, label)
     values["id"] = Setting(int(me), "myid")
@@ -625,7 +627,7 @@ def _servers(
     for server, where in cluster.items():
         if where.host != lines[server].host:
             notes.append(
-                Note(
+                ConfigNote(
                     Level.INFO,
                     f"server.{server}",
                     f"peers reach it at {where}, its clients' address, by UDP",

@@ -15,7 +15,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from zraft.config.zoo_cfg import Level, Note, nearest_key
+from zraft.config.zoo_cfg import ConfigNote, Level, nearest_key
 from zraft_core.errors import ConfigError
 
 PREFIX: Final = "ZOO_"
@@ -69,7 +69,7 @@ class ZooEnvironment:
     properties: Mapping[str, str] = field(factory=dict)
     my_id: int | None = None
     my_id_variable: str = IDS[0]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[ConfigNote, ...] = ()
 
 
 def read_environment(environ: Mapping[str, str]) -> ZooEnvironment:
@@ -86,7 +86,7 @@ def read_environment(environ: Mapping[str, str]) -> ZooEnvironment:
         name: value.strip() for name, value in environ.items() if name.startswith(PREFIX) and value.strip()
     }
     properties: dict[str, str] = {}
-    notes: list[Note] = []
+    notes: list[ConfigNote] = []
     my_id: int | None = None
     my_id_variable = IDS[0]
     for name, value in ours.items():
@@ -101,7 +101,7 @@ def read_environment(environ: Mapping[str, str]) -> ZooEnvironment:
         elif name not in WITHOUT_MEANING and name not in (SERVERS, EXTRA):
             known = [*KEY_OF, *IDS, SERVERS, EXTRA]
             notes.append(
-                Note(
+                ConfigNote(
                     Level.WARNING,
                     name,
                     f"no variable of ZooKeeper's image, it has no effect{nearest_key(name, known)}",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from attrs import field, frozen
 
 from zraft.groups.roster import Roster
-from zraft.raft.ready import Write
+from zraft.raft.ready import LogWrite
 from zraft.storage.records import (
     EntryRecord,
     ForgetRecord,
@@ -75,7 +75,7 @@ class LogFrame:
         """Return the bytes of payload of the group's entries that wait for the next frame: many if the disk hangs."""
         return self._waiting_bytes.get(group, 0)
 
-    def add(self, group: GroupId, write: Write) -> int:
+    def add(self, group: GroupId, write: LogWrite) -> int:
         """Add a write of a group's core, which follows all its earlier ones; return the bytes of payload in it."""
         records = self._pending
         if write.hard_state is not None:

@@ -20,15 +20,15 @@ from zraft.groups.effects import GroupMessage
 from zraft.groups.frame import Durable, LogFrame
 from zraft.groups.host import GroupHost
 from zraft.groups.identity import Identity
-from zraft.groups.outbox import Outbox
+from zraft.groups.outbox import PeerOutbox
 from zraft.groups.partitions_port import PartitionsPort
 from zraft.groups.recovery import StoredGroups
 from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.receiving import Received
+from zraft.groups.snapshots.receiving import ReceivedSnapshot
 from zraft.groups.snapshots.snapshots import ABOUT_SNAPSHOTS, FETCHES, Snapshots
-from zraft.groups.snapshots.tasks import Remove, Result, Task
+from zraft.groups.snapshots.tasks import RemoveSnapshots, Result, Task
 from zraft.raft.core import Raft
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.role import Role
@@ -128,7 +128,7 @@ class HostedGroups:
         hosting: Hosting,
         machine: Machine,
         submit: Callable[[Command], None],
-        outbox: Outbox,
+        outbox: PeerOutbox,
         snapshots: Snapshots,
         log_end: int,
         retention: LogRetention,
@@ -230,7 +230,7 @@ class HostedGroups:
     def performed(self, task: Task, result: Result, now_ms: int) -> None:
         """Take the result of a task that the disk of snapshots has done."""
         self._stirred = True
-        if isinstance(task, Remove):
+        if isinstance(task, RemoveSnapshots):
             self._removing.discard(task.group)
             return
         written = self.snapshots.performed(task, result, now_ms)
@@ -239,7 +239,7 @@ class HostedGroups:
             self.snapshots_failed_total += not durable
             self.host.snapshotted(written.group, written.meta, durable=durable)
 
-    def adopt(self, received: Received, now_ms: int) -> None:
+    def adopt(self, received: ReceivedSnapshot, now_ms: int) -> None:
         """Take over the state that another server's snapshot holds. The rest of the turn does what follows from it (D-4).
 
         An image that cannot be read, or that needs more deliveries than came with it, is refused, and the
@@ -274,11 +274,11 @@ class HostedGroups:
                 not go on.
         """
         self._stirred = True
-        if isinstance(task, delivery_tasks.Remove):
+        if isinstance(task, delivery_tasks.RemoveDeliveries):
             # Snapshots go after the deliveries, because this task removes the directory that holds both.
-            self._tasks.append(Remove(task.group))
+            self._tasks.append(RemoveSnapshots(task.group))
             return
-        if isinstance(task, delivery_tasks.Open):
+        if isinstance(task, delivery_tasks.OpenDeliveries):
             if isinstance(result, StorageError):
                 raise result
             if isinstance(result, delivery_tasks.Opened) and task.group in self.host.groups:
@@ -478,7 +478,7 @@ class HostedGroups:
         if stored.snapshot is not None:
             meta, image = stored.snapshot
             expected = self._mark_of(group, image, meta.index)
-        self._deliveries.append(delivery_tasks.Open(group, expected))
+        self._deliveries.append(delivery_tasks.OpenDeliveries(group, expected))
         description = GroupDescription(group, dict(row.founders), row.preferred)
         self.host.create(description, self.partitions.open(group), stored)
 
@@ -497,7 +497,7 @@ class HostedGroups:
     def _remove_files(self, forgotten: Iterable[GroupId]) -> None:
         for group in forgotten:
             self._removing.add(group)
-            self._deliveries.append(delivery_tasks.Remove(group))
+            self._deliveries.append(delivery_tasks.RemoveDeliveries(group))
 
     def _report_placed(self, placed: Iterable[GroupId], now_ms: int) -> None:
         """Report groups whose voters are the wanted disks to the coordination group, again and again until it shows them."""

@@ -25,7 +25,7 @@ class AddLearner:
 
 
 @frozen
-class Exchange:
+class ReplaceVoters:
     """Let these servers vote and no others, in one change: missing ones are promoted, superfluous ones leave."""
 
     voters: tuple[ServerId, ...]
@@ -45,7 +45,7 @@ class Await:
     servers: tuple[ServerId, ...]
 
 
-Step = AddLearner | Exchange | RemoveLearner | Await
+Step = AddLearner | ReplaceVoters | RemoveLearner | Await
 
 
 def next_step(
@@ -89,15 +89,17 @@ def next_step(
             return None
     if voters == present.voters:
         return None
-    return Exchange(voters)
+    return ReplaceVoters(voters)
 
 
-def target_of(step: AddLearner | Exchange | RemoveLearner, present: Membership) -> Mapping[ServerId, Member]:
+def target_of(
+    step: AddLearner | ReplaceVoters | RemoveLearner, present: Membership
+) -> Mapping[ServerId, Member]:
     """Return the members after a step, as `Raft.change_membership` takes them."""
     match step:
         case AddLearner(server, instance):
             return present.with_member(server, Member(instance, MemberRole.LEARNER))
         case RemoveLearner(server):
             return present.without(server)
-        case Exchange(voters):
+        case ReplaceVoters(voters):
             return {server: Member(present.members[server].instance) for server in voters}

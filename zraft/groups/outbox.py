@@ -11,7 +11,7 @@ from zraft.transport.messages import PeerMessage
 from zraft_core.ids import ServerId
 
 
-class Outbox:
+class PeerOutbox:
     """The messages of the present turn; each receiver gets its own together.
 
     Attributes:

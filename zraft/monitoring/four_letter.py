@@ -18,7 +18,6 @@ from zraft.monitoring.statistics import (
     ZOOKEEPER_VERSION,
     ConnectionStatistics,
     LeaderStatistics,
-    Mode,
     Reports,
     ServerStatistics,
 )
@@ -32,7 +31,6 @@ __all__ = [
     "ZOOKEEPER_VERSION",
     "ConnectionStatistics",
     "LeaderStatistics",
-    "Mode",
     "ServerStatistics",
     "allowed_words",
     "answer",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from zraft.monitoring.statistics import Distribution, Metric, Mode, ServerStatistics
+from zraft.monitoring.statistics import Distribution, Metric, ServerMode, ServerStatistics
 
 PEER_STATES: Final = {
-    Mode.LEADER: "leading - broadcast",
-    Mode.FOLLOWER: "following - broadcast",
-    Mode.OBSERVER: "observing - broadcast",
+    ServerMode.LEADER: "leading - broadcast",
+    ServerMode.FOLLOWER: "following - broadcast",
+    ServerMode.OBSERVER: "observing - broadcast",
 }
 
 

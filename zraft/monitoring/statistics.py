@@ -43,7 +43,7 @@ class Listing(Generic[T]):
         return self.total - len(self.items)
 
 
-class Mode(StrEnum):
+class ServerMode(StrEnum):
     """Modes of a server, as `Mode:` and `zk_server_state` show them."""
 
     LEADER = "leader"
@@ -159,7 +159,7 @@ class ServerStatistics:
     `mntr` lists, names without `zk_`.
     """
 
-    mode: Mode
+    mode: ServerMode
     latency_min_ms: int
     latency_avg_ms: float
     latency_max_ms: int
@@ -180,7 +180,9 @@ class ServerStatistics:
     metrics: Mapping[str, Metric] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        assert (self.leader is not None) == (self.mode is Mode.LEADER), "leader statistics belong to leaders"
+        assert (self.leader is not None) == (self.mode is ServerMode.LEADER), (
+            "leader statistics belong to leaders"
+        )
 
     @property
     def version(self) -> str:
@@ -194,7 +196,7 @@ class ServerStatistics:
 
 
 @frozen
-class Member:
+class ListedMember:
     """One member of the cluster; `address` is "host:port" of clients (TCP) and peers (UDP) alike."""
 
     server: int
@@ -221,7 +223,7 @@ class Configuration:
     session_timeout_ms_min: int
     session_timeout_ms_max: int
     listen_backlog: int
-    members: tuple[Member, ...]
+    members: tuple[ListedMember, ...]
 
     @property
     def standalone(self) -> bool:

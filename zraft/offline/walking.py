@@ -26,7 +26,7 @@ from zraft.tree.lifetime import CONTAINER, TTL_MS_MAX
 from zraft.tree.machine import Machine
 from zraft.tree.members import WantedMember
 from zraft.tree.node import BORN, table_at_birth
-from zraft.tree.origins import Origin, Row
+from zraft.tree.origins import Origin, OriginRow
 from zraft.tree.settings import Settings
 from zraft_core.errors import Code
 from zraft_core.ids import ServerId
@@ -78,7 +78,7 @@ class _Small:
     term: int = 1
     faults: int = 0
     settings: Settings = Factory(Settings)
-    rows: dict[Origin, Row] = Factory(dict)
+    rows: dict[Origin, OriginRow] = Factory(dict)
     members: Mapping[ServerId, WantedMember] = Factory(dict)
     ghosts: Mapping[str, int] = Factory(dict)
 

@@ -15,7 +15,7 @@ Read = tuple[ServerId, int]
 """(who asked, its own number for the read)."""
 
 
-class PendingReads:
+class ReadIndexQueue:
     """Reads of one leadership: those that wait for a round to begin, then those that wait for its answer."""
 
     __slots__ = ("_confirming", "_count", "_count_max", "_unassigned")

@@ -10,7 +10,7 @@ from zraft_core.ids import ServerId
 
 
 @frozen
-class Write:
+class LogWrite:
     """Write that must become durable, in the order of the numbers.
 
     Several may be under way and share one frame.
@@ -38,6 +38,6 @@ class Ready:
     """
 
     messages: tuple[tuple[ServerId, Message], ...]
-    write: Write | None
+    write: LogWrite | None
     commit_index: int
     read_states: tuple[tuple[int, int], ...]

@@ -18,7 +18,7 @@ from zraft.raft.membership.quorum import VoteResult, agreed_value
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import HardState, Message
 from zraft.raft.outbox import Outbox
-from zraft.raft.read_index import PendingReads
+from zraft.raft.read_index import ReadIndexQueue
 from zraft.raft.ready import Ready
 from zraft.raft.replication import Replication
 from zraft.raft.role import Role
@@ -95,7 +95,7 @@ class GroupState:
         # Leading.
         self._replication = Replication(group, settings, log)
         self._rounds = Rounds()
-        self._reads = PendingReads(settings.pending_reads_max)
+        self._reads = ReadIndexQueue(settings.pending_reads_max)
         self._proposed: deque[tuple[int, int]] = deque()  # (index, bytes) of own proposals, not committed yet
         self._uncommitted_bytes = 0
         self._departures = Departures()

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from zraft.raft.messages import Entry, HardState
-from zraft.raft.ready import Write
+from zraft.raft.ready import LogWrite
 from zraft.raft.snapshot import SnapshotMeta
 
 
@@ -105,12 +105,12 @@ class Writes:
         """True if the newest term and vote are not durable yet."""
         return self.hard_state_write > self._persisted
 
-    def take(self, last_index: int) -> Write | None:
+    def take(self, last_index: int) -> LogWrite | None:
         """Return the next write, if there is anything to write; the log ends at `last_index` once it is durable."""
         if not self.pending:
             return None
         self._newest += 1
-        write = Write(
+        write = LogWrite(
             self._newest, self._hard_state, self._truncate_from, tuple(self._unwritten), self._restore
         )
         self._hard_state = None

@@ -16,9 +16,9 @@ from zraft.shell.acls import parse_acl, permissions, show_acl
 from zraft.shell.conversation import (
     Conversation,
     ForgetWatches,
-    Kind,
     Output,
     Step,
+    TextKind,
     ask,
     ask_each,
     note,
@@ -82,8 +82,8 @@ class Context:
 Command = Callable[[Invocation, Context], Conversation]
 
 
-def _stat_part(stat: Stat, context: Context) -> tuple[Kind, str]:
-    return Kind.STAT, show_stat(stat, context.zone)
+def _stat_part(stat: Stat, context: Context) -> tuple[TextKind, str]:
+    return TextKind.STAT, show_stat(stat, context.zone)
 
 
 def _path(call: Invocation) -> str:
@@ -98,22 +98,22 @@ def ls(call: Invocation, context: Context) -> Conversation:
         walk = Walk(path)
         first = yield from walk.step()
         assert first is not None, "the top of a walk is there or refused"
-        yield Output(path, ((Kind.PLAIN, path),))
+        yield Output(path, ((TextKind.PLAIN, path),))
         visit: Any = first
         while visit is not None:
             for name in visit.names:
                 child = child_of(visit.path, name)
-                yield Output(child, ((Kind.PLAIN, child),))
+                yield Output(child, ((TextKind.PLAIN, child),))
             visit = yield from walk.step()
         walk.raise_refusal()
         return
     if call.has("s"):
         names, stat = yield from ask(GetChildren2(path, watch=call.has("w")))
         value = {"children": sorted(names), "stat": stat_value(stat)}
-        yield Output(value, ((Kind.NAMES, show_names(names)), _stat_part(stat, context)))
+        yield Output(value, ((TextKind.NAMES, show_names(names)), _stat_part(stat, context)))
     else:
         names = yield from ask(GetChildren(path, watch=call.has("w")))
-        yield Output(sorted(names), ((Kind.NAMES, show_names(names)),))
+        yield Output(sorted(names), ((TextKind.NAMES, show_names(names)),))
 
 
 def tree(call: Invocation, _: Context) -> Conversation:
@@ -140,7 +140,7 @@ def get(call: Invocation, context: Context) -> Conversation:
         shown = "null" if data is None else encoded
     else:
         shown = show_data(data)
-    parts = [(Kind.PLAIN, shown)]
+    parts = [(TextKind.PLAIN, shown)]
     if call.has("s"):
         parts.append(_stat_part(stat, context))
         value["stat"] = stat_value(stat)
@@ -268,7 +268,7 @@ def get_acl(call: Invocation, context: Context) -> Conversation:
     """Show a znode's ACL, with -s its stat."""
     acl, found = yield from ask(GetAcl(_path(call)))
     value: dict[str, Any] = {"acl": [_acl_value(entry) for entry in acl]}
-    parts = [(Kind.PLAIN, show_acl(acl))]
+    parts = [(TextKind.PLAIN, show_acl(acl))]
     if call.has("s"):
         parts.append(_stat_part(found, context))
         value["stat"] = stat_value(found)
@@ -331,7 +331,7 @@ def whoami(_: Invocation, __: Context) -> Conversation:
 def get_ephemerals(call: Invocation, _: Context) -> Conversation:
     """Show this session's ephemeral znodes below a path."""
     paths = yield from ask(GetEphemerals(checked_path(call.argument(0) or "/")))
-    yield Output(sorted(paths), ((Kind.NAMES, show_names(paths)),))
+    yield Output(sorted(paths), ((TextKind.NAMES, show_names(paths)),))
 
 
 def get_all_children_number(call: Invocation, _: Context) -> Conversation:
@@ -380,7 +380,7 @@ def config(call: Invocation, context: Context) -> Conversation:
     """Show the cluster's configuration."""
     data, found = yield from ask(GetData(CONFIG, watch=call.has("w")))
     text = show_data(data) if data else ""
-    parts = [(Kind.PLAIN, client_config(text) if call.has("c") else text)]
+    parts = [(TextKind.PLAIN, client_config(text) if call.has("c") else text)]
     value: dict[str, Any] = {"config": parts[0][1]}
     if call.has("s"):
         parts.append(_stat_part(found, context))
@@ -427,7 +427,7 @@ def reconfig(call: Invocation, context: Context) -> Conversation:
     data, found = yield from ask(
         Reconfig(call.options.get("add"), call.options.get("remove"), members, from_config)
     )
-    parts = [(Kind.PLAIN, f"Committed new configuration:\n{show_data(data)}")]
+    parts = [(TextKind.PLAIN, f"Committed new configuration:\n{show_data(data)}")]
     value: dict[str, Any] = {"config": show_data(data)}
     if call.has("s"):
         parts.append(_stat_part(found, context))

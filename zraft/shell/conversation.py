@@ -24,7 +24,7 @@ from zraft_core.znodes.events import WatcherType
 T = TypeVar("T")
 
 
-class Kind(Enum):
+class TextKind(Enum):
     """Kinds of texts, from which their colours are chosen."""
 
     PLAIN = "plain"
@@ -38,7 +38,7 @@ class Output:
     """One result: texts for people, in order, and one value for `--json`."""
 
     value: Any
-    parts: tuple[tuple[Kind, str], ...]
+    parts: tuple[tuple[TextKind, str], ...]
 
 
 @frozen
@@ -89,9 +89,9 @@ def ask_each(requests: Iterable[Request[Any]]) -> Generator[Step, Sequence[Reply
 
 def plain(text: str, value: Any) -> Output:
     """Return an output of plain text."""
-    return Output(value, ((Kind.PLAIN, text),))
+    return Output(value, ((TextKind.PLAIN, text),))
 
 
 def note(text: str, value: Any = None) -> Output:
     """Return an output about what was done, which is no part of the result."""
-    return Output(value, ((Kind.NOTE, text),))
+    return Output(value, ((TextKind.NOTE, text),))

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final, Protocol
 
 from zraft.shell.client import ClientNotice, StateNotice
-from zraft.shell.conversation import Kind, Output
+from zraft.shell.conversation import Output, TextKind
 from zraft.shell.render import visible
 from zraft.shell.watches import WatchNotice
 
@@ -76,18 +76,18 @@ class Display:
         text = f"WatchedEvent state:SyncConnected type:{notice.notice.name} path:{path}"
         self._write(self._out, self._coloured(YELLOW, f"\nWATCHER::\n\n{text}"))
 
-    def _painted(self, kind: Kind, text: str) -> str:
+    def _painted(self, kind: TextKind, text: str) -> str:
         if not self._colours:
             return text
         match kind:
-            case Kind.STAT:
+            case TextKind.STAT:
                 lines = (line.partition(" = ") for line in text.split("\n"))
                 return "\n".join(f"{CYAN}{name}{RESET}{equals}{value}" for name, equals, value in lines)
-            case Kind.NAMES:
+            case TextKind.NAMES:
                 return f"{GREEN}{text}{RESET}"
-            case Kind.NOTE:
+            case TextKind.NOTE:
                 return f"{DIM}{text}{RESET}"
-            case Kind.PLAIN:
+            case TextKind.PLAIN:
                 return text
 
     def _coloured(self, colour: str, text: str) -> str:

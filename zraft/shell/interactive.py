@@ -19,7 +19,7 @@ from zraft.shell.completion import Children, complete
 from zraft.shell.display import GREEN, RESET, Display
 from zraft.shell.errors import ShellError, UsageError
 from zraft.shell.history import LineHistory
-from zraft.shell.session import Session
+from zraft.shell.session import ShellSession
 from zraft_core.wire.client_requests import GetChildren
 
 COMPLETION_TIMEOUT_S: Final = 2.0
@@ -29,7 +29,7 @@ COMPLETION_TIMEOUT_S: Final = 2.0
 class LineCompleter(Completer):
     """Completer that asks the session's server for children when a path is to be completed."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ShellSession) -> None:
         self._session = session
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:
@@ -93,7 +93,7 @@ async def interact(
     *,
     colours: bool,
     json: bool,
-    make_session: Callable[[Display], Session],
+    make_session: Callable[[Display], ShellSession],
 ) -> None:
     """Run from the first connection to quit or Ctrl-D; lines are kept in `file`."""
     history = LineHistory(file)

@@ -16,7 +16,7 @@ from attrs import frozen
 from zraft.shell.commands import Context
 from zraft.shell.display import Display
 from zraft.shell.errors import EXIT_OK, EXIT_USAGE, UsageError
-from zraft.shell.session import WITHOUT_SESSION, Session, Settings
+from zraft.shell.session import WITHOUT_SESSION, ShellSession, ShellSettings
 from zraft.shell.words import split
 
 LINE_MAX: Final = 4_194_304
@@ -33,7 +33,7 @@ class Manner:
     ends_at_error: bool = False
 
 
-def run_shell(settings: Settings, words: Sequence[str], manner: Manner) -> int:
+def run_shell(settings: ShellSettings, words: Sequence[str], manner: Manner) -> int:
     """Run one command if there are `words`, otherwise lines of standard input; return the exit code.
 
     0: all commands succeeded; 1: a server refused or none was reached; 2: a line is no command. Of several
@@ -55,7 +55,7 @@ def run_shell(settings: Settings, words: Sequence[str], manner: Manner) -> int:
             colours=_colours(sys.stdout, os.environ),
             terminal=sys.stdout.isatty(),
         )
-        session = Session(settings, display, _context())
+        session = ShellSession(settings, display, _context())
         return asyncio.run(_once(session, words) if words else _script(session, display, manner))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -78,7 +78,7 @@ def _colours(stream: TextIO, environ: Mapping[str, str]) -> bool:
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-async def _once(session: Session, words: Sequence[str]) -> int:
+async def _once(session: ShellSession, words: Sequence[str]) -> int:
     if len(words) == 1 and " " in words[0].strip():
         words = split(words[0])  # the whole command as one argument
     if words and words[0] not in WITHOUT_SESSION:
@@ -89,7 +89,7 @@ async def _once(session: Session, words: Sequence[str]) -> int:
         await session.close()
 
 
-async def _script(session: Session, display: Display, manner: Manner) -> int:
+async def _script(session: ShellSession, display: Display, manner: Manner) -> int:
     first_failure = EXIT_OK
     session.open()
     try:
@@ -136,7 +136,7 @@ def _deliver(future: asyncio.Future[str], line: str) -> None:
         future.set_result(line)
 
 
-async def _interactive(settings: Settings, manner: Manner) -> int:
+async def _interactive(settings: ShellSettings, manner: Manner) -> int:
     from zraft.shell.history import history_file
     from zraft.shell.interactive import interact
 
@@ -145,6 +145,6 @@ async def _interactive(settings: Settings, manner: Manner) -> int:
         history_file(os.environ),
         colours=_colours(sys.stdout, os.environ),
         json=manner.json,
-        make_session=lambda display: Session(settings, display, _context()),
+        make_session=lambda display: ShellSession(settings, display, _context()),
     )
     return EXIT_OK

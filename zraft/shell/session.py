@@ -31,7 +31,7 @@ WITHOUT_SESSION: Final = frozenset(
 
 
 @frozen
-class Settings:
+class ShellSettings:
     """Settings of the shell.
 
     `wait_s` is how long to wait for a connection, if `patient` also while nobody listens.
@@ -44,10 +44,10 @@ class Settings:
     patient: bool = False
 
 
-class Session:
+class ShellSession:
     """The state between two lines: the client, the history, whether to continue."""
 
-    def __init__(self, settings: Settings, display: Display, context: Context) -> None:
+    def __init__(self, settings: ShellSettings, display: Display, context: Context) -> None:
         self.client: Client | None = None
         self.target = settings.target
         self.over = False

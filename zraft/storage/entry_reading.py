@@ -9,7 +9,7 @@ from attrs import frozen
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
-from zraft.storage.frames import HEADER_BYTES, Frame, FrameReader
+from zraft.storage.frames import HEADER_BYTES, Frame, LogFrameReader
 from zraft.storage.records import (
     FORGET_KIND,
     RESTORE_KIND,
@@ -54,7 +54,7 @@ def entries_between(
         with reading(path):
             file = fs.open(path)
         try:
-            reader = FrameReader(fs, file, seed=span.seed, start=offset, size=span.end, number=number)
+            reader = LogFrameReader(fs, file, seed=span.seed, start=offset, size=span.end, number=number)
             with reading(path):
                 for frame in reader:
                     for fields in _surviving(records, frame, group, path):

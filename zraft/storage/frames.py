@@ -157,7 +157,7 @@ def decode_head(data: bytes, at: int, seed: int) -> FrameHead | None:
     return FrameHead(number, length, body_crc)
 
 
-class FrameReader:
+class LogFrameReader:
     """Reader of the frames of one file in order, in pieces of `READ_BYTES`.
 
     After the iteration `end` is the offset after the last good frame, and `damage` says why it

@@ -14,12 +14,19 @@ from zraft.storage.directory import read_meta
 from zraft.storage.durable import reading, size_if_there
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
-from zraft.storage.frames import HEADER_BYTES, Frame, FrameReader, SegmentHeader, decode_header, inspect_rest
+from zraft.storage.frames import (
+    HEADER_BYTES,
+    Frame,
+    LogFrameReader,
+    SegmentHeader,
+    decode_header,
+    inspect_rest,
+)
 from zraft.storage.records import BaseRecord, Record, RecordFormatError, RecordReader, decode_record
 from zraft.storage.recovery import Replay, replay
 from zraft.storage.segments import SegmentSpan, in_use, numbers_of, segment_path
 from zraft.storage.settings import WalSettings
-from zraft.storage.snapshot_format import SnapshotFile, SnapshotInfo
+from zraft.storage.snapshot_format import SnapshotFileReader, SnapshotInfo
 from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId
 
@@ -77,7 +84,7 @@ def read_records(fs: FileSystem, data: str) -> Iterator[Placed]:
     numbers = segment_numbers(fs, data)
     records = RecordReader()
     at = 0
-    before: tuple[str, FrameReader] | None = None
+    before: tuple[str, LogFrameReader] | None = None
     while at < len(numbers):
         number = numbers[at]
         at += 1
@@ -119,12 +126,12 @@ def read_records(fs: FileSystem, data: str) -> Iterator[Placed]:
 
 def _records_of(
     fs: FileSystem, file: int, path: str, header: SegmentHeader, records: RecordReader
-) -> Generator[Placed, None, FrameReader]:
+) -> Generator[Placed, None, LogFrameReader]:
     start, number = HEADER_BYTES, header.first_frame
     while True:
         with reading(path):
             size = fs.size(file)
-        reader = FrameReader(fs, file, seed=header.seed, start=start, size=size, number=number)
+        reader = LogFrameReader(fs, file, seed=header.seed, start=start, size=size, number=number)
         with reading(path):
             for frame in reader:
                 for record in _decode(records, frame, path):
@@ -230,7 +237,7 @@ def _find_snapshot(
     fs: FileSystem, group: GroupId, path: str, on_bytes: Callable[[int], None]
 ) -> SnapshotFinding | None:
     try:
-        with SnapshotFile(fs, path) as file:
+        with SnapshotFileReader(fs, path) as file:
             for done in file.verify():
                 on_bytes(done)
             return SnapshotFinding(group, path, file.info, None)

@@ -32,7 +32,7 @@ _CRC_BYTES: Final = 5
 
 
 @unique
-class Kind(IntEnum):
+class NoteKind(IntEnum):
     """Kinds of notes; the numbers stand in files."""
 
     OPENED = 1
@@ -50,10 +50,10 @@ class Kind(IntEnum):
 
 
 @frozen
-class Note:
+class JournalNote:
     """One record. `digest` has 16 bytes, big-endian, or is None."""
 
-    kind: Kind
+    kind: NoteKind
     group: int
     term: int
     index: int
@@ -77,7 +77,7 @@ class PlacedNote:
 
     seq: int
     offset: int
-    note: Note
+    note: JournalNote
 
 
 class JournalWriter:
@@ -110,7 +110,7 @@ class JournalWriter:
         self._failing = False
         self.lost_total = 0
 
-    def add(self, note: Note) -> bool:
+    def add(self, note: JournalNote) -> bool:
         """Write a note; False if the disk refuses it. Costs a write of some fifty bytes, which goes to the page cache."""
         self._seq += 1
         try:
@@ -174,7 +174,7 @@ def encode_header(header: JournalHeader) -> bytes:
     return data + b"\xce" + crc32c(data).to_bytes(4, "big")
 
 
-def encode_note(seq: int, note: Note) -> bytes:
+def encode_note(seq: int, note: JournalNote) -> bytes:
     """Return an array of 9.
 
     It has seq, kind, group, term, index, wall time, votes, digest or nil, and CRC-32C of what
@@ -250,13 +250,13 @@ def _notes(data: bytes, start: int, path: str) -> Iterator[PlacedNote]:
         at = end
 
 
-def _note(fields: Any) -> Note | None:
+def _note(fields: Any) -> JournalNote | None:
     match fields:
         case (int(), int(kind), int(group), int(term), int(index), int(wall_ms), tuple(votes), digest, int()):
-            if kind in Kind._value2member_map_ and (
+            if kind in NoteKind._value2member_map_ and (
                 digest is None or (isinstance(digest, bytes) and len(digest) == DIGEST_BYTES)
             ):
-                return Note(Kind(kind), group, term, index, wall_ms, votes, digest)
+                return JournalNote(NoteKind(kind), group, term, index, wall_ms, votes, digest)
     return None
 
 

@@ -19,7 +19,7 @@ from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import (
     HEADER_BYTES,
     Frame,
-    FrameReader,
+    LogFrameReader,
     SegmentHeader,
     decode_header,
     inspect_rest,
@@ -232,7 +232,7 @@ def replay(
             span = SegmentSpan(header, log_bytes)
             result.segments.append(span)
             result.last_frame = None
-            reader = FrameReader(
+            reader = LogFrameReader(
                 fs, file, seed=header.seed, start=HEADER_BYTES, size=size, number=header.first_frame
             )
             with reading(path):
@@ -301,7 +301,7 @@ def _check_first(header: SegmentHeader, path: str) -> None:
 def _judge_end(
     fs: FileSystem,
     file: int,
-    reader: FrameReader,
+    reader: LogFrameReader,
     header: SegmentHeader,
     size: int,
     path: str,

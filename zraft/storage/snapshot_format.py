@@ -244,7 +244,7 @@ def decode_footer(data: bytes, seed: int) -> SnapshotFooter | None:
     return SnapshotFooter(blocks, items, zxid, size, int.from_bytes(digest, "big"))
 
 
-class SnapshotFile:
+class SnapshotFileReader:
     """Reader of one snapshot file that checks everything it gives.
 
     Memory is bounded by a header and a block.
@@ -281,7 +281,7 @@ class SnapshotFile:
         """Close the file."""
         self._fs.close(self._file)
 
-    def __enter__(self) -> SnapshotFile:
+    def __enter__(self) -> SnapshotFileReader:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -20,7 +20,7 @@ from zraft.storage.errors import CorruptionError, DiskFullError, SnapshotGoneErr
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.snapshot_format import (
     COMPRESSION_LEVEL,
-    SnapshotFile,
+    SnapshotFileReader,
     SnapshotFooter,
     SnapshotHeader,
     SnapshotInfo,
@@ -395,7 +395,7 @@ class SnapshotStore:
         Raises:
             CorruptionError: it is damaged; `open` finds out the same and takes an older one.
         """
-        with SnapshotFile(self._fs, info.path) as file:
+        with SnapshotFileReader(self._fs, info.path) as file:
             yield from file.blocks()
 
     def verify(self, id: bytes) -> None:
@@ -464,7 +464,7 @@ class SnapshotStore:
         )
 
     def _examine(self, path: str, *, whole: bool) -> SnapshotInfo:
-        with SnapshotFile(self._fs, path) as file:
+        with SnapshotFileReader(self._fs, path) as file:
             name = path.rpartition("/")[2]
             if _NAME.fullmatch(name) and path != self._final_path(file.header):
                 raise CorruptionError(

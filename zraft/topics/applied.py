@@ -6,9 +6,9 @@ from enum import Enum
 
 from attrs import frozen
 
-from zraft.topics.pending import Entry
+from zraft.topics.pending import PendingMessage
 from zraft_core.errors import ZraftError
-from zraft_core.topics.commands import Command
+from zraft_core.topics.commands import PartitionCommand
 from zraft_core.topics.message import Delivery
 from zraft_core.topics.stamps import MessageId
 
@@ -20,7 +20,7 @@ class BrokenGroupError(ZraftError):
     """
 
 
-class Verdict(Enum):
+class StartVerdict(Enum):
     """Verdicts on a START that comes from its producer; only ADMIT leaves a trace."""
 
     ADMIT = "admit"
@@ -43,9 +43,9 @@ class Applied:
     `staged`: what is durable now and in no order. `released`: rounds, each with the offset of the first of its messages.
     """
 
-    commands: tuple[Command, ...]
-    begun: tuple[Entry, ...]
-    fixed: tuple[Entry, ...]
+    commands: tuple[PartitionCommand, ...]
+    begun: tuple[PendingMessage, ...]
+    fixed: tuple[PendingMessage, ...]
     delivered: tuple[Delivery, ...]
     failed: tuple[MessageId, ...]
     everywhere: tuple[MessageId, ...]

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import frozen
 
 from zraft_core.claims.codec import decode_command, encode_command
-from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.errors import ProtocolError
 from zraft_core.layout import (
     Record,

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Any, Final
 
 from zraft.topics.partition import Partition
-from zraft.topics.pending import Entry
-from zraft.topics.rows import Row
+from zraft.topics.pending import PendingMessage
+from zraft.topics.rows import ProducerRow
 from zraft_core.errors import ProtocolError
 from zraft_core.layout import (
     NUMBER_MAX,
@@ -115,11 +115,11 @@ def state_digest(partition: Partition) -> bytes:
     return digest.digest()
 
 
-def _by_time(entry: Entry) -> int:
+def _by_time(entry: PendingMessage) -> int:
     return entry.time
 
 
-def _by_final(entry: Entry) -> tuple[int, int]:
+def _by_final(entry: PendingMessage) -> tuple[int, int]:
     assert entry.final is not None
     return entry.final
 
@@ -130,7 +130,7 @@ def _pieces(kind: int, items: Iterable[Any]) -> Iterator[bytes]:
         yield to_bytes((FORMAT, kind, some))
 
 
-def _pack_entry(entry: Entry) -> tuple[Any, ...]:
+def _pack_entry(entry: PendingMessage) -> tuple[Any, ...]:
     return (
         as_fields(entry.message),
         entry.digest,
@@ -143,7 +143,7 @@ def _pack_entry(entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def _pack_row(producer: int, row: Row) -> tuple[Any, ...]:
+def _pack_row(producer: int, row: ProducerRow) -> tuple[Any, ...]:
     fields = producer, row.floor, row.last, sorted(row.outcomes.items())
     if not row.staged:
         return fields
@@ -217,11 +217,11 @@ def _read_items(partition: Partition, kind: int, items: tuple[Any, ...]) -> None
                 raise wrong("snapshot of a group", "nothing in its last piece", item)
 
 
-def _read_entry(item: Any) -> Entry:
+def _read_entry(item: Any) -> PendingMessage:
     message, digest, time, proposals, void, final, waiting, began_ms = _ENTRY.unpack(
         item, "message of a snapshot"
     )
-    entry = Entry(message, digest, time, void, began_ms)
+    entry = PendingMessage(message, digest, time, void, began_ms)
     for group, proposed in proposals:
         if group not in message.destinations:
             raise wrong("proposal", "one of a destination", group)
@@ -243,4 +243,4 @@ def _read_row(partition: Partition, item: Any) -> None:
     for message, digest, began_ms in _STAGED.unpack(fields[4], "staged messages") if len(fields) > 4 else ():
         if message.mid.producer != producer:
             raise wrong("staged message", f"one of producer {producer}", message.mid)
-        partition.restore_staged(Entry(message, digest, 0, False, began_ms))
+        partition.restore_staged(PendingMessage(message, digest, 0, False, began_ms))

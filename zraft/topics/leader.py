@@ -11,14 +11,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from zraft.topics.applied import Applied, Verdict
-from zraft.topics.leader_settings import Exchange, LeaderSettings, LeaderStatistics, Output, entry_of
+from zraft.topics.applied import Applied, StartVerdict
+from zraft.topics.leader_settings import (
+    Exchange,
+    LeaderSettings,
+    MulticastOutput,
+    MulticastStatistics,
+    entry_of,
+)
 from zraft.topics.partition import NO_ROW, Partition
-from zraft.topics.pending import Entry
+from zraft.topics.pending import PendingMessage
 from zraft.topics.resending import AT_ONCE, Resending
 from zraft.topics.rows import FAILED
 from zraft_core.ids import GroupId, ProducerId
-from zraft_core.topics.commands import Advance, Command, Remote, Settled, Stage, Start, ViewChanged
+from zraft_core.topics.commands import Advance, PartitionCommand, Remote, Settled, Stage, Start, ViewChanged
 from zraft_core.topics.message import Message, may_change_topics
 from zraft_core.topics.messages import (
     Answer,
@@ -62,25 +68,27 @@ class PartitionLeader:
         self._reported: Report | None = None
         self._report_wanted = True
         self._resending = Resending(self.settings.resend_ticks, self.settings.resend_ticks_max)
-        self._timed: tuple[Entry, int] | None = None
+        self._timed: tuple[PendingMessage, int] | None = None
         """A message, and when it was said: how long answers take is measured on one at a time."""
-        self._commands: list[Command] = []
+        self._commands: list[PartitionCommand] = []
         self._messages: dict[GroupId, list[GroupMessage]] = {}
         self._reports: list[Report] = []
         self._replies: list[Reply] = []
         for mid in partition.pending.entries:
             self._resending.add(mid, 0, at_once=True)
 
-    def take(self) -> Output:
+    def take(self) -> MulticastOutput:
         """Return everything since the last call; the commands go into one entry."""
-        output = Output(tuple(self._commands), self._messages, tuple(self._reports), tuple(self._replies))
+        output = MulticastOutput(
+            tuple(self._commands), self._messages, tuple(self._reports), tuple(self._replies)
+        )
         self._commands, self._messages, self._reports, self._replies = [], {}, [], []
         return output
 
-    def statistics(self) -> LeaderStatistics:
+    def statistics(self) -> MulticastStatistics:
         """Return counts of what is pending."""
         partition = self.partition
-        return LeaderStatistics(
+        return MulticastStatistics(
             len(partition.pending),
             partition.pending.payload_bytes,
             partition.pending_age_ms,
@@ -108,13 +116,13 @@ class PartitionLeader:
             return
         verdict = self.partition.verdict(message, request.floor, request.epoch)
         match verdict:
-            case Verdict.KNOWN:
+            case StartVerdict.KNOWN:
                 self._tell(mid, request.epoch)
-            case Verdict.EXPIRED:
+            case StartVerdict.EXPIRED:
                 self._reply(mid, Answer.EXPIRED, request.epoch)
-            case Verdict.STALE:
+            case StartVerdict.STALE:
                 self._reply(mid, Answer.STALE, request.epoch, everywhere=self._final(message))
-            case Verdict.ADMIT | Verdict.RETRY:
+            case StartVerdict.ADMIT | StartVerdict.RETRY:
                 if not self._will_do(message, request.floor):
                     self._reply(mid, Answer.RETRY, request.epoch)
                 elif self._busy(message):
@@ -129,16 +137,16 @@ class PartitionLeader:
             self._reply(mid, Answer.STAGED, epoch)
             return
         match self.partition.verdict_staged(message, request.floor, epoch):
-            case Verdict.KNOWN:
+            case StartVerdict.KNOWN:
                 # Its round tells whether it is everywhere.
                 self._tell(mid, epoch, staged=True)
-            case Verdict.EXPIRED:
+            case StartVerdict.EXPIRED:
                 self._reply(mid, Answer.EXPIRED, epoch)
-            case Verdict.STALE:
+            case StartVerdict.STALE:
                 self._reply(mid, Answer.STALE, epoch, everywhere=self._final(message))
-            case Verdict.RETRY:
+            case StartVerdict.RETRY:
                 self._reply(mid, Answer.RETRY, epoch)
-            case Verdict.ADMIT:
+            case StartVerdict.ADMIT:
                 if self._has_room_to_stage(request):
                     self._taken(message)
                     self._commands.append(Stage(message, request.floor, epoch))
@@ -284,7 +292,7 @@ class PartitionLeader:
                     # Group 0 does not know that this one has it.
                     self._report_wanted = True
 
-    def _begun(self, mid: MessageId) -> Entry | None:
+    def _begun(self, mid: MessageId) -> PendingMessage | None:
         return self.partition.pending.entries.get(mid) or self.partition.settled.entries.get(mid)
 
     def _on_propose(self, propose: Propose) -> None:
@@ -316,10 +324,10 @@ class PartitionLeader:
             self._settling[sender] = floor
             self._commands.append(Settled(sender, floor))
 
-    def _propose(self, to: GroupId, entry: Entry, *, with_payload: bool = False) -> None:
+    def _propose(self, to: GroupId, entry: PendingMessage, *, with_payload: bool = False) -> None:
         self._send(to, self._proposal(entry, with_payload=with_payload))
 
-    def _proposal(self, entry: Entry, *, with_payload: bool = False) -> Propose:
+    def _proposal(self, entry: PendingMessage, *, with_payload: bool = False) -> Propose:
         """Return what this group says of a message, the same to all of its destinations."""
         message = entry.message
         row = self.partition.rows.get(message.mid.producer, NO_ROW)
@@ -374,7 +382,7 @@ class PartitionLeader:
             self._told.pop(mid, None)
             self._reply(mid, Answer.FAILED, 0, everywhere=mid not in settled)
 
-    def _announce(self, entry: Entry, *, told_all: bool) -> None:
+    def _announce(self, entry: PendingMessage, *, told_all: bool) -> None:
         """Tell the others of a message that has begun here. `told_all`: its producer has told them, as far as is known."""
         mid = entry.mid
         relayed = mid in self._relayed
@@ -388,7 +396,7 @@ class PartitionLeader:
             self._resending.add(mid, self._now)
             self._time(entry)
 
-    def _time(self, entry: Entry) -> None:
+    def _time(self, entry: PendingMessage) -> None:
         """Measure on this one, unless another one is under way; on one that takes for ever, no longer."""
         if self._timed is None or self._now - self._timed[1] > self.settings.resend_ticks_max:
             self._timed = entry, self._now
@@ -401,7 +409,7 @@ class PartitionLeader:
             return (entry_group,)
         return () if told_all else message.destinations
 
-    def _pass_on(self, entry: Entry) -> None:
+    def _pass_on(self, entry: PendingMessage) -> None:
         """Tell each destination the proposals of all others, if this is the entry group.
 
         They are facts of their logs, whoever says them.
@@ -419,7 +427,7 @@ class PartitionLeader:
                     void = entry.void if sender == home else None
                     self._send(to, Propose(message.mid, sender, time, void, row.floor, entry.digest))
 
-    def _forget(self, commands: Sequence[Command]) -> None:
+    def _forget(self, commands: Sequence[PartitionCommand]) -> None:
         """Forget what is applied, and so in the log no more."""
         for command in commands:
             match command:

@@ -7,7 +7,7 @@ from enum import Enum
 from attrs import frozen
 
 from zraft_core.ids import GroupId
-from zraft_core.topics.commands import Command
+from zraft_core.topics.commands import PartitionCommand
 from zraft_core.topics.message import Message
 from zraft_core.topics.messages import GroupMessage, Reply, Report
 
@@ -58,17 +58,17 @@ class LeaderSettings:
 
 
 @frozen
-class Output:
+class MulticastOutput:
     """Output of a turn: one batch for the log, messages by destination, the report to group 0, replies."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[PartitionCommand, ...]
     messages: dict[GroupId, list[GroupMessage]]
     reports: tuple[Report, ...]
     replies: tuple[Reply, ...]
 
 
 @frozen
-class LeaderStatistics:
+class MulticastStatistics:
     """`pending_age_ms` is log time as of the last entry; `awaited`: messages that wait for each other group."""
 
     pending: int

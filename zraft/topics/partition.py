@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from zraft.topics.applied import Applied, BrokenGroupError, Verdict
+from zraft.topics.applied import Applied, BrokenGroupError, StartVerdict
 from zraft.topics.chain import first_link, message_digest, next_link
-from zraft.topics.pending import Entry, Involved, Pending, SettledEntries
-from zraft.topics.rows import FAILED, Row
+from zraft.topics.pending import Involved, Pending, PendingMessage, SettledEntries
+from zraft.topics.rows import FAILED, ProducerRow
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.topics.commands import (
     Advance,
     Batch,
-    Command,
+    PartitionCommand,
     Remote,
     Seek,
     Settled,
@@ -30,7 +30,7 @@ from zraft_core.topics.registry_values import PartitionSettings
 from zraft_core.topics.stamps import AFTER_ALL_GROUPS, BEGINNING, FinalTime, MessageId, Stamp
 from zraft_core.topics.view import AnyView, LoggedView, View
 
-NO_ROW: Final = Row()
+NO_ROW: Final = ProducerRow()
 """Stands for the row of a producer that is not known here. Never changed."""
 
 
@@ -85,7 +85,7 @@ class Partition:
         self.pending = Pending(group)
         self.settled = SettledEntries()
         self.involved = Involved()
-        self.rows: dict[ProducerId, Row] = {}
+        self.rows: dict[ProducerId, ProducerRow] = {}
         self.floors: dict[GroupId, FinalTime] = {}
         self.offsets: dict[bytes, int] = {}
         self.staged_bytes = 0
@@ -94,8 +94,8 @@ class Partition:
         """Rows of producers that the view does not name: registered since, or nobody's. Follows from rows and view."""
         self._log_time_ms = 0
         self._position = 0
-        self._begun: list[Entry] = []
-        self._fixed: list[Entry] = []
+        self._begun: list[PendingMessage] = []
+        self._fixed: list[PendingMessage] = []
         self._delivered: list[Delivery] = []
         self._failed: list[MessageId] = []
         self._everywhere: list[MessageId] = []
@@ -128,7 +128,7 @@ class Partition:
             tuple(self._released),
         )
 
-    def _apply(self, command: Command) -> None:
+    def _apply(self, command: PartitionCommand) -> None:
         match command:
             case Remote():  # most are
                 self._remote(command)
@@ -167,35 +167,37 @@ class Partition:
             return True
         return mid in self.pending.entries or mid in self.settled.entries or self.retired(producer)
 
-    def verdict(self, message: Message, floor: int, epoch: int) -> Verdict:
+    def verdict(self, message: Message, floor: int, epoch: int) -> StartVerdict:
         """Judge a START by this group's log alone (D-9a). A refusal for good comes before "not yet" (D-18)."""
         producer = message.mid.producer
         if self.known(message.mid):
-            return Verdict.KNOWN
+            return StartVerdict.KNOWN
         if producer in self.view.closed:
-            return Verdict.EXPIRED
+            return StartVerdict.EXPIRED
         if epoch < self.view.epoch or self.view.any_removed(message.destinations):
-            return Verdict.STALE
+            return StartVerdict.STALE
         if not (self.expects(message, floor) and self.in_turn(message) and self.follows(message, floor)):
-            return Verdict.RETRY
-        return Verdict.ADMIT
+            return StartVerdict.RETRY
+        return StartVerdict.ADMIT
 
     def admits(self, message: Message, floor: int, epoch: int) -> bool:
         """Return whether a START may be logged now."""
-        return self.group in message.destinations and self.verdict(message, floor, epoch) is Verdict.ADMIT
+        return (
+            self.group in message.destinations and self.verdict(message, floor, epoch) is StartVerdict.ADMIT
+        )
 
-    def verdict_staged(self, message: Message, floor: int, epoch: int) -> Verdict:
+    def verdict_staged(self, message: Message, floor: int, epoch: int) -> StartVerdict:
         """Return the verdict on a message that is to be staged.
 
         Its order is left to its round.
         """
         if self.known(message.mid):
-            return Verdict.KNOWN
+            return StartVerdict.KNOWN
         if message.mid.producer in self.view.closed:
-            return Verdict.EXPIRED
+            return StartVerdict.EXPIRED
         if epoch < self.view.epoch or self.view.any_removed(message.destinations):
-            return Verdict.STALE
-        return Verdict.ADMIT if self.expects(message, floor, staged=True) else Verdict.RETRY
+            return StartVerdict.STALE
+        return StartVerdict.ADMIT if self.expects(message, floor, staged=True) else StartVerdict.RETRY
 
     def stages(self, message: Message, floor: int, epoch: int) -> bool:
         """Return whether a message may be staged now."""
@@ -203,7 +205,7 @@ class Partition:
             self.group in message.destinations
             and message.may_be_staged
             and not self.is_staged(message.mid)
-            and self.verdict_staged(message, floor, epoch) is Verdict.ADMIT
+            and self.verdict_staged(message, floor, epoch) is StartVerdict.ADMIT
         )
 
     def is_staged(self, mid: MessageId) -> bool:
@@ -257,14 +259,14 @@ class Partition:
             row.last = message.number
             if self._bypasses(message, row):
                 self.sub += 1
-                entry = Entry(message, digest, 0, void, self._log_time_ms)
+                entry = PendingMessage(message, digest, 0, void, self._log_time_ms)
                 self._begun.append(entry)
                 self._record(entry, Stamp(*self.floor, self.sub, self.group))
                 return
             row.queued += 1
         self._raise_clock(message.depends)
         self.clock += 1
-        entry = Entry(message, digest, self.clock, void, self._log_time_ms)
+        entry = PendingMessage(message, digest, self.clock, void, self._log_time_ms)
         entry.proposals[self.group] = self.clock
         self.pending.add(entry)
         self.involved.began(message)
@@ -272,20 +274,20 @@ class Partition:
         self._fix(entry)
 
     def _stage(self, message: Message) -> None:
-        entry = Entry(message, message_digest(message), 0, False, self._log_time_ms)
+        entry = PendingMessage(message, message_digest(message), 0, False, self._log_time_ms)
         self._row(message.mid.producer).stage(entry)
         self.staged_bytes += len(message.payload)
         self._staged.append(message.mid)
 
-    def _row(self, producer: ProducerId) -> Row:
+    def _row(self, producer: ProducerId) -> ProducerRow:
         row = self.rows.get(producer)
         if row is None:
-            row = self.rows[producer] = Row()
+            row = self.rows[producer] = ProducerRow()
             if not self.view.names(producer):
                 self._unlisted.add(producer)
         return row
 
-    def _bypasses(self, message: Message, row: Row) -> bool:
+    def _bypasses(self, message: Message, row: ProducerRow) -> bool:
         """Return whether a message goes before everything pending.
 
         It does if it depends on nothing, and overtakes none of its producer that does.
@@ -349,7 +351,7 @@ class Partition:
             and remote.sender != self.group
         )
 
-    def _fix(self, entry: Entry) -> None:
+    def _fix(self, entry: PendingMessage) -> None:
         """Fix the final time once all have proposed: the largest proposal.
 
         Then deliver what is first and final.
@@ -418,7 +420,7 @@ class Partition:
         self.staged_bytes -= before - row.staged_bytes
         self.sub = round.places
 
-    def _record(self, entry: Entry, stamp: Stamp) -> None:
+    def _record(self, entry: PendingMessage, stamp: Stamp) -> None:
         message = entry.message
         producer, seq = message.mid
         row = self._row(producer)
@@ -452,7 +454,7 @@ class Partition:
 
     # -- forgetting
 
-    def _settle(self, entry: Entry) -> None:
+    def _settle(self, entry: PendingMessage) -> None:
         waiting = entry.waiting = set(entry.message.destinations)
         waiting.discard(self.group)
         if not self.view.groups.issuperset(waiting):
@@ -468,7 +470,7 @@ class Partition:
         for entry in self.settled.reached(group, floor):
             self._done(entry)
 
-    def _done(self, entry: Entry) -> None:
+    def _done(self, entry: PendingMessage) -> None:
         self.involved.ended(entry.message)
         self._everywhere.append(entry.mid)
 
@@ -547,11 +549,11 @@ class Partition:
 
     # -- from a snapshot
 
-    def restore_row(self, producer: ProducerId) -> Row:
+    def restore_row(self, producer: ProducerId) -> ProducerRow:
         """Return a producer's row, to be filled from a snapshot."""
         return self._row(producer)
 
-    def restore_staged(self, entry: Entry) -> None:
+    def restore_staged(self, entry: PendingMessage) -> None:
         """Put back a staged message.
 
         Raises:
@@ -569,7 +571,7 @@ class Partition:
         """Set the log time from a snapshot."""
         self._log_time_ms = log_time_ms
 
-    def restore_pending(self, entry: Entry) -> None:
+    def restore_pending(self, entry: PendingMessage) -> None:
         """Put back a pending message; they come in the order of their proposals.
 
         Raises:
@@ -585,7 +587,7 @@ class Partition:
         if entry.message.is_single:
             self._row(entry.mid.producer).queued += 1
 
-    def restore_settled(self, entry: Entry) -> None:
+    def restore_settled(self, entry: PendingMessage) -> None:
         """Put back a delivered message that is kept for others; they come in the order of their final times.
 
         Raises:

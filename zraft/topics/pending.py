@@ -16,7 +16,7 @@ from zraft_core.topics.message import Message
 from zraft_core.topics.stamps import BEGINNING, FinalTime, MessageId
 
 
-class Entry:
+class PendingMessage:
     """One message that this group has begun.
 
     `time` is this group's proposal, `proposals` has it and those of the others. `void` is None until the condition's home
@@ -44,14 +44,14 @@ class Pending:
 
     def __init__(self, group: GroupId) -> None:
         self._group = group
-        self.entries: dict[MessageId, Entry] = {}
+        self.entries: dict[MessageId, PendingMessage] = {}
         self._heap: list[tuple[int, GroupId, MessageId]] = []
-        self._started: deque[Entry] = deque()
+        self._started: deque[PendingMessage] = deque()
         self.payload_bytes = 0
         self.awaited: Counter[GroupId] = Counter()
         """The number of messages that wait for the proposal of each other group."""
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: PendingMessage) -> None:
         """Add a started message.
 
         Proposals of this group ascend, so the order of adding is the order of `time`.
@@ -66,12 +66,12 @@ class Pending:
             if group not in entry.proposals:
                 awaited[group] = awaited.get(group, 0) + 1
 
-    def proposed(self, entry: Entry, sender: GroupId, time: int) -> None:
+    def proposed(self, entry: PendingMessage, sender: GroupId, time: int) -> None:
         """Note the proposal of another destination."""
         entry.proposals[sender] = time
         _less(self.awaited, (sender,))
 
-    def pop_deliverable(self) -> Entry | None:
+    def pop_deliverable(self) -> PendingMessage | None:
         """Take out the first in order, if its final time is known."""
         heap = self._heap
         while heap:
@@ -89,7 +89,7 @@ class Pending:
             return entry
         return None
 
-    def oldest(self) -> Entry | None:
+    def oldest(self) -> PendingMessage | None:
         """Return the one with the smallest proposal of this group."""
         started = self._started
         while started and started[0].mid not in self.entries:
@@ -114,11 +114,11 @@ class SettledEntries:
     __slots__ = ("_owed", "entries", "newest_final")
 
     def __init__(self) -> None:
-        self.entries: dict[MessageId, Entry] = {}
+        self.entries: dict[MessageId, PendingMessage] = {}
         self.newest_final = BEGINNING
-        self._owed: dict[GroupId, deque[Entry]] = {}
+        self._owed: dict[GroupId, deque[PendingMessage]] = {}
 
-    def keep(self, entry: Entry, floors: Mapping[GroupId, FinalTime]) -> None:
+    def keep(self, entry: PendingMessage, floors: Mapping[GroupId, FinalTime]) -> None:
         """Keep `entry` for those of `entry.waiting` whose floor is below it.
 
         Final times of what is delivered ascend, so each group's queue is in order.
@@ -137,7 +137,7 @@ class SettledEntries:
                 owed = self._owed[group] = deque()
             owed.append(entry)
 
-    def reached(self, group: GroupId, floor: FinalTime) -> Iterator[Entry]:
+    def reached(self, group: GroupId, floor: FinalTime) -> Iterator[PendingMessage]:
         """Note that `group` has delivered everything up to `floor`; yield what is everywhere by that."""
         owed = self._owed.get(group)
         while owed:
@@ -150,7 +150,7 @@ class SettledEntries:
                 yield entry
         self._owed.pop(group, None)
 
-    def removed(self, group: GroupId) -> Iterator[Entry]:
+    def removed(self, group: GroupId) -> Iterator[PendingMessage]:
         """Note that `group` is removed; yield what is everywhere by that.
 
         The removal waited until the group had delivered everything.
@@ -159,7 +159,7 @@ class SettledEntries:
             if self._has(entry, group):
                 yield entry
 
-    def _has(self, entry: Entry, group: GroupId) -> bool:
+    def _has(self, entry: PendingMessage, group: GroupId) -> bool:
         entry.waiting.discard(group)
         if entry.waiting or entry.mid not in self.entries:
             return False

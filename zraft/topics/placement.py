@@ -39,7 +39,7 @@ class Disk:
 
 
 @frozen
-class Situation:
+class PlacementSituation:
     """Situation to decide on.
 
     `replication` is how many disks are to hold each partition, if there are as many.
@@ -50,7 +50,7 @@ class Situation:
     replication: int
 
 
-def decide(situation: Situation) -> list[RegistryCommand]:
+def decide(situation: PlacementSituation) -> list[RegistryCommand]:
     """Return what to log now: replicas for disks that are gone, then balance, then missing partitions."""
     return _Look(situation).commands() if situation.disks else []
 
@@ -58,7 +58,7 @@ def decide(situation: Situation) -> list[RegistryCommand]:
 class _Look:
     """One decision. `load` counts the partitions that each disk is wanted for, `led` those that it is preferred for."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: PlacementSituation) -> None:
         self._registry = situation.registry
         self._disks = situation.disks
         self._replication = situation.replication

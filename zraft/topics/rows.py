@@ -5,10 +5,10 @@ A row is bounded by the producer's window.
 
 from __future__ import annotations
 
-from zraft.topics.pending import Entry
+from zraft.topics.pending import PendingMessage
 
 
-class Row:
+class ProducerRow:
     """One producer.
 
     Every number up to `floor` is decided at every destination; `outcomes` has those above it that are decided here: the
@@ -24,15 +24,15 @@ class Row:
         self.last = 0
         self.outcomes: dict[int, int] = {}
         self.queued = 0
-        self.staged: dict[int, Entry] = {}
+        self.staged: dict[int, PendingMessage] = {}
         self.staged_bytes = 0
 
-    def stage(self, entry: Entry) -> None:
+    def stage(self, entry: PendingMessage) -> None:
         """Keep a message that is durable and has no order yet."""
         self.staged[entry.mid.seq] = entry
         self.staged_bytes += len(entry.message.payload)
 
-    def unstaged(self, upto: int) -> list[Entry]:
+    def unstaged(self, upto: int) -> list[PendingMessage]:
         """Take out what is staged up to a number, in the order of numbers."""
         found = [self.staged.pop(seq) for seq in sorted(self.staged) if seq <= upto]
         self.staged_bytes -= sum(len(entry.message.payload) for entry in found)

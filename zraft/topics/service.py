@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from attrs import field, frozen
 
 from zraft_core.claims.answers import ClaimAnswer, ClaimsView
-from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import Reply, StartRequest
 from zraft_core.topics.stamps import Stamp

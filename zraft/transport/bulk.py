@@ -44,7 +44,7 @@ be opened.
 """
 
 
-class Role(IntEnum):
+class DialerRole(IntEnum):
     """Roles of the dialer.
 
     An answer has a number of its own, so that nothing can be played back to its sender.
@@ -110,7 +110,7 @@ class BulkConnection:
         self._message_bytes_max = message_bytes_max
         self._salt = entropy(SALT_BYTES)
         assert len(self._salt) == SALT_BYTES
-        self.role: Role | None = None
+        self.role: DialerRole | None = None
         self.peer: Sender | None = None
         self.key_id = b""
         self.established = False
@@ -163,7 +163,7 @@ class BulkConnection:
         `me` is None for an operator, `to` then ANY_SERVER.
         """
         connection = cls(me=me or NOBODY, ring=ring, entropy=entropy, message_bytes_max=message_bytes_max)
-        connection.role = Role.OPERATOR if me is None else Role.PEER
+        connection.role = DialerRole.OPERATOR if me is None else DialerRole.PEER
         connection._wanted = to
         connection._step = connection._take_answer
         connection.key_id, key = next(iter(ring.items()))
@@ -223,11 +223,11 @@ class BulkConnection:
             return None
         _, role, key_id, server, wanted, instance, boot, salt = _OPENING.unpack_from(opening)
         claimed = Sender(ServerId(server), Instance(instance), boot)
-        if role == Role.PEER:
+        if role == DialerRole.PEER:
             name = f"stream of server {server}"
             known = SERVER_ID_MIN <= server <= SERVER_ID_MAX and server in self._peers
             meant = wanted == self._me.server
-        elif role == Role.OPERATOR:
+        elif role == DialerRole.OPERATOR:
             name = "stream of an operator"
             known = claimed == NOBODY
             meant = wanted in (ANY_SERVER, self._me.server)
@@ -249,7 +249,7 @@ class BulkConnection:
         mac_key = _mac_key(key)
         if not _is_mac(mac_key, opening[: _OPENING.size], opening[_OPENING.size :]):
             raise RejectedError(Rejection.UNAUTHENTIC, f"{name}: its MAC is wrong")
-        self.role = Role(role)
+        self.role = DialerRole(role)
         self.peer = claimed
         self.key_id = key_id
         me = self._me

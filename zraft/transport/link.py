@@ -81,7 +81,7 @@ class TransportSettings:
 
 
 @frozen
-class Received:
+class ReceivedDatagram:
     """Result of one datagram.
 
     `sender` is the authenticated peer (as claimed only, in plain mode), None if the datagram was dropped or
@@ -282,7 +282,7 @@ class PeerLinks:
             return [self._hello(to, peer.handshake.ask())]
         return self._seal(peer, encoded)
 
-    def receive(self, datagram: bytes, now_ms: int) -> Received:
+    def receive(self, datagram: bytes, now_ms: int) -> ReceivedDatagram:
         """Return what a datagram brings, wherever it came from.
 
         Never raises, whatever its bytes are.
@@ -299,7 +299,7 @@ class PeerLinks:
             return self._on_data(server, peer, datagram, key_id, now_ms)
         except RejectedError as error:
             self._rejected[error.rejection] += 1
-            return Received(None, [], [], str(error), error.rejection)
+            return ReceivedDatagram(None, [], [], str(error), error.rejection)
 
     def statistics(self) -> LinkStatistics:
         """Return counts for metrics and for tests."""
@@ -373,7 +373,7 @@ class PeerLinks:
 
     def _on_hello(
         self, server: ServerId, peer: _Peer, datagram: bytes, key_id: bytes, now_ms: int
-    ) -> Received:
+    ) -> ReceivedDatagram:
         hello = decode_hello(datagram, mac_key=self._mac_keys[key_id])
         self._hellos_received += 1
         before = peer.handshake.incoming
@@ -387,11 +387,11 @@ class PeerLinks:
                 peer.loss.restart()
                 self._reassembly.forget_sender(server)
             replies.extend((server, datagram) for datagram in self._flush(peer))
-        return Received(None, [], replies, None)
+        return ReceivedDatagram(None, [], replies, None)
 
     def _on_data(
         self, server: ServerId, peer: _Peer, datagram: bytes, key_id: bytes, now_ms: int
-    ) -> Received:
+    ) -> ReceivedDatagram:
         incoming = peer.handshake.incoming
         if len(datagram) < SEAL_BYTES:
             # This comes before it can make us ask the peer anything: a few forged bytes are not to be worth a
@@ -411,13 +411,13 @@ class PeerLinks:
             if error.rejection in (Rejection.STALE, Rejection.UNAUTHENTIC):
                 question = peer.handshake.on_unopenable(now_ms)
             replies = [(server, self._hello(server, question))] if question is not None else []
-            return Received(None, [], replies, str(error), error.rejection)
+            return ReceivedDatagram(None, [], replies, str(error), error.rejection)
         self._datagrams_opened += 1
         replies = []
         try:
             if body and body[0] == packing.REPORT:
                 peer.loss.on_report(packing.unpack_report(body))
-                return Received(incoming.sender, [], [], None)
+                return ReceivedDatagram(incoming.sender, [], [], None)
             if peer.reporter.is_due(now_ms):
                 replies.append((server, self._report(peer, incoming)))
             if body and body[0] == packing.WHOLE:
@@ -429,7 +429,7 @@ class PeerLinks:
         self._messages_received += len(messages)
         self._messages_not_understood += len(errors)
         text = f"from server {server}: {errors[0]}" if errors else None
-        return Received(incoming.sender, messages, replies, text)
+        return ReceivedDatagram(incoming.sender, messages, replies, text)
 
     def _report(self, peer: _Peer, incoming: Incoming) -> bytes:
         self._datagrams_sent += 1

@@ -114,7 +114,7 @@ def _due(marks: int, entries_left: int) -> int:
     return max(due, FOLD_BATCH) if marks > DIRTY_MAX else due
 
 
-class Digest:
+class TreeDigest:
     """The sum over znodes and sessions, brought up to date lazily.
 
     An item's `folded` is its share of `total`. Whoever changes, adds or removes an item marks it *before*: so an

@@ -23,14 +23,14 @@ _FLAG_TTL: Final = 5
 _FLAG_TTL_SEQUENTIAL: Final = 6
 
 
-class Kind(NamedTuple):
+class ZnodeKind(NamedTuple):
     """Kind of znode that a create makes: ephemeral and sequential flags, and a time to live (None: it stays)."""
 
     flags: int
     ttl_ms: int | None
 
 
-def requested_kind(opcode: int, flags: int, ttl_ms: Any, settings: Settings) -> Kind | Code:
+def requested_kind(opcode: int, flags: int, ttl_ms: Any, settings: Settings) -> ZnodeKind | Code:
     """Return the kind of znode that an unusual create asks for.
 
     The opcode decides, as in ZooKeeper, not the flag.
@@ -48,15 +48,15 @@ def requested_kind(opcode: int, flags: int, ttl_ms: Any, settings: Settings) -> 
         if ttl_ms.__class__ is not int:
             return Code.MARSHALLING_ERROR
         if with_ttl and 0 < ttl_ms <= TTL_MS_MAX:
-            return Kind(sequential, ttl_ms)
+            return ZnodeKind(sequential, ttl_ms)
         if with_ttl or ttl_ms >= 0:
             return Code.BAD_ARGUMENTS
         # Flags of another kind, and a time below 0, which says that there is none.
     if with_ttl:
         return Code.BAD_ARGUMENTS
     if opcode == CREATE_CONTAINER:
-        return Kind(sequential, CONTAINER)
-    return Kind(sequential | (FLAG_EPHEMERAL if flags in (1, 3) else 0), None)
+        return ZnodeKind(sequential, CONTAINER)
+    return ZnodeKind(sequential | (FLAG_EPHEMERAL if flags in (1, 3) else 0), None)
 
 
 def is_due(node: Znode, lifetime: Lifetime, log_time_ms: int, settings: Settings) -> bool:

@@ -30,14 +30,14 @@ from zraft.tree.commands.topics import change_topics, limits_of
 from zraft.tree.commands.truncation import drain, forget_hidden, truncate
 from zraft.tree.commands.upsert import add, put
 from zraft.tree.commands.wills import carry_out, register_will
-from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, Digest
+from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, TreeDigest
 from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.image.reader import ImageState
 from zraft.tree.image.small_items import small_items, small_shares
 from zraft.tree.image.writer import ImageWriter
 from zraft.tree.members import EVERYWHERE, Wanted, WantedMember, changed_members, config_text
 from zraft.tree.node import CONFIG, NodeTable, Znode
-from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, Origins, Row
+from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, OriginRow, Origins
 from zraft.tree.quota import Quotas
 from zraft.tree.quota_usage import recount
 from zraft.tree.remains import Remains
@@ -215,7 +215,7 @@ class Machine:
         self._origin_handlers = of_origins
 
     @property
-    def rows(self) -> dict[Origin, Row]:
+    def rows(self) -> dict[Origin, OriginRow]:
         """The row of each origin."""
         return self.origins.rows
 
@@ -546,7 +546,7 @@ class Machine:
     # -- images
 
     @property
-    def marks(self) -> Digest:
+    def marks(self) -> TreeDigest:
         """The digest, which tells an `ImageWriter` of each change before it happens."""
         return self._tree.digest
 
@@ -593,7 +593,7 @@ class Machine:
         self.feature_level = max(self.feature_level, LEVEL_OF_MEMBERS)
         self.last_zxid = zxid
         self._next_zxid = zxid_after(zxid, self.term)
-        self.origins.rows = {origin: Row()}
+        self.origins.rows = {origin: OriginRow()}
         self.origins.faults = 0
         self.registry.become(Registry())
         self.members = {server: members[server] for server in sorted(members)}

@@ -12,7 +12,7 @@ Origin = tuple[ServerId, Instance]
 BOOT_ID_BYTES_MAX: Final = 64
 
 
-class Row:
+class OriginRow:
     """The last batch applied of one origin, and the random id that its boot registered (b"" before)."""
 
     __slots__ = ("boot", "boot_id", "seq")
@@ -32,13 +32,13 @@ class Origins:
     __slots__ = ("faults", "rows")
 
     def __init__(self) -> None:
-        self.rows: dict[Origin, Row] = {}
+        self.rows: dict[Origin, OriginRow] = {}
         self.faults = 0
 
     def set_members(self, members: Iterable[Origin]) -> None:
         """Keep rows for exactly `members` from now on."""
         old = self.rows
-        self.rows = {member: old.get(member) or Row() for member in members}
+        self.rows = {member: old.get(member) or OriginRow() for member in members}
 
     def accept(self, origin: Origin, boot: int, seq: int) -> bool:
         """Take (boot, seq) if it is the next batch of a member (D-2); else nothing changes but `faults`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from zraft.tree.digest import Digest
+from zraft.tree.digest import TreeDigest
 from zraft.tree.journal import Undo
 from zraft.tree.node import NodeTable, Znode
 from zraft.tree.quota import LIMITS, QUOTA_ROOT, STATS, Quota, Quotas, is_over, limited_path, usage_text
@@ -15,7 +15,7 @@ class LimitedTree(Protocol):
     """Parts of the tree (`zraft.tree.znodes`) that quotas are counted in."""
 
     nodes: NodeTable
-    digest: Digest
+    digest: TreeDigest
     journal: list[Undo] | None
     quotas: Quotas
     settings: Settings

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from zraft.tree.children import SPLIT_AT, ManyNames, Names
-from zraft.tree.digest import Digest
+from zraft.tree.digest import TreeDigest
 from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.image.reader import ImageState
 from zraft.tree.journal import Undo
-from zraft.tree.lifetime import CONTAINER, Kind, is_due, requested_kind
+from zraft.tree.lifetime import CONTAINER, ZnodeKind, is_due, requested_kind
 from zraft.tree.node import BORN, CONFIG, SHARD_COUNT, SHARD_SHIFT, Lifetime, NodeTable, Znode, table_at_birth
 from zraft.tree.paths import ROOT, is_valid_name, is_valid_path, split
 from zraft.tree.quota import LIMITS, QUOTA_NAMES, Quotas
@@ -102,7 +102,7 @@ class Tree:
         for _, node in self.nodes.items():
             node.acl = self.acls.hold(node.acl)
         self.sessions: dict[int, Session] = {}
-        self.digest = Digest(self.nodes, self.sessions)
+        self.digest = TreeDigest(self.nodes, self.sessions)
         self.events: list[Event] = []
         self.settings = settings
         self.wall_time = 0
@@ -190,7 +190,7 @@ class Tree:
         lifetime = None
         if not 0 <= flags <= _PLAIN_FLAGS or opcode > CREATE2:
             kind = requested_kind(opcode, flags, ttl, self.settings)
-            if not isinstance(kind, Kind):
+            if not isinstance(kind, ZnodeKind):
                 return kind
             flags = kind.flags
             if kind.ttl_ms is not None:

@@ -11,7 +11,7 @@ from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import ClaimsPort, Seen
 from zraft_client.errors import BadArgumentsError, FailedError
 from zraft_core.claims.answers import Accepted, ClaimAnswer, Refused
-from zraft_core.claims.commands import Command, Forget, Pause
+from zraft_core.claims.commands import ClaimCommand, Forget, Pause
 from zraft_core.claims.values import Claim, Freshness, Owner, is_name
 from zraft_core.errors import Code
 
@@ -132,7 +132,7 @@ class Marshaler:
             for partition in range(await self._port.partitions(topic))
         ]
 
-    async def _demand(self, topic: str, partition: int, command: Command) -> None:
+    async def _demand(self, topic: str, partition: int, command: ClaimCommand) -> None:
         answer: ClaimAnswer = await self._port.submit(topic, partition, command)
         if isinstance(answer, Refused):
             raise FailedError(

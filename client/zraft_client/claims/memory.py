@@ -12,7 +12,7 @@ from zraft_client.claims.clock import uptime_ms
 from zraft_client.claims.errors import PortError
 from zraft_client.claims.port import Fetched, Record, Seen
 from zraft_core.claims.answers import ClaimAnswer
-from zraft_core.claims.commands import Command
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.claims.expiry import ClaimExpiry
 from zraft_core.claims.state import Claims
 from zraft_core.claims.values import HEARTBEAT_MS_DEFAULT
@@ -37,7 +37,7 @@ class MemoryPartition:
         """The offset behind the last record."""
         return self.earliest + len(self.records)
 
-    def apply(self, command: Command, now_ms: int) -> ClaimAnswer:
+    def apply(self, command: ClaimCommand, now_ms: int) -> ClaimAnswer:
         """Apply a command as the partition's group would, and return its answer."""
         return self.claims.apply(command, self.claims.position + 1, now_ms, self.end)
 
@@ -111,7 +111,7 @@ class MemoryService:
         kept = self._topics[topic][partition]
         return Seen(kept.claims.view(group, self._clock()), kept.earliest, kept.end)
 
-    async def submit(self, topic: str, partition: int, command: Command) -> ClaimAnswer:
+    async def submit(self, topic: str, partition: int, command: ClaimCommand) -> ClaimAnswer:
         """Carry out a command and return its answer.
 
         Raises:

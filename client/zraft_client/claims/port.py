@@ -11,7 +11,7 @@ from typing import Protocol
 from attrs import frozen
 
 from zraft_core.claims.answers import ClaimAnswer, ClaimsView
-from zraft_core.claims.commands import Command
+from zraft_core.claims.commands import ClaimCommand
 
 
 @frozen
@@ -57,7 +57,7 @@ class ClaimsPort(Protocol):
     async def look(self, topic: str, partition: int, group: str) -> Seen:
         """Return the group's claims on the partition, and the partition's bounds."""
 
-    async def submit(self, topic: str, partition: int, command: Command) -> ClaimAnswer:
+    async def submit(self, topic: str, partition: int, command: ClaimCommand) -> ClaimAnswer:
         """Let the partition's group carry out a command, and return its answer."""
         ...
 

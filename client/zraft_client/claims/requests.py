@@ -15,7 +15,7 @@ from attrs import frozen
 
 from zraft_client.claims.port import Fetched, Seen
 from zraft_core.claims.answers import ClaimAnswer
-from zraft_core.claims.commands import Command
+from zraft_core.claims.commands import ClaimCommand
 
 
 @frozen
@@ -25,7 +25,7 @@ class Submit:
     number: int
     topic: str
     partition: int
-    command: Command
+    command: ClaimCommand
 
 
 @frozen
@@ -70,7 +70,7 @@ class Requests:
         self,
         topic: str,
         partition: int,
-        command: Command,
+        command: ClaimCommand,
         deadline_ms: int,
         then: Then,
     ) -> int:

@@ -19,7 +19,7 @@ from zraft_client.topics.errors import LinkError, NoTopicError
 from zraft_client.topics.records import record_of
 from zraft_client.topics.requests import FETCH_BYTES_MAX
 from zraft_core.claims.answers import ClaimAnswer
-from zraft_core.claims.commands import Command
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.ids import GroupId
 
 TIMEOUT_S: Final = 10.0
@@ -68,7 +68,7 @@ class TopicsPort:
         metadata = await self._directory.known()
         return Seen(view, bounds.first, bounds.end, plain=not metadata.knows_rounds)
 
-    async def submit(self, topic: str, partition: int, command: Command) -> ClaimAnswer:
+    async def submit(self, topic: str, partition: int, command: ClaimCommand) -> ClaimAnswer:
         """Let the partition's leader carry out a command, and return its answer.
 
         Raises:

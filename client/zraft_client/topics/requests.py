@@ -14,7 +14,7 @@ from zraft_client.topics.values import Metadata, Placement, Topic
 from zraft_core.address import parse_address
 from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.claims.codec import decode_answer, decode_view, encode_command
-from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.errors import ConfigError, ProtocolError
 from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.layout import NUMBER_MAX, any_binary, number, wrong

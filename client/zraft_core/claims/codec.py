@@ -21,7 +21,7 @@ BYTES_MAX: Final = 1 << 20
 """More than a view with all its ranges."""
 
 
-_COMMANDS: Final = Kinds[c.Command](
+_COMMANDS: Final = Kinds[c.ClaimCommand](
     "a command of claims",
     {
         # The first forms of claims, from before owners chose an interval.
@@ -49,18 +49,18 @@ _ANSWERS: Final = Kinds[a.ClaimAnswer](
 _VIEWS: Final = Kinds[a.ClaimsView]("a view of claims", {0: FORMS.record(a.ClaimsView)})
 
 
-def is_newer(command: c.Command) -> bool:
+def is_newer(command: c.ClaimCommand) -> bool:
     """Return whether the command needs a feature level above 4."""
     kind, _ = _COMMANDS.of(command)
     return bool(kind >= _NEWER)
 
 
-def encode_command(command: c.Command) -> bytes:
+def encode_command(command: c.ClaimCommand) -> bytes:
     """Return the bytes of the oldest form that says it all."""
     return _encoded(_COMMANDS, command)
 
 
-def decode_command(data: bytes) -> c.Command:
+def decode_command(data: bytes) -> c.ClaimCommand:
     """Return the command in these bytes.
 
     Raises:

@@ -146,7 +146,7 @@ class Configure:
     heartbeat_ms: int
 
 
-Command = (
+ClaimCommand = (
     ClaimPartition
     | ClaimMessages
     | Heartbeat

@@ -19,7 +19,7 @@ def item_hash(*fields: Any) -> int:
     return int.from_bytes(blake2b(msgpack.packb(fields), digest_size=16).digest(), "big")
 
 
-class Digest:
+class ClaimsDigest:
     """Shares of groups, hashed again when the digest is wanted and the group was marked."""
 
     __slots__ = ("_groups", "_marked", "_shares", "_total")

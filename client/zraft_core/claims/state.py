@@ -13,7 +13,7 @@ from attrs import evolve
 
 from zraft_core.claims import commands as c
 from zraft_core.claims.answers import Accepted, ClaimAnswer, ClaimsView, Granted, Reason, Refused
-from zraft_core.claims.digest import Digest
+from zraft_core.claims.digest import ClaimsDigest
 from zraft_core.claims.group import Group
 from zraft_core.claims.progress import NOTHING, Progress
 from zraft_core.claims.values import (
@@ -52,9 +52,9 @@ class Claims:
         self.log_time_ms = log_time_ms
         self._groups = {group.name: group for group in groups}
         self._size = sum(group.size for group in self._groups.values())
-        self._digest = Digest(self._groups)
+        self._digest = ClaimsDigest(self._groups)
 
-    def apply(self, command: c.Command, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
+    def apply(self, command: c.ClaimCommand, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
         """Carry out the command at `position` of the group's log.
 
         Args:

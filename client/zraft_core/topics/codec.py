@@ -32,7 +32,7 @@ from zraft_core.layout import (
 )
 from zraft_core.topics import commands, forms, messages
 from zraft_core.topics import registry_commands as registry
-from zraft_core.topics.commands import Batch, Command
+from zraft_core.topics.commands import Batch, PartitionCommand
 from zraft_core.topics.message import Message, as_fields
 from zraft_core.topics.messages import Answer, GroupMessage, Reply, Report, StartRequest
 from zraft_core.topics.registry_commands import RegistryCommand
@@ -51,7 +51,7 @@ _proposal: Final = (
 _topic_name: Final = forms.topic_name
 _leader: Final = optional(forms.server)
 
-_COMMANDS: Final = Kinds[Command](
+_COMMANDS: Final = Kinds[PartitionCommand](
     "command",
     {
         1: Record(commands.Start, forms.message, number, number),

@@ -78,7 +78,7 @@ class Seek:
     offset: int | None
 
 
-Command = Start | Stage | Remote | Advance | Settled | ViewChanged | Seek
+PartitionCommand = Start | Stage | Remote | Advance | Settled | ViewChanged | Seek
 
 
 @frozen
@@ -86,4 +86,4 @@ class Batch:
     """The commands of one entry, with the entry's log time (D-12)."""
 
     log_time_ms: int
-    commands: tuple[Command, ...]
+    commands: tuple[PartitionCommand, ...]

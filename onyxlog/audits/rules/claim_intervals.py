@@ -30,11 +30,11 @@ END_UNKNOWN: Final = 2**62
 """Stands for a partition's end that the log does not tell: no offset is refused for being above it."""
 assert END_UNKNOWN + FUTURE_MESSAGES_MAX < 2**63
 
-Decide = Callable[[c.Command, int, int, int], ClaimAnswer]
+Decide = Callable[[c.ClaimCommand, int, int, int], ClaimAnswer]
 """`Claims.apply` of one partition."""
 
 
-def command_of(row: ClaimRow) -> c.Command | None:
+def command_of(row: ClaimRow) -> c.ClaimCommand | None:
     """Return the command of a row, None if the row lacks one of its fields."""
     group, mode = row.consumer_group or "", Mode(row.mode or 0)
     epoch, committed = row.epoch or 0, row.committed or 0

@@ -21,7 +21,7 @@ from zraft.storage.inspection import find_cut, segment_numbers
 from zraft.storage.journal import DIRECTORY, SUFFIX, JournalHeader, PlacedNote, read_journal
 from zraft.storage.records import RecordReader, is_entry
 from zraft.storage.segments import segment_path
-from zraft.storage.snapshot_format import SnapshotFile
+from zraft.storage.snapshot_format import SnapshotFileReader
 from zraft_core.errors import ProtocolError, StorageError
 from zraft_core.ids import GroupId
 from zraft_core.topics.codec import decode_message
@@ -68,7 +68,7 @@ def snapshot_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
     assert piece.directory is not None
     head = (piece.directory.server, piece.directory.instance, piece.path)
     try:
-        with SnapshotFile(fs, piece.path) as file:
+        with SnapshotFileReader(fs, piece.path) as file:
             for _ in file.verify():
                 pass
             info, footer = file.info, file.footer
@@ -304,7 +304,7 @@ def checked_files(
 
 def _snapshot_file(fs: FileSystem, head: tuple[Any, ...], group: int, path: str) -> Iterator[Values]:
     try:
-        with SnapshotFile(fs, path) as file:
+        with SnapshotFileReader(fs, path) as file:
             for _ in file.verify():
                 pass
             yield (*head, path, 0, "snapshot", group, file.size, file.size, file.footer.blocks, 0, None)

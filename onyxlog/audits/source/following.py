@@ -17,7 +17,14 @@ from onyxlog.audits.errors import AuditError
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
-from zraft.storage.frames import HEADER_BYTES, Frame, FrameReader, SegmentHeader, decode_header, inspect_rest
+from zraft.storage.frames import (
+    HEADER_BYTES,
+    Frame,
+    LogFrameReader,
+    SegmentHeader,
+    decode_header,
+    inspect_rest,
+)
 from zraft.storage.inspection import segment_numbers
 from zraft.storage.segments import segment_path
 from zraft_core.errors import StorageError
@@ -121,7 +128,7 @@ class Follower:
                 (i for i, number in enumerate(numbers) if i and numbers[i - 1] != number - 1), default=0
             )
             numbers = numbers[gap:]
-        ended: tuple[str, FrameReader] | None = None
+        ended: tuple[str, LogFrameReader] | None = None
         while numbers:
             number = numbers.pop(0)
             path = segment_path(f"{self._data}/wal", number)
@@ -139,7 +146,7 @@ class Follower:
                     header = decode_header(self._fs.pread(file, HEADER_BYTES, 0), path)
                 self._check_seam(ended, header, at, path)
                 begins = at.segment != number
-                reader = FrameReader(
+                reader = LogFrameReader(
                     self._fs,
                     file,
                     seed=header.seed,
@@ -181,7 +188,7 @@ class Follower:
 
     @staticmethod
     def _check_seam(
-        ended: tuple[str, FrameReader] | None, header: SegmentHeader, at: Position, path: str
+        ended: tuple[str, LogFrameReader] | None, header: SegmentHeader, at: Position, path: str
     ) -> None:
         if ended is not None and header.first_frame != ended[1].number:
             raise CorruptionError(
@@ -192,7 +199,7 @@ class Follower:
         if ended is None and at.segment and at.segment != header.segment and header.first_frame != at.frame:
             raise CorruptionError(path, 0, f"begins with frame {header.first_frame}, expected {at.frame}")
 
-    def _judge_end(self, file: int, path: str, header: SegmentHeader, reader: FrameReader) -> None:
+    def _judge_end(self, file: int, path: str, header: SegmentHeader, reader: LogFrameReader) -> None:
         """Judge the end of the log: nothing, a torn tail, a write under way, or damage."""
         if reader.damage is None:
             return
@@ -202,7 +209,7 @@ class Follower:
             if rest.frame_offset is None:
                 return
             # It was being written when we read it, and is whole by now; the next reading continues with it.
-            again = FrameReader(
+            again = LogFrameReader(
                 self._fs, file, seed=header.seed, start=reader.end, size=size, number=reader.number
             )
             if next(iter(again), None) is not None:

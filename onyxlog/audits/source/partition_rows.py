@@ -46,7 +46,7 @@ def claim_values(head: tuple[Any, ...], fields: EntryFields, *, standing: str) -
     """Return the rows of `claims` of one entry; a creation is shown as its equivalent `configure`."""
     _, group, index, term, _, position, _, payload = fields
     entry = decode_entry(payload)
-    found: Sequence[claims.Command]
+    found: Sequence[claims.ClaimCommand]
     if isinstance(entry, BirthEntry):
         first, log_time_ms, found = position, entry.log_time_ms, (claims.Configure(entry.heartbeat_ms),)
     else:
@@ -77,7 +77,7 @@ _CLAIM_KINDS: Final = {
 }
 
 
-def _claim_fields(command: claims.Command) -> dict[str, Any]:
+def _claim_fields(command: claims.ClaimCommand) -> dict[str, Any]:
     said = {field.name: getattr(command, field.name) for field in fields_of(type(command))}
     if "group" in said:
         said["consumer_group"] = said.pop("group")
@@ -90,7 +90,7 @@ def _claim_fields(command: claims.Command) -> dict[str, Any]:
     return {"kind": _CLAIM_KINDS[type(command)], **said}
 
 
-def _topic_fields(command: topics.Command) -> dict[str, Any]:
+def _topic_fields(command: topics.PartitionCommand) -> dict[str, Any]:
     match command:
         case topics.Start(message, floor, epoch):
             return {"kind": "start", "floor": floor, "epoch": epoch, **_message_fields(message)}

@@ -35,8 +35,8 @@ from onyxlog.audits.tables.placed import Standing
 from onyxlog.errors import EntryError
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem, ReadOnlyFileSystem
-from zraft.storage.journal import Kind
-from zraft.storage.snapshot_format import SnapshotFile
+from zraft.storage.journal import NoteKind
+from zraft.storage.snapshot_format import SnapshotFileReader
 from zraft_core.errors import ProtocolError, StorageError
 
 SURVEYED: frozenset[str] = frozenset({"hard_states", "truncations", "members"})
@@ -162,7 +162,7 @@ def _known_points(fs: FileSystem, directory: ServerDirectory) -> dict[int, list[
     found: dict[int, list[tuple[int, int]]] = {}
     for group, path in snapshot_files(fs, directory.path):
         try:
-            with SnapshotFile(fs, path) as file:
+            with SnapshotFileReader(fs, path) as file:
                 meta = file.header.meta
         except StorageError as error:
             if isinstance(error, CorruptionError) or isinstance(error.__cause__, FileNotFoundError):
@@ -177,7 +177,7 @@ def _known_points(fs: FileSystem, directory: ServerDirectory) -> dict[int, list[
                 continue
             for placed in read[1]:
                 note = placed.note
-                if note.kind is Kind.COMMITTED and note.term:
+                if note.kind is NoteKind.COMMITTED and note.term:
                     newest[note.group] = (note.index, note.term)
         except CorruptionError:
             pass  # what was read of it holds; the table `files` reports the rest

@@ -10,7 +10,7 @@ from typing import Final
 
 from onyxlog.audits.source.file_tables import FilePiece, Values
 from onyxlog.errors import EntryError
-from onyxlog.peer.recording import Heading, Kind, PlacedRecord, read_recording
+from onyxlog.peer.recording import Heading, PlacedRecord, RecordKind, read_recording
 from onyxlog.replica.codec import decode_record, name_of
 
 RECORDED: Final = frozenset({"onyx_entries", "replica_digests", "gossip", "log_reads"})
@@ -84,28 +84,28 @@ def _rows(piece: FilePiece, heading: Heading, placed: PlacedRecord) -> Iterator[
     whose = (heading.tenancy, heading.group)
     where = (piece.path, placed.offset)
     match piece.table, kind, said:
-        case "onyx_entries", Kind.ORIGIN, [position, chain, digest, origin]:
+        case "onyx_entries", RecordKind.ORIGIN, [position, chain, digest, origin]:
             yield (
                 *(*whose, seq, position, "origin", "", None, 0, at_ms, "", chain, digest, origin),
                 *where,
             )
-        case "onyx_entries", Kind.ENTRY, [position, chain, digest, source, entry]:
+        case "onyx_entries", RecordKind.ENTRY, [position, chain, digest, source, entry]:
             record = decode_record(entry, f"{piece.path}, offset {placed.offset}")
             yield (
                 *(*whose, seq, position, name_of(record.command), record.author, record.cause),
                 *(record.at_ms, at_ms, source, chain, digest, entry, *where),
             )
-        case "replica_digests", Kind.ORIGIN | Kind.ENTRY, [position, chain, digest, *_]:
+        case "replica_digests", RecordKind.ORIGIN | RecordKind.ENTRY, [position, chain, digest, *_]:
             yield (*whose, position, "recorded", chain, digest, at_ms, 0, "", *where)
-        case "gossip", Kind.RECEIVED, [position, sender, publisher, first, stream, root, hops]:
+        case "gossip", RecordKind.RECEIVED, [position, sender, publisher, first, stream, root, hops]:
             yield (
                 *(*whose, seq, at_ms, "received", position, sender, publisher, first, stream, root, hops, 0),
                 *where,
             )
-        case "gossip", Kind.SENT, [position, publisher, copies, stream, root, hops]:
+        case "gossip", RecordKind.SENT, [position, publisher, copies, stream, root, hops]:
             yield (
                 *(*whose, seq, at_ms, "sent", position, "", publisher, False, stream, root, hops, copies),
                 *where,
             )
-        case "log_reads", Kind.LOG_READ, [reason, first, count]:
+        case "log_reads", RecordKind.LOG_READ, [reason, first, count]:
             yield (*whose, seq, at_ms, reason, first, count, *where)

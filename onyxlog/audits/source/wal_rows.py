@@ -20,7 +20,7 @@ from onyxlog.audits.tables.placed import Standing
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
-from zraft.storage.frames import HEADER_BYTES, FrameReader, decode_header
+from zraft.storage.frames import HEADER_BYTES, LogFrameReader, decode_header
 from zraft.storage.records import RecordReader, is_entry
 from zraft_core.errors import StorageError
 
@@ -78,7 +78,7 @@ def read_wal(fs: FileSystem, piece: WalPiece) -> Iterator[tuple[Any, ...]]:
         with reading(span.path):
             header = decode_header(fs.pread(file, HEADER_BYTES, 0), span.path)
         start = span.start.position
-        reader = FrameReader(
+        reader = LogFrameReader(
             fs, file, seed=header.seed, start=start.offset, size=span.end.offset, number=start.frame
         )
         rows = _Rows(piece)

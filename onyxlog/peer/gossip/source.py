@@ -22,7 +22,7 @@ from onyxlog.gossip.codec import DatagramError, decode, encode, tenancy_tag
 from onyxlog.gossip.messages import Carrier, Send
 from onyxlog.gossip.messenger import Messenger
 from onyxlog.gossip.modes import spreading_for
-from onyxlog.gossip.outputs import BeginAgain, Counters, LookAtEnd, Output, ReadLog, Tail
+from onyxlog.gossip.outputs import BeginAgain, GossipCounters, LookAtEnd, Output, ReadLog, Tail
 from onyxlog.gossip.settings import GossipSettings
 from onyxlog.gossip.streams import Streams, View, view_of
 from onyxlog.ids import GroupId, Position
@@ -94,9 +94,9 @@ class GossipSource:
         """The number of datagrams that were not of this tenancy's groups, or came twice."""
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> GossipCounters:
         """Counts of messages and entries so far."""
-        return Counters() if self._messenger is None else self._messenger.counters
+        return GossipCounters() if self._messenger is None else self._messenger.counters
 
     async def begin(self, open_link: OpenLink) -> None:
         """Listen, and publish the address, before the group joins. Nothing stays open if that fails."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from onyxlog.errors import EntryError, OvertakenError
 from onyxlog.ids import Position
-from onyxlog.peer.log.layout import Layout
+from onyxlog.peer.log.layout import LogLayout
 from onyxlog.replica.codec import decode_record
 from onyxlog.replica.commands import Entry
 
@@ -20,7 +20,7 @@ class MissingEntryError(EntryError):
 
 
 def entries_of(
-    layout: Layout, rows: Iterable[tuple[Position, bytes]], first: Position, following: Position
+    layout: LogLayout, rows: Iterable[tuple[Position, bytes]], first: Position, following: Position
 ) -> tuple[Entry, ...]:
     """Return the entries of positions from `first` on, in front of `following`, which must all be there.
 
@@ -40,7 +40,7 @@ def entries_of(
     return tuple(found)
 
 
-def missing(layout: Layout, position: Position) -> MissingEntryError:
+def missing(layout: LogLayout, position: Position) -> MissingEntryError:
     """Return the error for an entry that is missing although the log goes on behind it."""
     return MissingEntryError(
         f"{layout.entry(position)}: missing, though the log goes on behind it: somebody removed it. "
@@ -49,7 +49,7 @@ def missing(layout: Layout, position: Position) -> MissingEntryError:
     )
 
 
-def overtaken(layout: Layout, position: Position, first: Position) -> OvertakenError:
+def overtaken(layout: LogLayout, position: Position, first: Position) -> OvertakenError:
     """Return the error for an entry that garbage collection has removed."""
     return OvertakenError(
         f"{layout.entry(position)}: gone, the log begins at {first} by now; begin at the origin"

@@ -40,7 +40,7 @@ def checked_name(name: str, what: str) -> str:
 
 
 @frozen
-class Layout:
+class LogLayout:
     """Paths of a tenancy: one log, and everything that belongs to it."""
 
     tenancy: str

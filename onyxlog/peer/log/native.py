@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar
 from onyxlog.access import NOBODY, Access, Acl
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.log.entries import overtaken
-from onyxlog.peer.log.layout import ENTRY_PREFIX, TOP, Layout
+from onyxlog.peer.log.layout import ENTRY_PREFIX, TOP, LogLayout
 from onyxlog.peer.log.parts import PART_BYTES, Head, encode_head
 from onyxlog.peer.log.port import LogBounds, OpenPort, Silence
-from onyxlog.peer.log.stored import Counters, StoredLog
+from onyxlog.peer.log.stored import LogCounters, StoredLog
 from onyxlog.replica.codec import encode_record
 from onyxlog.replica.commands import Entry, Record
 from zraft_client import requests
@@ -49,8 +49,8 @@ class NativeLog(StoredLog):
     def __init__(
         self, client: Client, tenancy: str, *, part_bytes: int = PART_BYTES, acl: Acl | None = None
     ) -> None:
-        counters = Counters()
-        super().__init__(Layout(tenancy), NativeZnodes(client, counters, acl), counters, part_bytes)
+        counters = LogCounters()
+        super().__init__(LogLayout(tenancy), NativeZnodes(client, counters, acl), counters, part_bytes)
         self._client = client
         self._acl = acl
         self._subscriptions: set[Subscription[Any]] = set()
@@ -265,7 +265,7 @@ class NativeLog(StoredLog):
 class NativeZnodes:
     """`Znodes` by the client; every write happens exactly once."""
 
-    def __init__(self, client: Client, counters: Counters, acl: Acl | None = None) -> None:
+    def __init__(self, client: Client, counters: LogCounters, acl: Acl | None = None) -> None:
         self._client = client
         self._counters = counters
         self._acl = acl
@@ -327,7 +327,7 @@ def native_ports(
         ConfigError: the tenancy's name, or a file that `access` names, cannot be used.
     """
     tls = access.context()
-    layout = Layout(tenancy)  # a wrong name is reported before there is a connection
+    layout = LogLayout(tenancy)  # a wrong name is reported before there is a connection
 
     async def opened() -> NativeLog:
         client = Client(

@@ -12,7 +12,7 @@ from onyxlog.ids import GroupId, JobId, Position
 from onyxlog.peer.log.appender import Appender
 from onyxlog.peer.log.entries import MissingEntryError, entries_of, overtaken
 from onyxlog.peer.log.large_znodes import LargeZnodes, Znodes
-from onyxlog.peer.log.layout import Layout, decode_parameters, encode_parameters
+from onyxlog.peer.log.layout import LogLayout, decode_parameters, encode_parameters
 from onyxlog.peer.log.parts import PART_BYTES, Head, encode_head, head_of
 from onyxlog.peer.log.port import LogStatistics, Origin, Silence, check_parameters, first_origin
 from onyxlog.replica.codec import decode_origin, encode_origin, encode_record
@@ -23,7 +23,7 @@ from zraft_core.errors import Code
 
 
 @define
-class Counters:
+class LogCounters:
     """Counts of what was asked of the servers; see `LogStatistics`."""
 
     appends: int = 0
@@ -36,7 +36,7 @@ class StoredLog(ABC):
     """A `LogPort` without its ways to read, append, watch and truncate. `part_bytes`: how large a znode may be."""
 
     def __init__(
-        self, layout: Layout, znodes: Znodes, counters: Counters, part_bytes: int = PART_BYTES
+        self, layout: LogLayout, znodes: Znodes, counters: LogCounters, part_bytes: int = PART_BYTES
     ) -> None:
         self.layout = layout
         self._znodes = znodes
@@ -222,6 +222,6 @@ class StoredLog(ABC):
         return LogStatistics(counted.appends, counted.reads, counted.pushes, counted.watches)
 
 
-def not_begun(layout: Layout) -> NoNodeError:
+def not_begun(layout: LogLayout) -> NoNodeError:
     """Return the error for a log that was not begun."""
     return NoNodeError(f"{layout.root}: the log was not begun; begin it", Code.NO_NODE)

@@ -24,10 +24,10 @@ from onyxlog.access import NOBODY, OPEN_TO_ALL, Access, Acl
 from onyxlog.errors import UnsupportedError
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.log.kazoo_session import RETRY_MAX_DELAY_S, KazooSession, translated
-from onyxlog.peer.log.layout import TOP, Layout
+from onyxlog.peer.log.layout import TOP, LogLayout
 from onyxlog.peer.log.parts import PART_BYTES, Head, decode_head, encode_head
 from onyxlog.peer.log.port import LogBounds, OpenPort
-from onyxlog.peer.log.stored import Counters, StoredLog, not_begun
+from onyxlog.peer.log.stored import LogCounters, StoredLog, not_begun
 from onyxlog.replica.commands import Entry, Record
 from zraft_client.errors import (
     BadVersionError,
@@ -54,8 +54,8 @@ class ZookeeperLog(StoredLog):
     def __init__(
         self, session: KazooSession, tenancy: str, *, poll_s: float = POLL_S, part_bytes: int = PART_BYTES
     ) -> None:
-        counters = Counters()
-        super().__init__(Layout(tenancy), KazooZnodes(session, counters), counters, part_bytes)
+        counters = LogCounters()
+        super().__init__(LogLayout(tenancy), KazooZnodes(session, counters), counters, part_bytes)
         self._session = session
         self._poll_s = poll_s
         self._written: int | None = None
@@ -319,7 +319,7 @@ class ZookeeperLog(StoredLog):
 class KazooZnodes:
     """`Znodes` by kazoo. A read that decides something follows a `sync`, as a server may be behind otherwise."""
 
-    def __init__(self, session: KazooSession, counters: Counters) -> None:
+    def __init__(self, session: KazooSession, counters: LogCounters) -> None:
         self._session = session
         self._client = session.client
         self._counters = counters
@@ -387,7 +387,7 @@ def zookeeper_ports(
     options = access.kazoo_options()
     if access.acl is not None:
         options["default_acl"] = _kazoo_acl(access.acl)
-    layout = Layout(tenancy)  # a wrong name is told before there is a connection
+    layout = LogLayout(tenancy)  # a wrong name is told before there is a connection
 
     async def opened() -> ZookeeperLog:
         retry = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": RETRY_MAX_DELAY_S}

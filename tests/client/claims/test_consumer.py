@@ -23,7 +23,7 @@ from zraft_client.claims.clock import uptime_ms
 from zraft_client.claims.memory import MemoryService
 from zraft_client.errors import BadArgumentsError, ClosedError, FailedError
 from zraft_core.claims.answers import ClaimAnswer
-from zraft_core.claims.commands import Command
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.claims.values import Owner
 
 pytestmark = pytest.mark.loops("virtual")
@@ -152,7 +152,7 @@ class Silent(MemoryService):
 
     silent = False
 
-    async def submit(self, topic: str, partition: int, command: Command) -> ClaimAnswer:
+    async def submit(self, topic: str, partition: int, command: ClaimCommand) -> ClaimAnswer:
         if self.silent:
             await asyncio.sleep(10**6)
         return await super().submit(topic, partition, command)

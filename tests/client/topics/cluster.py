@@ -21,13 +21,13 @@ from zraft.topics.registry import Registry
 from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.service import Fetched, Offset, TopicClient, TopicRefusal
 from zraft.tree.commands.outcomes import outcome_of
-from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.claims.expiry import ClaimExpiry
 from zraft_core.claims.state import Claims
 from zraft_core.errors import Code
 from zraft_core.ids import GroupId, Instance, ServerId
 from zraft_core.topics.codec import decode_registry, encode_message
-from zraft_core.topics.commands import Batch, Command, Seek
+from zraft_core.topics.commands import Batch, PartitionCommand, Seek
 from zraft_core.topics.message import Delivery
 from zraft_core.topics.messages import GroupMessage, Need, Reply, StartRequest
 from zraft_core.topics.registry_commands import CloseProducer, CreateGroup, RegistryCommand
@@ -66,7 +66,7 @@ class Group:
         self.silent = False
         """The leader takes everything and says nothing: its quorum is gone."""
 
-    def log(self, commands: tuple[Command, ...]) -> None:
+    def log(self, commands: tuple[PartitionCommand, ...]) -> None:
         before = self.partition.frontier()
         applied = self.partition.apply(Batch(self.cluster.now_ms, commands), self.position)
         self.position += len(commands)

@@ -13,10 +13,10 @@ from tests.client.topics.test_producer import running, values
 from zraft_client.claims import ConsumerOptions, Marshaler
 from zraft_client.topics import Order
 from zraft_core.claims.codec import is_newer
-from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.layout import Fields
-from zraft_core.topics.commands import Command, Stage, Start
+from zraft_core.topics.commands import PartitionCommand, Stage, Start
 from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.stamps import MessageId
 from zraft_core.wire.native import requests, topic_answers, topic_pushes, topic_results
@@ -45,7 +45,7 @@ def last_release(monkeypatch: pytest.MonkeyPatch) -> None:
 
     log = Group.log
 
-    def only_known(self: Group, commands: tuple[Command, ...]) -> None:
+    def only_known(self: Group, commands: tuple[PartitionCommand, ...]) -> None:
         assert not any(isinstance(one, Stage) for one in commands)
         assert not any(isinstance(one, Start) and one.message.round is not None for one in commands)
         log(self, commands)

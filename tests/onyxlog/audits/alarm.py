@@ -26,7 +26,7 @@ from onyxlog.audits.costs import tree
 from onyxlog.audits.generating import Generator, Scenario, directories
 from zraft.storage.directory import read_meta
 from zraft.storage.filesystem import RealFileSystem
-from zraft.storage.journal import JournalHeader, JournalWriter, Kind, Note
+from zraft.storage.journal import JournalHeader, JournalNote, JournalWriter, NoteKind
 
 EVERY_S: Final = 0.5
 ENTRIES: Final = 50
@@ -50,7 +50,7 @@ class Journals:
         self._index += INDEXES
         for number, writer in enumerate(self._writers):
             digest = (self._index + (wrong and number == 0)).to_bytes(16, "big")
-            assert writer.add(Note(Kind.DIGEST, 0, 0, self._index, 0, (), digest))
+            assert writer.add(JournalNote(NoteKind.DIGEST, 0, 0, self._index, 0, (), digest))
         return self._index
 
 

@@ -45,7 +45,7 @@ class Broken:
     def __init__(self, kind: type[Any], answer: Callable[[Any, int, int], ClaimAnswer]) -> None:
         self._claims, self._kind, self._answer = Claims(), kind, answer
 
-    def apply(self, command: c.Command, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
+    def apply(self, command: c.ClaimCommand, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
         answer = self._claims.apply(command, position, log_time_ms, end)
         return self._answer(command, position, log_time_ms) if isinstance(command, self._kind) else answer
 
@@ -91,7 +91,7 @@ def test_a_wrong_answer_is_seen_where_it_was_given(
 def test_a_successor_that_is_given_what_was_committed_out_of_order_is_seen() -> None:
     claims = Claims()
 
-    def apply(command: c.Command, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
+    def apply(command: c.ClaimCommand, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
         if isinstance(command, c.CommitRanges):
             command = evolve(command, ranges=())
         return claims.apply(command, position, log_time_ms, end)

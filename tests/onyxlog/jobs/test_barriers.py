@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onyxlog.jobs.barriers import Alignment, Barrier, BarrierError, WorkerKey
-from onyxlog.jobs.checkpoints import Checkpoint, CheckpointCoordinator, Completed, part_path, version_path
+from onyxlog.jobs.checkpoints import (
+    Checkpoint,
+    CheckpointCoordinator,
+    CompletedCheckpoint,
+    part_path,
+    version_path,
+)
 from tests.so_far import so_far
 
 
@@ -134,7 +140,7 @@ class Pipeline:
         self.parts[part_path("job", barrier, key)] = state
         self.heard(self.coordinator.on_stored(key, barrier))
 
-    def heard(self, completed: Completed | None) -> None:
+    def heard(self, completed: CompletedCheckpoint | None) -> None:
         if completed is None:
             return
         self.completed = completed.checkpoint

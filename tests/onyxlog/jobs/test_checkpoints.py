@@ -9,7 +9,7 @@ from onyxlog.jobs.barriers import Barrier, WorkerKey
 from onyxlog.jobs.checkpoints import (
     Checkpoint,
     CheckpointCoordinator,
-    Completed,
+    CompletedCheckpoint,
     barrier_path,
     decode_checkpoint,
     encode_checkpoint,
@@ -26,7 +26,7 @@ def coordinator(last: Checkpoint | None = None, version: int = 9) -> CheckpointC
     return CheckpointCoordinator("job", version, [A, B], interval_ticks=10, timeout_ticks=30, last=last)
 
 
-def of(completed: Completed | None) -> Checkpoint:
+def of(completed: CompletedCheckpoint | None) -> Checkpoint:
     assert completed is not None
     return completed.checkpoint
 
@@ -71,7 +71,7 @@ def test_a_checkpoint_that_is_not_complete_in_time_is_given_up_and_its_parts_are
     assert c.given_up == 1
     assert c.on_stored(B, first) is None
     c.on_stored(A, second)
-    assert c.on_stored(B, second) == Completed(
+    assert c.on_stored(B, second) == CompletedCheckpoint(
         Checkpoint("job", second, {A: second, B: second}), (barrier_path("job", first),)
     )
 

@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onyxlog.jobs.aggregates import Aggregation
-from onyxlog.jobs.windows import EVERYTHING, Extent, Fixed, Global, Joined, Session, Sliding, Window, joined
+from onyxlog.jobs.windows import (
+    EVERYTHING,
+    Extent,
+    Fixed,
+    Global,
+    JoinedSessions,
+    Session,
+    Sliding,
+    Window,
+    joined,
+)
 from tests.onyxlog.jobs.samples import sessions
 
 times = st.integers(-(10**6), 10**6)
@@ -66,7 +76,7 @@ def test_times_less_than_the_gap_apart_are_one_session_and_others_are_not() -> N
     assert sessions([*gap.extents(0), *gap.extents(10)]) == (Extent(0, 10), Extent(10, 20))
     for present, new in ((0, 10), (10, 0)):
         (apart,) = gap.extents(new)
-        assert joined(gap.extents(present), apart) == Joined(apart, ())
+        assert joined(gap.extents(present), apart) == JoinedSessions(apart, ())
     for present, new in ((0, 9), (9, 0)):
         assert joined(gap.extents(present), *gap.extents(new)) == (Extent(0, 19), gap.extents(present))
 

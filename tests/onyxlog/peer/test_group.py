@@ -11,7 +11,7 @@ from attrs import evolve
 from onyxlog.api import Client, JobState
 from onyxlog.errors import WorkflowError
 from onyxlog.jobs.barriers import Barrier, WorkerKey
-from onyxlog.jobs.checkpoints import Checkpoint, Completed
+from onyxlog.jobs.checkpoints import Checkpoint, CompletedCheckpoint
 from onyxlog.jobs.specification import Delivery, Job
 from onyxlog.peer.backoff import PROVEN_S
 from onyxlog.peer.group import PeerGroup
@@ -383,7 +383,9 @@ async def _with_checkpoint(client: Client, job: str) -> None:
     barrier = Barrier(1, 1)
     store = CheckpointStore(client.port, job)
     await store.put_part(barrier, WorkerKey("task-1", 0), {})
-    await store.complete(1, Completed(Checkpoint(job, barrier, {WorkerKey("task-1", 0): barrier}), ()))
+    await store.complete(
+        1, CompletedCheckpoint(Checkpoint(job, barrier, {WorkerKey("task-1", 0): barrier}), ())
+    )
 
 
 def a_job_after(before: str, name: str) -> Job:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from onyxlog.errors import EntryError, ParametersError
-from onyxlog.peer.log.layout import Layout, decode_parameters, encode_parameters, parents
+from onyxlog.peer.log.layout import LogLayout, decode_parameters, encode_parameters, parents
 from onyxlog.replica.replica import JoinMode, Parameters
 from zraft_core.errors import ConfigError
 
 
 def test_paths_are_those_of_the_documents() -> None:
-    layout = Layout("t")
+    layout = LogLayout("t")
     assert layout.entry(17) == "/onyx/t/log/entry-0000000017"
     assert layout.position("/onyx/t/log/entry-0000000017") == 17
     assert layout.origin == "/onyx/t/origin/origin"
@@ -26,13 +26,13 @@ def test_paths_are_those_of_the_documents() -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\x00", "x" * 201])
 def test_names_that_no_znode_can_have_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="tenancy: found"):
-        Layout(name)
-    for wrong in (Layout("t").pulse, Layout("t").job):
+        LogLayout(name)
+    for wrong in (LogLayout("t").pulse, LogLayout("t").job):
         with pytest.raises(ConfigError):
             wrong(name)
     if name not in ("", "a/b"):
         with pytest.raises(ConfigError, match="state"):
-            Layout("t").state(f"a/{name}")
+            LogLayout("t").state(f"a/{name}")
 
 
 def test_parameters_are_json_and_come_back() -> None:

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from onyxlog.api import Client
-from onyxlog.gossip.outputs import Counters
+from onyxlog.gossip.outputs import GossipCounters
 from onyxlog.ids import PeerId
 from onyxlog.peer.fleet import Fleet
 from onyxlog.peer.idle_runner import IdleRunner
@@ -62,7 +62,7 @@ def test_everything_that_is_counted_is_a_metric() -> None:
 
     assert names(WorkerStatistics) == counted(*TASK_COUNTERS) | {"pending"}
     assert names(PlaneStatistics) == counted(*CHANNEL_COUNTERS)
-    assert names(Counters) == counted(*GOSSIP_COUNTERS, *GOSSIP_BY)
+    assert names(GossipCounters) == counted(*GOSSIP_COUNTERS, *GOSSIP_BY)
 
 
 async def test_a_worker_has_series_as_long_as_it_runs_and_a_group_as_long_as_it_lives() -> None:

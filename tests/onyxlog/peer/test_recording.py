@@ -9,7 +9,7 @@ import pytest
 
 from onyxlog.errors import EntryError
 from onyxlog.gossip.messages import Event, PoolEvent, TreeEvent
-from onyxlog.peer.recording import Heading, Kind, Recorder, Recordings, read_recording
+from onyxlog.peer.recording import Heading, Recorder, Recordings, RecordKind, read_recording
 from onyxlog.replica.codec import decode_origin, decode_record
 from onyxlog.replica.commands import Entry, JoinDirect, Record
 from onyxlog.replica.digests import CHAIN_START, digest
@@ -38,16 +38,16 @@ def recorded(path: Path) -> list[tuple[Any, ...]]:
 
 def test_what_is_recorded_comes_back(tmp_path: Path) -> None:
     origin, entry, received, sent, read = recorded(tmp_path / "one.onyx")
-    assert origin[:5] == (Kind.ORIGIN, 1, 99, -1, CHAIN_START)
+    assert origin[:5] == (RecordKind.ORIGIN, 1, 99, -1, CHAIN_START)
     assert decode_origin(origin[6], "it") == (Replica(Parameters()), CHAIN_START)
-    assert entry[:4] == (Kind.ENTRY, 2, 99, 0)
+    assert entry[:4] == (RecordKind.ENTRY, 2, 99, 0)
     assert entry[6] == "gossip"
     record = decode_record(entry[7], "it")
     step = play(Replica(Parameters()), Entry(0, record), CHAIN_START)
     assert (entry[4], entry[5]) == (step.chain, digest(step.replica))
-    assert received == (Kind.RECEIVED, 3, 99, 7, "c", "b", True, 2, 1, 4)
-    assert sent == (Kind.SENT, 4, 99, 7, "b", 5, None, None, 1)
-    assert read == (Kind.LOG_READ, 5, 99, "gap", 7, 2)
+    assert received == (RecordKind.RECEIVED, 3, 99, 7, "c", "b", True, 2, 1, 4)
+    assert sent == (RecordKind.SENT, 4, 99, 7, "b", 5, None, None, 1)
+    assert read == (RecordKind.LOG_READ, 5, 99, "gap", 7, 2)
 
 
 def test_a_file_that_ends_anywhere_in_a_record_gives_those_before_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from random import Random
 
 from attrs import frozen
 
-from onyxlog.scheduling.placement import Pool, Seats, place
+from onyxlog.scheduling.placement import Seats, WorkerPool, place
 from onyxlog.scheduling.seating import Seating
 
 
@@ -116,7 +116,7 @@ def test_placement_lets_as_many_stay_as_any_assignment() -> None:
             if fitting and random.random() < 0.97:
                 present[keys[random.choice(fitting)]].append(name)
         before = {key: tuple(peers) for key, peers in present.items()}
-        pool = Pool(dict(zip(names, case.members, strict=True)), case.able, case.classes)
+        pool = WorkerPool(dict(zip(names, case.members, strict=True)), case.able, case.classes)
         seats = [Seats(key, kind, count) for key, kind, count in zip(keys, kinds, wanted, strict=True)]
         placed = place(seats, pool, before, {}, lambda _peer: 0)
         assert [len(placed[key]) for key in keys] == wanted

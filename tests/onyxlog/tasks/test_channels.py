@@ -15,6 +15,7 @@ from onyxlog.tasks.items import (
     Ask,
     BarrierItem,
     Batch,
+    ChannelEnd,
     ChannelError,
     Close,
     End,
@@ -31,12 +32,11 @@ from onyxlog.tasks.items import (
     Retry,
     Sent,
     Stored,
-    Worker,
     decode,
     encode,
 )
 
-HERE, THERE = Worker("job", 3, "a.1"), Worker("job", 3, "b.1")
+HERE, THERE = ChannelEnd("job", 3, "a.1"), ChannelEnd("job", 3, "b.1")
 
 
 def ends(window: int) -> tuple[Outlet, Inlet]:

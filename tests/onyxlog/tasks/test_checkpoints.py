@@ -8,7 +8,7 @@ import pytest
 
 from onyxlog.errors import EntryError
 from onyxlog.jobs.barriers import Barrier, WorkerKey
-from onyxlog.jobs.checkpoints import Checkpoint, Completed
+from onyxlog.jobs.checkpoints import Checkpoint, CompletedCheckpoint
 from onyxlog.tasks.checkpoints import CheckpointStore, forget_checkpoints
 from tests.onyxlog.simulation.memory_log import MemoryLog, MemoryPort
 
@@ -20,8 +20,8 @@ def checkpoint(version: int, number: int) -> Checkpoint:
     return Checkpoint("job", barrier, {READ: barrier})
 
 
-def completed(version: int, number: int, *over: str) -> Completed:
-    return Completed(checkpoint(version, number), over)
+def completed(version: int, number: int, *over: str) -> CompletedCheckpoint:
+    return CompletedCheckpoint(checkpoint(version, number), over)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def test_a_job_begins_from_the_checkpoint_of_another_until_it_has_its_own(
     other = CheckpointStore(port, "other")
     assert await other.take_over(20, "job") == checkpoint(3, 4)
     own = Checkpoint("other", Barrier(20, 5), {})
-    await other.complete(20, Completed(own, ()))
+    await other.complete(20, CompletedCheckpoint(own, ()))
     assert await other.take_over(23, "job") == own
     assert await CheckpointStore(port, "third").take_over(23, "nobody") is None
 

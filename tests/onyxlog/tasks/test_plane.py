@@ -11,7 +11,7 @@ import pytest
 
 from onyxlog.peer.gossip.link import open_udp
 from onyxlog.tasks.channels import Inlet
-from onyxlog.tasks.items import BarrierItem, Batch, ChannelError, Item, Purpose, Worker
+from onyxlog.tasks.items import BarrierItem, Batch, ChannelEnd, ChannelError, Item, Purpose
 from onyxlog.tasks.plane import BATCH_BYTES_MAX, Channel, DataPlane
 from zraft.transport.bulk import ANY_SERVER, BulkConnection
 from zraft.transport.keys import ClusterKey, key_ring
@@ -21,7 +21,7 @@ from zraft_core.errors import ConfigError
 
 LOOPBACK = Address("127.0.0.1", 0)
 KEY, OTHER_KEY = ClusterKey(bytes(range(32))), ClusterKey(bytes(range(1, 33)))
-HERE, THERE = Worker("job", 3, "a.1"), Worker("job", 3, "b.1")
+HERE, THERE = ChannelEnd("job", 3, "a.1"), ChannelEnd("job", 3, "b.1")
 
 
 class End:
@@ -149,12 +149,12 @@ async def test_what_is_opened_early_waits_for_the_attempt(local: bool) -> None:
         b = a if local else b
         sender, end = End(), End()
         a.register(HERE, sender)
-        b.register(Worker("job", 2, "b.1"), End())
+        b.register(ChannelEnd("job", 2, "b.1"), End())
         channel = connect(a, b)
         channel.send(BarrierItem(1))
         await asyncio.sleep(0.05)
         assert not channel.has_credit
-        b.unregister(Worker("job", 2, "b.1"))
+        b.unregister(ChannelEnd("job", 2, "b.1"))
         b.register(THERE, end)
         await end.until(lambda: end.items == [BarrierItem(1)])
         await sender.until(lambda: channel.has_credit)
@@ -166,7 +166,7 @@ async def test_what_is_opened_for_an_attempt_that_is_over_is_refused(local: bool
         b = a if local else b
         sender, end = End(), End()
         a.register(HERE, sender)
-        b.register(Worker("job", 4, "b.1"), end)
+        b.register(ChannelEnd("job", 4, "b.1"), end)
         channel = connect(a, b)
         channel.send(BarrierItem(1))
         await sender.until(lambda: channel.outlet.refused)

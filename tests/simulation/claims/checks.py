@@ -84,7 +84,7 @@ class Checks:
         partition: int,
         position: int,
         log_time_ms: int,
-        command: c.Command,
+        command: c.ClaimCommand,
         answer: ClaimAnswer,
         leadership: int,
         awake_ms: int,

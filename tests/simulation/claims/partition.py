@@ -19,7 +19,7 @@ from tests.simulation.claims.profile import HEARTBEAT_MS
 from tests.simulation.schedule import Schedule
 from zraft_core.claims import snapshot
 from zraft_core.claims.answers import ClaimAnswer, ClaimsView
-from zraft_core.claims.commands import Command
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.claims.expiry import ClaimExpiry
 from zraft_core.claims.state import Claims
 
@@ -56,7 +56,7 @@ class Entry:
 
     position: int
     log_time_ms: int
-    command: Command | None
+    command: ClaimCommand | None
     end: int
     reply: Reply | None
     leadership: int
@@ -179,7 +179,7 @@ class SimulatedPartition:
 
     # The log ----------------------------------------------------------------------------------------------------
 
-    def submit(self, command: Command, reply: Reply) -> None:
+    def submit(self, command: ClaimCommand, reply: Reply) -> None:
         """A command arrived at the leader; without one it is lost."""
         leader = self.leader
         if leader is None:
@@ -189,7 +189,7 @@ class SimulatedPartition:
             return
         self._append(command, reply)
 
-    def _resubmit(self, term: int, command: Command, reply: Reply) -> None:
+    def _resubmit(self, term: int, command: ClaimCommand, reply: Reply) -> None:
         # What lay in the sockets of a leader that was replaced is lost.
         if term == self._term:
             self.submit(command, reply)
@@ -199,7 +199,7 @@ class SimulatedPartition:
             self._appended_end = max(self._appended_end, self.end) + 1
             self._append(None, None, self._appended_end)
 
-    def _append(self, command: Command | None, reply: Reply | None, end: int | None = None) -> None:
+    def _append(self, command: ClaimCommand | None, reply: Reply | None, end: int | None = None) -> None:
         before = self._log[-1].end if self._log else 0
         entry = Entry(
             len(self._log) + 1,

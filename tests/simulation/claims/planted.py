@@ -71,7 +71,9 @@ def future_is_stale() -> Sequence[Patch]:
         # Clocks that differ by up to two seconds.
         return self._schedule.now_ms + 1_000 * self.leader.server.number
 
-    def apply(self: Claims, command: c.Command, position: int, log_time_ms: int, end: int) -> ClaimAnswer:
+    def apply(
+        self: Claims, command: c.ClaimCommand, position: int, log_time_ms: int, end: int
+    ) -> ClaimAnswer:
         self.log_time_ms = log_time_ms
         return original(self, command, position, log_time_ms, end)
 

@@ -17,7 +17,7 @@ from tests.simulation.schedule import Schedule
 from zraft_client.claims.port import Fetched, Record, Seen
 from zraft_client.claims.requests import Effect, Fetch, Look, Submit
 from zraft_core.claims.answers import ClaimAnswer
-from zraft_core.claims.commands import ClaimMessages, ClaimPartition, Command, Pause
+from zraft_core.claims.commands import ClaimCommand, ClaimMessages, ClaimPartition, Pause
 
 RESTART_MS_MAX: Final = 3 * HEARTBEAT_MS
 DRAIN_MS_MAX: Final = 120_000
@@ -210,7 +210,7 @@ class Simulation:
             delays.append(rng.randint(1, 3 * HEARTBEAT_MS))
         return delays
 
-    def _to_leader(self, partition: SimulatedPartition, command: Command, reply: Reply) -> None:
+    def _to_leader(self, partition: SimulatedPartition, command: ClaimCommand, reply: Reply) -> None:
         delays = self._delays()
         is_claim = isinstance(command, ClaimPartition | ClaimMessages) and not self.healed
         # They are few beside heartbeats, and late copies of them are what epochs are for.

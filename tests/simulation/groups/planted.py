@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tests.simulation.planted_registry import Patch, Plants
-from zraft.groups.covers.cover import Answer, GivenCover, TakenCover
+from zraft.groups.covers.cover import CoverAnswer, GivenCover, TakenCover
 from zraft.groups.covers.peer import Peer
 from zraft.groups.covers.sharing import Covers
 from zraft.groups.description import GroupDescription
@@ -81,7 +81,7 @@ def restart_unnoticed() -> Sequence[Patch]:
 def late_answer() -> Sequence[Patch]:
     original = GivenCover.on_reply
 
-    def on_reply(self: GivenCover, reply: SharedHeartbeatReply) -> Answer | None:
+    def on_reply(self: GivenCover, reply: SharedHeartbeatReply) -> CoverAnswer | None:
         return original(self, SharedHeartbeatReply(reply.epoch, self._number, reply.lost))
 
     return [(GivenCover, "on_reply", on_reply)]

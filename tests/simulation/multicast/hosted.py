@@ -16,7 +16,7 @@ from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import LeaderSettings
 from zraft.topics.partition import Partition
 from zraft_core.topics.codec import Bundle, decode_batch, decode_bundle, encode_batch, encode_bundles
-from zraft_core.topics.commands import Batch, Command, Stage, Start
+from zraft_core.topics.commands import Batch, PartitionCommand, Stage, Start
 from zraft_core.topics.message import Delivery, Message
 from zraft_core.topics.messages import GroupMessage, Reply, Report, StartRequest
 from zraft_core.topics.registry_values import Birth
@@ -80,7 +80,7 @@ class HostedGroup:
         self.leader.tick()
         self.flush()
 
-    def append(self, *commands: Command) -> None:
+    def append(self, *commands: PartitionCommand) -> None:
         self._log_time_ms += LOG_TIME_STEP_MS
         batch = Batch(self._log_time_ms, commands)
         self.tail.append(through_codec(batch) if self._coded else batch)

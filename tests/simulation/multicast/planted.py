@@ -12,14 +12,14 @@ from attrs import evolve
 
 from tests.simulation.multicast.profile import Mode
 from tests.simulation.planted_registry import Patch, Plants
-from zraft.topics.applied import Verdict
+from zraft.topics.applied import StartVerdict
 from zraft.topics.chain import message_digest
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.partition import Partition
 from zraft.topics.pending import SettledEntries
 from zraft.topics.registry import Registry
 from zraft.topics.resending import Resending
-from zraft.topics.rows import Row
+from zraft.topics.rows import ProducerRow
 from zraft_core.topics.merger import Merger
 from zraft_core.topics.messages import Answer, Propose, Told
 from zraft_core.topics.producer import Ended, Ending, ProducerCore
@@ -513,14 +513,14 @@ def staged_is_delivered() -> Sequence[Patch]:
 
 @plant("D-17e", "a round delivers what it puts in order as it came", Mode.ORDERED)
 def staged_as_it_came() -> Sequence[Patch]:
-    original = Row.unstaged
+    original = ProducerRow.unstaged
 
-    def unstaged(self: Row, upto: int) -> Any:
+    def unstaged(self: ProducerRow, upto: int) -> Any:
         came = [seq for seq in self.staged if seq <= upto]
         found = {entry.mid.seq: entry for entry in original(self, upto)}
         return [found[seq] for seq in came]
 
-    return [(Row, "unstaged", unstaged)]
+    return [(ProducerRow, "unstaged", unstaged)]
 
 
 @plant("D-17e", "all messages of a round have one stamp", Mode.ORDERED)
@@ -581,7 +581,7 @@ def snapshot_without_staged() -> Sequence[Patch]:
 def stale_epoch_admitted() -> Sequence[Patch]:
     original = Partition.verdict
 
-    def verdict(self: Partition, message: Any, floor: int, epoch: int) -> Verdict:
+    def verdict(self: Partition, message: Any, floor: int, epoch: int) -> StartVerdict:
         return original(self, message, floor, max(epoch, self.view.epoch))
 
     return [(Partition, "verdict", verdict)]

@@ -16,7 +16,7 @@ from zraft.server.partitions.hosted_partition import HostedPartition
 from zraft.server.partitions.machine import AppliedEntry, PartitionMachine
 from zraft.server.partitions.partitions import Partitions
 from zraft.server.partitions.topic_requests import TopicRequests
-from zraft.storage.delivery.values import Delivery
+from zraft.storage.delivery.values import StoredDelivery
 from zraft.topics.entries import BirthEntry, decode_entry
 from zraft_core.ids import GroupId, ServerId
 
@@ -50,7 +50,7 @@ def wall_time_of_apply() -> Sequence[Patch]:
         applied = original(self, partition, claims, entry, found)
         count[0] += 1
         deliveries = tuple(
-            Delivery(d.offset, d.stamp, d.producer, d.number, d.payload, d.index, d.time + count[0])
+            StoredDelivery(d.offset, d.stamp, d.producer, d.number, d.payload, d.index, d.time + count[0])
             for d in applied.deliveries
         )
         return AppliedEntry(applied.index, applied.term, applied.applied, applied.answers, deliveries)

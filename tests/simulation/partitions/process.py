@@ -67,7 +67,7 @@ class PartitionsProcess(DeliveringProcess, GroupsProcess):
         if stored.snapshot is not None:
             meta, image = stored.snapshot
             expected = mark_of_image(group, image, meta.index)
-        self._do(delivery_tasks.Open(group, expected))
+        self._do(delivery_tasks.OpenDeliveries(group, expected))
         return machine
 
     def _gone(self, group: GroupId) -> None:
@@ -110,7 +110,7 @@ class PartitionsProcess(DeliveringProcess, GroupsProcess):
 
     def _carry_out(self, host: GroupHost, effects: GroupEffects) -> None:
         for group in effects.forgotten:
-            self._do(delivery_tasks.Remove(group))
+            self._do(delivery_tasks.RemoveDeliveries(group))
         super()._carry_out(host, effects)
         for to, message in self.partitions.take_outgoing():
             if to == self.server:
@@ -140,7 +140,7 @@ class PartitionsProcess(DeliveringProcess, GroupsProcess):
         """A snapshot says that its deliveries are there: they must not be lost any more (D-13)."""
         group = self._tasks[0].group
         if self.host is not None and group in self.host.groups and not self._may_store():
-            self._deliver(delivery_tasks.Sync(group))
+            self._deliver(delivery_tasks.SyncDeliveries(group))
             self._later(5, self._next_task)
             return
         super()._next_task()

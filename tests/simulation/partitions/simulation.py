@@ -29,7 +29,14 @@ from zraft.storage.delivery.settings import DeliveryRetention
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.topics.service import TopicService
 from zraft.transport.messages import PeerMessage
-from zraft_core.claims.commands import ClaimPartition, Command, CommitRanges, Configure, Heartbeat, Release
+from zraft_core.claims.commands import (
+    ClaimCommand,
+    ClaimPartition,
+    CommitRanges,
+    Configure,
+    Heartbeat,
+    Release,
+)
 from zraft_core.claims.values import Mode
 from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.topics.message import Delivery
@@ -265,7 +272,7 @@ class PartitionsSimulation(HostsSimulation[PartitionsReport], SimulatedCoordinat
             return
         number = rng.randint(0, 8)
         name = f"g{number % 3}"
-        commands: list[Command] = [
+        commands: list[ClaimCommand] = [
             Configure(rng.choice((200, 400))),
             ClaimPartition(
                 *(name, f"c{number}", "i", number, rng.choice((0, 0, 5)), Mode.AT_LEAST_ONCE),

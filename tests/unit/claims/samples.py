@@ -9,7 +9,7 @@ from zraft_core.claims.values import Claim, Owner
 
 CLAIM = Claim(7, Owner("x", "i1"), 3, ONCE, 10, 20, False, HB, 100, 200, 4, 12, 15)
 
-COMMANDS: tuple[c.Command, ...] = (
+COMMANDS: tuple[c.ClaimCommand, ...] = (
     c.ClaimPartition(G, "x", "i1", 1, 0, ONCE, 5, True),
     c.ClaimMessages(G, "x", "i1", 2, 9, LEAST, 10, 20, 33, 1),
     c.Heartbeat(G, 7, 4, 12),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from zraft_core.claims.answers import Accepted, ClaimAnswer, ClaimsView, Granted, Reason, Refused
 from zraft_core.claims.commands import (
+    ClaimCommand,
     ClaimMessages,
     ClaimPartition,
-    Command,
     Commit,
     CommitBatch,
     Expire,
@@ -30,18 +30,18 @@ class Scene:
         self.end = end
         self._attempts = 0
 
-    def apply(self, command: Command) -> ClaimAnswer:
+    def apply(self, command: ClaimCommand) -> ClaimAnswer:
         return self.claims.apply(command, self.claims.position + 1, self.now_ms, self.end)
 
     def view(self) -> ClaimsView:
         return self.claims.view(G, self.now_ms)
 
-    def accepted(self, command: Command) -> Accepted:
+    def accepted(self, command: ClaimCommand) -> Accepted:
         answer = self.apply(command)
         assert isinstance(answer, Accepted), answer
         return answer
 
-    def refused(self, command: Command) -> Reason:
+    def refused(self, command: ClaimCommand) -> Reason:
         before = self.claims.view(G)
         answer = self.apply(command)
         assert isinstance(answer, Refused), answer
@@ -49,7 +49,7 @@ class Scene:
         assert (before.claims, before.floor, before.islands) == (after.claims, after.floor, after.islands)
         return answer.reason
 
-    def granted(self, command: Command) -> Claim:
+    def granted(self, command: ClaimCommand) -> Claim:
         answer = self.apply(command)
         assert isinstance(answer, Granted), answer
         return answer.claim

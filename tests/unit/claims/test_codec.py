@@ -14,13 +14,13 @@ from tests.unit.claims.samples import ANSWERS, CLAIM, COMMANDS, rich_scene
 from tests.unit.claims.scene import G
 from zraft_core.claims import codec
 from zraft_core.claims.answers import ClaimAnswer
-from zraft_core.claims.commands import ClaimPartition, Command, CommitRanges, Heartbeat
+from zraft_core.claims.commands import ClaimCommand, ClaimPartition, CommitRanges, Heartbeat
 from zraft_core.claims.values import Mode
 from zraft_core.errors import ProtocolError
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_is_read_as_it_was_written(command: Command) -> None:
+def test_a_command_is_read_as_it_was_written(command: ClaimCommand) -> None:
     assert codec.decode_command(codec.encode_command(command)) == command
 
 
@@ -98,7 +98,9 @@ def test_any_plain_values_are_a_declared_error_or_a_value(kind: int, fields: Any
 
 
 @given(st.sampled_from(COMMANDS), st.data())
-def test_a_command_with_one_field_spoiled_is_refused_or_another_command(command: Command, data: Any) -> None:
+def test_a_command_with_one_field_spoiled_is_refused_or_another_command(
+    command: ClaimCommand, data: Any
+) -> None:
     form, kind, fields = msgpack.unpackb(codec.encode_command(command))
     fields[data.draw(st.integers(0, len(fields) - 1))] = data.draw(PLAIN)
     try:

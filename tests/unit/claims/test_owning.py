@@ -7,7 +7,7 @@ from attrs import evolve
 
 from tests.unit.claims.scene import HB, ONCE, G, Scene
 from zraft_core.claims.answers import Granted, Reason
-from zraft_core.claims.commands import Command, Commit, CommitBatch, CommitRanges, Heartbeat, Release
+from zraft_core.claims.commands import ClaimCommand, Commit, CommitBatch, CommitRanges, Heartbeat, Release
 from zraft_core.claims.values import HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN, RANGES_MAX, Claim
 
 
@@ -32,7 +32,7 @@ def test_a_heartbeat_of_before_a_pause_does_not_take_the_partition_back() -> Non
         CommitRanges(G, 1, 20, ((30, 40),)),
     ],
 )
-def test_every_command_of_a_former_owner_is_refused(command: Command) -> None:
+def test_every_command_of_a_former_owner_is_refused(command: ClaimCommand) -> None:
     """M-3 with epochs: whether the claim was released, expired or taken over."""
     scene = Scene()
     x = scene.owner("x", ONCE)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.unit.claims.samples import rich_scene
 from tests.unit.claims.scene import HB, LEAST, G, Scene
 from zraft_core.claims.commands import (
+    ClaimCommand,
     ClaimMessages,
     ClaimPartition,
-    Command,
     CommitBatch,
     Expire,
     Heartbeat,
@@ -30,7 +30,7 @@ from zraft_core.claims.values import Claim, Mode, Owner
 from zraft_core.errors import ProtocolError
 
 
-def some_command(rng: random.Random, position: int, claims: Claims) -> Command:
+def some_command(rng: random.Random, position: int, claims: Claims) -> ClaimCommand:
     """Of few names and numbers, so that many are accepted."""
     group, client = rng.choice("gh"), rng.choice("abc")
     view = claims.view(group)

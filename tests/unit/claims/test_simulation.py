@@ -12,7 +12,7 @@ from tests.simulation.claims.profile import HEARTBEAT_MS
 from tests.simulation.claims.simulation import Report
 from tests.simulation.scenario import Result
 from tests.simulation.scenarios import CLAIMS
-from zraft_core.claims.commands import ClaimPartition, Command, Commit, Expire, Release
+from zraft_core.claims.commands import ClaimCommand, ClaimPartition, Commit, Expire, Release
 from zraft_core.claims.progress import Progress
 from zraft_core.claims.state import Claims
 from zraft_core.claims.values import Mode
@@ -73,7 +73,7 @@ def test_a_plant_is_gone_afterwards() -> None:
 # The checks themselves, where no plant leads to them -----------------------------------------------------------------
 
 
-def checked(*commands: Command, end: int = 100) -> Checks:
+def checked(*commands: ClaimCommand, end: int = 100) -> Checks:
     """Checks that have seen these commands of one partition, ten seconds apart."""
     checks, claims = Checks(), Claims(HEARTBEAT_MS)
     for position, command in enumerate(commands, 1):

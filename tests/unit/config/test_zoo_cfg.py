@@ -15,9 +15,9 @@ from zraft.config.knobs import KNOBS, load_config
 from zraft.config.server import ServerConfig
 from zraft.config.zoo_cfg import (
     KEYS,
+    ConfigNote,
     Effect,
     Level,
-    Note,
     is_zoo_cfg,
     known_key,
     parse_server_line,
@@ -57,7 +57,7 @@ class Place:
         self.file = directory / "zoo.cfg"
         self.data = directory / "state"
         self.data.mkdir()
-        self.notes: list[Note] = []
+        self.notes: list[ConfigNote] = []
 
     def load(
         self,

@@ -180,9 +180,9 @@ RECORDS: Final = (
     Record(SignalReady("a1", 7), "a", 7, 3),
 )
 NOTES: Final = (
-    journal.Note(journal.Kind.OPENED, 0, 5, 73, 1_700_000_000_000),
-    journal.Note(journal.Kind.BECAME_LEADER, 300, 5, 73, 1_700_000_000_000, (1, 2)),
-    journal.Note(journal.Kind.DIGEST, 0, 5, 4096, 1_700_000_000_000, (), b"d" * 16),
+    journal.JournalNote(journal.NoteKind.OPENED, 0, 5, 73, 1_700_000_000_000),
+    journal.JournalNote(journal.NoteKind.BECAME_LEADER, 300, 5, 73, 1_700_000_000_000, (1, 2)),
+    journal.JournalNote(journal.NoteKind.DIGEST, 0, 5, 4096, 1_700_000_000_000, (), b"d" * 16),
 )
 
 

@@ -10,13 +10,13 @@ import pytest
 from zraft.groups.description import GroupDescription
 from zraft.groups.frame import Durable, LogFrame
 from zraft.groups.leadership import Moves
-from zraft.groups.members import AddLearner, Await, Exchange, RemoveLearner, Step, next_step, target_of
+from zraft.groups.members import AddLearner, Await, RemoveLearner, ReplaceVoters, Step, next_step, target_of
 from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.timers import NEVER, Timers
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState, Member, MemberRole
-from zraft.raft.ready import Write
+from zraft.raft.ready import LogWrite
 from zraft.storage.records import EntryRecord, ForgetRecord, HardStateRecord
 from zraft.topics.placement import preferred_leaders
 from zraft_core.errors import ConfigError
@@ -92,9 +92,9 @@ def entry(index: int, size: int = 3) -> Entry:
 
 def test_writes_of_all_groups_share_one_frame_and_each_hears_of_its_own_newest() -> None:
     frame = LogFrame()
-    frame.add(G1, Write(1, HardState(1, S1), None, (entry(1),)))
-    frame.add(G2, Write(4, None, None, (entry(9),)))
-    frame.add(G1, Write(2, None, None, (entry(2),)))
+    frame.add(G1, LogWrite(1, HardState(1, S1), None, (entry(1),)))
+    frame.add(G2, LogWrite(4, None, None, (entry(9),)))
+    frame.add(G1, LogWrite(2, None, None, (entry(2),)))
     assert frame.take() == [
         HardStateRecord(G1, HardState(1, S1)),
         EntryRecord(G1, entry(1)),
@@ -106,9 +106,9 @@ def test_writes_of_all_groups_share_one_frame_and_each_hears_of_its_own_newest()
 
 def test_what_comes_while_a_frame_is_written_waits_for_the_next_and_does_not_count_with_it() -> None:
     frame = LogFrame()
-    frame.add(G1, Write(1, None, None, (entry(1),)))
+    frame.add(G1, LogWrite(1, None, None, (entry(1),)))
     frame.take()
-    frame.add(G1, Write(2, None, None, (entry(2),)))
+    frame.add(G1, LogWrite(2, None, None, (entry(2),)))
     assert frame.take() is None
     assert frame.waiting_bytes(G1) == 3
     assert frame.durable() == Durable({G1: 1}, [])
@@ -117,9 +117,9 @@ def test_what_comes_while_a_frame_is_written_waits_for_the_next_and_does_not_cou
 
 def test_a_group_that_is_gone_is_written_no_more_and_nobody_hears_of_its_writes() -> None:
     frame = LogFrame()
-    frame.add(G1, Write(1, None, None, (entry(1),)))
+    frame.add(G1, LogWrite(1, None, None, (entry(1),)))
     frame.take()
-    frame.add(G1, Write(2, None, None, (entry(2),)))
+    frame.add(G1, LogWrite(2, None, None, (entry(2),)))
     frame.forget(G1)
     assert frame.durable() == Durable({}, [])
     assert frame.take() == [ForgetRecord(G1)]
@@ -309,7 +309,7 @@ def steps_to(present: Membership, wanted: dict[ServerId, Instance], *, caught_up
 
 def test_a_replica_is_moved_by_adding_first_and_exchanging_once_it_has_caught_up() -> None:
     wanted = {server: DISKS[server] for server in (S2, S3, S4)}
-    assert steps_to(members(S1, S2, S3), wanted) == [AddLearner(S4, DISKS[S4]), Exchange((S2, S3, S4))]
+    assert steps_to(members(S1, S2, S3), wanted) == [AddLearner(S4, DISKS[S4]), ReplaceVoters((S2, S3, S4))]
 
 
 def test_nobody_is_taken_out_for_who_has_not_caught_up() -> None:
@@ -320,9 +320,9 @@ def test_nobody_is_taken_out_for_who_has_not_caught_up() -> None:
 def test_a_new_disk_of_a_voter_comes_when_the_old_one_has_left() -> None:
     wanted = {S1: DISKS[S1], S2: DISKS[S2], S3: OTHER}
     assert steps_to(members(S1, S2, S3), wanted) == [
-        Exchange((S1, S2)),
+        ReplaceVoters((S1, S2)),
         AddLearner(S3, OTHER),
-        Exchange((S1, S2, S3)),
+        ReplaceVoters((S1, S2, S3)),
     ]
 
 

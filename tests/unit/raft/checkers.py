@@ -12,7 +12,7 @@ from tests.unit.raft.network import Network
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind
-from zraft.raft.ready import Ready, Write
+from zraft.raft.ready import LogWrite, Ready
 from zraft.raft.role import Role
 from zraft_core.ids import Instance
 
@@ -116,7 +116,7 @@ class Checkers:
                     f"durability: S{server} commits {index} of term {term}, of {voters} only {holding} hold it"
                 )
 
-    def _log_matching(self, server: int, raft: Raft, write: Write) -> None:
+    def _log_matching(self, server: int, raft: Raft, write: LogWrite) -> None:
         """Entries of equal index and term are equal, and so is everything before them (section 5.3)."""
         before = -1
         for entry in write.entries:

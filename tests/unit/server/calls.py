@@ -13,7 +13,7 @@ from zraft.groups.identity import Identity
 from zraft.groups.recovery import Stored
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.settings import DriverSettings
 from zraft.transport.messages import PeerMessage, Sender
@@ -66,7 +66,7 @@ class ThreeDrivers:
         self._answers = 0
         connection = self.drivers[self.leader].connect("127.0.0.1:1", ())
         assert connection is not None
-        self._connection: Connection = connection
+        self._connection: ZooKeeperConnection = connection
         connection.handle = self._answered
         self._ask(self._codec.connect(timeout_ms=60_000))
         self._ask(self._codec.write((CREATE, "/a", b"", None, 0, -1))[1])

@@ -9,7 +9,7 @@ from zraft.groups.identity import Identity
 from zraft.raft.messages import Entry, EntryKind
 from zraft.server.clients.settings import ClientSettings
 from zraft.server.clients.table import Clients
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.coordination.origin import OriginSettings, OriginStream
 from zraft.server.coordination.touches import TouchReporter
 from zraft.server.engine.applier import Applier
@@ -46,7 +46,7 @@ def create(path: str, data: bytes = b"", *, ephemeral: bool = False) -> Command:
 class Client:
     """The client's end of one connection."""
 
-    def __init__(self, server: OneServer, connection: Connection, last_zxid_seen: int = 0) -> None:
+    def __init__(self, server: OneServer, connection: ZooKeeperConnection, last_zxid_seen: int = 0) -> None:
         self.codec = ZkClientCodec(last_zxid_seen=last_zxid_seen)
         self.connection = connection
         self.received: list[Received] = []

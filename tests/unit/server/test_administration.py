@@ -10,7 +10,7 @@ from attrs import evolve
 from tests.unit.server.test_driver import Place
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.config.knobs import load_config
-from zraft.groups.snapshots.tasks import Begin, Finish, Read, Result, Task, WriteBlock
+from zraft.groups.snapshots.tasks import Begin, Finish, ReadSnapshot, Result, Task, WriteBlock
 from zraft.operator.requests import (
     Done,
     FeatureRaise,
@@ -79,7 +79,7 @@ class Office(Place):
                 case Finish(_, items, digest, zxid):
                     assert self._header is not None
                     result = SnapshotInfo(self._header, "/snap", len(FILE), items, digest, zxid)
-                case Read(_, _, _, offset, length):
+                case ReadSnapshot(_, _, _, offset, length):
                     result = FILE[offset : offset + length]
                 case WriteBlock():
                     pass

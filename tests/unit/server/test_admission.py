@@ -6,7 +6,7 @@ from tests.so_far import so_far
 from tests.unit.server.one_server import Client, OneServer, create
 from zraft.server.clients.admission import ATTACHES_IN_FLIGHT_MAX, AddressCount, Admission
 from zraft.server.clients.settings import ClientSettings
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft_core.wire.client import Pong
 
 
@@ -171,7 +171,7 @@ def test_connections_of_one_address_are_bounded_only_if_the_operator_says_so() -
     assert bounded.clients.full_knob == "client.connections_per_address_max"
     assert connect(bounded, "10.0.0.1:1")
     first = next(iter(bounded.clients.connections))
-    assert isinstance(first, Connection)
+    assert isinstance(first, ZooKeeperConnection)
     Client(bounded, first)
     first.connection_lost()
     first.connection_lost()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zraft.groups.identity import Identity
-from zraft.groups.outbox import Outbox
+from zraft.groups.outbox import PeerOutbox
 from zraft.groups.recovery import Stored
 from zraft.groups.roster import Roster
 from zraft.raft.log import Log
@@ -22,7 +22,7 @@ ROSTER: Roster = tuple(sorted(INSTANCES.items()))
 def _started(hard_state: HardState, roster: Roster | None, *, founds: bool = True) -> Belonging:
     me = ServerId(1)
     identity = Identity(me, INSTANCES[me], 2, b"boot id!", None)
-    outbox = Outbox(me)
+    outbox = PeerOutbox(me)
     return Belonging(
         identity,
         list(INSTANCES),

@@ -11,7 +11,7 @@ from attrs import asdict
 from tests.so_far import so_far
 from zraft.groups.identity import CopiedDirectoryError, Identity
 from zraft.groups.recovery import Stored
-from zraft.groups.snapshots.tasks import Read, Receive
+from zraft.groups.snapshots.tasks import ReadSnapshot, Receive
 from zraft.raft.log import Log
 from zraft.raft.messages import (
     AppendEntries,
@@ -500,9 +500,11 @@ def test_what_the_snapshot_disk_is_to_do_wakes_nobody() -> None:
     """The tasks leave with the turn; that they are done is what brings the next one."""
     place = _alone()
     place.turns(100)
-    place.driver.read_snapshot(Read(ServerId(0), COORDINATION_GROUP, b"i" * 16, 0, 10), lambda result: None)
+    place.driver.read_snapshot(
+        ReadSnapshot(ServerId(0), COORDINATION_GROUP, b"i" * 16, 0, 10), lambda result: None
+    )
     effects = place.turn(1)
-    assert [type(task) for task in effects.tasks] == [Read]
+    assert [type(task) for task in effects.tasks] == [ReadSnapshot]
     assert effects.wake_at > place.now + 1
 
 

@@ -15,7 +15,7 @@ from tests.unit.storage.delivery.scenario import SMALL, feed, history
 from tests.unit.storage.lifetime import header_of
 from tests.unit.storage.scenario import PATH, SERVER, entropy_of
 from zraft.groups.recovery import open_stores
-from zraft.groups.snapshots.tasks import Begin, Finish, Remove, SnapshotDisk, WriteBlock
+from zraft.groups.snapshots.tasks import Begin, Finish, RemoveSnapshots, SnapshotDisk, WriteBlock
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.directory import DataDirectory
@@ -48,7 +48,7 @@ def filled() -> SimulatedDisk:
 
 def remove(deliveries: DeliveryDisk, snapshots: SnapshotDisk) -> None:
     deliveries.remove(GONE)
-    snapshots.perform(Remove(GONE))
+    snapshots.perform(RemoveSnapshots(GONE))
 
 
 def groups_on(disk: FileSystem) -> list[str]:
@@ -97,7 +97,7 @@ def test_what_earlier_releases_left_of_removed_groups_goes_at_the_start_and_noth
     disk.close(disk.create(f"{PATH}/groups/8/note"))
     _, _, snapshots = started(disk, 2)
     assert groups_on(disk) == sorted(["8", str(GONE), str(KEPT)])
-    assert snapshots.perform(Remove(GroupId(8))) is None, "somebody else's file"
+    assert snapshots.perform(RemoveSnapshots(GroupId(8))) is None, "somebody else's file"
     assert disk.listdir(f"{PATH}/groups/8") == ["note"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zraft.groups.snapshots.pull import CHUNK_BYTES
 from zraft.groups.snapshots.sending import OFFER_INTERVAL_MS, SnapshotSender
-from zraft.groups.snapshots.tasks import Read
+from zraft.groups.snapshots.tasks import ReadSnapshot
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
 from zraft.transport.messages import DeliveryRequest, SnapshotRequest
@@ -80,7 +80,7 @@ def test_all_groups_of_a_leader_share_one_budget_and_none_waits_for_the_others_t
             sender.on_request(FOLLOWER, SnapshotRequest(group, 1, info(10).id, now, CHUNK_BYTES), now)
         sender.on_request(FOLLOWER, DeliveryRequest(GROUP, b"segment", now, CHUNK_BYTES), now)
         pieces, segments = sender.reads(now)
-        assert all(isinstance(piece, Read) for piece in pieces)
+        assert all(isinstance(piece, ReadSnapshot) for piece in pieces)
         for piece in pieces:
             read[piece.group] += piece.length
         read["deliveries"] += sum(segment.length for segment in segments)

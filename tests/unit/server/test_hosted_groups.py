@@ -26,9 +26,9 @@ from zraft.groups.snapshots.tasks import (
     Finish,
     Load,
     Purge,
-    Read,
+    ReadSnapshot,
     Receive,
-    Remove,
+    RemoveSnapshots,
     WriteBlock,
 )
 from zraft.groups.snapshots.writing import RETRY_MS
@@ -157,7 +157,7 @@ def test_d18_a_removed_group_is_forgotten_by_the_log_then_its_files_go_and_meanw
     assert server.partitions.closed_groups == [GroupId(1)]
     assert ForgetRecord(GroupId(1)) in [record for frame in server.frames for record in frame]
     deliveries = [task for effects in server.effects for task in effects.deliveries]
-    assert deliveries == [delivery_tasks.Remove(GroupId(1))]
+    assert deliveries == [delivery_tasks.RemoveDeliveries(GroupId(1))]
     groups = server.driver.groups
     assert groups is not None
     assert so_far(groups.removing)
@@ -166,7 +166,7 @@ def test_d18_a_removed_group_is_forgotten_by_the_log_then_its_files_go_and_meanw
     server.driver.delivered(deliveries[0], None)
     world.run(100)
     tasks = [task for effects in server.effects for task in effects.tasks]
-    assert tasks == [Remove(GroupId(1))]
+    assert tasks == [RemoveSnapshots(GroupId(1))]
     assert so_far(groups.removing)
     server.driver.performed(tasks[0], None)
     assert not groups.removing
@@ -185,7 +185,7 @@ def test_d13_an_image_waits_for_what_its_group_delivered_and_the_log_is_cut_afte
     assert world.counts(1) == [20, 20, 20]
     assert not any(effects.tasks for effects in server.effects)
     asked = [task for effects in server.effects for task in effects.deliveries]
-    assert delivery_tasks.Sync(group) in asked
+    assert delivery_tasks.SyncDeliveries(group) in asked
     server.partitions.synced({group: server.host.groups[group].applied_index})
     server.effects.clear()
     world.run(50)
@@ -294,8 +294,8 @@ def test_while_the_disk_of_deliveries_takes_no_more_nothing_is_applied_and_the_t
     server = world.leader(1)
     groups = server.driver.groups
     assert groups is not None
-    first = delivery_tasks.Append(GroupId(1), (), 1)
-    second = delivery_tasks.Append(GroupId(1), (), 2)
+    first = delivery_tasks.AppendDeliveries(GroupId(1), (), 1)
+    second = delivery_tasks.AppendDeliveries(GroupId(1), (), 2)
     groups.refused([first])
     others = [other for other in world.servers.values() if other is not server]
     world.write(1, b"x")
@@ -458,7 +458,7 @@ def test_what_followers_of_all_groups_ask_for_is_read_within_the_servers_one_bud
         server.driver.receive(other.sender, requests)
     ms = 50
     world.run(ms)
-    read = [task for effects in server.effects for task in effects.tasks if isinstance(task, Read)]
+    read = [task for effects in server.effects for task in effects.tasks if isinstance(task, ReadSnapshot)]
     assert {task.group for task in read} == {*groups}
     bytes_per_s = SnapshotConfig().send_bytes_per_s
     at_once = bytes_per_s // 20

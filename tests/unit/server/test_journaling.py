@@ -11,7 +11,7 @@ from zraft.raft.messages import HardState, Member
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.server.operators.journaling import GROUP_COMMIT_INTERVAL_MS, Journaling
-from zraft.storage.journal import Kind, Note
+from zraft.storage.journal import JournalNote, NoteKind
 from zraft_core.ids import GroupId, Instance, ServerId
 
 INSTANCE = Instance(b"i" * 16)
@@ -46,8 +46,8 @@ def test_a_leadership_is_noted_with_its_votes_and_what_it_committed() -> None:
     assert list(journaling.look(raft, (), 0)) == []
     run(raft)
     assert list(journaling.look(raft, (), 5_000)) == [
-        Note(Kind.BECAME_LEADER, 0, 1, 1, 5_000, (1,)),
-        Note(Kind.COMMITTED, 0, 1, 1, 5_000),
+        JournalNote(NoteKind.BECAME_LEADER, 0, 1, 1, 5_000, (1,)),
+        JournalNote(NoteKind.COMMITTED, 0, 1, 1, 5_000),
     ]
     assert list(journaling.look(raft, (), 9_000)) == []
 
@@ -61,7 +61,7 @@ def test_a_commit_is_noted_at_most_so_often() -> None:
         run(raft)
         assert list(journaling.look(raft, (), 100_000 + interval_ms - 1)) == []
         (note,) = journaling.look(raft, (), 100_000 + interval_ms)
-        assert (note.kind, note.group, note.index) == (Kind.COMMITTED, group, 2)
+        assert (note.kind, note.group, note.index) == (NoteKind.COMMITTED, group, 2)
 
 
 def test_each_digest_is_noted_once_and_of_each_group_for_itself() -> None:
@@ -77,7 +77,10 @@ def test_a_group_that_comes_again_is_noted_from_its_beginning() -> None:
     run(raft)
     assert list(journaling.look(raft, (), 0))
     journaling.forget(GroupId(7))
-    assert [note.kind for note in journaling.look(raft, (), 1 << 40)] == [Kind.BECAME_LEADER, Kind.COMMITTED]
+    assert [note.kind for note in journaling.look(raft, (), 1 << 40)] == [
+        NoteKind.BECAME_LEADER,
+        NoteKind.COMMITTED,
+    ]
 
 
 def test_a_leader_that_steps_down_says_so() -> None:
@@ -85,7 +88,7 @@ def test_a_leader_that_steps_down_says_so() -> None:
     run(raft)
     list(journaling.look(raft, (), 0))
     raft._become_follower(5, None)
-    assert [(note.kind, note.term) for note in journaling.look(raft, (), 0)] == [(Kind.STEPPED_DOWN, 1)]
+    assert [(note.kind, note.term) for note in journaling.look(raft, (), 0)] == [(NoteKind.STEPPED_DOWN, 1)]
 
 
 def test_what_was_not_written_down_comes_again_before_what_is_newer() -> None:
@@ -93,16 +96,19 @@ def test_what_was_not_written_down_comes_again_before_what_is_newer() -> None:
     raft, journaling = alone(), Journaling()
     run(raft)
     refused = journaling.look(raft, ((1, 7),), 5_000)
-    assert next(refused).kind is Kind.BECAME_LEADER
+    assert next(refused).kind is NoteKind.BECAME_LEADER
     refused.close()
     taken = journaling.look(raft, ((1, 7),), 6_000)
-    assert next(taken).kind is Kind.BECAME_LEADER
-    assert next(taken).kind is Kind.COMMITTED
+    assert next(taken).kind is NoteKind.BECAME_LEADER
+    assert next(taken).kind is NoteKind.COMMITTED
     taken.close()
-    assert [note.kind for note in journaling.look(raft, ((1, 7),), 7_000)] == [Kind.COMMITTED, Kind.DIGEST]
+    assert [note.kind for note in journaling.look(raft, ((1, 7),), 7_000)] == [
+        NoteKind.COMMITTED,
+        NoteKind.DIGEST,
+    ]
     assert list(journaling.look(raft, ((1, 7),), 8_000)) == []
     raft.role = Role.FOLLOWER  # as after a message of a later term
     lost = journaling.look(raft, (), 9_000)
-    assert next(lost).kind is Kind.STEPPED_DOWN
+    assert next(lost).kind is NoteKind.STEPPED_DOWN
     lost.close()
-    assert [note.kind for note in journaling.look(raft, (), 9_100)][:1] == [Kind.STEPPED_DOWN]
+    assert [note.kind for note in journaling.look(raft, (), 9_100)][:1] == [NoteKind.STEPPED_DOWN]

@@ -11,6 +11,7 @@ from tests.unit.server.one_server import Client, OneServer, create
 from tests.unit.server.test_sasl import response_to
 from zraft.server.clients.authentication.proofs import IDS_MAX, AuthSettings, digest_id, logged_in_ids
 from zraft.server.clients.settings import ClientSettings
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft_core.errors import Code
 from zraft_core.wire.client_requests import Auth, Request, WhoAmI
 from zraft_core.wire.jute import JuteReader, encode_buffer
@@ -231,4 +232,4 @@ def test_without_a_quorum_authentication_is_required_no_less() -> None:
 
 
 def test_a_server_that_asks_for_nothing_has_no_check() -> None:
-    assert type(server().connect().connection).__name__ == "Connection"
+    assert type(server().connect().connection) is ZooKeeperConnection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.coordination.linearizable_reads import LinearizableReads
 
 
@@ -11,7 +11,7 @@ class _Syncs:
 
     has_syncs = True
 
-    def take_syncs(self) -> list[Connection]:
+    def take_syncs(self) -> list[ZooKeeperConnection]:
         return [object()]  # type: ignore[list-item]
 
 

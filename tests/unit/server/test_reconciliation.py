@@ -13,7 +13,7 @@ from zraft.server.coordination.reconciliation import (
     DEAD_AFTER_MS,
     JOIN_VALID_MS,
     JoinRequest,
-    Situation,
+    MembershipSituation,
     is_as_wanted,
     next_step,
     refusals,
@@ -46,8 +46,8 @@ def situation(
     caught_up: tuple[int, ...] = (),
     unheard: tuple[int, ...] = (),
     me: int = 1,
-) -> Situation:
-    return Situation(
+) -> MembershipSituation:
+    return MembershipSituation(
         me=ServerId(me),
         membership=Membership({ServerId(s): m for s, m in members.items()}),
         wanted={ServerId(s): WantedMember(voter, address(s)) for s, voter in wanted.items()},
@@ -239,7 +239,7 @@ def test_what_need_not_wait_is_done_while_another_change_waits() -> None:
 def test_a_changed_address_is_a_change_of_its_own() -> None:
     there = situation(THREE, dict.fromkeys((1, 2, 3), True))
     moved = {**there.wanted, ServerId(2): WantedMember(True, "elsewhere:1")}
-    step = next_step(Situation(there.me, there.membership, moved, {}, {}, frozenset(), NOW))
+    step = next_step(MembershipSituation(there.me, there.membership, moved, {}, {}, frozenset(), NOW))
     assert step is not None
     assert step.members is not None
     assert step.members[ServerId(2)].address == "elsewhere:1"

@@ -15,10 +15,10 @@ from zraft.admin.summary import summary
 from zraft.config.server import ServerConfig
 from zraft.groups.server_statistics import ProcessStatistics
 from zraft.monitoring.four_letter import answer
-from zraft.monitoring.statistics import Mode
+from zraft.monitoring.statistics import ServerMode
 from zraft.raft.messages import AppendEntriesReply, HeartbeatReply, PreVoteReply, RequestVoteReply
 from zraft.raft.role import Role
-from zraft.server.operators.report import Report
+from zraft.server.operators.report import ServerReport
 from zraft_core.address import Address
 from zraft_core.ids import COORDINATION_GROUP, ServerId
 from zraft_core.wire.framing import FOUR_LETTER_WORDS
@@ -35,7 +35,7 @@ class Watched:
         self.place = Place(*peers)
         self.process = ProcessStatistics()
         here = Address("127.0.0.1", 2181)
-        self.report = Report(
+        self.report = ServerReport(
             driver=self.place.driver,
             config=ServerConfig(
                 id=ServerId(1),
@@ -157,7 +157,7 @@ def test_the_numbers_are_those_of_the_tree_and_the_clients(watched: Watched) -> 
     watched.lead()
     statistics = watched.report.server()
     assert statistics is not None
-    assert statistics.mode is Mode.STANDALONE
+    assert statistics.mode is ServerMode.STANDALONE
     assert (statistics.node_count, statistics.ephemerals_count, statistics.watch_count) == (7, 1, 3)
     assert (statistics.connection_count, statistics.global_sessions, statistics.received) == (1, 1, 5)
     assert (

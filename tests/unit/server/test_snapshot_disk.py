@@ -7,7 +7,7 @@ from attrs import evolve
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.lifetime import header_of
 from tests.unit.storage.scenario import PATH, SERVER, entropy_of
-from zraft.groups.snapshots.tasks import Begin, Finish, Load, Purge, Read, SnapshotDisk, WriteBlock
+from zraft.groups.snapshots.tasks import Begin, Finish, Load, Purge, ReadSnapshot, SnapshotDisk, WriteBlock
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import SnapshotGoneError
@@ -69,5 +69,8 @@ def test_a_purge_removes_the_oldest_snapshots_of_its_group_alone() -> None:
             disk.perform(WriteBlock(group, bytes([index])))
             infos.append(finished(disk, group))
     disk.perform(Purge(TOPIC, 2))
-    gone = [isinstance(disk.perform(Read(2, info.group, info.id, 0, 1)), SnapshotGoneError) for info in infos]
+    gone = [
+        isinstance(disk.perform(ReadSnapshot(2, info.group, info.id, 0, 1)), SnapshotGoneError)
+        for info in infos
+    ]
     assert gone == [False, False, False, True, False, False]

@@ -14,11 +14,20 @@ from zraft.groups.snapshots.receiving import (
     GIVE_UP_MS,
     SILENT_MS,
     TRANSFERS_MAX,
-    Received,
+    ReceivedSnapshot,
     SnapshotReceiver,
 )
 from zraft.groups.snapshots.sending import OFFER_INTERVAL_MS, SnapshotSender
-from zraft.groups.snapshots.tasks import Complete, Load, Read, Receive, Result, SnapshotDisk, Store, Task
+from zraft.groups.snapshots.tasks import (
+    Complete,
+    Load,
+    ReadSnapshot,
+    Receive,
+    Result,
+    SnapshotDisk,
+    Store,
+    Task,
+)
 from zraft.groups.snapshots.work import Work
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
@@ -121,11 +130,11 @@ class World:
                 block = self.file[self.loaded : self.loaded + 100_000]
                 self.loaded += len(block)
                 return block or None
-            case Read(_, _, _, offset, length):
+            case ReadSnapshot(_, _, _, offset, length):
                 return self.file[offset : offset + length]
         raise AssertionError(task)
 
-    def turn(self) -> Received | None:
+    def turn(self) -> ReceivedSnapshot | None:
         self.now += 10
         flying, self.flying = self.flying, []
         self.rng.shuffle(flying)
@@ -151,7 +160,7 @@ class World:
         for _ in range(min(3, len(self.tasks))):
             task = self.tasks.popleft()
             result = self.perform(task)
-            if isinstance(task, Read):
+            if isinstance(task, ReadSnapshot):
                 chunk = self.sender.read_piece(task, result, 1)
                 if chunk is not None:
                     self.flying.append((FOLLOWER, chunk))
@@ -160,7 +169,7 @@ class World:
                 self.receiver.performed(task, result, self.now)
         return received[0] if received else None
 
-    def run(self, turns: int = 5_000) -> Received:
+    def run(self, turns: int = 5_000) -> ReceivedSnapshot:
         for _ in range(turns):
             received = self.turn()
             if received is not None:

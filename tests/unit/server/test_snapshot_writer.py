@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from zraft.groups.identity import Identity
-from zraft.groups.snapshots.delivery_tasks import Sync
+from zraft.groups.snapshots.delivery_tasks import SyncDeliveries
 from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Task, WriteBlock
 from zraft.groups.snapshots.work import PROBLEMS_KEPT_MAX, Work
 from zraft.groups.snapshots.writing import (
@@ -101,11 +101,11 @@ def test_d13_an_image_waits_until_what_its_group_delivered_is_durable_and_others
     place.write(G1, b"one")
     place.write(G2, b"two")
     assert {group for _, group in kinds(place.step())} == {G2}
-    assert place.work.take_deliveries() == [Sync(G1)]
+    assert place.work.take_deliveries() == [SyncDeliveries(G1)]
     place.step(ASK_AGAIN_MS - 1)
     assert place.work.take_deliveries() == []
     place.step(1)
-    assert place.work.take_deliveries() == [Sync(G1)]
+    assert place.work.take_deliveries() == [SyncDeliveries(G1)]
     place.cuts[G1] = INDEX
     assert kinds(place.step()) == [(Begin, G1), (WriteBlock, G1), (Finish, G1)]
 

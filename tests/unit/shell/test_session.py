@@ -10,9 +10,9 @@ import pytest
 
 from tests.unit.shell.fake_server import Asked, FakeServer, sensible
 from zraft.shell.commands import Context
-from zraft.shell.conversation import Kind, Output, note
+from zraft.shell.conversation import Output, TextKind, note
 from zraft.shell.display import Display
-from zraft.shell.session import Session, Settings
+from zraft.shell.session import ShellSession, ShellSettings
 from zraft.shell.target import Target
 from zraft.shell.watches import Notice, WatchNotice
 from zraft_core.address import Address
@@ -22,10 +22,10 @@ from zraft_core.wire.opcodes import Opcode
 NOWHERE = Target((Address("127.0.0.1", 1),))
 
 
-def session(target: Target = NOWHERE, wait_s: float = 0.05) -> tuple[Session, io.StringIO, io.StringIO]:
+def session(target: Target = NOWHERE, wait_s: float = 0.05) -> tuple[ShellSession, io.StringIO, io.StringIO]:
     out, err = io.StringIO(), io.StringIO()
-    settings = Settings(target, 30_000, wait_s)
-    return Session(settings, Display(out, err), Context(zone=UTC, read_file=lambda path: path)), out, err
+    settings = ShellSettings(target, 30_000, wait_s)
+    return ShellSession(settings, Display(out, err), Context(zone=UTC, read_file=lambda path: path)), out, err
 
 
 async def run(*lines: str) -> tuple[list[int], str, str]:
@@ -120,7 +120,7 @@ def shown(output: Output, **how: bool) -> str:
 
 def test_plain_output_has_no_colours_and_a_terminal_gets_no_control_characters() -> None:
     output = Output(
-        {"a": "\x1b"}, ((Kind.PLAIN, "\x1b[2J"), (Kind.STAT, "a = 1\nb = 2"), (Kind.NAMES, "[x]"))
+        {"a": "\x1b"}, ((TextKind.PLAIN, "\x1b[2J"), (TextKind.STAT, "a = 1\nb = 2"), (TextKind.NAMES, "[x]"))
     )
     assert shown(output) == "\x1b[2J\na = 1\nb = 2\n[x]\n"
     assert shown(output, terminal=True) == "\\x1b[2J\na = 1\nb = 2\n[x]\n"

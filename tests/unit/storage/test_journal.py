@@ -10,9 +10,9 @@ from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.journal import (
     JournalHeader,
+    JournalNote,
     JournalWriter,
-    Kind,
-    Note,
+    NoteKind,
     encode_header,
     encode_note,
     read_journal,
@@ -20,18 +20,18 @@ from zraft.storage.journal import (
 
 HEADER = JournalHeader(3, bytes(range(16)), 7)
 NOTES = [
-    Note(Kind.OPENED, 0, 4, 100, 1_000),
-    Note(Kind.BECAME_LEADER, 0, 5, 101, 1_010, (1, 3)),
-    Note(Kind.DIGEST, 0, 0, 1_024, 1_020, (), bytes(16)),
-    Note(Kind.COMMITTED, 9, 5, 1_030, 1_030),
+    JournalNote(NoteKind.OPENED, 0, 4, 100, 1_000),
+    JournalNote(NoteKind.BECAME_LEADER, 0, 5, 101, 1_010, (1, 3)),
+    JournalNote(NoteKind.DIGEST, 0, 0, 1_024, 1_020, (), bytes(16)),
+    JournalNote(NoteKind.COMMITTED, 9, 5, 1_030, 1_030),
 ]
 
 
-def written(notes: list[Note] = NOTES) -> bytes:
+def written(notes: list[JournalNote] = NOTES) -> bytes:
     return encode_header(HEADER) + b"".join(encode_note(at, note) for at, note in enumerate(notes, 1))
 
 
-def read(data: bytes) -> list[Note]:
+def read(data: bytes) -> list[JournalNote]:
     header, notes = read_journal(data, "j")
     assert header == HEADER
     return [placed.note for placed in notes]
@@ -72,7 +72,7 @@ def test_a_damaged_header_is_corruption() -> None:
 def test_a_writer_goes_on_in_another_file_and_keeps_a_few(tmp_path: Path) -> None:
     writer = JournalWriter(RealFileSystem(), str(tmp_path), HEADER, file_bytes_max=100, files_kept=3)
     for at in range(40):
-        writer.add(Note(Kind.COMMITTED, 0, 1, at, at))
+        writer.add(JournalNote(NoteKind.COMMITTED, 0, 1, at, at))
     writer.close()
     files = sorted((tmp_path / "journal").iterdir())
     assert len(files) == 3

@@ -16,7 +16,7 @@ from zraft.storage.frames import (
     HEAD_BYTES,
     HEADER_BYTES,
     READ_BYTES,
-    FrameReader,
+    LogFrameReader,
     Rest,
     SegmentHeader,
     decode_header,
@@ -132,10 +132,10 @@ def test_header_is_read_back_and_every_flipped_bit_is_noticed() -> None:
 
 def read(
     data: bytes, *, start: int = HEADER_BYTES, number: int = 1, seed: int = HEADER.seed
-) -> tuple[list[tuple[int, bytes]], FrameReader]:
+) -> tuple[list[tuple[int, bytes]], LogFrameReader]:
     disk = SimulatedDisk()
     disk.replace("/x", data)
-    reader = FrameReader(disk, disk.open("/x"), seed=seed, start=start, size=len(data), number=number)
+    reader = LogFrameReader(disk, disk.open("/x"), seed=seed, start=start, size=len(data), number=number)
     return [(frame.number, bytes(frame.body)) for frame in reader], reader
 
 

@@ -29,7 +29,7 @@ from zraft.storage.errors import (
     SnapshotRejectedError,
     WriteError,
 )
-from zraft.storage.snapshot_format import FOOTER_BYTES, SnapshotFile, decode_header, encode_header
+from zraft.storage.snapshot_format import FOOTER_BYTES, SnapshotFileReader, decode_header, encode_header
 from zraft.storage.snapshots import READ_AT_ONCE_MAX, SnapshotStore
 from zraft.storage.wal import Wal
 
@@ -115,7 +115,7 @@ def test_pieces_are_gathered_into_blocks_and_never_split() -> None:
 
 
 def read_whole(disk: SimulatedDisk, path: str) -> bytes:
-    with SnapshotFile(disk, path) as file:
+    with SnapshotFileReader(disk, path) as file:
         return b"".join(file.blocks())
 
 
@@ -158,7 +158,7 @@ def test_missing_block_is_noticed_although_every_checksum_is_right() -> None:
         store.write(bytes([number]) * 300_000)
     path = store.finish(1, 2, 3).path
     data = disk.contents(path)
-    with SnapshotFile(disk, path) as file:
+    with SnapshotFileReader(disk, path) as file:
         _, ends = None, list(file.verify())
     for cut in (data[: ends[0]] + data[ends[1] :], data[: ends[1]] + data[ends[2] :]):
         disk.replace(path, cut)

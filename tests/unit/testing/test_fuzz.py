@@ -33,7 +33,7 @@ from zraft.raft.messages import AppendEntries, Entry, EntryKind, Heartbeat
 from zraft.server.clients.connection import BACKLOG_BYTES_MAX
 from zraft.server.clients.native import topics as native_topics
 from zraft.server.clients.native.connection import NativeConnection
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft_core.address import Address
 from zraft_core.errors import Code, ConfigError, MarshallingError, ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, Instance
@@ -152,12 +152,12 @@ def test_runs_of_one_seed_are_equal_and_of_two_are_not() -> None:
 
 def test_the_fuzzer_notices_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checker that cannot fail proves nothing: here the server confuses two error codes."""
-    right = Connection._fail
+    right = ZooKeeperConnection._fail
 
-    def wrong(connection: Connection, xid: int, code: Code) -> None:
+    def wrong(connection: ZooKeeperConnection, xid: int, code: Code) -> None:
         right(connection, xid, Code.BAD_ARGUMENTS if code is Code.MARSHALLING_ERROR else code)
 
-    monkeypatch.setattr(Connection, "_fail", wrong)
+    monkeypatch.setattr(ZooKeeperConnection, "_fail", wrong)
     with pytest.raises(BrokenPromiseError, match=r"to be answered with -5, got -8"):
         FrameFuzz(2, 4).run(500, ignore)
 

@@ -20,7 +20,7 @@ from tests.topic_chaos.claims import (
 )
 from zraft.raft.messages import Entry, EntryKind
 from zraft.topics.entries import BatchEntry, BirthEntry, encode_entry
-from zraft_core.claims.commands import ClaimPartition, Command, CommitBatch, Heartbeat, Release
+from zraft_core.claims.commands import ClaimCommand, ClaimPartition, CommitBatch, Heartbeat, Release
 from zraft_core.claims.values import Mode
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.topics.commands import Batch, Start
@@ -57,7 +57,7 @@ class Log:
         )
         self._append(encode_entry(BatchEntry(0, Batch(0, starts))), count)
 
-    def claim(self, command: Command, now_ms: int) -> int:
+    def claim(self, command: ClaimCommand, now_ms: int) -> int:
         """The position of the command, which is a claim's epoch."""
         return self._append(encode_entry(BatchEntry(0, Batch(now_ms, ()), (command,))), 1)
 

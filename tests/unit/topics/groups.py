@@ -8,7 +8,7 @@ from zraft.topics.applied import Applied
 from zraft.topics.chain import message_digest
 from zraft.topics.partition import Partition
 from zraft_core.ids import GroupId, ProducerId
-from zraft_core.topics.commands import Batch, Command, Remote, Start
+from zraft_core.topics.commands import Batch, PartitionCommand, Remote, Start
 from zraft_core.topics.message import Message
 from zraft_core.topics.registry_values import PartitionSettings
 from zraft_core.topics.stamps import MessageId
@@ -29,7 +29,7 @@ def message(seq: int, *groups: GroupId, producer: ProducerId = P, **fields: Any)
     return Message(MessageId(producer, seq), groups, b"payload %d" % seq, **fields)
 
 
-def apply(state: Partition, *commands: Command, log_time_ms: int = 0, position: int = 1) -> Applied:
+def apply(state: Partition, *commands: PartitionCommand, log_time_ms: int = 0, position: int = 1) -> Applied:
     return state.apply(Batch(log_time_ms, commands), position)
 
 

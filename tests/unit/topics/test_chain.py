@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.topics.groups import A, B, apply, message, partition, remote, start
-from zraft.storage.delivery.values import Delivery as Stored
+from zraft.storage.delivery.values import StoredDelivery as Stored
 from zraft.storage.delivery.values import beginning, next_digest
 from zraft_core.topics.codec import encode_message
 

@@ -32,7 +32,16 @@ from zraft_core.topics.codec import (
     encode_message,
     encode_registry,
 )
-from zraft_core.topics.commands import Advance, Batch, Command, Remote, Seek, Settled, Start, ViewChanged
+from zraft_core.topics.commands import (
+    Advance,
+    Batch,
+    PartitionCommand,
+    Remote,
+    Seek,
+    Settled,
+    Start,
+    ViewChanged,
+)
 from zraft_core.topics.message import COORDINATOR, After, Condition, as_fields
 from zraft_core.topics.messages import (
     Answer,
@@ -72,7 +81,7 @@ FULL = message(
 )
 CHANGE = message(1, A, C, producer=COORDINATOR, partitions=(C, A))
 DELTA = ViewDelta(20, 30, 1, (ProducerId(22),), (P,), (), (GroupId(24),), (C,), ())
-COMMANDS: tuple[Command, ...] = (
+COMMANDS: tuple[PartitionCommand, ...] = (
     *(Start(FULL, 2, 1), Start(CHANGE, 0, 0), remote(FULL, B, 5, void=True), remote(FULL, B, 5, whole=False)),
     *(Advance(9), Settled(B, FinalTime(5, B)), ViewChanged(VIEW), ViewChanged(DELTA)),
     *(Seek(b"who", 4), Seek(b"who", None)),

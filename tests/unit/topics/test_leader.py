@@ -9,7 +9,7 @@ from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import LeaderSettings
 from zraft.topics.partition import Partition
 from zraft_core.ids import GroupId
-from zraft_core.topics.commands import Advance, Batch, Command, Remote, Settled, Start, ViewChanged
+from zraft_core.topics.commands import Advance, Batch, PartitionCommand, Remote, Settled, Start, ViewChanged
 from zraft_core.topics.message import COORDINATOR, Message
 from zraft_core.topics.messages import (
     Answer,
@@ -38,7 +38,7 @@ class Led:
     def __init__(self, state: Partition | None = None, settings: LeaderSettings = SETTINGS) -> None:
         self.state = state or partition()
         self.leader = PartitionLeader(self.state, settings)
-        self.logged: list[Command] = []
+        self.logged: list[PartitionCommand] = []
         self.said: dict[GroupId, list[GroupMessage]] = {}
         self.answers: list[Answer] = []
         self.reports: list[Report] = []

@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from tests.unit.topics.groups import VIEW, A, B, C, P, Q, apply, delivered, message, partition, remote, start
-from zraft.topics.applied import BrokenGroupError, Verdict
+from zraft.topics.applied import BrokenGroupError, StartVerdict
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.topics.commands import Advance, Seek, Settled, ViewChanged
 from zraft_core.topics.message import COORDINATOR, After, Condition
@@ -147,7 +147,7 @@ def test_d8a_numbers_up_to_the_floor_are_known_without_being_remembered() -> Non
     state = partition()
     apply(state, start(message(1, A)), start(message(2, A, number=2), floor=1))
     assert state.rows[P].outcomes == {2: 1}
-    assert state.verdict(message(1, A), 1, 0) is Verdict.KNOWN
+    assert state.verdict(message(1, A), 1, 0) is StartVerdict.KNOWN
 
 
 def test_d8b_a_floor_makes_no_row() -> None:
@@ -159,8 +159,8 @@ def test_d8b_a_floor_makes_no_row() -> None:
 
 def test_d8b_a_number_above_the_window_waits() -> None:
     state = partition(window=8)
-    assert state.verdict(message(9, A, B), 0, 0) is Verdict.RETRY
-    assert state.verdict(message(9, A, B), 1, 0) is Verdict.ADMIT
+    assert state.verdict(message(9, A, B), 0, 0) is StartVerdict.RETRY
+    assert state.verdict(message(9, A, B), 1, 0) is StartVerdict.ADMIT
 
 
 def test_d8b_a_floor_that_jumps_far_costs_no_more_than_what_is_remembered() -> None:
@@ -256,7 +256,7 @@ def test_d8d_who_never_registered_leaves_nothing_behind_once_the_view_has_passed
     assert len(applied.delivered) == 2
     apply(state, ViewChanged(ViewDelta(30, 31, 0)))
     assert nobody not in state.rows
-    assert state.verdict(message(2, A, producer=nobody), 0, 0) is Verdict.KNOWN
+    assert state.verdict(message(2, A, producer=nobody), 0, 0) is StartVerdict.KNOWN
 
 
 def test_d8d_who_registered_after_the_view_keeps_its_row() -> None:
@@ -286,7 +286,7 @@ def test_d9a_apply_refuses_a_closed_producer_whatever_the_leader_thought() -> No
     state = partition()
     apply(state, ViewChanged(ViewDelta(20, 30, 0, closed=(P,))), start(message(1, A, B)))
     assert not state.pending
-    assert state.verdict(message(1, A, B), 0, 0) is Verdict.EXPIRED
+    assert state.verdict(message(1, A, B), 0, 0) is StartVerdict.EXPIRED
 
 
 def test_d9b_what_another_group_has_begun_is_never_refused() -> None:
@@ -330,21 +330,21 @@ def test_d17a_only_where_the_earlier_message_is_decided_may_the_later_begin() ->
     earlier = message(1, A, B)
     after = After(earlier.mid, earlier.destinations)
     later = message(2, A, C, after=after)
-    assert state.verdict(later, 0, 0) is Verdict.RETRY, "not known here"
+    assert state.verdict(later, 0, 0) is StartVerdict.RETRY, "not known here"
     apply(state, start(earlier))
-    assert state.verdict(later, 0, 0) is Verdict.RETRY, "pending here"
+    assert state.verdict(later, 0, 0) is StartVerdict.RETRY, "pending here"
     apply(state, remote(earlier, B, 3))
-    assert state.verdict(later, 0, 0) is Verdict.ADMIT
-    assert partition(C).verdict(later, 0, 0) is Verdict.RETRY, "not named"
-    assert partition(C).verdict(later, 1, 0) is Verdict.ADMIT, "the floor has passed it"
+    assert state.verdict(later, 0, 0) is StartVerdict.ADMIT
+    assert partition(C).verdict(later, 0, 0) is StartVerdict.RETRY, "not named"
+    assert partition(C).verdict(later, 1, 0) is StartVerdict.ADMIT, "the floor has passed it"
 
 
 def test_d17b_singles_have_no_gap() -> None:
     state = partition()
-    assert state.verdict(message(2, A, number=2), 0, 0) is Verdict.RETRY
+    assert state.verdict(message(2, A, number=2), 0, 0) is StartVerdict.RETRY
     apply(state, start(message(1, A)))
-    assert state.verdict(message(2, A, number=2), 0, 0) is Verdict.ADMIT
-    assert state.verdict(message(3, A, number=1), 0, 0) is Verdict.RETRY
+    assert state.verdict(message(2, A, number=2), 0, 0) is StartVerdict.ADMIT
+    assert state.verdict(message(3, A, number=1), 0, 0) is StartVerdict.RETRY
 
 
 def test_d17d_a_partition_that_is_added_takes_the_change_first() -> None:
@@ -361,14 +361,14 @@ def test_d18_an_older_epoch_is_refused_before_anything_is_awaited() -> None:
     state = partition()
     apply(state, ViewChanged(ViewDelta(20, 30, 1, deleting=(C,))))
     out_of_turn = message(5, A, number=4)
-    assert state.verdict(out_of_turn, 0, 0) is Verdict.STALE
-    assert state.verdict(out_of_turn, 0, 1) is Verdict.RETRY
+    assert state.verdict(out_of_turn, 0, 0) is StartVerdict.STALE
+    assert state.verdict(out_of_turn, 0, 1) is StartVerdict.RETRY
 
 
 def test_d18_a_destination_that_does_not_exist_is_refused_and_one_not_yet_heard_of_is_awaited() -> None:
     state = partition()
-    assert state.verdict(message(1, A, GroupId(5)), 0, 0) is Verdict.STALE
-    assert state.verdict(message(1, A, GroupId(99)), 0, 0) is Verdict.RETRY
+    assert state.verdict(message(1, A, GroupId(5)), 0, 0) is StartVerdict.STALE
+    assert state.verdict(message(1, A, GroupId(99)), 0, 0) is StartVerdict.RETRY
     assert not state.admits(message(1, B, C), 0, 0), "not addressed to this group"
 
 

@@ -7,7 +7,14 @@ from random import Random
 
 import pytest
 
-from zraft.topics.placement import BALANCED_AT_ONCE, GROUPS_AT_ONCE, MOVES_AT_ONCE, Disk, Situation, decide
+from zraft.topics.placement import (
+    BALANCED_AT_ONCE,
+    GROUPS_AT_ONCE,
+    MOVES_AT_ONCE,
+    Disk,
+    PlacementSituation,
+    decide,
+)
 from zraft.topics.registry import Registry
 from zraft_core.ids import Instance, ServerId
 from zraft_core.topics.registry_commands import (
@@ -45,8 +52,8 @@ class Cluster:
         self.settle()
 
     def look(self) -> list[object]:
-        commands = decide(Situation(self.registry, self.disks, self.replication))
-        assert commands == decide(Situation(self.registry, self.disks, self.replication)), "pure"
+        commands = decide(PlacementSituation(self.registry, self.disks, self.replication))
+        assert commands == decide(PlacementSituation(self.registry, self.disks, self.replication)), "pure"
         for command in commands:
             self.log(command)
             if isinstance(command, PlaceGroup):
@@ -298,6 +305,8 @@ def test_a_deleted_topic_gets_no_group_and_its_groups_move_for_no_balance() -> N
     cluster.disks[ServerId(4)] = Disk(instance(4))
     assert cluster.look() == []
     assert [
-        c for c in decide(Situation(cluster.registry, cluster.disks, 3)) if isinstance(c, CreateGroup)
+        c
+        for c in decide(PlacementSituation(cluster.registry, cluster.disks, 3))
+        if isinstance(c, CreateGroup)
     ] == []
     assert len(cluster.registry.groups) == 6

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from zraft.raft.messages import AppendEntries, Entry, EntryKind, ReadIndex
 from zraft.transport.keys import ClusterKey
-from zraft.transport.link import PeerLinks, Received, TransportSettings
+from zraft.transport.link import PeerLinks, ReceivedDatagram, TransportSettings
 from zraft.transport.messages import PeerMessage, Sender
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 
@@ -70,7 +70,7 @@ class Network:
         for datagram in self.runs[frm].send(to, messages):
             self.put(to, datagram)
 
-    def deliver(self, to: ServerId, datagram: bytes) -> Received:
+    def deliver(self, to: ServerId, datagram: bytes) -> ReceivedDatagram:
         received = self.runs[to].receive(datagram, self.now_ms)
         for reply_to, reply in received.replies:
             self.put(reply_to, reply)

@@ -19,7 +19,7 @@ from zraft.transport.bulk import (
     NOBODY,
     OPENING_BYTES,
     BulkConnection,
-    Role,
+    DialerRole,
 )
 from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.messages import Sender
@@ -107,7 +107,7 @@ def test_messages_of_every_size_cross_both_ways(keys: tuple[ClusterKey, ...], si
 def test_the_ends_know_each_other() -> None:
     dialer, acceptor = joined()
     assert (dialer.peer, acceptor.peer) == (sender(B), sender(A))
-    assert dialer.role is acceptor.role is Role.PEER
+    assert dialer.role is acceptor.role is DialerRole.PEER
     assert dialer.key_id == acceptor.key_id == KEY.key_id
 
 
@@ -115,7 +115,7 @@ def test_an_operator_is_nobody_and_learns_whom_it_reached() -> None:
     dialer, acceptor = joined(me=None, to=ANY_SERVER)
     assert dialer.peer == sender(B)
     assert acceptor.peer == NOBODY
-    assert acceptor.role is Role.OPERATOR
+    assert acceptor.role is DialerRole.OPERATOR
 
 
 def test_it_works_byte_by_byte() -> None:

@@ -10,9 +10,9 @@ from zraft.monitoring.statistics import (
     Distribution,
     Dump,
     LeaderStatistics,
+    ListedMember,
     Listing,
-    Member,
-    Mode,
+    ServerMode,
     ServerStatistics,
     SessionConnection,
     SessionExpiries,
@@ -22,7 +22,7 @@ from zraft.monitoring.statistics import (
 )
 
 FOLLOWER = ServerStatistics(
-    mode=Mode.FOLLOWER,
+    mode=ServerMode.FOLLOWER,
     latency_min_ms=0,
     latency_avg_ms=0.123456,
     latency_max_ms=17,
@@ -42,7 +42,7 @@ FOLLOWER = ServerStatistics(
 )
 LEADER = evolve(
     FOLLOWER,
-    mode=Mode.LEADER,
+    mode=ServerMode.LEADER,
     leader=LeaderStatistics(
         learners=2,
         synced_followers=1,
@@ -56,7 +56,7 @@ LEADER = evolve(
         max_proposal_size=4096,
     ),
 )
-STANDALONE = evolve(FOLLOWER, mode=Mode.STANDALONE, latency_avg_ms=0, connection_count=0)
+STANDALONE = evolve(FOLLOWER, mode=ServerMode.STANDALONE, latency_avg_ms=0, connection_count=0)
 
 CONNECTIONS = (
     ConnectionStatistics(
@@ -93,7 +93,11 @@ CONFIGURATION = Configuration(
     session_timeout_ms_min=4000,
     session_timeout_ms_max=40000,
     listen_backlog=4096,
-    members=(Member(1, "10.0.0.1:2181"), Member(2, "10.0.0.2:2181"), Member(3, "[::1]:2183")),
+    members=(
+        ListedMember(1, "10.0.0.1:2181"),
+        ListedMember(2, "10.0.0.2:2181"),
+        ListedMember(3, "[::1]:2183"),
+    ),
 )
 
 AT = 1795294432000

@@ -24,7 +24,7 @@ from zraft import __version__
 from zraft.config.sections import FOUR_LETTER_WORDS_DEFAULT
 from zraft.monitoring.four_letter import HARMLESS_WORDS, _date, allowed_words, answer
 from zraft.monitoring.monitor import summary_values
-from zraft.monitoring.statistics import LISTED_MAX, Listing, Mode, SessionExpiries
+from zraft.monitoring.statistics import LISTED_MAX, Listing, ServerMode, SessionExpiries
 from zraft_core.wire.framing import FOUR_LETTER_WORDS
 
 VERSION = f"3.9.5-zraft-{__version__}, built on unknown"
@@ -182,11 +182,11 @@ def test_envi_begins_with_the_version_as_kazoo_parses_it() -> None:
 def test_isro_says_whether_writes_are_served() -> None:
     assert text("isro") == "rw"
     assert text("isro", NOT_SERVING) == "null"
-    assert text("isro", FakeReports(evolve(FOLLOWER, mode=Mode.READ_ONLY), read_only=True)) == "ro"
+    assert text("isro", FakeReports(evolve(FOLLOWER, mode=ServerMode.READ_ONLY), read_only=True)) == "ro"
 
 
 def test_a_read_only_server_is_its_own_mode() -> None:
-    reports = FakeReports(evolve(FOLLOWER, mode=Mode.READ_ONLY), read_only=True)
+    reports = FakeReports(evolve(FOLLOWER, mode=ServerMode.READ_ONLY), read_only=True)
     assert "\nMode: read-only\n" in text("srvr", reports)
     assert "zk_server_state\tread-only\nzk_avg_latency" in text("mntr", reports)
 

@@ -43,7 +43,7 @@ class _Item:
 
 
 @frozen
-class Answer:
+class CoverAnswer:
     """What an answer to a heartbeat changed.
 
     Attributes:
@@ -57,7 +57,7 @@ class Answer:
     began_anew: bool = False
 
 
-NOTHING_NEW: Final = Answer()
+NOTHING_NEW: Final = CoverAnswer()
 
 
 class GivenCover:
@@ -173,13 +173,13 @@ class GivenCover:
             items.append((group, item.term, item.index))
         return SharedHeartbeat(self.epoch, self._number, self._answered, tuple(items))
 
-    def on_reply(self, reply: SharedHeartbeatReply) -> Answer | None:
+    def on_reply(self, reply: SharedHeartbeatReply) -> CoverAnswer | None:
         """Take an answer to a heartbeat; return what it changed, or None if it came too late to count."""
         if not reply.epoch:
             if not self._answered < reply.number <= self._number or not self._answered:
                 return None
             self.begin_anew()
-            return Answer(began_anew=True)
+            return CoverAnswer(began_anew=True)
         if reply.epoch != self.epoch or not self._answered < reply.number <= self._number:
             return None
         number = self._answered = reply.number
@@ -203,7 +203,7 @@ class GivenCover:
             if group not in self._items:
                 # The other server reports it again and again until something is said of it.
                 self._items[group] = _Item(WITHDRAWN, 0)
-        return Answer(tuple(agreed), reply.lost)
+        return CoverAnswer(tuple(agreed), reply.lost)
 
 
 class TakenCover:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from zraft.storage.delivery.disk import DeliveryDisk
-from zraft.storage.delivery.fetching import Fetch, Piece
+from zraft.storage.delivery.fetching import Piece, SegmentFetch
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import Manifest
 from zraft.storage.delivery.recovery import DeliveryReport
 from zraft.storage.delivery.settings import DeliveryRetention
-from zraft.storage.delivery.values import Delivery, Mark
+from zraft.storage.delivery.values import Mark, StoredDelivery
 from zraft.storage.errors import (
     CorruptionError,
     DeliveriesDifferError,
@@ -32,7 +32,7 @@ APPEND_OVERHEAD_BYTES = 128
 
 
 @frozen
-class Open:
+class OpenDeliveries:
     """Open a group's deliveries, of which its newest snapshot says `expected`. The result is `Opened`."""
 
     group: GroupId
@@ -48,14 +48,14 @@ class Opened:
 
 
 @frozen
-class Append:
+class AppendDeliveries:
     """Append what applying whole entries up to Raft index `index` delivered.
 
     The result is the index up to which all is durable.
     """
 
     group: GroupId
-    deliveries: Sequence[Delivery]
+    deliveries: Sequence[StoredDelivery]
     index: int
 
     @property
@@ -65,7 +65,7 @@ class Append:
 
 
 @frozen
-class Sync:
+class SyncDeliveries:
     """Make the group's deliveries durable, so that its log can be cut.
 
     The result is the index up to which they are durable.
@@ -75,7 +75,7 @@ class Sync:
 
 
 @frozen
-class Retain:
+class RetainDeliveries:
     """Remove deliveries that were kept long enough. The result is how many were removed."""
 
     group: GroupId
@@ -134,31 +134,31 @@ class ReadSegment:
 
 
 @frozen
-class Close:
+class CloseDeliveries:
     """Close the deliveries of a group of which this server has no replica any more, or not now. The files stay."""
 
     group: GroupId
 
 
 @frozen
-class Remove:
+class RemoveDeliveries:
     """Remove the files of a partition that was deleted."""
 
     group: GroupId
 
 
 Task = (
-    Open
-    | Append
-    | Sync
-    | Retain
+    OpenDeliveries
+    | AppendDeliveries
+    | SyncDeliveries
+    | RetainDeliveries
     | BeginFetch
     | StorePiece
     | CompleteFetch
     | AbandonFetch
     | ReadSegment
-    | Close
-    | Remove
+    | CloseDeliveries
+    | RemoveDeliveries
 )
 Result = Opened | Piece | bytes | int | StorageError | None
 """The result of a task.
@@ -173,7 +173,7 @@ class DeliveryPerformer:
     def __init__(self, fs: FileSystem, disk: DeliveryDisk) -> None:
         self._fs = fs
         self.disk = disk
-        self._fetches: dict[GroupId, Fetch] = {}
+        self._fetches: dict[GroupId, SegmentFetch] = {}
 
     def perform(self, task: Task) -> Result:
         """Carry out one task, and return its result.
@@ -194,21 +194,21 @@ class DeliveryPerformer:
 
     def _perform(self, task: Task) -> Result:
         disk = self.disk
-        if not isinstance(task, Open | Remove) and task.group not in disk:
+        if not isinstance(task, OpenDeliveries | RemoveDeliveries) and task.group not in disk:
             # The task was on its way when the group was closed, or could not be opened.
             raise SegmentGoneError(f"group {task.group} is not open on this server")
         match task:
-            case Open(group, expected):
+            case OpenDeliveries(group, expected):
                 return Opened(*disk.open(group, expected=expected))
-            case Append(group, deliveries, index):
+            case AppendDeliveries(group, deliveries, index):
                 return disk.append(group, deliveries, index)
-            case Sync(group):
+            case SyncDeliveries(group):
                 return disk.sync(group)
-            case Retain(group, retention, now_ms, keep_from):
+            case RetainDeliveries(group, retention, now_ms, keep_from):
                 return disk.log(group).retain(retention, now_ms, keep_from=keep_from)
             case BeginFetch(group, shipped):
                 self._abandon(group)
-                fetch = Fetch(self._fs, disk.log(group), shipped)
+                fetch = SegmentFetch(self._fs, disk.log(group), shipped)
                 self._fetches[group] = fetch
                 return fetch.next
             case StorePiece(group, id, offset, data):
@@ -221,15 +221,15 @@ class DeliveryPerformer:
                 self._abandon(group)
             case ReadSegment(_, group, id, offset, length):
                 return disk.log(group).read_file(id, offset, length)
-            case Close(group):
+            case CloseDeliveries(group):
                 self._abandon(group)
                 disk.close(group)
-            case Remove(group):
+            case RemoveDeliveries(group):
                 self._abandon(group)
                 disk.remove(group)
         return None
 
-    def _fetch(self, group: GroupId) -> Fetch:
+    def _fetch(self, group: GroupId) -> SegmentFetch:
         fetch = self._fetches.get(group)
         if fetch is None:
             raise SegmentGoneError(

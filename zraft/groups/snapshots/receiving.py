@@ -93,7 +93,7 @@ class SmallLoader:
 
 
 @frozen
-class Received:
+class ReceivedSnapshot:
     """A snapshot that is here and durable, and that its group's state machine is to take over.
 
     Attributes:
@@ -307,14 +307,14 @@ class SnapshotReceiver:
 
     # -- a turn
 
-    def turn(self, now_ms: int) -> list[Received]:
+    def turn(self, now_ms: int) -> list[ReceivedSnapshot]:
         """Rebuild, ask for what is missing, and give up what does not come.
 
         Returns:
             The snapshots that are whole. Each is returned in every turn until its owner has dropped or
             refused it.
         """
-        received: list[Received] = []
+        received: list[ReceivedSnapshot] = []
         for transfer in tuple(self._transfers.values()):
             core = self._core_of(transfer.group)
             if core is None:
@@ -331,13 +331,13 @@ class SnapshotReceiver:
                 self._ask(transfer, core.term, now_ms)
         return received
 
-    def _rebuild(self, transfer: _Transfer, received: list[Received], now_ms: int) -> None:
+    def _rebuild(self, transfer: _Transfer, received: list[ReceivedSnapshot], now_ms: int) -> None:
         info = transfer.info
         assert info is not None
         try:
             pending = transfer.loader.step(LOAD_ITEMS)
             if transfer.ended and not pending:
-                received.append(Received(info, transfer.loader.finish(), transfer.delivered_end))
+                received.append(ReceivedSnapshot(info, transfer.loader.finish(), transfer.delivered_end))
                 return
         except ProtocolError as error:
             self._fail(transfer, f"{info.path}: {error}", now_ms)
@@ -393,7 +393,7 @@ class SnapshotReceiver:
     # -- its end
 
     def refuse(self, group: GroupId, why: str, now_ms: int) -> None:
-        """Let a transfer fail because what was `Received` is of no use."""
+        """Let a transfer fail because the `ReceivedSnapshot` is of no use."""
         self._fail(self._transfers[group], why, now_ms)
 
     def drop(self, group: GroupId) -> None:

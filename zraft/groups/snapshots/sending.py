@@ -20,7 +20,7 @@ from attrs import define
 from zraft.groups.snapshots.delivery_tasks import ReadSegment
 from zraft.groups.snapshots.delivery_tasks import Result as DeliveryResult
 from zraft.groups.snapshots.pull import CHUNK_BYTES
-from zraft.groups.snapshots.tasks import Read, Result
+from zraft.groups.snapshots.tasks import ReadSnapshot, Result
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import encode_manifest
 from zraft.storage.snapshot_format import SnapshotInfo
@@ -70,7 +70,7 @@ class SnapshotSender:
         self._budget = 0.0
         self._budget_at = 0
         self._receivers: dict[tuple[GroupId, ServerId], _Receiver] = {}
-        self.waiting: deque[Read | ReadSegment] = deque()
+        self.waiting: deque[ReadSnapshot | ReadSegment] = deque()
 
     # -- who is sent what
 
@@ -161,18 +161,18 @@ class SnapshotSender:
                 return None if log is None else DeliveryList(group, id, encode_manifest(log.manifest()))
             case SnapshotRequest(group, _, id, offset, length):
                 receiver.offset = offset
-                self._queue(Read(server, group, id, offset, min(length, CHUNK_BYTES)))
+                self._queue(ReadSnapshot(server, group, id, offset, min(length, CHUNK_BYTES)))
             case DeliveryRequest(group, id, offset, length):
                 self._queue(ReadSegment(server, group, id, offset, min(length, CHUNK_BYTES)))
         return None
 
-    def _queue(self, read: Read | ReadSegment) -> None:
+    def _queue(self, read: ReadSnapshot | ReadSegment) -> None:
         if len(self.waiting) < READS_QUEUED_MAX and read not in self.waiting:
             self.waiting.append(read)
 
-    def reads(self, now_ms: int) -> tuple[list[Read], list[ReadSegment]]:
+    def reads(self, now_ms: int) -> tuple[list[ReadSnapshot], list[ReadSegment]]:
         """Return what the budget of this moment allows to read: pieces of snapshots, and pieces of delivery segments."""
-        pieces: list[Read] = []
+        pieces: list[ReadSnapshot] = []
         segments: list[ReadSegment] = []
         self._budget = min(
             self._budget + (now_ms - self._budget_at) * self._bytes_per_s / 1000,
@@ -182,13 +182,13 @@ class SnapshotSender:
         while self.waiting and self._budget > 0:
             read = self.waiting.popleft()
             self._budget -= read.length
-            if isinstance(read, Read):
+            if isinstance(read, ReadSnapshot):
                 pieces.append(read)
             else:
                 segments.append(read)
         return pieces, segments
 
-    def read_piece(self, task: Read, result: Result, term: int) -> SnapshotChunk | None:
+    def read_piece(self, task: ReadSnapshot, result: Result, term: int) -> SnapshotChunk | None:
         """Return the message that carries a piece of a snapshot, which was read; None if its file is gone."""
         if isinstance(result, bytes):
             return SnapshotChunk(task.group, term, task.id, task.offset, result) if result else None

@@ -19,7 +19,7 @@ from zraft.groups.identity import Identity
 from zraft.groups.retention import LogRetention
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.keeper import SnapshotKeeper
-from zraft.groups.snapshots.receiving import Received, SnapshotReceiver
+from zraft.groups.snapshots.receiving import ReceivedSnapshot, SnapshotReceiver
 from zraft.groups.snapshots.sending import SnapshotSender
 from zraft.groups.snapshots.tasks import (
     Abort,
@@ -28,7 +28,7 @@ from zraft.groups.snapshots.tasks import (
     Finish,
     Load,
     Purge,
-    Read,
+    ReadSnapshot,
     Receive,
     Result,
     Store,
@@ -125,7 +125,7 @@ class Snapshots:
         self._restored_index = 0
         self._compact_at = 0
         self.restored_total = self.sent_bytes_total = 0
-        self._operators: deque[tuple[Read, Callable[[Result], None]]] = deque()
+        self._operators: deque[tuple[ReadSnapshot, Callable[[Result], None]]] = deque()
 
     # -- a turn
 
@@ -155,7 +155,7 @@ class Snapshots:
         cluster: bytes | None,
         *,
         idle: bool,
-    ) -> list[Received]:
+    ) -> list[ReceivedSnapshot]:
         """Do this turn's share; return the states that arrived and are to be taken over now.
 
         The owner takes over each of them and tells `restored`, or lets the receiver `drop` or `refuse` it.
@@ -279,11 +279,11 @@ class Snapshots:
             The attempt to write an image that ended with this task; None if none did.
         """
         match task:
-            case Read() if task.server == 0:
+            case ReadSnapshot() if task.server == 0:
                 # Tasks are done in the order in which they were given.
                 _, done = self._operators.popleft()
                 done(result)
-            case Read():
+            case ReadSnapshot():
                 raft = self._core_of(task.group)
                 chunk = self.sender.read_piece(task, result, 0 if raft is None else raft.term)
                 if chunk is not None:
@@ -315,7 +315,7 @@ class Snapshots:
         else:
             self.receiver.delivered(task, result, now_ms)
 
-    def read_for_operator(self, read: Read, done: Callable[[Result], None]) -> None:
+    def read_for_operator(self, read: ReadSnapshot, done: Callable[[Result], None]) -> None:
         """Read a piece of a finished snapshot, for an operator who saves it.
 
         Args:

@@ -60,7 +60,7 @@ class Abort:
 
 
 @frozen
-class Read:
+class ReadSnapshot:
     """Read a piece of a finished snapshot's file for `server`, 0 being an operator. The result is its bytes."""
 
     server: int
@@ -127,7 +127,7 @@ class Purge:
 
 
 @frozen
-class Remove:
+class RemoveSnapshots:
     """Remove the snapshots and the directory of a group that is gone for good, as its deliveries are.
 
     It can be repeated after a crash.
@@ -136,7 +136,19 @@ class Remove:
     group: GroupId
 
 
-Task = Begin | WriteBlock | Finish | Abort | Read | Receive | Store | Complete | Load | Purge | Remove
+Task = (
+    Begin
+    | WriteBlock
+    | Finish
+    | Abort
+    | ReadSnapshot
+    | Receive
+    | Store
+    | Complete
+    | Load
+    | Purge
+    | RemoveSnapshots
+)
 Result = SnapshotInfo | bytes | int | StorageError | None
 """The result of a task.
 
@@ -168,7 +180,7 @@ class SnapshotDisk:
             return error
 
     def _perform(self, task: Task) -> Result:
-        if isinstance(task, Remove):
+        if isinstance(task, RemoveSnapshots):
             self._remove(task.group)
             return None
         store = self._store(task.group)
@@ -184,7 +196,7 @@ class SnapshotDisk:
                 return store.finish(items, digest, zxid)
             case Abort():
                 store.abort()
-            case Read(_, _, id, offset, length):
+            case ReadSnapshot(_, _, id, offset, length):
                 return store.read(id, offset, length)
             case Receive(_, id, size):
                 return store.receive(id, size)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from attrs import define, frozen
 
 from zraft.groups.identity import Identity
-from zraft.groups.snapshots.delivery_tasks import Sync
+from zraft.groups.snapshots.delivery_tasks import SyncDeliveries
 from zraft.groups.snapshots.tasks import Abort, Begin, Finish, Purge, Result, WriteBlock
 from zraft.groups.snapshots.work import Work
 from zraft.raft.snapshot import SnapshotMeta
@@ -37,7 +37,7 @@ RETRY_MS: Final = 10_000
 """How long a group waits for its next snapshot after one that failed, because the disk was full, say."""
 
 ASK_AGAIN_MS: Final = 500
-"""How long after `Sync` was asked for a group whose deliveries are not durable it is asked for again."""
+"""How long after `SyncDeliveries` was asked for a group whose deliveries are not durable it is asked for again."""
 
 
 class Image(Protocol):
@@ -208,7 +208,7 @@ class SnapshotWriter:
             return True
         if writing.synced_at is None or now_ms - writing.synced_at >= ASK_AGAIN_MS:
             writing.synced_at = now_ms
-            self._work.deliveries.append(Sync(group))
+            self._work.deliveries.append(SyncDeliveries(group))
         return False
 
     def _give_slice(self, group: GroupId, writing: _Writing) -> None:

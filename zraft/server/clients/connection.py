@@ -1,7 +1,7 @@
 """Base of all client connections: identity, what is held, what is to be written.
 
-`Connection` speaks ZooKeeper's protocol, `NativeConnection` ours. `Clients`, the applier and the reads know only this.
-What a connection may ask of the server is the other half of the interface: `zraft.server.clients.services`.
+`ZooKeeperConnection` speaks ZooKeeper's protocol, `NativeConnection` ours. `Clients`, the applier and the reads know only
+this. What a connection may ask of the server is the other half of the interface: `zraft.server.clients.services`.
 """
 
 from __future__ import annotations

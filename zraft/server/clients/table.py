@@ -37,7 +37,7 @@ from zraft.server.clients.sessions import AttachedSessions
 from zraft.server.clients.settings import ClientSettings
 from zraft.server.clients.sums import Sums
 from zraft.server.clients.turn_share import TurnShare
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.clients.zookeeper.guarded_connection import GuardedConnection
 from zraft.server.clients.zookeeper.services import Steps, ZooKeeperSpeaker
 from zraft.server.coordination.origin import OriginStream
@@ -132,7 +132,7 @@ class Clients:
         origin.count_followers = self.count_followers
         self._entropy = entropy
         self.four_letter_word = four_letter_word
-        self._connection_class = GuardedConnection if settings.auth.required_schemes else Connection
+        self._connection_class = GuardedConnection if settings.auth.required_schemes else ZooKeeperConnection
         self._addresses = AddressCount(settings.connections_per_address_max)
         self._connections: dict[ClientConnection, None] = {}
         self._dirty: list[ClientConnection] = []
@@ -151,7 +151,7 @@ class Clients:
 
     # -- what the shell calls
 
-    def connect(self, address: str, ids: Ids) -> Connection | None:
+    def connect(self, address: str, ids: Ids) -> ZooKeeperConnection | None:
         """Return the connection of a new client; None if there are too many, `full_knob` then says of what."""
         if len(self._connections) >= self.settings.connections_max:
             self.full_knob = "client.connections_max"
@@ -166,7 +166,7 @@ class Clients:
         self._connections[connection] = None
         return connection
 
-    def native(self, connection: Connection) -> NativeConnection:
+    def native(self, connection: ZooKeeperConnection) -> NativeConnection:
         """Return the native connection that replaces `connection`, whose client speaks the native protocol."""
         assert connection.phase is Phase.NEW, "it has spoken ZooKeeper's protocol"
         native = NativeConnection(self, connection.address, connection.ids)

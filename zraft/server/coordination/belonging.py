@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from zraft.groups.identity import Identity
-from zraft.groups.outbox import Outbox
+from zraft.groups.outbox import PeerOutbox
 from zraft.groups.recovery import Stored
 from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
@@ -60,7 +60,7 @@ class Belonging:
         settings: CoordinationSettings,
         stored: Stored,
         addresses: Mapping[ServerId, str],
-        outbox: Outbox,
+        outbox: PeerOutbox,
     ) -> None:
         self._identity = identity
         self._outbox = outbox

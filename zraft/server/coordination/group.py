@@ -20,7 +20,7 @@ from zraft.groups.digests import check_digests
 from zraft.groups.frame import LogFrame
 from zraft.groups.identity import Identity
 from zraft.groups.machine import EntryTaker
-from zraft.groups.outbox import Outbox
+from zraft.groups.outbox import PeerOutbox
 from zraft.groups.recovery import Stored
 from zraft.groups.replica import Replica
 from zraft.groups.roster import Roster
@@ -111,7 +111,7 @@ class CoordinationGroup:
         sessions: Sessions,
         syncs: Syncs,
         clock: TurnClock,
-        outbox: Outbox,
+        outbox: PeerOutbox,
         frame: LogFrame,
         proposals: Proposals,
         on_mistake: Callable[[ServerId, str], None],

@@ -14,7 +14,7 @@ from typing import Final
 from zraft.config.features import FEATURE_LEVEL_MIN
 from zraft.groups.digests import check_digests
 from zraft.groups.frame import LogFrame
-from zraft.groups.outbox import Outbox
+from zraft.groups.outbox import PeerOutbox
 from zraft.groups.server_statistics import Proposals
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
@@ -59,7 +59,7 @@ class Leadership:
         machine: Machine,
         proposals: Proposals,
         clock: TurnClock,
-        outbox: Outbox,
+        outbox: PeerOutbox,
         frame: LogFrame,
     ) -> None:
         """Begin with the rows, sessions and log time of the state; `frame` is what waits for this server's log."""

@@ -18,7 +18,7 @@ from zraft.raft.core import Raft
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import MemberRole
 from zraft.server.coordination import reconciliation
-from zraft.server.coordination.reconciliation import JoinRequest, Situation, next_step, refusals
+from zraft.server.coordination.reconciliation import JoinRequest, MembershipSituation, next_step, refusals
 from zraft.transport.messages import Join, MemberReport, NotMember, PeerMessage, Verdict, Welcome
 from zraft.tree.machine import Machine
 from zraft.tree.members import Wanted, WantedMember
@@ -213,7 +213,7 @@ class MembershipKeeper:
             if wanted is machine.members:
                 self._settled = (raft.membership, dict(wanted))
             return
-        situation = Situation(
+        situation = MembershipSituation(
             self._me,
             raft.membership,
             wanted,

@@ -33,7 +33,7 @@ class JoinRequest:
 
 
 @frozen
-class Situation:
+class MembershipSituation:
     """The facts that the leader knows at this moment.
 
     Attributes:
@@ -80,7 +80,7 @@ def is_as_wanted(membership: Membership, wanted: Wanted) -> bool:
     return True
 
 
-def next_step(situation: Situation) -> Step | None:
+def next_step(situation: MembershipSituation) -> Step | None:
     """Return the next change of the membership; None if all is as wanted or only time can help.
 
     There is one change at a time, in this order: members that have to go, disks that are replaced, new
@@ -104,7 +104,7 @@ def next_step(situation: Situation) -> Step | None:
     return waits
 
 
-def _silent_majority(situation: Situation, members: Mapping[ServerId, Member]) -> list[ServerId]:
+def _silent_majority(situation: MembershipSituation, members: Mapping[ServerId, Member]) -> list[ServerId]:
     """Return the silent ones of these voters if the others could decide nothing without them; else an empty list.
 
     Such a change could not be undone either: it holds from the moment it is in the log. A member that has not
@@ -116,7 +116,7 @@ def _silent_majority(situation: Situation, members: Mapping[ServerId, Member]) -
     return silent if 2 * (len(voters) - len(silent)) <= len(voters) else []
 
 
-def refusals(situation: Situation) -> dict[ServerId, str]:
+def refusals(situation: MembershipSituation) -> dict[ServerId, str]:
     """Return the servers that asked to be let in and cannot be, each with the reason, for the log."""
     told: dict[ServerId, str] = {}
     for server, join in situation.joins.items():
@@ -137,18 +137,18 @@ def refusals(situation: Situation) -> dict[ServerId, str]:
     return told
 
 
-def _is_dead(situation: Situation, server: ServerId) -> bool:
+def _is_dead(situation: MembershipSituation, server: ServerId) -> bool:
     return server != situation.me and situation.silent_ms.get(server, 0) >= DEAD_AFTER_MS
 
 
-def _asking(situation: Situation, server: ServerId) -> Instance | None:
+def _asking(situation: MembershipSituation, server: ServerId) -> Instance | None:
     join = situation.joins.get(server)
     if join is None or situation.now_ms - join.at_ms > JOIN_VALID_MS:
         return None
     return join.instance
 
 
-def _complete(situation: Situation) -> bool:
+def _complete(situation: MembershipSituation) -> bool:
     """Return whether all servers that are to vote do."""
     members = situation.membership.members
     return all(
@@ -156,7 +156,7 @@ def _complete(situation: Situation) -> bool:
     )
 
 
-def _remove(situation: Situation) -> Step | None:
+def _remove(situation: MembershipSituation) -> Step | None:
     """Remove members that are not wanted.
 
     A voter that works goes only when all servers that are to vote do, so the group is never weaker than
@@ -175,7 +175,7 @@ def _remove(situation: Situation) -> Step | None:
     return Step(kept, f"servers {gone} are no longer wanted")
 
 
-def _let_in(situation: Situation) -> Step | None:
+def _let_in(situation: MembershipSituation) -> Step | None:
     """Let in a disk that is not the one counted on: the old one goes for good (its votes are lost), the new one learns."""
     members = dict(situation.membership.members)
     for server in situation.wanted:
@@ -198,7 +198,7 @@ def _let_in(situation: Situation) -> Step | None:
     return None
 
 
-def _add(situation: Situation) -> Step | None:
+def _add(situation: MembershipSituation) -> Step | None:
     members = dict(situation.membership.members)
     new = [server for server in situation.wanted if server not in members]
     for server in new:
@@ -208,7 +208,7 @@ def _add(situation: Situation) -> Step | None:
     return Step(members, f"servers {sorted(new)} are new") if new else None
 
 
-def _adjust(situation: Situation) -> Step | None:
+def _adjust(situation: MembershipSituation) -> Step | None:
     """Change roles and addresses as wanted; a member that is to vote becomes a learner first.
 
     A voter becomes an observer only when those that are to vote do: a dead voter that is not wanted may
@@ -235,7 +235,7 @@ def _adjust(situation: Situation) -> Step | None:
     return Step(members, f"servers {changed} change their part or address")
 
 
-def _promote(situation: Situation) -> Step | None:
+def _promote(situation: MembershipSituation) -> Step | None:
     members = dict(situation.membership.members)
     ready = [
         server

@@ -14,7 +14,7 @@ from typing import Final
 from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.raft.core import Raft
 from zraft.raft.messages import UNKNOWN_INSTANCE
-from zraft.topics.placement import Disk, Situation, decide
+from zraft.topics.placement import Disk, PlacementSituation, decide
 from zraft.topics.registry import Registry
 from zraft.topics.registry_leader import RegistryLeader
 from zraft.tree.machine import Machine
@@ -116,7 +116,7 @@ class RegistryKeeper:
         if seen == self._seen:
             return []
         self._seen = seen
-        return decide(Situation(registry, disks, replication))
+        return decide(PlacementSituation(registry, disks, replication))
 
     def _disks(self, raft: Raft, machine: Machine) -> Mapping[ServerId, Disk]:
         """Return the disks of the voters that are to stay."""

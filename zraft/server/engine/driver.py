@@ -21,16 +21,16 @@ from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.groups.frame import LogFrame
 from zraft.groups.hosted_groups import GroupsShare, HostedGroups, Hosting
 from zraft.groups.identity import Identity
-from zraft.groups.outbox import Outbox
+from zraft.groups.outbox import PeerOutbox
 from zraft.groups.recovery import Stored
 from zraft.groups.replica import Replica
 from zraft.groups.retention import LogRetention
 from zraft.groups.server_statistics import Latencies, Proposals
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.snapshots.receiving import Received
+from zraft.groups.snapshots.receiving import ReceivedSnapshot
 from zraft.groups.snapshots.sending import WAKE_MS
 from zraft.groups.snapshots.snapshots import Snapshots
-from zraft.groups.snapshots.tasks import Read, Result, Task
+from zraft.groups.snapshots.tasks import ReadSnapshot, Result, Task
 from zraft.raft.core import Raft
 from zraft.raft.messages import AppendEntries, AppendEntriesReply, Heartbeat, HeartbeatReply
 from zraft.raft.role import Role
@@ -38,7 +38,7 @@ from zraft.server.clients.errands import Errand
 from zraft.server.clients.native.view import ClusterView
 from zraft.server.clients.output import Output
 from zraft.server.clients.table import Clients
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.coordination.clock import TurnClock
 from zraft.server.coordination.disk_pace import DiskPace, best_successor
 from zraft.server.coordination.group import CoordinationGroup
@@ -129,7 +129,7 @@ class Driver:
         self.proposals = Proposals()
         self.peer_mistakes = 0
         self.mistakes: deque[tuple[ServerId, str]] = deque(maxlen=MISTAKES_KEPT_MAX)
-        self._outbox = Outbox(identity.server)
+        self._outbox = PeerOutbox(identity.server)
         self._frame = LogFrame()
         self._stirred = False
         self._look_at = now_ms
@@ -305,7 +305,7 @@ class Driver:
         if self.groups is not None:
             self.groups.delivered(task, result)
 
-    def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
+    def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> ZooKeeperConnection | None:
         """Take a client's connection; return None if there are too many."""
         return self.clients.connect(address, ids)
 
@@ -316,7 +316,7 @@ class Driver:
         self.origin.add(Errand(done), 0, (), [command], ERRAND_BYTES)
         self._stirred = True
 
-    def read_snapshot(self, read: Read, done: Callable[[Result], None]) -> None:
+    def read_snapshot(self, read: ReadSnapshot, done: Callable[[Result], None]) -> None:
         """Read a piece of a snapshot file for an operator; `done` gets it, or the reason why not."""
         self._stirred = True
         self.snapshots.read_for_operator(read, done)
@@ -604,7 +604,7 @@ class Driver:
                 # The log has brought this server as far meanwhile.
                 snapshots.receiver.drop(COORDINATION_GROUP)
 
-    def _adopt(self, received: Received) -> None:
+    def _adopt(self, received: ReceivedSnapshot) -> None:
         """Become what the snapshot says (D-4). All clients are closed: none can know what happened in between."""
         state = received.state
         assert isinstance(state, ImageState), "a state that is none of the coordination group"

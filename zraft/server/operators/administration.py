@@ -14,7 +14,7 @@ from typing import Final, assert_never
 from attrs import frozen
 
 from zraft.config.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
-from zraft.groups.snapshots.tasks import Read, Result
+from zraft.groups.snapshots.tasks import ReadSnapshot, Result
 from zraft.operator.requests import (
     Done,
     FeatureRaise,
@@ -134,7 +134,7 @@ class Administration:
                 self._taking.append((driver.applied_index, reply))
             case SnapshotRead(id, offset, length):
                 driver.read_snapshot(
-                    Read(0, COORDINATION_GROUP, id, offset, min(length, PART_BYTES_MAX)),
+                    ReadSnapshot(0, COORDINATION_GROUP, id, offset, min(length, PART_BYTES_MAX)),
                     lambda result: _give_part(offset, result, reply),
                 )
             case SettingsShow():

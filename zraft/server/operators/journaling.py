@@ -12,7 +12,7 @@ from attrs import define
 
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
-from zraft.storage.journal import DIGEST_BYTES, Kind, Note
+from zraft.storage.journal import DIGEST_BYTES, JournalNote, NoteKind
 from zraft_core.ids import COORDINATION_GROUP, GroupId
 
 COMMIT_INTERVAL_MS: Final = 1_000
@@ -37,15 +37,15 @@ class Journaling:
     def __init__(self) -> None:
         self._seen: dict[GroupId, _Seen] = {}
 
-    def opened(self, raft: Raft | None, wall_ms: int) -> Note:
+    def opened(self, raft: Raft | None, wall_ms: int) -> JournalNote:
         """Return the first note of a process."""
         term, index = (0, 0) if raft is None else (raft.term, raft.log.last_index)
-        return Note(Kind.OPENED, COORDINATION_GROUP, term, index, wall_ms)
+        return JournalNote(NoteKind.OPENED, COORDINATION_GROUP, term, index, wall_ms)
 
-    def closed(self, raft: Raft | None, wall_ms: int) -> Note:
+    def closed(self, raft: Raft | None, wall_ms: int) -> JournalNote:
         """Return the last one, if it ends in good order."""
         term, index = (0, 0) if raft is None else (raft.term, raft.commit_index)
-        return Note(Kind.CLOSED, COORDINATION_GROUP, term, index, wall_ms)
+        return JournalNote(NoteKind.CLOSED, COORDINATION_GROUP, term, index, wall_ms)
 
     def forget(self, group: GroupId) -> None:
         """Forget a group that has no replica here any more."""
@@ -53,7 +53,7 @@ class Journaling:
 
     def look(
         self, raft: Raft, digests: Iterable[tuple[int, int]], wall_ms: int
-    ) -> Generator[Note, None, None]:
+    ) -> Generator[JournalNote, None, None]:
         """Yield what is to be noted of a group now; nearly always nothing.
 
         `digests` are the newest ones of its state, by index.
@@ -68,18 +68,20 @@ class Journaling:
         led = raft.term if raft.role is Role.LEADER else 0
         if led != seen.led:
             if seen.led:
-                yield Note(Kind.STEPPED_DOWN, group, seen.led, raft.log.last_index, wall_ms)
+                yield JournalNote(NoteKind.STEPPED_DOWN, group, seen.led, raft.log.last_index, wall_ms)
                 seen.led = 0
             if led:
                 votes = tuple(map(int, raft.elected_by))
-                yield Note(Kind.BECAME_LEADER, group, led, raft.noop_index, wall_ms, votes)
+                yield JournalNote(NoteKind.BECAME_LEADER, group, led, raft.noop_index, wall_ms, votes)
                 seen.led = led
         interval_ms = COMMIT_INTERVAL_MS if group == COORDINATION_GROUP else GROUP_COMMIT_INTERVAL_MS
         if raft.commit_index > seen.committed and wall_ms - seen.committed_at >= interval_ms:
             index = min(raft.commit_index, raft.log.last_index)
-            yield Note(Kind.COMMITTED, group, raft.log.term_at(index), index, wall_ms)
+            yield JournalNote(NoteKind.COMMITTED, group, raft.log.term_at(index), index, wall_ms)
             seen.committed, seen.committed_at = index, wall_ms
         for index, digest in digests:
             if index > seen.digest_index:
-                yield Note(Kind.DIGEST, group, 0, index, wall_ms, (), digest.to_bytes(DIGEST_BYTES, "big"))
+                yield JournalNote(
+                    NoteKind.DIGEST, group, 0, index, wall_ms, (), digest.to_bytes(DIGEST_BYTES, "big")
+                )
                 seen.digest_index = index

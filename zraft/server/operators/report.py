@@ -24,10 +24,10 @@ from zraft.monitoring.statistics import (
     ConnectionStatistics,
     Dump,
     LeaderStatistics,
+    ListedMember,
     Listing,
-    Member,
     Metric,
-    Mode,
+    ServerMode,
     ServerStatistics,
     SessionConnection,
     SessionExpiries,
@@ -74,7 +74,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-class Report:
+class ServerReport:
     """The `AdminReports` of one running server.
 
     `now` and `wall_now` give ms, the first on the driver's clock; `traffic` what the peers' socket and links
@@ -149,7 +149,7 @@ class Report:
         raft = driver.raft
         if raft is None or not self.serving:
             return None
-        mode = Mode.READ_ONLY if self.read_only else _mode(raft, self._config.id)
+        mode = ServerMode.READ_ONLY if self.read_only else _mode(raft, self._config.id)
         machine, clients = driver.machine, driver.clients
         writes, reads = driver.latencies.writes.view(), driver.latencies.reads.view()
         observed = [one for one in (writes, reads) if one.count]
@@ -173,7 +173,7 @@ class Report:
             open_file_descriptors=len(os.listdir("/proc/self/fd")),
             max_file_descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             uptime_ms=self._now() - self._started,
-            leader=self._leader(raft) if mode is Mode.LEADER else None,
+            leader=self._leader(raft) if mode is ServerMode.LEADER else None,
             metrics=self._metrics(raft),
         )
 
@@ -282,7 +282,7 @@ class Report:
             session_timeout_ms_max=settings.session_timeout_ms_max,
             listen_backlog=self._listen_backlog,
             members=tuple(
-                Member(server, address, part == MemberRole.OBSERVER.name.lower())
+                ListedMember(server, address, part == MemberRole.OBSERVER.name.lower())
                 for server, address, part in self._listed(self._driver.raft)
             ),
         )
@@ -557,14 +557,14 @@ class Report:
         )
 
 
-def _mode(raft: Raft, me: ServerId) -> Mode:
+def _mode(raft: Raft, me: ServerId) -> ServerMode:
     members = raft.membership.members
     if len(members) == 1:
-        return Mode.STANDALONE
+        return ServerMode.STANDALONE
     if raft.role is Role.LEADER:
-        return Mode.LEADER
+        return ServerMode.LEADER
     mine = members.get(me)
-    return Mode.FOLLOWER if mine is None or mine.voter else Mode.OBSERVER
+    return ServerMode.FOLLOWER if mine is None or mine.voter else ServerMode.OBSERVER
 
 
 def _connection(one: ClientConnection, shift_ms: int) -> ConnectionStatistics:

@@ -10,7 +10,7 @@ from typing import Final
 from attrs import field, frozen
 
 from zraft.storage.delivery.log import DeliveryLog
-from zraft.storage.delivery.values import Delivery
+from zraft.storage.delivery.values import StoredDelivery
 from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId
 
@@ -28,7 +28,7 @@ class ReadDeliveries:
     bytes_max: int
 
 
-ReadResult = Sequence[Delivery] | StorageError
+ReadResult = Sequence[StoredDelivery] | StorageError
 """An error concerns this read, or this group's files: `DeliveriesGoneError` says where the log begins now."""
 
 

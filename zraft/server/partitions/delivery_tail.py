@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from zraft.storage.delivery.values import Delivery
+from zraft.storage.delivery.values import StoredDelivery
 
 OVERHEAD_BYTES = 128
 """The bytes that a delivery takes in memory beside its payload, roughly."""
@@ -21,7 +21,7 @@ class DeliveryTail:
     __slots__ = ("_kept", "_unwritten", "end", "first", "size", "written")
 
     def __init__(self, end: int = 0) -> None:
-        self._kept: dict[int, Delivery] = {}
+        self._kept: dict[int, StoredDelivery] = {}
         self._unwritten: deque[tuple[int, int]] = deque()
         self.first = self.end = self.written = end
         self.size = 0
@@ -33,7 +33,7 @@ class DeliveryTail:
         self.first = self.end = self.written = end
         self.size = 0
 
-    def append(self, deliveries: Sequence[Delivery], index: int) -> None:
+    def append(self, deliveries: Sequence[StoredDelivery], index: int) -> None:
         """Append the deliveries of the entry at `index`."""
         for one in deliveries:
             assert one.offset == self.end, f"offset {one.offset} after {self.end}"
@@ -55,12 +55,12 @@ class DeliveryTail:
             self.size -= len(one.payload) + OVERHEAD_BYTES
             self.first += 1
 
-    def read(self, offset: int, bytes_max: int) -> list[Delivery]:
+    def read(self, offset: int, bytes_max: int) -> list[StoredDelivery]:
         """Return deliveries from `offset` on, which is at least `first`.
 
         They are as many as `bytes_max` allows, at least one if there is any.
         """
-        found: list[Delivery] = []
+        found: list[StoredDelivery] = []
         size = 0
         for at in range(offset, self.end):
             one = self._kept[at]

@@ -12,7 +12,7 @@ from zraft.server.partitions.leadership import PartitionLeadership
 from zraft.server.partitions.machine import AppliedEntry, PartitionMachine
 from zraft.server.partitions.topic_answers import Asker
 from zraft.storage.delivery.log import DeliveryLog
-from zraft.storage.delivery.values import Delivery
+from zraft.storage.delivery.values import StoredDelivery
 from zraft.topics.service import Fetched
 from zraft_core.ids import GroupId
 from zraft_core.topics.stamps import Stamp
@@ -21,7 +21,7 @@ NOWHERE = Stamp(0, GroupId(0), 0, GroupId(0))
 
 
 @define(eq=False)
-class Waiter:
+class FetchWaiter:
     """A fetch that waits at `offset` for something new until `deadline_ms`. `over`: it was answered, or nobody waits."""
 
     asker: Asker
@@ -52,7 +52,7 @@ class HostedPartition:
         self.failure = ""
         self.leadership: PartitionLeadership | None = None
         self.birth_term = 0
-        self.waiters: list[Waiter] = []
+        self.waiters: list[FetchWaiter] = []
         self._restored = 0
         self._frontier = NOWHERE
         self._appended_index = 0
@@ -71,14 +71,14 @@ class HostedPartition:
             # There may have been deliveries since.
             self.tail.restart(machine.restored_offset)
         entries = machine.take_fresh()
-        delivered: list[Delivery] = []
+        delivered: list[StoredDelivery] = []
         for entry in entries:
             if entry.deliveries:
                 delivered += entry.deliveries
                 self.tail.append(entry.deliveries, entry.index)
         if delivered:
             self._appended_index = delivered[-1].index
-            tasks.append(delivery_tasks.Append(self.group, delivered, self._appended_index))
+            tasks.append(delivery_tasks.AppendDeliveries(self.group, delivered, self._appended_index))
         return entries
 
     def opened(self, log: DeliveryLog) -> None:
@@ -124,7 +124,7 @@ class HostedPartition:
         moved, self._frontier = frontier != self._frontier, frontier
         return moved
 
-    def fetched(self, offset: int, found: Sequence[Delivery]) -> Fetched:
+    def fetched(self, offset: int, found: Sequence[StoredDelivery]) -> Fetched:
         """Return the answer to a fetch at `offset`.
 
         What is not applied here is not given, though it may be on the disk.
@@ -143,6 +143,6 @@ class HostedPartition:
         )
 
 
-def _stamp(one: Delivery) -> Stamp:
+def _stamp(one: StoredDelivery) -> Stamp:
     time, group, sub, single = one.stamp
     return Stamp(time, GroupId(group), sub, GroupId(single))

@@ -19,14 +19,13 @@ from zraft.server.partitions.settings import PartitionsSettings
 from zraft.server.partitions.topic_answers import Asker, TopicAnswers
 from zraft.topics.entries import BatchEntry, encode_entry
 from zraft.topics.leader import PartitionLeader
-from zraft.topics.leader_settings import LeaderStatistics
+from zraft.topics.leader_settings import MulticastStatistics
 from zraft.topics.service import Offset, TopicClient
 from zraft_core.claims.answers import Reason, Refused
-from zraft_core.claims.commands import Command as ClaimCommand
-from zraft_core.claims.commands import Expire
+from zraft_core.claims.commands import ClaimCommand, Expire
 from zraft_core.claims.expiry import SCAN_INTERVAL_MS, ClaimExpiry
 from zraft_core.ids import GroupId, ProducerId, ServerId
-from zraft_core.topics.commands import Batch, Command, Remote, Seek, Stage, Start, ViewChanged
+from zraft_core.topics.commands import Batch, PartitionCommand, Remote, Seek, Stage, Start, ViewChanged
 from zraft_core.topics.message import COORDINATOR
 from zraft_core.topics.messages import GroupMessage, Reply, Report, StartRequest
 from zraft_core.topics.stamps import MessageId
@@ -124,7 +123,7 @@ class PartitionLeadership:
         self._ticked = 0
         self._askers: dict[ProducerId, Asker] = {}
         self._relayed: set[MessageId] = set()
-        self._commands: deque[tuple[Command, int]] = deque()
+        self._commands: deque[tuple[PartitionCommand, int]] = deque()
         """Each with its size in an entry."""
         self._backlog_bytes = 0
         self._claims: deque[tuple[ClaimCommand, Asker | None]] = deque()
@@ -310,7 +309,7 @@ class PartitionLeadership:
                 self._in_flight[proposed[0]] = entry.in_flight
 
     def _next_entry(self, run_ms: int, wall_ms: int) -> _Encoded:
-        commands: list[Command] = []
+        commands: list[PartitionCommand] = []
         size = 0
         while self._commands and (not commands or size < self._settings.entry_bytes_max):
             command, one = self._commands[0]
@@ -354,12 +353,12 @@ class PartitionLeadership:
             if by is not None:
                 self._answers.refuse(by, "timeout", self.group, detail, leader=leader)
 
-    def statistics(self) -> LeaderStatistics:
+    def statistics(self) -> MulticastStatistics:
         """Return counts of what is pending."""
         return self.leader.statistics()
 
 
-def _size(command: Command) -> int:
+def _size(command: PartitionCommand) -> int:
     match command:
         case Start(message) | Stage(message) | Remote(message=message):
             if message is None:

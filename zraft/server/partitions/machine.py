@@ -13,7 +13,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from zraft.raft.messages import Entry, EntryKind
-from zraft.storage.delivery.values import Delivery, Mark, Stamp, beginning
+from zraft.storage.delivery.values import Mark, Stamp, StoredDelivery, beginning
 from zraft.topics.applied import Applied, BrokenGroupError
 from zraft.topics.entries import BatchEntry, BirthEntry, decode_entry
 from zraft.topics.image import partition_image, read_image
@@ -45,7 +45,7 @@ class AppliedEntry:
     term: int
     applied: Applied | None
     answers: tuple[ClaimAnswer, ...] = ()
-    deliveries: tuple[Delivery, ...] = ()
+    deliveries: tuple[StoredDelivery, ...] = ()
 
 
 class PartitionMachine:
@@ -126,7 +126,7 @@ class PartitionMachine:
         applied = partition.apply(found.batch, entry.position)
         deliveries = tuple(
             [
-                Delivery(
+                StoredDelivery(
                     one.offset,
                     one.stamp,
                     *one.message.mid,

@@ -145,7 +145,7 @@ class Partitions:
         if hosted is None:
             return
         if isinstance(result, StorageError):
-            if isinstance(task, delivery_tasks.Open | delivery_tasks.Append):
+            if isinstance(task, delivery_tasks.OpenDeliveries | delivery_tasks.AppendDeliveries):
                 # The files on this disk contradict the state (D-26), or are damaged: nothing may be added to
                 # either.
                 hosted.failure = hosted.machine.error = str(result)
@@ -153,15 +153,15 @@ class Partitions:
                 self.topics.wake(task.group)
             return
         match task:
-            case delivery_tasks.Open():
+            case delivery_tasks.OpenDeliveries():
                 assert isinstance(result, delivery_tasks.Opened)
                 hosted.opened(result.log)
-            case delivery_tasks.Append(_, _, index):
+            case delivery_tasks.AppendDeliveries(_, _, index):
                 assert isinstance(result, int)
                 hosted.wrote(index)
                 hosted.durable(result)
                 self._trim(hosted, self.settings.tail_bytes_max)
-            case delivery_tasks.Sync() | delivery_tasks.CompleteFetch():
+            case delivery_tasks.SyncDeliveries() | delivery_tasks.CompleteFetch():
                 assert isinstance(result, int)
                 hosted.durable(result)
 
@@ -494,7 +494,7 @@ class Partitions:
         for group, hosted in self.hosted.items():
             retention = self._coordination.retention(group)
             if hosted.log is not None and retention != KEEP_ALL:
-                self._tasks.append(delivery_tasks.Retain(group, retention, wall_ms))
+                self._tasks.append(delivery_tasks.RetainDeliveries(group, retention, wall_ms))
 
     # -- what operators see
 

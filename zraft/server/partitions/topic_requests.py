@@ -8,14 +8,14 @@ from itertools import count
 
 from zraft.config.features import LEVEL_OF_ROUNDS
 from zraft.server.partitions.delivery_reading import ReadDeliveries, ReadResult
-from zraft.server.partitions.hosted_partition import HostedPartition, Waiter
+from zraft.server.partitions.hosted_partition import FetchWaiter, HostedPartition
 from zraft.server.partitions.leadership import OffsetQuery, PartitionLeadership, ViewQuery
 from zraft.server.partitions.settings import PartitionsSettings
 from zraft.server.partitions.topic_answers import Asker, TopicAnswers
 from zraft.storage.errors import DeliveriesGoneError
 from zraft.topics.service import TopicClient
 from zraft_core.claims.codec import is_newer
-from zraft_core.claims.commands import Command as ClaimCommand
+from zraft_core.claims.commands import ClaimCommand
 from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import StartRequest
@@ -58,9 +58,9 @@ class TopicRequests:
         self._read = read
         self._now_ms = 0
         self._numbers = count()
-        self._deadlines: list[tuple[int, int, Waiter]] = []
+        self._deadlines: list[tuple[int, int, FetchWaiter]] = []
         self._woken: dict[GroupId, None] = {}
-        self._reading: dict[ReadDeliveries, Waiter] = {}
+        self._reading: dict[ReadDeliveries, FetchWaiter] = {}
         self._waiting = 0
         self.fetches_total = 0
         self.deliveries_read_total = 0
@@ -109,7 +109,7 @@ class TopicRequests:
             return
         bytes_max = max(1, min(bytes_max, self._settings.fetch_bytes_max))
         wait_ms = max(0, min(wait_ms, self._settings.fetch_wait_ms_max))
-        waiter = Waiter((client, id), group, offset, bytes_max, self._now_ms + wait_ms)
+        waiter = FetchWaiter((client, id), group, offset, bytes_max, self._now_ms + wait_ms)
         if offset < hosted.end or not wait_ms:
             self._serve(hosted, waiter)
         elif self._waiting >= self._settings.fetches_max:
@@ -119,7 +119,7 @@ class TopicRequests:
             hosted.waiters.append(waiter)
             heappush(self._deadlines, (waiter.deadline_ms, next(self._numbers), waiter))
 
-    def _serve(self, hosted: HostedPartition, waiter: Waiter) -> None:
+    def _serve(self, hosted: HostedPartition, waiter: FetchWaiter) -> None:
         """Answer now, or as soon as the disk has been read."""
         tail = hosted.tail
         if waiter.offset >= tail.end:
@@ -275,7 +275,7 @@ class TopicRequests:
             self._deadlines = [one for one in deadlines if not one[2].over]
             self._deadlines.sort()
 
-    def _end(self, waiter: Waiter) -> None:
+    def _end(self, waiter: FetchWaiter) -> None:
         waiter.over = True
         self._waiting -= 1
 

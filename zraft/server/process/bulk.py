@@ -21,7 +21,7 @@ from zraft.program.limited_log import LimitedLog
 from zraft.server.process.newcomers import Newcomers
 from zraft.server.process.rejections import Rejections
 from zraft.transport import codec
-from zraft.transport.bulk import BulkConnection, Ring, Role
+from zraft.transport.bulk import BulkConnection, DialerRole, Ring
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import MESSAGE_BYTES_MAX, UnsendableError
 from zraft.transport.sealing import RejectedError
@@ -266,7 +266,7 @@ class BulkStreams:
             self._on_dialed(stream, connection.peer.server)
             return
         self._unproved.leave(stream)
-        if connection.role is Role.OPERATOR:
+        if connection.role is DialerRole.OPERATOR:
             self._on_operator(stream)
             return
         server = connection.peer.server

@@ -1,4 +1,4 @@
-"""The TCP side of one client: bytes between asyncio and a sans-I/O `Connection`, through TLS if the client speaks it.
+"""The TCP side of one client: bytes between asyncio and a sans-I/O `ZooKeeperConnection`, through TLS if it speaks that.
 
 The first bytes tell TLS from plain text, and both from the streams of other servers and of operators, on the same port;
 in plain text as inside of TLS, the first byte tells ZooKeeper's protocol from the native one. From then on a plain
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from zraft.server.clients.budget import address_of
 from zraft.server.clients.connection import UNCOUNTED_BYTES, ClientConnection, Phase
-from zraft.server.clients.zookeeper.connection import Connection
+from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.engine.driver import Driver
 from zraft.server.process.security.tls import CLIENT_HELLO, TlsError, TlsStream
 from zraft.transport.bulk import MAGIC as STREAM
@@ -279,7 +279,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def _told(self, connection: ClientConnection, data: bytes) -> ClientConnection:
         """Return the connection that understands the first bytes of what the client itself says."""
         self._is_told = True
-        if data[0] in FIRST_BYTES and isinstance(connection, Connection):
+        if data[0] in FIRST_BYTES and isinstance(connection, ZooKeeperConnection):
             self._connection = connection = self._node.driver.clients.native(connection)
             transport = self._transport
             if transport is not None:

@@ -13,7 +13,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from zraft.groups.snapshots.delivery_tasks import Append, DeliveryPerformer, Open, Result, Retain, Task
+from zraft.groups.snapshots.delivery_tasks import (
+    AppendDeliveries,
+    DeliveryPerformer,
+    OpenDeliveries,
+    Result,
+    RetainDeliveries,
+    Task,
+)
 from zraft.storage.errors import DiskFullError
 from zraft_core.ids import GroupId
 
@@ -69,7 +76,7 @@ class DeliveryThread:
 
         An append that is larger than the limit is taken when nothing else waits.
         """
-        size = task.size if isinstance(task, Append) else 0
+        size = task.size if isinstance(task, AppendDeliveries) else 0
         with self._changed:
             too_many = len(self._tasks) >= WAITING_TASKS_MAX
             too_large = size > 0 and self._bytes > 0 and self._bytes + size > self._bytes_max
@@ -123,15 +130,15 @@ class DeliveryThread:
             if self._stopping:
                 return _STOP
             task = self._tasks.popleft()
-            if not isinstance(task, Append):
+            if not isinstance(task, AppendDeliveries):
                 return task
             self._bytes -= task.size
             # Others of its group that wait right behind go with it: fewer and larger frames.
             batches = [task]
             kept: deque[Task] = deque()
-            while self._tasks and isinstance(self._tasks[0], Append):
+            while self._tasks and isinstance(self._tasks[0], AppendDeliveries):
                 other = self._tasks.popleft()
-                assert isinstance(other, Append)
+                assert isinstance(other, AppendDeliveries)
                 if other.group == task.group:
                     batches.append(other)
                     self._bytes -= other.size
@@ -141,11 +148,11 @@ class DeliveryThread:
         if len(batches) == 1:
             return task
         merged = [one for batch in batches for one in batch.deliveries]
-        return Append(task.group, merged, batches[-1].index)
+        return AppendDeliveries(task.group, merged, batches[-1].index)
 
     def _perform(self, task: Task) -> None:
         result = self._performer.perform(task)
-        if isinstance(task, Append | Open) and isinstance(result, DiskFullError):
+        if isinstance(task, AppendDeliveries | OpenDeliveries) and isinstance(result, DiskFullError):
             self._on_full(result)
             while isinstance(result, DiskFullError):
                 if self._wait_for_space():
@@ -157,11 +164,11 @@ class DeliveryThread:
     def _wait_for_space(self) -> bool:
         """Let retention go first, which gives space back whatever waits before it; whether the server stops."""
         with self._changed:
-            retentions = [task for task in self._tasks if isinstance(task, Retain)]
+            retentions = [task for task in self._tasks if isinstance(task, RetainDeliveries)]
             if not retentions and not self._stopping:
                 self._changed.wait(RETRY_FULL_DISK_S)
-                retentions = [task for task in self._tasks if isinstance(task, Retain)]
-            self._tasks = deque(task for task in self._tasks if not isinstance(task, Retain))
+                retentions = [task for task in self._tasks if isinstance(task, RetainDeliveries)]
+            self._tasks = deque(task for task in self._tasks if not isinstance(task, RetainDeliveries))
             stopping = self._stopping
         for task in retentions:
             self._on_performed((task, self._performer.perform(task)))

@@ -12,7 +12,7 @@ from zraft.config.server import ServerConfig
 from zraft.groups.recovery import Recovery
 from zraft.groups.snapshots import delivery_tasks
 from zraft.groups.snapshots.delivery_tasks import DeliveryPerformer
-from zraft.groups.snapshots.tasks import Remove, SnapshotDisk
+from zraft.groups.snapshots.tasks import RemoveSnapshots, SnapshotDisk
 from zraft.monitoring.statistics import Metric
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.effects import Effects
@@ -57,7 +57,7 @@ class GroupFiles:
         self.performer = DeliveryPerformer(fs, self.deliveries)
         for group in recovery.recovered.forgotten:
             self.deliveries.remove(group)
-            self.snapshots.perform(Remove(group))
+            self.snapshots.perform(RemoveSnapshots(group))
         for group, store in recovery.stores.items():
             for damage in store.damaged if group != COORDINATION_GROUP else ():
                 log.error("a snapshot of a group is damaged, an older one is taken", problem=str(damage))

@@ -41,7 +41,7 @@ from zraft.server.engine.driver import Driver
 from zraft.server.engine.registry_coordination import RegistryCoordination
 from zraft.server.operators.administration import Administration
 from zraft.server.operators.journaling import Journaling
-from zraft.server.operators.report import Report
+from zraft.server.operators.report import ServerReport
 from zraft.server.partitions.delivery_reading import ReadDeliveries
 from zraft.server.partitions.machine import mark_of_image
 from zraft.server.partitions.partitions import Partitions
@@ -73,7 +73,7 @@ from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import names_if_there
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import FileSystem, RealFileSystem
-from zraft.storage.journal import JournalHeader, JournalWriter, Note
+from zraft.storage.journal import JournalHeader, JournalNote, JournalWriter
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
 from zraft.transport.messages import Sender
@@ -195,7 +195,7 @@ class Node:
             on_arrived=self.schedule,
             on_failed=self._fail,
         )
-        self.report = Report(
+        self.report = ServerReport(
             driver=self.driver,
             config=config,
             process=self._process,
@@ -580,7 +580,7 @@ class Node:
             if not self._write_down(self._journaling.look(replica.raft, replica.digests, wall_ms)):
                 driver.groups.touch_again(group)
 
-    def _write_down(self, notes: Iterator[Note]) -> bool:
+    def _write_down(self, notes: Iterator[JournalNote]) -> bool:
         """Return whether the disk took all notes; what it refused, and what would follow, is looked at again."""
         return all(map(self._journal.add, notes))
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from zraft.storage.delivery.reading import DeliveryReader
-from zraft.storage.delivery.values import PAYLOAD_BYTES_MAX, Delivery, Mark
+from zraft.storage.delivery.values import PAYLOAD_BYTES_MAX, Mark, StoredDelivery
 from zraft.storage.errors import DeliveriesDifferError
 
 _ADVICE = "one of the two is wrong: keep this directory aside and let the server join again with an empty one"
 
 
 def count_known(
-    reader: DeliveryReader, path: str, group: int, base: Mark, end: Mark, deliveries: Sequence[Delivery]
+    reader: DeliveryReader, path: str, group: int, base: Mark, end: Mark, deliveries: Sequence[StoredDelivery]
 ) -> int:
     """Return how many of the deliveries are here already; the others continue what is here.
 
@@ -32,7 +32,7 @@ def count_known(
         )
 
     known = 0
-    here: Iterator[Delivery] = iter(())
+    here: Iterator[StoredDelivery] = iter(())
     for one in deliveries:
         if one.offset >= end.offset:
             break
@@ -70,7 +70,7 @@ def compare_marks(path: str, ours: Mark, theirs: Mark, whose: str) -> None:
         )
 
 
-def _brief(one: Delivery) -> str:
+def _brief(one: StoredDelivery) -> str:
     return (
         f"message {one.producer}:{one.number} with stamp {one.stamp} of entry {one.index}, "
         f"{len(one.payload)} bytes"

@@ -12,7 +12,7 @@ from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import IndexCache
 from zraft.storage.delivery.recovery import DeliveryReport, directory_of
 from zraft.storage.delivery.settings import DeliverySettings
-from zraft.storage.delivery.values import Delivery, Mark
+from zraft.storage.delivery.values import Mark, StoredDelivery
 from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import remove_directory
 from zraft.storage.filesystem import FileSystem
@@ -84,7 +84,7 @@ class DeliveryDisk:
         self._logs[group] = log
         return log, report
 
-    def append(self, group: GroupId, deliveries: Sequence[Delivery], index: int) -> int:
+    def append(self, group: GroupId, deliveries: Sequence[StoredDelivery], index: int) -> int:
         """Write what applying entries up to `index` delivered.
 
         Return the index up to which everything of the group is durable. The errors are those of

@@ -26,7 +26,7 @@ class Piece:
     size: int
 
 
-class Fetch:
+class SegmentFetch:
     """The segments of one list on their way. Belongs to the thread that writes the log; blocks."""
 
     def __init__(self, fs: FileSystem, log: DeliveryLog, shipped: Manifest) -> None:

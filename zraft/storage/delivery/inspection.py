@@ -18,7 +18,7 @@ from zraft.storage.delivery.recovery import (
     without_gone,
 )
 from zraft.storage.delivery.scanning import FrameScanner, SegmentVerifier, follow
-from zraft.storage.delivery.values import Delivery
+from zraft.storage.delivery.values import StoredDelivery
 from zraft.storage.durable import names_if_there, reading, size_if_there
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
@@ -53,7 +53,7 @@ class PlacedDelivery:
     group: GroupId
     path: str
     position: int
-    delivery: Delivery
+    delivery: StoredDelivery
     chain: bytes
 
 

@@ -29,7 +29,7 @@ from zraft.storage.delivery.retention import expired_until
 from zraft.storage.delivery.segment_list import SegmentList
 from zraft.storage.delivery.settings import DeliveryRetention, DeliverySettings
 from zraft.storage.delivery.tail import Tail
-from zraft.storage.delivery.values import Delivery, Mark
+from zraft.storage.delivery.values import Mark, StoredDelivery
 from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import reading
 from zraft.storage.errors import (
@@ -148,7 +148,7 @@ class DeliveryLog:
         tail = self._segments.tail
         return tail is not None and tail.dirty
 
-    def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[Delivery]:
+    def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[StoredDelivery]:
         """Return deliveries from an offset on; see `DeliveryReader.read`."""
         return self.reader.read(offset, bytes_max)
 
@@ -193,7 +193,7 @@ class DeliveryLog:
 
     # --- writing
 
-    def append(self, deliveries: Sequence[Delivery], index: int) -> None:
+    def append(self, deliveries: Sequence[StoredDelivery], index: int) -> None:
         """Write what applying entries up to Raft index `index` delivered, whole entries at a time.
 
         Deliveries that are here already, because entries are applied again after a start, are compared and not
@@ -344,7 +344,7 @@ class DeliveryLog:
         if expected.offset >= self.base.offset:
             compare_marks(self.path, self.reader.mark_at(expected.offset), expected, "the group's snapshot")
 
-    def _write(self, deliveries: Sequence[Delivery], index: int) -> None:
+    def _write(self, deliveries: Sequence[StoredDelivery], index: int) -> None:
         settings = self._settings
         start = 0
         while start < len(deliveries):

@@ -21,10 +21,10 @@ from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import IndexCache, Points
 from zraft.storage.delivery.scanning import DeliveryFrame, FrameScanner
 from zraft.storage.delivery.values import (
-    Delivery,
     DeliveryFormatError,
     Mark,
     Stamp,
+    StoredDelivery,
     decode_deliveries,
     read_deliveries,
 )
@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 
 @frozen
-class View:
+class DeliveryView:
     """View of what can be read: `closed` segments, and the one that is being written with its points, `tail`.
 
     `version` grows whenever files come or go.
@@ -82,7 +82,7 @@ class DeliveryReader:
         indices: IndexCache,
         path: str,
         group: int,
-        view: Callable[[], View],
+        view: Callable[[], DeliveryView],
     ) -> None:
         self._fs = fs
         self._files = files
@@ -93,7 +93,7 @@ class DeliveryReader:
         self._hints: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[Delivery]:
+    def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[StoredDelivery]:
         """Return deliveries from `offset` on, in order; none if there is none yet.
 
         Stops before the one with which payloads, and `DELIVERY_OVERHEAD_BYTES` for each, would be more than
@@ -129,7 +129,7 @@ class DeliveryReader:
         """
         return self._attempt(lambda view: self._mark_at(view, offset), offset)
 
-    def _attempt(self, call: Callable[[View], _T], offset: int | None = None) -> _T:
+    def _attempt(self, call: Callable[[DeliveryView], _T], offset: int | None = None) -> _T:
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             view = self._view()
             if offset is not None and offset < view.base.offset:
@@ -141,8 +141,8 @@ class DeliveryReader:
                     raise
         raise AssertionError("unreachable")
 
-    def _read(self, view: View, offset: int, bytes_max: int) -> list[Delivery]:
-        found: list[Delivery] = []
+    def _read(self, view: DeliveryView, offset: int, bytes_max: int) -> list[StoredDelivery]:
+        found: list[StoredDelivery] = []
         size = 0
         for segment, frame in self._frames(view, offset):
             for one in self._deliveries(segment, frame):
@@ -158,7 +158,7 @@ class DeliveryReader:
                 break
         return found
 
-    def _find_stamp(self, view: View, stamp: Stamp) -> int:
+    def _find_stamp(self, view: DeliveryView, stamp: Stamp) -> int:
         end = view.end
         if end.stamp is None or end.stamp < stamp:
             return end.offset
@@ -172,7 +172,7 @@ class DeliveryReader:
                     return one.offset
         return segment.end.offset
 
-    def _find_time(self, view: View, time: int) -> int:
+    def _find_time(self, view: DeliveryView, time: int) -> int:
         for segment in view.from_offset(view.base.offset):
             if segment.time < time:
                 continue
@@ -183,7 +183,7 @@ class DeliveryReader:
                             return one.offset
         return view.end.offset
 
-    def _mark_at(self, view: View, offset: int) -> Mark:
+    def _mark_at(self, view: DeliveryView, offset: int) -> Mark:
         end = view.end
         assert offset <= end.offset, f"{offset=} {end.offset=}"
         for mark in (end, view.base):
@@ -202,7 +202,7 @@ class DeliveryReader:
             break
         raise CorruptionError(self._path, 0, f"delivery {offset - 1} is in none of its segments")
 
-    def _frames(self, view: View, offset: int) -> Iterator[tuple[Segment, DeliveryFrame]]:
+    def _frames(self, view: DeliveryView, offset: int) -> Iterator[tuple[Segment, DeliveryFrame]]:
         """Yield the frames from the one on that holds `offset`, with their segments."""
         for segment in view.from_offset(offset):
             position = self._hinted(offset, segment)
@@ -233,7 +233,7 @@ class DeliveryReader:
                     path, scanner.position, scanner.damage or "zeros where a frame was written"
                 )
 
-    def _deliveries(self, segment: Segment, frame: DeliveryFrame) -> Iterator[Delivery]:
+    def _deliveries(self, segment: Segment, frame: DeliveryFrame) -> Iterator[StoredDelivery]:
         """Yield the deliveries of the frame that count."""
         path, head = f"{self._path}/{segment.name}", frame.head
         try:
@@ -246,7 +246,7 @@ class DeliveryReader:
             if one.offset < segment.end.offset:
                 yield one
 
-    def _points(self, view: View, segment: Segment) -> Points:
+    def _points(self, view: DeliveryView, segment: Segment) -> Points:
         if segment is view.tail and view.tail_points is not None:
             return view.tail_points
         return self._indices.points(self._path, self._group, segment)

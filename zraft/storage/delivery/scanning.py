@@ -23,7 +23,7 @@ from zraft.storage.delivery.frames import (
     records_of,
 )
 from zraft.storage.delivery.manifest import Segment
-from zraft.storage.delivery.values import Delivery, DeliveryFormatError, Mark, decode_deliveries
+from zraft.storage.delivery.values import DeliveryFormatError, Mark, StoredDelivery, decode_deliveries
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
@@ -124,14 +124,14 @@ def scan_heads(
         position += HEAD_BYTES + head.length
 
 
-def follow(mark: Mark, frame: DeliveryFrame, path: str) -> tuple[Mark, list[tuple[Delivery, bytes]]]:
+def follow(mark: Mark, frame: DeliveryFrame, path: str) -> tuple[Mark, list[tuple[StoredDelivery, bytes]]]:
     """Return where the log stands after the frame, and its deliveries, each with the digest after it.
 
     Raises:
         CorruptionError: the frame's checksums are right, but it does not continue what was before, or breaks a rule.
     """
     head = frame.head
-    found: list[tuple[Delivery, bytes]] = []
+    found: list[tuple[StoredDelivery, bytes]] = []
     stamp, index, chain = mark.stamp, mark.index, mark.chain
     problem = None
     if (head.offset, head.chain) != (mark.offset, mark.chain):

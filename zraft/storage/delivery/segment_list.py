@@ -15,7 +15,7 @@ from attrs import evolve
 from zraft.storage.delivery.manifest import Manifest, Segment, store_manifest
 from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import IndexCache, store_points
-from zraft.storage.delivery.reading import View
+from zraft.storage.delivery.reading import DeliveryView
 from zraft.storage.delivery.recovery import gone_name
 from zraft.storage.delivery.tail import Tail
 from zraft.storage.delivery.values import Mark
@@ -53,7 +53,7 @@ class SegmentList:
         self._removing: list[str] = []  # markers of removals that the manifest does not tell yet
         self._mutex = threading.Lock()
         ends = tuple(segment.end.offset for segment in recovered.segments)
-        self.view = View(0, recovered.base, recovered.segments, None, None, ends)
+        self.view = DeliveryView(0, recovered.base, recovered.segments, None, None, ends)
         """The view that readers go by."""
 
     @property
@@ -201,7 +201,7 @@ class SegmentList:
         """Let everybody see which files there are now."""
         with self._mutex:
             self.closed, self.tail = closed, tail
-            self.view = View(
+            self.view = DeliveryView(
                 self.view.version + 1,
                 base,
                 closed,

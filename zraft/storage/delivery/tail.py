@@ -21,7 +21,7 @@ from zraft.storage.delivery.frames import (
 from zraft.storage.delivery.manifest import Segment
 from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import Points
-from zraft.storage.delivery.values import Delivery, Mark, encode_deliveries
+from zraft.storage.delivery.values import Mark, StoredDelivery, encode_deliveries
 from zraft.storage.durable import sync_directory, sync_file, writing
 from zraft.storage.errors import DiskFullError, FsyncError
 from zraft.storage.filesystem import FileSystem
@@ -105,7 +105,7 @@ class Tail:
         """Return whether records of `size` bytes fit in; an empty segment accepts any."""
         return self.segment.end.offset == self.segment.first or self.segment.size + size <= size_max
 
-    def write(self, deliveries: Sequence[Delivery], index: int) -> None:
+    def write(self, deliveries: Sequence[StoredDelivery], index: int) -> None:
         """Add a frame. Readers may see it once `segment` has changed; it is durable after `sync`.
 
         Args:

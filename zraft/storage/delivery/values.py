@@ -40,7 +40,7 @@ class DeliveryFormatError(ValueError):
 
 
 @statically_frozen
-class Delivery:
+class StoredDelivery:
     """One message as a partition delivered it.
 
     `offset` is dense, from 0. `producer` and `number` name the message, `payload` is what consumers are given of it.
@@ -77,13 +77,13 @@ def beginning(group: int) -> Mark:
     return Mark(0, None, blake2b(seed, digest_size=DIGEST_BYTES).digest(), 0)
 
 
-def next_digest(chain: bytes, one: Delivery) -> bytes:
+def next_digest(chain: bytes, one: StoredDelivery) -> bytes:
     """Return the digest with one more delivery."""
     payload = blake2b(one.payload, digest_size=DIGEST_BYTES).digest()
     return blake2b(_LINK.pack(chain, one.offset, *one.stamp, payload), digest_size=DIGEST_BYTES).digest()
 
 
-def encode_deliveries(deliveries: Iterable[Delivery], chain: bytes) -> tuple[list[bytes], bytes]:
+def encode_deliveries(deliveries: Iterable[StoredDelivery], chain: bytes) -> tuple[list[bytes], bytes]:
     """Return the record of each delivery, and the digest after the last one.
 
     A record is `[offset, T, G, sub, g, producer, number, index, time, payload]`.
@@ -98,7 +98,7 @@ def encode_deliveries(deliveries: Iterable[Delivery], chain: bytes) -> tuple[lis
     return records, chain
 
 
-def decode_deliveries(data: bytes, chain: bytes) -> Iterator[tuple[Delivery, bytes]]:
+def decode_deliveries(data: bytes, chain: bytes) -> Iterator[tuple[StoredDelivery, bytes]]:
     """Yield the deliveries of a frame's records, each with the digest after it.
 
     Raises:
@@ -109,7 +109,7 @@ def decode_deliveries(data: bytes, chain: bytes) -> Iterator[tuple[Delivery, byt
         yield one, chain
 
 
-def read_deliveries(data: bytes) -> list[Delivery]:
+def read_deliveries(data: bytes) -> list[StoredDelivery]:
     """Return the deliveries of a frame's records, without their digests.
 
     Raises:
@@ -136,7 +136,7 @@ def read_deliveries(data: bytes) -> list[Delivery]:
     return found
 
 
-def _delivery(fields: Any) -> Delivery:
+def _delivery(fields: Any) -> StoredDelivery:
     if type(fields) is tuple and len(fields) == 10:
         offset, t, g, sub, group, producer, number, index, time, payload = fields
         if (
@@ -152,5 +152,5 @@ def _delivery(fields: Any) -> Delivery:
             and type(payload) is bytes
             and min(offset, t, g, sub, group, producer, number, index, time) >= 0
         ):
-            return Delivery(offset, (t, g, sub, group), producer, number, payload, index, time)
+            return StoredDelivery(offset, (t, g, sub, group), producer, number, payload, index, time)
     raise DeliveryFormatError(f"not a delivery: {str(fields)[:80]}")

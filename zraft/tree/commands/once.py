@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgpack
 
 from zraft.tree.commands.outcomes import outcome_of
-from zraft.tree.digest import Digest
+from zraft.tree.digest import TreeDigest
 from zraft.tree.sessions.kept import WINDOW, Kept
 from zraft.tree.sessions.session import Session
 from zraft_core.errors import Code
@@ -30,7 +30,7 @@ _pack = msgpack.Packer(use_bin_type=True).pack
 
 def execute_once(
     session: Session,
-    digest: Digest,
+    digest: TreeDigest,
     handlers: Mapping[int, Callable[[Command, int], Any]],
     command: Command,
     zxid: int,

@@ -31,7 +31,7 @@ from zraft.tree.image.small_items import small_shares
 from zraft.tree.lifetime import TTL_MS_MAX
 from zraft.tree.members import WantedMember, is_change
 from zraft.tree.node import BORN, SHARD_COUNT, SHARD_SHIFT, Lifetime, NodeTable, Znode
-from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, Row
+from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, OriginRow
 from zraft.tree.paths import ROOT, is_valid_name, is_valid_path
 from zraft.tree.quota import LIMITS, limited_path
 from zraft.tree.sessions.kept import Kept
@@ -74,7 +74,7 @@ class ImageState:
     term: int
     faults: int
     settings: Settings
-    rows: dict[Origin, Row]
+    rows: dict[Origin, OriginRow]
     members: dict[ServerId, WantedMember]
     sessions: dict[int, Session]
     registry: Registry
@@ -111,7 +111,7 @@ class ImageReader:
         self._head: tuple[Any, ...] | None = None
         self._end: tuple[Any, ...] | None = None
         self._settings = Settings()
-        self._rows: dict[Origin, Row] = {}
+        self._rows: dict[Origin, OriginRow] = {}
         self._members: dict[ServerId, WantedMember] = {}
         self._sessions: dict[int, Session] = {}
         self._topics = RegistryReader()
@@ -315,7 +315,7 @@ class ImageReader:
             and len(boot_id) <= BOOT_ID_BYTES_MAX
         ):
             raise ProtocolError(f"image: row of server {server}: out of bounds: {_shown(record)}")
-        self._rows[origin] = row = Row()
+        self._rows[origin] = row = OriginRow()
         row.boot, row.seq, row.boot_id = boot, seq, boot_id
 
     def _take_member(self, record: tuple[Any, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from zraft.tree.digest import item_hash
 from zraft.tree.members import Wanted
-from zraft.tree.origins import Origin, Row
+from zraft.tree.origins import Origin, OriginRow
 from zraft.tree.settings import Settings
 
 
@@ -52,7 +52,7 @@ class SmallState(Protocol):
         """The replicated settings."""
 
     @property
-    def rows(self) -> dict[Origin, Row]:
+    def rows(self) -> dict[Origin, OriginRow]:
         """The row of each origin."""
 
     @property

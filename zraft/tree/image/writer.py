@@ -1,7 +1,7 @@
 """Writing of the image of a machine's state in small steps, while the machine goes on (D-19).
 
 Items are swept shard by shard. What changes before the sweep came to it is packed as it was, just before it
-changes: the digest's marks tell (`Digest.tell`). So the image is the state of the moment the writer was made.
+changes: the digest's marks tell (`TreeDigest.tell`). So the image is the state of the moment the writer was made.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.topics.registry import Registry
 from zraft.topics.registry_image import registry_image
 from zraft.tree.children import ManyNames
-from zraft.tree.digest import MODULUS, Digest, node_hash, session_hash
+from zraft.tree.digest import MODULUS, TreeDigest, node_hash, session_hash
 from zraft.tree.image.layout import (
     ACL,
     DIGEST_BYTES,
@@ -46,7 +46,7 @@ class WrittenState(SmallState, Protocol):
     registry: Registry
 
     @property
-    def marks(self) -> Digest:
+    def marks(self) -> TreeDigest:
         """The digest, which tells of each change before it happens."""
 
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from zraft_core.claims.codec import decode_command
-from zraft_core.claims.commands import Command as ClaimCommand
-from zraft_core.claims.commands import Expire
+from zraft_core.claims.commands import ClaimCommand, Expire
 from zraft_core.claims.values import NAME_BYTES_MAX
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId

@@ -17,7 +17,7 @@ from zraft.groups.description import GroupDescription
 from zraft.groups.host import GroupHost
 from zraft.groups.replica import StoredGroup
 from zraft.groups.settings import GroupSettings
-from zraft.groups.snapshots.delivery_tasks import DeliveryPerformer, Open, Task
+from zraft.groups.snapshots.delivery_tasks import DeliveryPerformer, OpenDeliveries, Task
 from zraft.raft.log import Log
 from zraft.raft.messages import Entry, HardState
 from zraft.raft.role import Role
@@ -100,7 +100,7 @@ class Server:
 
         stored = StoredGroup(HardState(), Log(archive=read))
         self.host.create(GroupDescription(group, DISKS, preferred), machine, stored)
-        self.tasks.append(Open(group))
+        self.tasks.append(OpenDeliveries(group))
 
     def hosted(self, group: GroupId) -> HostedPartition:
         return self.partitions.hosted[group]

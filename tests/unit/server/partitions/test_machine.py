@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.groups.snapshots.delivery_tasks import Append, Task
+from zraft.groups.snapshots.delivery_tasks import AppendDeliveries, Task
 from zraft.raft.messages import Entry, EntryKind
 from zraft.server.partitions.hosted_partition import HostedPartition
 from zraft.server.partitions.machine import PartitionMachine, mark_of_image
@@ -22,7 +22,7 @@ from zraft_core.claims.values import Mode
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId
 from zraft_core.layout import from_bytes, to_bytes
-from zraft_core.topics.commands import Advance, Batch, Command, Remote, Seek, Start, ViewChanged
+from zraft_core.topics.commands import Advance, Batch, PartitionCommand, Remote, Seek, Start, ViewChanged
 from zraft_core.topics.message import Message
 from zraft_core.topics.registry_values import PartitionSettings
 from zraft_core.topics.stamps import MessageId
@@ -56,7 +56,9 @@ class Log:
         self.machine.apply(made)
         return made
 
-    def batch(self, *commands: Command, claims: tuple[Configure | ClaimPartition, ...] = ()) -> Entry:
+    def batch(
+        self, *commands: PartitionCommand, claims: tuple[Configure | ClaimPartition, ...] = ()
+    ) -> Entry:
         return self.put(BatchEntry(2_000, Batch(50 * self._index, commands), claims))
 
 
@@ -272,7 +274,7 @@ def test_deliveries_after_a_restore_are_in_the_tail_though_they_were_applied_in_
     assert (hosted.tail.first, hosted.tail.end, hosted.end) == (2, 3, 3)
     assert [one.offset for one in hosted.tail.read(2, 1)] == [2]
     (append,) = tasks
-    assert isinstance(append, Append)
+    assert isinstance(append, AppendDeliveries)
     assert [one.offset for one in append.deliveries] == [2]
 
 

@@ -12,7 +12,7 @@ from zraft.server.partitions.delivery_tail import OVERHEAD_BYTES, DeliveryTail
 from zraft.server.partitions.quorum_reads import ASK_AGAIN_MS, QuorumReads
 from zraft.server.partitions.routes import TRUSTED_MS, GroupRoutes
 from zraft.storage.delivery.disk import DeliveryDisk
-from zraft.storage.delivery.values import Delivery
+from zraft.storage.delivery.values import StoredDelivery
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DeliveriesGoneError
 from zraft_core.ids import GroupId, ServerId
@@ -21,8 +21,8 @@ GROUP = GroupId(7)
 S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))
 
 
-def delivery(offset: int, size: int = 10, index: int | None = None) -> Delivery:
-    return Delivery(offset, (offset + 1, 7, 0, 0), 3, offset + 1, bytes(size), index or offset + 1, 0)
+def delivery(offset: int, size: int = 10, index: int | None = None) -> StoredDelivery:
+    return StoredDelivery(offset, (offset + 1, 7, 0, 0), 3, offset + 1, bytes(size), index or offset + 1, 0)
 
 
 def test_the_tail_forgets_the_oldest_that_are_on_the_disk_and_no_other() -> None:

@@ -9,7 +9,7 @@ from tests.unit.groups.hosts import DISKS, S1, S2, S3
 from tests.unit.server.partitions.cluster import Cluster
 from tests.unit.server.partitions.programs import Client, Producing
 from zraft.config.features import LEVEL_OF_ROUNDS
-from zraft.groups.snapshots.delivery_tasks import Append, Sync
+from zraft.groups.snapshots.delivery_tasks import AppendDeliveries, SyncDeliveries
 from zraft.server.partitions.settings import PartitionsSettings
 from zraft.storage.delivery.settings import DeliveryRetention
 from zraft.storage.errors import DeliveriesDifferError
@@ -189,7 +189,7 @@ def test_the_log_may_go_as_far_as_deliveries_are_durable_and_no_further() -> Non
     one = cluster.servers[S1]
     applied = one.host.groups[group].applied_index
     assert one.partitions.cut_index(group) < applied
-    one.tasks.append(Sync(group))
+    one.tasks.append(SyncDeliveries(group))
     cluster.run(3)
     assert one.partitions.cut_index(group) == applied
 
@@ -494,7 +494,7 @@ def test_d26_a_server_whose_deliveries_contradict_its_state_leaves_the_partition
     one = cluster.servers[leader]
     waiting, reading = Client(), Client()
     one.partitions.topics.fetch(waiting, 1, group, 5, 1 << 20, 5_000)
-    one.partitions.performed(Append(group, (), 3), DeliveriesDifferError("offset 3 is another one"))
+    one.partitions.performed(AppendDeliveries(group, (), 3), DeliveriesDifferError("offset 3 is another one"))
     cluster.run_until(lambda: cluster.leader(group) not in (None, leader))
     fill(cluster, producing, 5)
     assert len(cluster.payloads(group)) == 10

@@ -10,14 +10,14 @@ from attrs import define
 
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.scenario import PATH, SERVER, entropy_of
-from zraft.storage.delivery.fetching import Fetch
+from zraft.storage.delivery.fetching import SegmentFetch
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import joined, load_manifest, seam
 from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import IndexCache
 from zraft.storage.delivery.recovery import DeliveryReport, directory_of
 from zraft.storage.delivery.settings import DeliverySettings
-from zraft.storage.delivery.values import Delivery, Mark, beginning, encode_deliveries
+from zraft.storage.delivery.values import Mark, StoredDelivery, beginning, encode_deliveries
 from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import FileSystem
 from zraft_core.ids import GroupId
@@ -37,11 +37,11 @@ SMALL = DeliverySettings(
 )
 
 
-def history(count: int, seed: int = 1, sizes: Sequence[int] = (0, 5, 40, 300, 700)) -> list[Delivery]:
+def history(count: int, seed: int = 1, sizes: Sequence[int] = (0, 5, 40, 300, 700)) -> list[StoredDelivery]:
     """The first `count` deliveries of a partition: one to three of an entry, and entries that deliver nothing
     between."""
     rng = Random(seed)
-    found: list[Delivery] = []
+    found: list[StoredDelivery] = []
     index, t, sub, time = 1, 0, 0, 1_700_000_000_000
     while len(found) < count:
         index += rng.randint(1, 3)
@@ -54,7 +54,9 @@ def history(count: int, seed: int = 1, sizes: Sequence[int] = (0, 5, 40, 300, 70
                 sub += 1
                 stamp = (t, 3, sub, GROUP)
             payload = (b"%d of %d;" % (len(found), index) * 100)[: rng.choice(sizes)]
-            found.append(Delivery(len(found), stamp, rng.randint(1, 9), len(found), payload, index, time))
+            found.append(
+                StoredDelivery(len(found), stamp, rng.randint(1, 9), len(found), payload, index, time)
+            )
     # No entry is cut in two.
     last = found[count - 1].index
     return [one for one in found if one.index <= last]
@@ -63,14 +65,14 @@ def history(count: int, seed: int = 1, sizes: Sequence[int] = (0, 5, 40, 300, 70
 HISTORY_SHORT = history(40)
 
 
-def mark_after(deliveries: Sequence[Delivery], index: int, start: Mark = START) -> Mark:
+def mark_after(deliveries: Sequence[StoredDelivery], index: int, start: Mark = START) -> Mark:
     """Where the log stands when entries up to `index` are applied."""
     upto = [one for one in deliveries if one.index <= index]
     _, chain = encode_deliveries(upto, start.chain)
     return Mark(len(upto), upto[-1].stamp if upto else None, chain, index)
 
 
-def between(deliveries: Sequence[Delivery], after: int, upto: int) -> list[Delivery]:
+def between(deliveries: Sequence[StoredDelivery], after: int, upto: int) -> list[StoredDelivery]:
     """What entries above `after` and up to `upto` deliver."""
     return [one for one in deliveries if after < one.index <= upto]
 
@@ -103,9 +105,9 @@ def open_log(
     return Opened(directory, files, indices, log, report)
 
 
-def read_all(log: DeliveryLog, bytes_max: int = 900) -> list[Delivery]:
+def read_all(log: DeliveryLog, bytes_max: int = 900) -> list[StoredDelivery]:
     """Everything from the beginning on, in several reads."""
-    found: list[Delivery] = []
+    found: list[StoredDelivery] = []
     offset = log.base.offset
     while more := log.read(offset, bytes_max):
         found += more
@@ -113,7 +115,7 @@ def read_all(log: DeliveryLog, bytes_max: int = 900) -> list[Delivery]:
     return found
 
 
-def feed(log: DeliveryLog, deliveries: Sequence[Delivery], rng: Random | None = None) -> None:
+def feed(log: DeliveryLog, deliveries: Sequence[StoredDelivery], rng: Random | None = None) -> None:
     """Append them in batches of whole entries."""
     rng = rng if rng is not None else Random(5)
     indices = sorted({one.index for one in deliveries})
@@ -124,9 +126,9 @@ def feed(log: DeliveryLog, deliveries: Sequence[Delivery], rng: Random | None = 
         at += len(some)
 
 
-def fetch(fs: FileSystem, log: DeliveryLog, donor: DeliveryLog, piece: int = 1500) -> Fetch:
+def fetch(fs: FileSystem, log: DeliveryLog, donor: DeliveryLog, piece: int = 1500) -> SegmentFetch:
     """Receive what the donor has, in pieces; not completed yet."""
-    incoming = Fetch(fs, log, donor.manifest())
+    incoming = SegmentFetch(fs, log, donor.manifest())
     while (wanted := incoming.next) is not None:
         incoming.store(wanted.id, wanted.offset, donor.read_file(wanted.id, wanted.offset, piece))
     return incoming
@@ -139,7 +141,7 @@ class Life:
     `base` is the beginning that was acknowledged, `base_after` what a call under way would make of it.
     """
 
-    def __init__(self, disk: SimulatedDisk, deliveries: Sequence[Delivery]) -> None:
+    def __init__(self, disk: SimulatedDisk, deliveries: Sequence[StoredDelivery]) -> None:
         self.disk = disk
         self.history = list(deliveries)
         self.marks = [START]  # before each offset

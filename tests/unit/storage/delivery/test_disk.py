@@ -17,19 +17,19 @@ from tests.unit.storage.delivery.scenario import SMALL, between, feed, history, 
 from tests.unit.storage.scenario import PATH, SERVER, entropy_of
 from zraft.groups.snapshots.delivery_tasks import (
     AbandonFetch,
-    Append,
+    AppendDeliveries,
     BeginFetch,
-    Close,
+    CloseDeliveries,
     CompleteFetch,
     DeliveryPerformer,
-    Open,
+    OpenDeliveries,
     Opened,
     ReadSegment,
-    Remove,
+    RemoveDeliveries,
     Result,
-    Retain,
+    RetainDeliveries,
     StorePiece,
-    Sync,
+    SyncDeliveries,
     Task,
 )
 from zraft.server.process.delivery_thread import DeliveryThread
@@ -82,48 +82,50 @@ def test_a_file_with_bytes_that_are_not_durable_stays_open_and_there_are_not_man
 def test_a_group_is_closed_opened_and_removed_for_good() -> None:
     disk = SimulatedDisk()
     tasks = performer(disk)
-    assert isinstance(tasks.perform(Open(A)), Opened)
-    tasks.perform(Append(A, HISTORY, LAST))
-    assert tasks.perform(Close(A)) is None
-    opened = tasks.perform(Open(A, mark_after(HISTORY, LAST, beginning(A))))
+    assert isinstance(tasks.perform(OpenDeliveries(A)), Opened)
+    tasks.perform(AppendDeliveries(A, HISTORY, LAST))
+    assert tasks.perform(CloseDeliveries(A)) is None
+    opened = tasks.perform(OpenDeliveries(A, mark_after(HISTORY, LAST, beginning(A))))
     assert isinstance(opened, Opened)
     assert read_all(opened.log) == HISTORY
     assert opened.report.scanned == 0
-    assert tasks.perform(Remove(A)) is None
+    assert tasks.perform(RemoveDeliveries(A)) is None
     assert disk.listdir(f"{PATH}/groups/{A}") == []
-    assert tasks.perform(Remove(A)) is None
-    assert tasks.perform(Remove(GroupId(5))) is None
+    assert tasks.perform(RemoveDeliveries(A)) is None
+    assert tasks.perform(RemoveDeliveries(GroupId(5))) is None
     assert not disk.listdir(PATH).count("5")
 
 
 def test_what_concerns_one_group_is_a_result_and_what_concerns_the_disk_is_raised() -> None:
     disk = SimulatedDisk()
     tasks = performer(disk)
-    tasks.perform(Open(A))
-    tasks.perform(Append(A, HISTORY, LAST))
+    tasks.perform(OpenDeliveries(A))
+    tasks.perform(AppendDeliveries(A, HISTORY, LAST))
     wrong = [evolve(HISTORY[0], payload=b"?")]
-    assert isinstance(tasks.perform(Append(A, wrong, HISTORY[0].index)), DeliveriesDifferError)
+    assert isinstance(tasks.perform(AppendDeliveries(A, wrong, HISTORY[0].index)), DeliveriesDifferError)
     assert isinstance(tasks.perform(ReadSegment(2, A, b"nonesuch", 0, 10)), SegmentGoneError)
-    assert isinstance(tasks.perform(Sync(B)), SegmentGoneError)
+    assert isinstance(tasks.perform(SyncDeliveries(B)), SegmentGoneError)
     assert isinstance(tasks.perform(StorePiece(A, b"x", 0, b"y")), SegmentGoneError)
-    assert isinstance(tasks.perform(Open(B, mark_after(HISTORY, LAST, beginning(A)))), CorruptionError)
+    assert isinstance(
+        tasks.perform(OpenDeliveries(B, mark_after(HISTORY, LAST, beginning(A)))), CorruptionError
+    )
     more = evolve(HISTORY[-1], offset=len(HISTORY), stamp=(1 << 50, 0, 0, 0), index=LAST + 1)
     disk.full = True
-    assert isinstance(tasks.perform(Append(A, [more], LAST + 1)), DiskFullError)
+    assert isinstance(tasks.perform(AppendDeliveries(A, [more], LAST + 1)), DiskFullError)
     disk.full = False
-    assert tasks.perform(Append(A, [more], LAST + 1)) is not None
+    assert tasks.perform(AppendDeliveries(A, [more], LAST + 1)) is not None
     disk.fail_at(1, Trouble.EIO, Random(1))
     with pytest.raises(FsyncError):
-        tasks.perform(Sync(A))
+        tasks.perform(SyncDeliveries(A))
 
 
 def test_segments_travel_from_one_server_to_another_by_tasks() -> None:
     source, target = performer(SimulatedDisk(), seed=3), performer(SimulatedDisk(), seed=4)
     for tasks, upto in ((source, LAST), (target, HISTORY[30].index)):
-        opened = tasks.perform(Open(A))
+        opened = tasks.perform(OpenDeliveries(A))
         assert isinstance(opened, Opened)
-        tasks.perform(Append(A, between(HISTORY, 0, upto), upto))
-        tasks.perform(Sync(A))
+        tasks.perform(AppendDeliveries(A, between(HISTORY, 0, upto), upto))
+        tasks.perform(SyncDeliveries(A))
     shipped = source.disk.log(A).manifest()
     assert isinstance(target.perform(BeginFetch(A, shipped)), Piece)
     assert target.perform(AbandonFetch(A)) is None
@@ -160,7 +162,7 @@ class Recorder:
     def until(self, wanted: Callable[[Task, Result], bool]) -> None:
         while True:
             task, result = self.performed.get(timeout=30)
-            if isinstance(task, Append) and isinstance(result, int):
+            if isinstance(task, AppendDeliveries) and isinstance(result, int):
                 self.durable[task.group] = max(result, self.durable.get(task.group, 0))
             if wanted(task, result):
                 return
@@ -171,16 +173,16 @@ def test_the_thread_writes_in_order_syncs_by_itself_and_closes_cleanly(tmp_path:
     directory = DataDirectory.open(fs, str(tmp_path / "data"), server=ServerId(1), entropy=os.urandom)
     tasks = DeliveryPerformer(fs, DeliveryDisk(fs, directory, SMALL))
     recorder = Recorder(tasks, sync_interval_s=0.0)
-    assert recorder.thread.offer(Open(A))
-    assert recorder.thread.offer(Open(B))
+    assert recorder.thread.offer(OpenDeliveries(A))
+    assert recorder.thread.offer(OpenDeliveries(B))
     indices = sorted({one.index for one in HISTORY})
     before = 0
     for index in indices:
         for group in (A, B):
-            assert recorder.thread.offer(Append(group, between(HISTORY, before, index), index))
+            assert recorder.thread.offer(AppendDeliveries(group, between(HISTORY, before, index), index))
         before = index
     for _ in (A, B):
-        recorder.until(lambda task, _: isinstance(task, Append) and task.index == LAST)
+        recorder.until(lambda task, _: isinstance(task, AppendDeliveries) and task.index == LAST)
     while recorder.durable != {A: LAST, B: LAST}:
         for group, index in recorder.synced.get(timeout=30).items():
             recorder.durable[group] = max(index, recorder.durable[group])
@@ -215,12 +217,12 @@ def test_what_waits_is_bounded_in_bytes_and_goes_as_fewer_frames() -> None:
     disk = Gate()
     tasks = performer(disk, settings=evolve(SMALL, sync_bytes_max=1 << 20, segment_bytes_max=1 << 20))
     recorder = Recorder(tasks, bytes_max=8000, sync_interval_s=1000.0)
-    recorder.thread.offer(Open(A))
-    recorder.until(lambda task, _: isinstance(task, Open))
+    recorder.thread.offer(OpenDeliveries(A))
+    recorder.until(lambda task, _: isinstance(task, OpenDeliveries))
     disk.open_gate.clear()
     disk.reached.clear()
     indices = sorted({one.index for one in HISTORY})
-    batches = [Append(A, between(HISTORY, index - 1, index), index) for index in indices]
+    batches = [AppendDeliveries(A, between(HISTORY, index - 1, index), index) for index in indices]
     assert recorder.thread.offer(batches[0])
     assert disk.reached.wait(30)
     taken = 1
@@ -228,13 +230,13 @@ def test_what_waits_is_bounded_in_bytes_and_goes_as_fewer_frames() -> None:
         taken += 1
         assert recorder.thread.waiting_bytes <= 8000
     assert 3 < taken < len(batches) - 1
-    assert recorder.thread.offer(Sync(A)), "what asks for no memory is taken"
+    assert recorder.thread.offer(SyncDeliveries(A)), "what asks for no memory is taken"
     disk.open_gate.set()
-    recorder.until(lambda task, _: isinstance(task, Sync))
+    recorder.until(lambda task, _: isinstance(task, SyncDeliveries))
     for batch in batches[taken:]:
         while not recorder.thread.offer(batch):
             recorder.performed.get(timeout=30)
-    recorder.until(lambda task, _: isinstance(task, Append) and task.index == LAST)
+    recorder.until(lambda task, _: isinstance(task, AppendDeliveries) and task.index == LAST)
     assert read_all(tasks.disk.log(A)) == HISTORY
     recorder.thread.stop()
     assert recorder.failed.empty()
@@ -244,20 +246,20 @@ def test_a_full_disk_is_waited_out_and_retention_goes_first() -> None:
     disk = SimulatedDisk()
     tasks = performer(disk)
     recorder = Recorder(tasks, sync_interval_s=1000.0)
-    recorder.thread.offer(Open(A))
+    recorder.thread.offer(OpenDeliveries(A))
     middle = HISTORY[60].index
-    recorder.thread.offer(Append(A, between(HISTORY, 0, middle), middle))
-    recorder.until(lambda task, _: isinstance(task, Append))
+    recorder.thread.offer(AppendDeliveries(A, between(HISTORY, 0, middle), middle))
+    recorder.until(lambda task, _: isinstance(task, AppendDeliveries))
     disk.full = True
-    recorder.thread.offer(Append(A, between(HISTORY, middle, LAST), LAST))
+    recorder.thread.offer(AppendDeliveries(A, between(HISTORY, middle, LAST), LAST))
     assert isinstance(recorder.full.get(timeout=30), DiskFullError)
-    recorder.thread.offer(Retain(A, DeliveryRetention(bytes_min=4000), 0))
+    recorder.thread.offer(RetainDeliveries(A, DeliveryRetention(bytes_min=4000), 0))
     task, removed = recorder.performed.get(timeout=30)
-    assert isinstance(task, Retain)
+    assert isinstance(task, RetainDeliveries)
     assert isinstance(removed, int)
     assert removed > 20
     disk.full = False
-    recorder.until(lambda task, _: isinstance(task, Append) and task.index == LAST)
+    recorder.until(lambda task, _: isinstance(task, AppendDeliveries) and task.index == LAST)
     assert recorder.full.get(timeout=30) is None
     recorder.thread.stop()
     assert recorder.failed.empty()
@@ -268,11 +270,11 @@ def test_a_failed_fsync_ends_it() -> None:
     disk = SimulatedDisk()
     tasks = performer(disk)
     recorder = Recorder(tasks, sync_interval_s=1000.0)
-    recorder.thread.offer(Open(A))
-    recorder.thread.offer(Append(A, HISTORY[:1], HISTORY[0].index))
-    recorder.until(lambda task, _: isinstance(task, Append))
+    recorder.thread.offer(OpenDeliveries(A))
+    recorder.thread.offer(AppendDeliveries(A, HISTORY[:1], HISTORY[0].index))
+    recorder.until(lambda task, _: isinstance(task, AppendDeliveries))
     disk.fail_at(1, Trouble.EIO, Random(1))
-    recorder.thread.offer(Sync(A))
+    recorder.thread.offer(SyncDeliveries(A))
     assert isinstance(recorder.failed.get(timeout=30), FsyncError)
     recorder.thread.stop()
 

@@ -22,7 +22,7 @@ from tests.unit.storage.delivery.scenario import (
     read_all,
 )
 from tests.unit.storage.scenario import PATH
-from zraft.storage.delivery.fetching import Fetch
+from zraft.storage.delivery.fetching import SegmentFetch
 from zraft.storage.delivery.inspection import verify_deliveries
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import decode_manifest, encode_manifest, joined, seam, wanted
@@ -84,7 +84,7 @@ def test_only_segments_that_hold_more_are_fetched_and_ours_are_kept_up_to_there(
     log.sync()
     own = {segment.id for segment in log.manifest().segments}
     asked = set()
-    incoming = Fetch(disk, log, source.manifest())
+    incoming = SegmentFetch(disk, log, source.manifest())
     while (piece := incoming.next) is not None:
         asked.add(piece.id)
         incoming.store(piece.id, piece.offset, source.read_file(piece.id, piece.offset, 999))
@@ -131,7 +131,7 @@ def test_nothing_is_fetched_when_all_is_here() -> None:
     disk, log = receiver(100)
     log.sync()
     before = log.manifest()
-    incoming = Fetch(disk, log, donor(60).manifest())
+    incoming = SegmentFetch(disk, log, donor(60).manifest())
     assert incoming.next is None
     assert incoming.missing_bytes == 0
     incoming.complete()
@@ -142,7 +142,7 @@ def test_nothing_is_fetched_when_all_is_here() -> None:
 def test_pieces_that_come_twice_or_out_of_order_are_ignored() -> None:
     source = donor()
     disk, log = receiver(0)
-    incoming = Fetch(disk, log, source.manifest())
+    incoming = SegmentFetch(disk, log, source.manifest())
     rng = Random(3)
     while (piece := incoming.next) is not None:
         left = incoming.missing_bytes
@@ -162,7 +162,7 @@ def test_a_piece_that_arrives_damaged_is_found_and_fetched_again(seed: int) -> N
     rng = Random(seed)
     source = donor()
     disk, log = receiver(0)
-    incoming = Fetch(disk, log, source.manifest())
+    incoming = SegmentFetch(disk, log, source.manifest())
     rejected, spoil_at = 0, rng.randrange(12)
     count = 0
     while (piece := incoming.next) is not None:
@@ -186,7 +186,7 @@ def test_a_server_that_delivered_something_else_is_told_so() -> None:
     wrong = [evolve(one, payload=b"?") if one.offset == 10 else one for one in HISTORY[:60]]
     feed(log, [one for one in wrong if one.index < HISTORY[59].index])
     with pytest.raises(DeliveriesDifferError, match="another server's list of segments says"):
-        Fetch(disk, log, donor().manifest())
+        SegmentFetch(disk, log, donor().manifest())
     assert len(read_all(log)) > 50
 
 
@@ -195,13 +195,13 @@ def test_a_list_of_another_group_is_refused() -> None:
     with pytest.raises(
         SnapshotRejectedError, match=f"list of group 5's delivery segments, expected one of group {GROUP}"
     ):
-        Fetch(disk, log, evolve(donor().manifest(), group=GroupId(5)))
+        SegmentFetch(disk, log, evolve(donor().manifest(), group=GroupId(5)))
 
 
 def test_a_segment_that_retention_removed_meanwhile_is_gone_and_a_new_list_goes_on() -> None:
     source = donor()
     disk, log = receiver(0)
-    incoming = Fetch(disk, log, source.manifest())
+    incoming = SegmentFetch(disk, log, source.manifest())
     piece = incoming.next
     assert piece is not None
     source.cut(30)
@@ -218,7 +218,7 @@ def test_a_full_disk_gives_up_what_was_fetched_and_nothing_else() -> None:
     disk, log = receiver(40)
     log.sync()
     before = read_all(log)
-    incoming = Fetch(disk, log, source.manifest())
+    incoming = SegmentFetch(disk, log, source.manifest())
     piece = incoming.next
     assert piece is not None
     disk.full = True

@@ -40,9 +40,9 @@ from zraft.storage.delivery.manifest import (
 )
 from zraft.storage.delivery.points import Points
 from zraft.storage.delivery.values import (
-    Delivery,
     DeliveryFormatError,
     Mark,
+    StoredDelivery,
     beginning,
     decode_deliveries,
     encode_deliveries,
@@ -55,7 +55,7 @@ START = beginning(7)
 HEADER = DeliverySegmentHeader(
     7, bytes(range(8)), 0, START.chain, ServerId(1), Instance(bytes(range(16, 32)))
 )
-ONE = Delivery(0, (5, 7, 0, 0), 3, 1, b"abc", 9, 1000)
+ONE = StoredDelivery(0, (5, 7, 0, 0), 3, 1, b"abc", 9, 1000)
 
 
 def by_hand() -> bytes:
@@ -189,7 +189,7 @@ def test_a_frame_that_claims_more_than_its_head_says_is_not_decompressed() -> No
 
 
 deliveries = st.builds(
-    Delivery,
+    StoredDelivery,
     st.integers(0, 2**64 - 1),
     st.tuples(*[st.integers(0, 2**64 - 1)] * 4),
     st.integers(0, 2**64 - 1),
@@ -202,7 +202,7 @@ deliveries = st.builds(
 
 @given(st.lists(deliveries, max_size=8), st.binary(min_size=16, max_size=16))
 @settings(max_examples=60, deadline=None)
-def test_deliveries_are_read_as_they_were_written(some: list[Delivery], chain: bytes) -> None:
+def test_deliveries_are_read_as_they_were_written(some: list[StoredDelivery], chain: bytes) -> None:
     records, end = encode_deliveries(some, chain)
     data = b"".join(records)
     assert read_deliveries(data) == some

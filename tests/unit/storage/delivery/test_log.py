@@ -24,7 +24,7 @@ from tests.unit.storage.delivery.scenario import (
 )
 from zraft.storage.delivery.reading import DELIVERY_OVERHEAD_BYTES
 from zraft.storage.delivery.settings import DeliveryRetention, DeliverySettings
-from zraft.storage.delivery.values import Delivery
+from zraft.storage.delivery.values import StoredDelivery
 from zraft.storage.errors import CorruptionError, DeliveriesDifferError, DeliveriesGoneError
 from zraft_core.errors import ConfigError
 
@@ -161,7 +161,7 @@ def test_compression_makes_what_can_be_compressed_smaller_and_leaves_the_rest() 
         feed(opened.log, HISTORY)
         sizes[level] = opened.log.statistics().bytes
         random = Random(1).randbytes(5000)
-        one = Delivery(len(HISTORY), (1 << 50, 0, 0, 0), 1, 1, random, LAST + 1, 5)
+        one = StoredDelivery(len(HISTORY), (1 << 50, 0, 0, 0), 1, 1, random, LAST + 1, 5)
         opened.log.append([one], LAST + 1)
         assert opened.log.read(len(HISTORY)) == [one]
     assert sizes[3] < sizes[0] * 0.6
@@ -171,9 +171,9 @@ def test_a_delivery_larger_than_a_segment_has_one_of_its_own() -> None:
     disk = SimulatedDisk()
     opened = open_log(disk)
     big = [
-        Delivery(0, (1, 0, 0, 0), 1, 1, b"a" * 20_000, 5, 1),
-        Delivery(1, (2, 0, 0, 0), 1, 2, b"b", 5, 1),
-        Delivery(2, (3, 0, 0, 0), 1, 3, b"c" * 9_000, 5, 1),
+        StoredDelivery(0, (1, 0, 0, 0), 1, 1, b"a" * 20_000, 5, 1),
+        StoredDelivery(1, (2, 0, 0, 0), 1, 2, b"b", 5, 1),
+        StoredDelivery(2, (3, 0, 0, 0), 1, 3, b"c" * 9_000, 5, 1),
     ]
     opened.log.append(big, 5)
     opened.log.sync()
@@ -182,7 +182,7 @@ def test_a_delivery_larger_than_a_segment_has_one_of_its_own() -> None:
 
 
 def test_an_entry_that_was_written_in_part_does_not_count_as_durable() -> None:
-    many = [Delivery(at, (at + 1, 0, 0, 0), 1, at, b"x" * 1000, 9, 1) for at in range(5)]
+    many = [StoredDelivery(at, (at + 1, 0, 0, 0), 1, at, b"x" * 1000, 9, 1) for at in range(5)]
     ends = set()
     for seed in range(20):
         disk = SimulatedDisk()
@@ -303,7 +303,7 @@ def test_retention_by_age_goes_by_the_newest_delivery_of_a_segment() -> None:
     )
     assert read_all(log) == []
     assert log.end.offset == len(HISTORY)
-    more = Delivery(len(HISTORY), (1 << 50, 0, 0, 0), 1, 1, b"more", LAST + 1, newest)
+    more = StoredDelivery(len(HISTORY), (1 << 50, 0, 0, 0), 1, 1, b"more", LAST + 1, newest)
     log.append([more], LAST + 1)
     assert read_all(log) == [more]
 
@@ -350,7 +350,7 @@ def test_deliveries_that_were_removed_are_recognised_when_they_come_again() -> N
     assert opened.log.durable_index == LAST
     feed(opened.log, HISTORY)
     assert read_all(opened.log) == []
-    more = Delivery(len(HISTORY), (1 << 50, 0, 0, 0), 1, 1, b"more", LAST + 1, 5)
+    more = StoredDelivery(len(HISTORY), (1 << 50, 0, 0, 0), 1, 1, b"more", LAST + 1, 5)
     opened.log.append([more], LAST + 1)
     assert read_all(opened.log) == [more]
 

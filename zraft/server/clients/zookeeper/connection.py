@@ -101,7 +101,7 @@ SPECIAL: Final = frozenset({PING, RECONFIG, SYNC, COUNT, *SESSION_BOUND})
 """The operations that are neither a common write nor answered in their turn from applied state."""
 
 
-class Connection(ZooKeeperSpeaker):
+class ZooKeeperConnection(ZooKeeperSpeaker):
     """One client. Created by `Clients.connect`; fed by the shell; `handle` is the shell's own."""
 
     __slots__ = (

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from zraft.server.clients.authentication.proofs import meets
-from zraft.server.clients.zookeeper.connection import HEADER, Connection
+from zraft.server.clients.zookeeper.connection import HEADER, ZooKeeperConnection
 from zraft.server.clients.zookeeper.services import ZooKeeperServices
 from zraft_core.errors import Code
 from zraft_core.wire.opcodes import Opcode
@@ -20,7 +20,7 @@ BEFORE: Final = frozenset({int(o) for o in (Opcode.AUTH, Opcode.SASL, Opcode.PIN
 """Answered to anybody."""
 
 
-class GuardedConnection(Connection):
+class GuardedConnection(ZooKeeperConnection):
     """Connection that serves nothing but `BEFORE` until the client has an id of a required scheme."""
 
     __slots__ = ("_is_let_in",)
