@@ -1,4 +1,4 @@
-"""`zraft shell` and ZooKeeper's own client say the same of a real ZooKeeper, line by line (marker `long`).
+"""`zraft shell` and ZooKeeper's own client say the same of a real ZooKeeper, line by line (marker `compat`).
 
 Needs Debian's packages zookeeper and default-jre-headless; without them the test says so and is skipped.
 """
@@ -20,7 +20,7 @@ from tests.processes.cluster import HOST, free_ports, wait_until
 from zraft.cli.status import UnreachableError, ask
 from zraft_core.address import Address
 
-pytestmark = [pytest.mark.processes, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.compat, pytest.mark.timeout(300)]
 
 JAR: Final = Path("/usr/share/java/zookeeper.jar")
 CLIENT: Final = Path("/usr/share/zookeeper/bin/zkCli.sh")
