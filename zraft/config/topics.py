@@ -149,6 +149,12 @@ class PartitionsConfig:
         65_536,
         "This many reads of older deliveries may be under way or wait for the disk; further ones are refused.",
     )
+    reads_bytes_max: int = count(
+        8_388_608,
+        1_048_576,
+        1_073_741_824,
+        "Reads of older deliveries that are under way may bring this many bytes into memory together; further ones wait.",
+    )
     requests_max: int = count(
         4_096,
         1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from itertools import count
@@ -61,6 +62,10 @@ class TopicRequests:
         self._deadlines: list[tuple[int, int, FetchWaiter]] = []
         self._woken: dict[GroupId, None] = {}
         self._reading: dict[ReadDeliveries, FetchWaiter] = {}
+        self._to_read: deque[ReadDeliveries] = deque()
+        """Reads that have not begun. What is read is in memory until the loop takes it, so only so many go on at once."""
+        self._reading_bytes = 0
+        """The most that the reads which have begun bring."""
         self._waiting = 0
         self.fetches_total = 0
         self.deliveries_read_total = 0
@@ -138,11 +143,27 @@ class TopicRequests:
         else:
             task = ReadDeliveries(hosted.group, hosted.log, waiter.offset, waiter.bytes_max)
             self._reading[task] = waiter
-            self._read(task)
+            self._to_read.append(task)
+            self._read_more()
+
+    def _read_more(self) -> None:
+        """Begin the reads whose turn it is, as far as there is room in memory for what they bring; one always has."""
+        while self._to_read:
+            size = self._bytes_of(self._to_read[0])
+            if self._reading_bytes and self._reading_bytes + size > self._settings.reads_bytes_max:
+                break
+            self._reading_bytes += size
+            self._read(self._to_read.popleft())
+
+    def _bytes_of(self, task: ReadDeliveries) -> int:
+        """Return how much a read brings at most: one delivery always comes, however little was asked for."""
+        return max(task.bytes_max, self._settings.payload_bytes_max)
 
     def read_done(self, task: ReadDeliveries, result: ReadResult) -> None:
         """Take the result of a read from the disk."""
         waiter = self._reading.pop(task)
+        self._reading_bytes -= self._bytes_of(task)
+        self._read_more()
         hosted = self._hosted.get(task.group)
         if hosted is None:
             self._refuse_absent(waiter.asker, task.group)
@@ -295,5 +316,5 @@ class TopicRequests:
 
     @property
     def reading(self) -> int:
-        """Reads from the disk under way."""
+        """Reads from the disk that are under way or wait for room."""
         return len(self._reading)

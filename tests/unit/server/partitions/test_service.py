@@ -97,6 +97,31 @@ def test_every_replica_gives_all_deliveries_from_any_offset_in_order(
         assert cluster.servers[S1].partitions.statistics().tails_bytes <= 2_000
 
 
+def test_reads_from_the_disk_bring_no_more_into_memory_at_once_than_they_may() -> None:
+    """All that may wait were under way together, and brought 256 MB before anybody counted them as answers."""
+    settings = evolve(SMALL_TAIL, reads_bytes_max=3_000_000, payload_bytes_max=1_000_000)
+    cluster, producing = started(settings)
+    fill(cluster, producing, 120)
+    clients = [Client() for _ in range(20)]
+    server = cluster.servers[S1]
+    for at, client in enumerate(clients):
+        size = 1 if at % 2 else 1_000_000
+        server.partitions.topics.fetch(client, 1, cluster.groups[0], 0, size, 0)
+    assert len(server.reads) == 3
+    assert server.partitions.topics.reading == 20
+    most = 0
+
+    def answered() -> bool:
+        nonlocal most
+        most = max(most, len(server.reads))
+        return all(client.fetched for client in clients)
+
+    cluster.run_until(answered, 100)
+    assert most == 3
+    assert server.partitions.topics.reading == 0
+    assert [len(client.fetched[0][1].deliveries) > 1 for client in clients] == [True, False] * 10
+
+
 def test_at_least_one_delivery_is_given_however_little_was_asked_for() -> None:
     cluster, producing = started()
     fill(cluster, producing, 3, size=5_000)
