@@ -115,7 +115,7 @@ def serve(
         )
     if file is not None and config is not None:
         raise ConfigError(f"config: found {file} and --config {config}, expected one settings file")
-    with _uncollected():
+    with _imports_of_a_server():
         from zraft.config.knobs import load_config
 
     notes: list[ConfigNote] = []
@@ -133,7 +133,7 @@ def serve(
     flags.update({name: value for name, value in given.items() if value is not None})
     settled = load_config(flags=flags, file=file or config, on_note=notes.append)
 
-    with _uncollected():
+    with _imports_of_a_server():
         from zraft.program.logs import configure_logging
         from zraft.server.process.node import run_server
 
@@ -143,15 +143,19 @@ def serve(
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep the garbage collector away from what is imported inside: it stays, so to look through it is in vain.
+def _imports_of_a_server() -> Iterator[None]:
+    """Import what is inside without two things that would take a fifth of a start and that no server needs.
 
-    That would take a tenth of a start. What was made is frozen, or the next collection would look through it.
+    The garbage collector would look through modules, which stay. They are frozen in the end, or the next collection
+    would do it. And structlog imports rich if it is installed, for tracebacks in colour; servers log them as text.
     """
     gc.disable()
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     try:
         yield
     finally:
+        if sys.modules["rich"] is None:
+            del sys.modules["rich"]
         gc.freeze()
         gc.enable()
 
