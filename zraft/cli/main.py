@@ -150,11 +150,13 @@ def _imports_of_a_server() -> Iterator[None]:
     would do it. And structlog imports rich if it is installed, for tracebacks in colour; servers log them as text.
     """
     gc.disable()
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
+    hidden = "rich" not in sys.modules
+    if hidden:
+        sys.modules["rich"] = None  # type: ignore[assignment]
     try:
         yield
     finally:
-        if sys.modules["rich"] is None:
+        if hidden:
             del sys.modules["rich"]
         gc.freeze()
         gc.enable()
@@ -175,6 +177,8 @@ def _log_notes(notes: Sequence[ConfigNote]) -> None:
 
 
 def _settings(settings: tuple[str, ...]) -> dict[str, object]:
+    if not settings:
+        return {}
     from zraft.config.server import secret_knobs
 
     flags: dict[str, object] = {}
