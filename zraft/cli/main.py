@@ -6,9 +6,11 @@ inside it, so that three servers of `zraft dev` do not each load the table print
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,10 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zraft import __version__
-from zraft.cli.key_command import key
-from zraft.cli.member_command import member
-from zraft.cli.settings_command import settings as settings_group
-from zraft.cli.topic_command import topic
 from zraft.program.command_group import CommandGroup
 from zraft_core.errors import ConfigError
 
@@ -117,7 +115,8 @@ def serve(
         )
     if file is not None and config is not None:
         raise ConfigError(f"config: found {file} and --config {config}, expected one settings file")
-    from zraft.config.knobs import load_config
+    with _imports_of_a_server():
+        from zraft.config.knobs import load_config
 
     notes: list[ConfigNote] = []
     flags: dict[str, object] = _settings(settings)
@@ -134,12 +133,33 @@ def serve(
     flags.update({name: value for name, value in given.items() if value is not None})
     settled = load_config(flags=flags, file=file or config, on_note=notes.append)
 
-    from zraft.program.logs import configure_logging
-    from zraft.server.process.node import run_server
+    with _imports_of_a_server():
+        from zraft.program.logs import configure_logging
+        from zraft.server.process.node import run_server
 
     configure_logging(format=settled.log_format, level=settled.log_level)
     _log_notes(notes)
     run_server(settled)
+
+
+@contextmanager
+def _imports_of_a_server() -> Iterator[None]:
+    """Import what is inside without two things that would take a fifth of a start and that no server needs.
+
+    The garbage collector would look through modules, which stay. They are frozen in the end, or the next collection
+    would do it. And structlog imports rich if it is installed, for tracebacks in colour; servers log them as text.
+    """
+    gc.disable()
+    hidden = "rich" not in sys.modules
+    if hidden:
+        sys.modules["rich"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules["rich"]
+        gc.freeze()
+        gc.enable()
 
 
 def _stop_the_start(_number: int, _frame: object) -> None:
@@ -157,6 +177,8 @@ def _log_notes(notes: Sequence[ConfigNote]) -> None:
 
 
 def _settings(settings: tuple[str, ...]) -> dict[str, object]:
+    if not settings:
+        return {}
     from zraft.config.server import secret_knobs
 
     flags: dict[str, object] = {}
@@ -370,9 +392,6 @@ def shell(
     sys.exit(run_shell(settings, command, Manner(json=as_json, ends_at_error=stop_on_error)))
 
 
-main.add_command(key)
-
-
 class _Late(click.Group):
     """A group of commands whose module is imported when one of them is called."""
 
@@ -416,10 +435,15 @@ class _LateCommand(click.Command):
         return self._command().get_params(ctx)
 
 
-main.add_command(_Late("log", "zraft.cli.log_command", "Show a server's log, and check whether it is whole."))
-main.add_command(
-    _Late("snapshot", "zraft.cli.snapshot_command", "Save, inspect and restore snapshots of the state.")
-)
+for _name, _help in (
+    ("key", "Make and change the cluster key, by which servers know each other."),
+    ("log", "Show a server's log, and check whether it is whole."),
+    ("member", "List the members of a cluster, and change them while it runs."),
+    ("settings", "Show and change the settings that all servers must agree on."),
+    ("snapshot", "Save, inspect and restore snapshots of the state."),
+    ("topic", "Show topics and where their partitions are, and change them."),
+):
+    main.add_command(_Late(_name, f"zraft.cli.{_name}_command", _help))
 main.add_command(
     _LateCommand(
         "recover",
@@ -433,6 +457,3 @@ main.add_command(
         "import", "zraft.cli.import_command", "import_", "Create a cluster from a running ZooKeeper's data."
     )
 )
-main.add_command(member)
-main.add_command(topic)
-main.add_command(settings_group)

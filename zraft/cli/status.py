@@ -2,6 +2,8 @@
 
 `zraft status` uses it, and `zraft dev` to see when its servers serve. It blocks and makes one connection per
 question, because that is the whole protocol: four letters out, text in until the server closes.
+
+TLS is imported where it is used, because `zraft dev` imports this before it starts its servers.
 """
 
 from __future__ import annotations
@@ -9,16 +11,18 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
 from zraft_core.address import Address
 from zraft_core.errors import ConfigError, ZraftError
+
+if TYPE_CHECKING:
+    import ssl
 
 ANSWER_BYTES_MAX: Final = 1_048_576
 """More than any word answers; another program than a server of ours may listen there."""
@@ -55,6 +59,8 @@ def tls_context(ca: Path, certificate: Path | None = None, key: Path | None = No
     Raises:
         ConfigError: a file cannot be used.
     """
+    import ssl
+
     try:
         context = ssl.create_default_context(cafile=str(ca))
     except (OSError, ssl.SSLError) as error:
@@ -101,6 +107,8 @@ def ask(address: Address, word: str, timeout_s: float, tls: ssl.SSLContext | Non
 
 def speaks_tls(address: Address, timeout_s: float) -> bool:
     """Return whether the listener answers the beginning of a TLS handshake, with whatever certificate."""
+    import ssl
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -78,6 +78,27 @@ def test_a_roster_is_not_said_before_it_is_durable() -> None:
     assert one.hello().roster == one.bootstrap.roster
 
 
+def test_a_durable_roster_is_told_at_once_and_once_also_by_the_server_that_makes_the_cluster_founded() -> (
+    None
+):
+    """The others wait for it, and would not vote before. They would ask again only after an interval."""
+    one, two, three = (Place(server) for server in SERVERS)
+    for place, peer in itertools.permutations((one, two, three), 2):
+        place.bootstrap.on_hello(peer.sender, peer.hello())
+    for place in (one, two, three):
+        assert all(hello.roster is None for _, hello in place.bootstrap.hellos(1_000))
+        place.write()
+        told = list(place.bootstrap.hellos(1_000))
+        assert [(peer, hello.roster) for peer, hello in told] == [
+            (peer, place.durable) for peer in SERVERS if peer != place.server
+        ]
+        assert list(place.bootstrap.hellos(1_000)) == []
+        if place is not three:
+            three.bootstrap.on_hello(place.sender, place.hello())
+    assert three.bootstrap.founded
+    assert list(three.bootstrap.hellos(2_000)) == []
+
+
 def test_nobody_votes_before_all_listed_servers_have_the_roster_durable() -> None:
     """Two that agreed must not found a cluster while the third may still lose its disk."""
     one, two, three = (Place(server) for server in SERVERS)

@@ -126,6 +126,22 @@ def test_a_new_leader_is_told_at_once() -> None:
     assert reporter.may_leave_at <= reporter.due_at <= 1_000
 
 
+def test_a_new_leader_is_told_again_soon_until_it_acknowledges() -> None:
+    """It takes no report before its first entry is applied; a follower without contact serves nobody (D-14)."""
+    reporter = _reporter()
+    reporter.report_now()
+    now, waits = 1_000, []
+    for _ in range(8):
+        reporter.make_reports(now)
+        waits.append(reporter.due_at - now)
+        now = reporter.due_at
+    assert waits == [25, 50, 100, 200, 400, 800, INTERVAL_MS, INTERVAL_MS]
+    reporter.report_now()
+    (report,) = reporter.make_reports(now)
+    reporter.on_ack(_ack(report.number), now)
+    assert reporter.due_at == now + INTERVAL_MS
+
+
 def test_many_sessions_are_spread_over_reports_of_bounded_size() -> None:
     count = 2 * REPORT_SESSIONS_MAX + 1
     reporter = _reporter(*range(1, count + 1))

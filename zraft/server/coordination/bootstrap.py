@@ -74,6 +74,8 @@ class Bootstrap:
         self._peers = tuple(p for p in peers if p != server)
         self._seen: dict[ServerId, tuple[Instance, Hello]] = {}
         self._next_hello = 0
+        self._untold = False
+        """Whether the roster became durable and nobody was told: the others wait for that."""
         self._cluster = cluster
         self.roster = roster
         self._durable = roster is not None
@@ -180,7 +182,7 @@ class Bootstrap:
 
     def roster_durable(self) -> None:
         """Take note that the roster's record is durable."""
-        self._durable = True
+        self._durable = self._untold = True
         self._conclude()
 
     def admits(self, message: Message, *, from_member: bool) -> bool:
@@ -204,11 +206,14 @@ class Bootstrap:
         self.problem = None
 
     def hellos(self, now: int) -> Iterable[tuple[ServerId, Hello]]:
-        """Return the greetings to send now, by receiver; none once the cluster is founded."""
-        if self.founded or self.met is not None or now < self._next_hello:
+        """Return the greetings to send now, by receiver; once the cluster is founded, only one that says so."""
+        if self.met is not None:
             return []
+        if not self._untold and (self.founded or now < self._next_hello):
+            return []
+        self._untold = False
         self._next_hello = now + HELLO_INTERVAL_MS
-        hello = self._hello(wants_reply=True)
+        hello = self._hello(wants_reply=not self.founded)
         return [(peer, hello) for peer in self._peers]
 
     def _hello(self, *, wants_reply: bool) -> Hello:

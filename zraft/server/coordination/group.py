@@ -171,6 +171,7 @@ class CoordinationGroup:
         self.bootstrap.roster_durable()
         assert self.bootstrap.roster is not None
         self._start(self._founders(self.bootstrap.roster))
+        self.stirred = True
 
     def _founders(self, roster: Roster) -> Membership:
         return Membership(
@@ -383,6 +384,9 @@ class CoordinationGroup:
     def _begin_cluster(self, raft: Raft) -> None:
         """Let one server campaign at once in a cluster that was founded this moment, because none can lead it yet."""
         self._founding = False
+        # Those that wait to hear it would not vote yet (D-1).
+        for peer, hello in self.bootstrap.hellos(self._clock.now):
+            self._outbox.send(peer, hello)
         first = self.identity.server == min(raft.membership.voters)
         if first and raft.leader is None and raft.log.last_index == 0:
             raft.hasten_election()

@@ -28,7 +28,7 @@ A heartbeat brings one, so no alarm rings for the report alone.
 """
 
 HURRY_GAP_MS: Final = 25
-"""The least time between two reports that leave early because output is held for them."""
+"""The least time between two reports that leave early: output is held for them, or a new leader is awaited."""
 
 NEVER: Final = -(1 << 60)
 """A moment before all others."""
@@ -58,6 +58,8 @@ class TouchReporter:
         self.due_at = NEVER
         self.may_leave_at = NEVER
         self._last_report_at = NEVER
+        self._retry_ms = 0
+        """The time until the next report while a new leader has acknowledged none; 0 once it has."""
         self.contact = NEVER
         self.contact_run = 0
 
@@ -98,8 +100,13 @@ class TouchReporter:
         self.may_leave_at = min(self.may_leave_at, self.due_at)
 
     def report_now(self) -> None:
-        """Let a report leave at once, because a new leader is known, which has none of the old ones."""
+        """Let a report leave at once, because a new leader is known, which has none of the old ones.
+
+        Until it acknowledges one, others follow, each after twice the time: it takes none before its first entry is
+        applied, and a server that has just started answers no client before (D-14).
+        """
         self.due_at = self.may_leave_at = NEVER
+        self._retry_ms = HURRY_GAP_MS
 
     def make_reports(self, now: int) -> list[TouchReport]:
         """Return the reports to send now, with every session that was touched since its last acknowledgement.
@@ -107,8 +114,8 @@ class TouchReporter:
         There is always at least one, which may hold no session.
         """
         self._last_report_at = now
-        self.due_at = now + self.interval_ms
-        self.may_leave_at = self.due_at - self.interval_ms // EARLY_SHARE
+        self._wait(self._retry_ms or self.interval_ms)
+        self._retry_ms = min(2 * self._retry_ms, self.interval_ms)
         acked = self._acked
         fresh = [(s, t) for s, t in self._touched.items() if t > acked.get(s, NEVER)]
         reports = []
@@ -121,6 +128,10 @@ class TouchReporter:
             self._reports.popitem(last=False)
         return reports
 
+    def _wait(self, ms: int) -> None:
+        self.due_at = self._last_report_at + ms
+        self.may_leave_at = self.due_at - ms // EARLY_SHARE
+
     def on_ack(self, ack: TouchAck, run: int) -> None:
         """Take note that the leader took a report. Contact is at its *sending*: hearing a leader is not enough (D-14)."""
         if ack.boot != self._boot:
@@ -129,6 +140,9 @@ class TouchReporter:
         if known is None:
             return
         sent, touches = known
+        if self._retry_ms:
+            self._retry_ms = 0
+            self._wait(self.interval_ms)
         self.on_contact(sent, run)
         refused = frozenset(ack.refused)
         for session, at in touches.items():

@@ -217,7 +217,7 @@ class Node:
         self._keepers: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
         # The restored state is out of the collector's sight from here on, too.
-        self._collector = Collector()
+        self._collector = Collector(self._started)
         self._memory = MemoryReturn(malloc_trim())
         self._wake_at = self._alarm_at = NEVER
         self._chores_at = 0
