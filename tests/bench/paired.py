@@ -42,6 +42,7 @@ from zraft_bench.processes import ServerProcess
 
 SERVERS: Final = 3
 VALUE_BYTES: Final = 100
+ENTRIES: Final = 1_000
 SETTLE_S: Final = 1.0
 """Before idle CPU is measured: the last writes are applied, and what follows a start is over."""
 IDLE_S: Final = 3.0
@@ -178,7 +179,8 @@ def main(base: str, head: str | None, **options: Any) -> None:
     """Run pairs of BASE and HEAD (default: the working tree) and show how HEAD compares with BASE."""
     workload = Workload(seconds_min=options["seconds"], warm_up_s=0.5)
     tests = [
-        evolve(test, seconds_min=options["seconds"])
+        # A round is short, so that a test takes about as long as it is told to.
+        evolve(test, seconds_min=options["seconds"], entries=ENTRIES)
         for test in PRESETS["deployment"](workload)
         if test.value_bytes == VALUE_BYTES
     ]

@@ -59,7 +59,7 @@ CLUSTER: Final[Mapping[str, int]] = {
     "one_report_is_enough": 3,
     "difference_without_closed": 3,
     "former_disks_forgotten": 3,
-    "history_survives_restore": 78,
+    "history_survives_restore": 54,
 }
 
 PARTITIONS: Final[Mapping[str, int]] = {"retired_replica_trusted": 47}
