@@ -13,7 +13,8 @@ import msgpack
 from attrs import define, frozen
 
 from onyxlog.errors import OnyxlogError
-from zraft_core.messagepack import shown
+from zraft_core.errors import ProtocolError
+from zraft_core.messagepack import shown, unpack
 
 
 class ChannelError(OnyxlogError):
@@ -302,8 +303,8 @@ def decode(message: bytes) -> Message:
         ChannelError: the bytes are no message of this version.
     """
     try:
-        fields = msgpack.unpackb(message, raw=False, strict_map_key=False, use_list=True)
-    except (ValueError, msgpack.UnpackException) as error:
+        fields = unpack(message, lists=True, any_keys=True)
+    except ProtocolError as error:
         raise ChannelError(f"message between groups: {error}") from error
     match fields:
         case [4, int(channel), int(sequence), *item]:
