@@ -53,7 +53,7 @@ class GetItems:
 
 @frozen
 class GetSize:
-    """How many entries a dictionary has."""
+    """Ask how many entries a dictionary has."""
 
     directory: str
 

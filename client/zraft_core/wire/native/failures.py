@@ -67,7 +67,7 @@ _BAD_ARGUMENTS: Final = {
     TRUNCATE: "`first` is below where the log begins already, or a path is none that a znode can have",
     WILL: "a parent or prefix that no znode can have",
 }
-"""What it means for some commands."""
+"""Texts of the code `BAD_ARGUMENTS` for commands of which more can be said."""
 
 
 # -- their fields
@@ -100,7 +100,7 @@ class Failure:
 
 @frozen
 class Redirect:
-    """Where the leader is, as (host, port)."""
+    """Answer that sends a client to the leader, at (host, port)."""
 
     leader: tuple[str, int]
 

@@ -1,4 +1,4 @@
-"""What stands in fields of several native requests and answers, and how the fields of a request are declared.
+"""Forms of the fields that several native requests and answers share, and a way to declare the fields of a request.
 
 Source: docs/PROTOCOL-NATIVE.md, "Fields".
 """

@@ -25,12 +25,12 @@ class Config:
 
 @frozen
 class ReadDiagnostic:
-    """What the server says of itself (Z-14)."""
+    """Ask a server for its diagnostic figures (Z-14)."""
 
 
 @frozen
 class ReadMembers:
-    """Who belongs to the cluster."""
+    """Ask for the members of the cluster."""
 
 
 def made_config(

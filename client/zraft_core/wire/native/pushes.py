@@ -1,4 +1,4 @@
-"""What subscriptions to dictionaries, logs and paths push to native clients, by the type of the message.
+"""Messages that subscriptions to dictionaries, logs and paths push to native clients, by their type.
 
 Changes are packed by hand on the server (`answers`), from entries that are stored in this form.
 
@@ -31,7 +31,7 @@ EVENT_KINDS: Final = {1: "created", 2: "deleted", 3: "changed", 4: "children"}
 
 @frozen
 class AnyPush:
-    """What every pushed message has beside its type: the id of the subscription, and the moment that it shows."""
+    """Fields of every pushed message beside its type: the id of the subscription, and the zxid of what it shows."""
 
     id: int
     zxid: int
