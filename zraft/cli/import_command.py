@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from zraft.cli.offline_options import Place, founds_cluster, progress, tell_founded
+from zraft.cli.tls_options import tls_options
 from zraft_core.address import parse_address
 from zraft_core.errors import ConfigError
 
@@ -54,24 +55,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(0.1, 3600),
     help="How long to wait for an answer.",
 )
-@click.option(
-    "--tls-ca",
-    metavar="FILE.pem",
-    type=click.Path(path_type=Path),
-    help="Speak TLS, and trust these authorities.",
-)
-@click.option(
-    "--tls-certificate",
-    metavar="FILE.pem",
-    type=click.Path(path_type=Path),
-    help="The certificate to show to servers.",
-)
-@click.option(
-    "--tls-key",
-    metavar="FILE.pem",
-    type=click.Path(path_type=Path),
-    help="The private key of that certificate.",
-)
+@tls_options("Speak TLS, and trust these authorities.")
 def import_(
     source: str,
     place: Place,

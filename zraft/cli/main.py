@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zraft import __version__
+from zraft.cli.tls_options import tls_options
 from zraft.program.command_group import CommandGroup
 from zraft_core.errors import ConfigError
 
@@ -264,21 +265,7 @@ def dev(
     show_default=True,
     help="The servers to ask.",
 )
-@click.option(
-    "--tls-ca",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Ask over TLS, and trust these authorities.",
-)
-@click.option(
-    "--tls-certificate",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="The certificate to show to servers, for tls.client_auth=need.",
-)
-@click.option(
-    "--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="The private key of that certificate."
-)
+@tls_options("Ask over TLS, and trust these authorities.")
 def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None) -> None:
     """Show every server's mode, zxid, nodes and connections; exit with 1 if none of them leads."""
     from zraft.cli.status import tls_context
@@ -332,24 +319,7 @@ def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_
     help="The session timeout to ask for: ephemeral znodes outlive a lost shell for this long.",
 )
 @click.option("--tls", is_flag=True, help="Speak TLS; any of the following options means it, too.")
-@click.option(
-    "--tls-ca",
-    metavar="FILE.pem",
-    type=click.Path(path_type=Path),
-    help="The authorities that sign servers' certificates.",
-)
-@click.option(
-    "--tls-certificate",
-    metavar="FILE.pem",
-    type=click.Path(path_type=Path),
-    help="The certificate to show to servers.",
-)
-@click.option(
-    "--tls-key",
-    metavar="FILE.pem",
-    type=click.Path(path_type=Path),
-    help="The private key of that certificate.",
-)
+@tls_options("The authorities that sign servers' certificates.")
 @click.option("--json", "as_json", is_flag=True, help="Print each result as one line of JSON.")
 @click.option("--stop-on-error", is_flag=True, help="With commands from a pipe, end at the first that fails.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
