@@ -37,7 +37,10 @@ class RaftConfig:
         "A follower that hears no leader for this long, or randomly up to twice as long, asks for votes.",
     )
     heartbeat_ticks: int = count(
-        50, 1, 20_000, "The leader sends something to every follower at least this often."
+        50,
+        1,
+        20_000,
+        "The leader sends something to every follower at least this often; an idle one, three times in an election timeout.",
     )
     batch_bytes_max: int = count(
         524_288,

@@ -41,6 +41,7 @@ class GroupEffects:
             retire their replicas.
         forgotten: groups that the log no longer knows. Their files are to be removed before anything is
             compacted.
+        spoke: whether shared heartbeats are among the messages.
         wake_in: ticks until the next turn is due, if nothing arrives before; None if none is.
     """
 
@@ -54,4 +55,5 @@ class GroupEffects:
     needs_snapshot: list[tuple[GroupId, ServerId]] = Factory(list)
     placed: list[GroupId] = Factory(list)
     forgotten: list[GroupId] = Factory(list)
+    spoke: bool = False
     wake_in: int | None = None

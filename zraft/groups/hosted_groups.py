@@ -73,6 +73,7 @@ class GroupsShare:
         coordination_due: whether the coordination group is to be snapshotted to shorten the log of all
             groups.
         due_in: ms until the next turn is due; None if none is.
+        spoke: whether other servers are told in this turn that leaders here live.
     """
 
     tasks: Sequence[Task]
@@ -80,6 +81,7 @@ class GroupsShare:
     compactions: Sequence[tuple[GroupId, int]]
     coordination_due: bool
     due_in: int | None
+    spoke: bool
 
 
 @frozen
@@ -400,7 +402,7 @@ class HostedGroups:
         if effects.snapshots or self.host.stirred or self.partitions.wants_turn:
             due_in = 0
         self._stirred = bool(self.host.groups) or self._has_work
-        return GroupsShare(tasks, deliveries, compactions, effects.coordination_due, due_in)
+        return GroupsShare(tasks, deliveries, compactions, effects.coordination_due, due_in, effects.spoke)
 
     def _say(self, messages: Iterable[tuple[ServerId, PeerMessage]]) -> None:
         for to, message in messages:

@@ -29,6 +29,13 @@ class Leading(Following):
         self._rounds.request()
         return self.round + 1
 
+    def join_round(self) -> bool:
+        """Begin the next round with the next ready(), if it is due within half of its interval.
+
+        For when something else is said to the followers anyway, so that they are woken once. Returns whether one begins.
+        """
+        return self.role is Role.LEADER and self._rounds.join(self.now)
+
     @property
     def round(self) -> int:
         """Newest round of heartbeats begun in this leadership, 0 before the first."""
@@ -119,6 +126,10 @@ class Leading(Following):
         entry = Entry(log.last_index + 1, self.term, kind, log.next_position, count, payload)
         log.append(entry)
         self._writes.append((entry,))
+        soon = self.now + self.settings.heartbeat_ticks
+        if self._rounds.next_at > soon:
+            # It is sent in a moment, may be lost, and is asked for again with the next round at the latest.
+            self._rounds.next_at = soon
         return entry.index
 
     # -- sending
@@ -182,10 +193,11 @@ class Leading(Following):
             self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, 0, commit))
 
     def _begin_round(self) -> None:
-        spared = self._spared()
-        number = self._rounds.begin(
-            self.now, next_at=self.now + self.settings.heartbeat_ticks, everybody=not spared
-        )
+        spared, alone = self._spared(), self.membership.electorate == (self.server,)
+        settings = self.settings
+        # With followers to spare, a majority holds all of the log, and it answered the last round.
+        interval = settings.idle_heartbeat_ticks if spared or alone else settings.heartbeat_ticks
+        number = self._rounds.begin(self.now, interval, everybody=not spared)
         if self.commit_index >= self.noop_index:
             # Earlier it might not know of everything that its predecessors committed (section 6.4, step 1).
             self._reads.begin_round(number, self.commit_index)
@@ -198,7 +210,7 @@ class Leading(Following):
                 asked = progress.beat_round = number
                 progress.beat_next = progress.next_index
             self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, asked, commit))
-        if self.membership.electorate == (self.server,):
+        if alone:
             # Nobody else has to answer.
             self._confirm_rounds()
 

@@ -7,6 +7,10 @@ clients rest on that (D-11c, D-14).
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
+
+JOINED_SHARE: Final = 5
+"""Who was made to send early by somebody else waits this fraction (1/n) of an interval longer the next time."""
 
 
 class Rounds:
@@ -18,6 +22,7 @@ class Rounds:
         wanted: whether one is to begin with the next ready().
         awaited: whether somebody waits for that one.
         everybody: whether the newest one asks all followers.
+        interval: ticks that the newest one leaves until the next.
         next_at: tick at which the next one is due.
     """
 
@@ -28,6 +33,7 @@ class Rounds:
         "confirmed",
         "contact",
         "everybody",
+        "interval",
         "newest",
         "next_at",
         "wanted",
@@ -40,6 +46,7 @@ class Rounds:
         self.wanted = False
         self.awaited = False
         self.everybody = True
+        self.interval = 0
         self.next_at = 0
         self._leading_since = 0
         self._sent: deque[tuple[int, int]] = deque()  # (round, tick sent), not answered by a quorum yet
@@ -77,11 +84,23 @@ class Rounds:
         """The tick of the newest proof that a quorum follows, or of the begin of the leadership."""
         return max(self.contact, self._leading_since)
 
-    def begin(self, now: int, next_at: int, *, everybody: bool) -> int:
-        """Begin a round, to all followers or to as many as a quorum needs, and return its number."""
+    def join(self, now: int) -> bool:
+        """Want the next round now if more than half of the time to it is over; return whether that is so."""
+        if self.wanted or not 0 < self.next_at - now <= self.interval // 2:
+            return False
+        self.wanted = True
+        return True
+
+    def begin(self, now: int, interval: int, *, everybody: bool) -> int:
+        """Begin a round, to all followers or to as many as a quorum needs, and return its number.
+
+        One that joined what others had to say leaves them a fifth of the interval more to begin the next time, too.
+        """
+        joined = not self.awaited and now < self.next_at
         self.wanted = self.awaited = False
         self.everybody = everybody
-        self.next_at = next_at
+        self.interval = interval
+        self.next_at = now + interval + (interval // JOINED_SHARE if joined else 0)
         self.newest += 1
         self._sent.append((self.newest, now))
         return self.newest

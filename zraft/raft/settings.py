@@ -18,8 +18,9 @@ class RaftSettings:
         election_timeout_ticks: a follower campaigns after a silence drawn evenly from [this, 2 * this); a
             server that heard a leader more recently than this refuses to vote; a leader without a confirmed
             round for this long steps down.
-        heartbeat_ticks: time between two rounds of heartbeats when nothing asks for one earlier; also how
-            often a candidate repeats requests that were not answered.
+        heartbeat_ticks: time between two rounds of heartbeats when nothing asks for one earlier, unless nothing
+            is under way (`idle_heartbeat_ticks`); also how often a candidate repeats requests that were not
+            answered.
         append_bytes_max: entries of one AppendEntries, at least one entry always.
         inflight_messages_max: unacknowledged AppendEntries per follower. Small on purpose: while the window
             is full, later entries gather into one message.
@@ -43,6 +44,14 @@ class RaftSettings:
     bulk_resend_ticks: int = 1000
     uncommitted_bytes_max: int = 64 * 1024 * 1024
     pending_reads_max: int = 10_000
+
+    @property
+    def idle_heartbeat_ticks(self) -> int:
+        """Time between two rounds while nothing is under way: as long as the election timeout allows.
+
+        Such a round only says that all still live. What is sent after it, and may be lost, brings the next one forward.
+        """
+        return max(self.heartbeat_ticks, self.election_timeout_ticks // HEARTBEATS_PER_TIMEOUT_MIN)
 
     def validate(self) -> None:
         """Check each value and the relations between them.

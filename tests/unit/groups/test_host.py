@@ -11,6 +11,7 @@ from tests.simulation.groups.counter import AppendCounter
 from tests.so_far import so_far
 from tests.unit.groups.hosts import DISKS, S1, S2, S3, SETTINGS, Hosts, empty
 from zraft.groups.covers.peer import Peer
+from zraft.groups.covers.sharing import IDLE_BEATS_PER_TIMEOUT
 from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupEffects
 from zraft.groups.settings import GroupSettings
@@ -24,6 +25,7 @@ from zraft_core.ids import GroupId
 
 T = SETTINGS.raft.election_timeout_ticks
 BEAT = SETTINGS.raft.heartbeat_ticks
+IDLE_BEAT = T // IDLE_BEATS_PER_TIMEOUT
 
 
 class Drawn(random.Random):
@@ -42,13 +44,25 @@ def test_idle_groups_cost_a_datagram_each_way_per_pair_of_servers_and_no_look(gr
     """Each has the answer to the other one's last heartbeat and the next heartbeat."""
     hosts = Hosts(groups)
     hosts.rest()
-    hosts.run(2 * BEAT)
+    hosts.run(2 * IDLE_BEAT)
     hosts.sent.clear()
     before = hosts.touched()
-    hosts.run(10 * BEAT)
+    hosts.run(10 * IDLE_BEAT)
     assert len(hosts.sent) == 10 * 6
     assert Counter(hosts.kinds()) == {"SharedHeartbeat": 60, "SharedHeartbeatReply": 60}
     assert hosts.touched() == before
+
+
+def test_shared_heartbeats_are_rarer_while_all_groups_sleep() -> None:
+    hosts = Hosts(3)
+    hosts.rest()
+    host = hosts.hosts[S1]
+    assert host._covers.interval == IDLE_BEAT > BEAT
+    assert host.propose(GroupId(3), b"x", 1) is not None
+    hosts.step()
+    assert host._covers.interval == BEAT
+    hosts.run(2 * IDLE_BEAT)
+    assert host._covers.interval == IDLE_BEAT
 
 
 def test_servers_that_began_at_different_moments_speak_at_one() -> None:
@@ -58,9 +72,9 @@ def test_servers_that_began_at_different_moments_speak_at_one() -> None:
     for number, host in enumerate(hosts.hosts.values()):
         for peer in host.peers.values():
             peer.beat_at += 13 * number
-    hosts.run(6 * BEAT)
+    hosts.run(6 * IDLE_BEAT)
     hosts.sent.clear()
-    hosts.run(10 * BEAT)
+    hosts.run(10 * IDLE_BEAT)
     assert len(hosts.sent) == 10 * 6
 
 
@@ -86,9 +100,9 @@ def test_a_server_that_leads_nothing_answers_at_once() -> None:
 def test_a_heartbeat_whose_answer_can_wait_asks_for_no_turn() -> None:
     hosts = Hosts(3)
     hosts.rest()
-    hosts.run(2 * BEAT)
+    hosts.run(2 * IDLE_BEAT)
     host = hosts.hosts[S1]
-    while max(peer.beat_at for peer in host.peers.values()) - host._state.now < BEAT:
+    while max(peer.beat_at for peer in host.peers.values()) - host._state.now < IDLE_BEAT:
         hosts.step()
     host.turn(0)
     taken = host.peers[S2].taken
@@ -97,7 +111,7 @@ def test_a_heartbeat_whose_answer_can_wait_asks_for_no_turn() -> None:
     assert taken.answer_due
     assert not host.wants_turn
     later = SharedHeartbeat(taken.epoch, taken._number + 1, 1, ())
-    host.receive(Sender(S2, DISKS[S2], 1), [later], BEAT - 1)
+    host.receive(Sender(S2, DISKS[S2], 1), [later], IDLE_BEAT - 1)
     assert host.wants_turn, "its own heartbeat is due soon, and is to leave with the answer"
 
 
@@ -241,10 +255,11 @@ def test_a_group_that_is_not_covered_has_rounds_of_its_own_and_no_shared_heartbe
     raft = hosts.replica(S1, 1).raft
     hosts.sent.clear()
     rounds = raft.round
-    hosts.run(10 * BEAT)
+    interval = SETTINGS.raft.idle_heartbeat_ticks
+    hosts.run(10 * interval)
     assert raft.role is Role.LEADER
     assert 9 <= raft.round - rounds <= 11
-    assert raft.now - raft.quorum_contact <= 2 * BEAT
+    assert raft.now - raft.quorum_contact <= 2 * interval
     assert set(hosts.kinds()) == ({"Heartbeat", "HeartbeatReply"} if servers > 1 else set())
 
 

@@ -28,6 +28,7 @@ from zraft.raft.messages import (
     HeartbeatReply,
     Message,
 )
+from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.raft.snapshot import SnapshotMeta
 from zraft_core.errors import ProtocolError
@@ -277,7 +278,7 @@ def asked(messages: list[tuple[int, Message]]) -> list[int]:
 
 def beat(raft: Raft) -> list[int]:
     """The time of the next round has come."""
-    raft.tick(raft.settings.heartbeat_ticks)
+    raft.tick(int(raft.alarm_in))
     return asked(drain(raft))
 
 
@@ -305,6 +306,50 @@ def test_followers_take_turns_in_answering_rounds_that_nobody_waits_for() -> Non
         assert (raft.quorum_round, raft.quorum_contact) == (raft.round, raft.now)
         turns.append(one)
     assert turns in ([2, 3, 2, 3], [3, 2, 3, 2])
+
+
+def test_rounds_are_rarer_while_nothing_is_under_way() -> None:
+    raft = leader_of_steady_followers()
+    (one,) = beat(raft)
+    assert raft.alarm_in == SETTINGS.idle_heartbeat_ticks > SETTINGS.heartbeat_ticks
+    answer(raft, one)
+    beat(raft)
+    assert raft.alarm_in == SETTINGS.idle_heartbeat_ticks
+    assert beat(raft) == [2, 3], "the round before was not answered"
+    assert raft.alarm_in == SETTINGS.heartbeat_ticks
+
+
+def test_an_entry_brings_the_next_round_forward() -> None:
+    """It may be lost, and is asked for again with the next round at the latest."""
+    raft = leader_of_steady_followers()
+    beat(raft)
+    raft.tick(3)
+    raft.propose(b"x", 1)
+    assert raft.alarm_in == SETTINGS.heartbeat_ticks
+    raft.tick(SETTINGS.heartbeat_ticks - 1)
+    raft.propose(b"y", 1)
+    assert raft.alarm_in == 1, "and never puts it off"
+
+
+def test_a_round_joins_what_else_is_said_in_the_second_half_of_its_interval() -> None:
+    """Who made it join begins the next time, too, because this leader then waits a fifth of an interval longer."""
+    raft = leader_of_steady_followers()
+    (one,) = beat(raft)
+    answer(raft, one)
+    raft.tick(1)
+    assert not raft.join_round()
+    raft.tick(int(raft.alarm_in) - SETTINGS.idle_heartbeat_ticks // 2)
+    assert raft.join_round()
+    assert len(asked(drain(raft))) == 1
+    assert raft.alarm_in == SETTINGS.idle_heartbeat_ticks * 6 // 5
+    assert not raft.join_round()
+
+
+def test_followers_begin_no_rounds() -> None:
+    raft = leader_of_steady_followers()
+    hear(raft, 2, Heartbeat(GROUP, raft.term + 1, 1, 0))
+    assert raft.role is Role.FOLLOWER
+    assert not raft.join_round()
 
 
 def test_everybody_is_asked_once_a_round_is_not_answered_until_each_answers_again() -> None:

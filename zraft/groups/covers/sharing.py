@@ -14,11 +14,16 @@ from zraft.groups.replica import HostedReplica
 from zraft.groups.timers import NEVER
 from zraft.raft.membership.quorum import majority
 from zraft.raft.role import Role
+from zraft.raft.rounds import JOINED_SHARE
 from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.ids import GroupId
 
-FOLLOWS_SHARE: Final = 5
-"""A server that another one's heartbeat made send early waits this fraction (1/n) of an interval longer the next time."""
+IDLE_BEATS_PER_TIMEOUT: Final = 4
+"""How many shared heartbeats leave in an election timeout while all groups sleep.
+
+An answer waits for the next heartbeat, so a contact may be two intervals old, which must not pass for silence
+(`Peer.silent_at`).
+"""
 
 
 class Covers:
@@ -30,17 +35,27 @@ class Covers:
     Attributes:
         stirred: whether something happened since `speak`, so that `due_at` does not hold.
         due_at: tick at which the next heartbeat is to be sent, or the silence of a server counts.
-        early_ticks: how many ticks early a shared heartbeat may leave, if others are sent at that moment
-            anyway.
     """
 
-    __slots__ = ("_state", "due_at", "early_ticks", "stirred")
+    __slots__ = ("_state", "due_at", "stirred")
 
     def __init__(self, state: HostState) -> None:
         self._state = state
-        self.early_ticks = state.settings.raft.heartbeat_ticks // 2
         self.stirred = False
         self.due_at: float = NEVER
+
+    @property
+    def interval(self) -> int:
+        """The ticks between two shared heartbeats to a server: more while all groups here are asleep."""
+        raft = self._state.settings.raft
+        if self._state.timers.due:
+            return raft.heartbeat_ticks
+        return max(raft.heartbeat_ticks, raft.election_timeout_ticks // IDLE_BEATS_PER_TIMEOUT)
+
+    @property
+    def early_ticks(self) -> int:
+        """How many ticks early a shared heartbeat may leave, if others are sent at that moment anyway."""
+        return self.interval // 2
 
     # -- what other servers say
 
@@ -179,10 +194,11 @@ class Covers:
 
     def _beat(self, peer: Peer) -> None:
         state = self._state
-        interval = state.settings.raft.heartbeat_ticks
+        interval = self.interval
         # A server that was made to send early lets the same one begin the next time.
         follows = state.now < peer.beat_at
-        peer.beat_at = state.now + interval + (interval // FOLLOWS_SHARE if follows else 0)
+        peer.beat_at = state.now + interval + (interval // JOINED_SHARE if follows else 0)
+        state.effects.spoke = True
         if peer.given.overflows:
             state.touch_all(peer.led)
             peer.given.begin_anew()

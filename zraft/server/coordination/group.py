@@ -59,7 +59,7 @@ from zraft.tree.machine import Machine
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 
-IDLE_TURN_MS: Final = 200
+IDLE_TURN_MS: Final = 400
 """The longest time between two turns. What has an exact moment asks for a turn at it; all else may be late by this."""
 
 SEEK_TURN_MS: Final = 20

@@ -453,6 +453,9 @@ class Driver:
             if self.groups is not None:
                 # This comes before clients are written to, so that what partitions answer leaves in this turn.
                 share = self._groups_turn(self.groups, replica, step, wall_ms)
+                if share is not None and share.spoke and raft.join_round():
+                    # Others are woken anyway. So all heartbeats between two servers come to leave at the same moments.
+                    coordination.settle()
         self._stirred = coordination.stirred = False
         outputs = self._answer_clients(now_ms)
         if looks or self._writes_answered or clients.sent_total - clients.events_total != sent_before:

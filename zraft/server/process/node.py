@@ -90,6 +90,9 @@ IDLE_CHORES_MS: Final = 200
 SOON_MS: Final = 10
 """The same of a server that has chores left: it folds digests, or leaves."""
 
+LATE_MS: Final = 5
+"""An alarm that is later than this looks into the sockets first; nothing waits there for longer than an alarm is late."""
+
 NEVER: Final = 1 << 62
 """Milliseconds: no alarm is set."""
 
@@ -468,10 +471,12 @@ class Node:
         if self._stop.is_set():
             return
         now = now_ms()
-        self._process.add_lag(max(0, now - self._alarm_at) / 1000)
+        late = now - self._alarm_at
+        self._process.add_lag(max(0, late) / 1000)
         self._alarm_at, self._alarm = NEVER, None
-        # A timer may run late while heartbeats wait in the socket: they have arrived, so they count first.
-        self._peers.drain()
+        if late >= LATE_MS:
+            # Heartbeats may wait in the socket: they have arrived, so they count first.
+            self._peers.drain()
         if not self._scheduled:
             if now >= self._wake_at:
                 self._scheduled = True
