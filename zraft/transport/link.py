@@ -22,6 +22,7 @@ from zraft.transport.sealing import (
     HELLO,
     SALT_BYTES,
     SEAL_BYTES,
+    SENDER_AT,
     HelloDatagram,
     Incoming,
     Outgoing,
@@ -289,6 +290,13 @@ class PeerLinks:
 
         `now_ms` is a monotonic clock's; it is used for timeouts and rates only.
         """
+        if len(datagram) >= SEAL_BYTES:
+            # Nearly all datagrams are the next ones of runs that are known: the rest of this method is for the others.
+            known = self._peers.get(datagram[SENDER_AT])  # type: ignore[call-overload]  # any byte may stand there
+            if known is not None and known.handshake.incoming is not None:
+                opened = known.handshake.incoming.open_next(datagram)
+                if opened is not None:
+                    return self._opened(known, known.handshake.incoming, opened, now_ms)
         try:
             kind, server, receiver, key_id = read_prefix(datagram)
             peer = self._peers.get(server)
@@ -412,7 +420,11 @@ class PeerLinks:
                 question = peer.handshake.on_unopenable(now_ms)
             replies = [(server, self._hello(server, question))] if question is not None else []
             return ReceivedDatagram(None, [], replies, str(error), error.rejection)
+        return self._opened(peer, incoming, body, now_ms)
+
+    def _opened(self, peer: _Peer, incoming: Incoming, body: bytes, now_ms: int) -> ReceivedDatagram:
         self._datagrams_opened += 1
+        server = incoming.sender.server
         replies = []
         try:
             if body and body[0] == packing.REPORT:

@@ -23,6 +23,7 @@ FRAGMENT: Final = 2
 REPORT: Final = 3
 
 _WHOLE_PREFIX: Final = bytes([WHOLE])
+_ONE_PREFIX: Final = _WHOLE_PREFIX + codec.encode_sequence([b""])
 FEW: Final = 16
 """Messages that fit one body together need not be counted into several."""
 
@@ -75,6 +76,8 @@ class Packer:
         Raises:
             UnsendableError: a message is above `message_bytes_max`; nothing is packed then.
         """
+        if len(encoded) == 1 and len(encoded[0]) <= self._single_bytes_max:
+            return [_ONE_PREFIX + encoded[0]]
         if encoded and len(encoded) <= FEW and sum(map(len, encoded)) <= self._single_bytes_max:
             return [_WHOLE_PREFIX + codec.encode_sequence(encoded)]
         for message in encoded:

@@ -51,7 +51,14 @@ _HELLO: Final = struct.Struct(f">BBBBB4s{SALT_BYTES}s{INSTANCE_BYTES}sQ{CHALLENG
 _NONCE: Final = struct.Struct(">4xQ")
 
 HELLO_BYTES: Final = _HELLO.size + _MAC_BYTES
-SEAL_BYTES: Final = _DATA_HEADER.size + _TAG_BYTES
+_HEADER_BYTES: Final = _DATA_HEADER.size
+_COUNTER_AT: Final = _HEADER_BYTES - 8
+_NONCE_HEAD: Final = bytes(4)
+
+SENDER_AT: Final = 3
+"""Where a datagram names the server that sent it."""
+
+SEAL_BYTES: Final = _HEADER_BYTES + _TAG_BYTES
 """The bytes that sealing adds to a body: header and tag."""
 
 WINDOW: Final = 4096
@@ -217,40 +224,55 @@ def decode_hello(datagram: bytes, *, mac_key: bytes) -> HelloDatagram:
 
 
 class ReplayWindow:
-    """Window of counters that were seen: one bit for each of the last WINDOW counters (RFC 4303, 3.4.3)."""
+    """Window of counters that were seen: one bit for each of the last WINDOW counters (RFC 4303, 3.4.3).
 
-    __slots__ = ("_bits", "_next")
+    Attributes:
+        next: one above the highest counter seen.
+    """
+
+    __slots__ = ("_bits", "_in_order", "next")
 
     _MASK: Final = (1 << WINDOW) - 1
 
     def __init__(self) -> None:
-        self._next = 0  # one above the highest counter seen
-        self._bits = 0  # bit n: counter _next - 1 - n was seen
-
-    @property
-    def next(self) -> int:
-        """One above the highest counter seen."""
-        return self._next
+        self.next = 0
+        self._bits = 0  # bit n: counter next - _in_order - 1 - n was seen
+        self._in_order = (
+            0  # the highest so many were seen; they are no bits yet, since bits of a whole window move slowly
+        )
 
     def is_new(self, counter: int) -> bool:
         """Return whether the counter is within the window and unseen.
 
         It is marked only if the datagram opens.
         """
-        behind = self._next - 1 - counter
+        self._fold()
+        behind = self.next - 1 - counter
         return behind < 0 or (behind < WINDOW and not self._bits >> behind & 1)
 
     def mark(self, counter: int) -> None:
         """Remember the counter of a datagram that opened."""
-        ahead = counter + 1 - self._next
+        if counter == self.next:
+            self.next = counter + 1
+            self._in_order += 1
+            return
+        self._fold()
+        ahead = counter + 1 - self.next
         if ahead > WINDOW:
             self._bits = 1
-            self._next = counter + 1
+            self.next = counter + 1
         elif ahead > 0:
             self._bits = (self._bits << ahead | 1) & self._MASK
-            self._next = counter + 1
+            self.next = counter + 1
         else:
             self._bits |= 1 << -ahead
+
+    def _fold(self) -> None:
+        """Make bits of the counters that came in order."""
+        count = min(self._in_order, WINDOW)
+        if count:
+            self._in_order = 0
+            self._bits = (self._bits << count | (1 << count) - 1) & self._MASK
 
 
 class Outgoing:
@@ -262,7 +284,18 @@ class Outgoing:
     receiver's one replay window covers them all.
     """
 
-    __slots__ = ("_cipher", "_counter", "_key_id", "_me", "_receiver", "_salt", "_salt_tag", "_sender")
+    __slots__ = (
+        "_cipher",
+        "_counter",
+        "_head",
+        "_head_to",
+        "_key_id",
+        "_me",
+        "_receiver",
+        "_salt",
+        "_salt_tag",
+        "_sender",
+    )
 
     def __init__(self, key: ClusterKey | None, *, me: Sender, receiver: ServerId, salt: bytes) -> None:
         self._sender = me
@@ -271,12 +304,15 @@ class Outgoing:
         self._salt = salt
         self._salt_tag = salt[:_SALT_TAG_BYTES]
         self._counter = 0
+        self._head = b""  # of datagrams to the run with the salt `_head_to`, up to their counters
+        self._head_to = b""
         self.set_key(key)
 
     def set_key(self, key: ClusterKey | None) -> None:
         """Seal under this key from now on."""
         self._cipher = cipher_for(key, sender=self._sender, receiver=self._receiver, salt=self._salt)
         self._key_id = PLAIN_KEY_ID if key is None else key.key_id
+        self._head_to = b""
 
     def seal(self, body: bytes, receiver_salt: bytes) -> bytes:
         """Return a datagram that only `receiver`'s run with this salt will open."""
@@ -284,7 +320,15 @@ class Outgoing:
         assert counter < _COUNTER_MAX
         # Counted before it is used: an exception in between may skip a nonce, never repeat one.
         self._counter = counter + 1
-        header = _DATA_HEADER.pack(
+        if receiver_salt != self._head_to:
+            self._begin_heads(receiver_salt)
+        number = counter.to_bytes(8)
+        header = self._head + number
+        return header + self._cipher.encrypt(_NONCE_HEAD + number, body, header + receiver_salt)
+
+    def _begin_heads(self, receiver_salt: bytes) -> None:
+        """Let datagrams go to the run with this salt: they differ by their counters only."""
+        head = _DATA_HEADER.pack(
             MAGIC,
             FORMAT,
             DATA,
@@ -293,9 +337,9 @@ class Outgoing:
             self._key_id,
             self._salt_tag,
             receiver_salt[:_SALT_TAG_BYTES],
-            counter,
+            0,
         )
-        return header + self._cipher.encrypt(_NONCE.pack(counter), body, header + receiver_salt)
+        self._head, self._head_to = head[:_COUNTER_AT], receiver_salt
 
 
 class Incoming:
@@ -307,7 +351,19 @@ class Incoming:
         opened: datagrams that opened, since this run was installed.
     """
 
-    __slots__ = ("_ciphers", "_receiver", "_salt_tag", "_window", "opened", "proved", "salt", "sender")
+    __slots__ = (
+        "_cipher",
+        "_ciphers",
+        "_head",
+        "_my_salt",
+        "_receiver",
+        "_salt_tag",
+        "_window",
+        "opened",
+        "proved",
+        "salt",
+        "sender",
+    )
 
     def __init__(self, *, sender: Sender, receiver: ServerId, salt: bytes) -> None:
         self.sender = sender
@@ -315,6 +371,9 @@ class Incoming:
         self._receiver = receiver
         self._salt_tag = salt[:_SALT_TAG_BYTES]
         self._ciphers: dict[bytes, Cipher] = {}
+        self._head = b""  # of the newest datagram that opened, up to its counter; and what opened it
+        self._cipher: Cipher | None = None
+        self._my_salt = b""
         self._window = ReplayWindow()
         self.proved: set[bytes] = set()
         self.opened = 0
@@ -327,7 +386,30 @@ class Incoming:
     def forget_key(self, key_id: bytes) -> None:
         """Forget a key that is worth nothing any more. The replay window stays."""
         self._ciphers.pop(key_id, None)
+        self._cipher = None
         self.proved.discard(key_id)
+
+    def open_next(self, datagram: bytes) -> bytes | None:
+        """Return the body of the datagram that follows the newest one and is sealed alike, as nearly all are.
+
+        None if it is another one: `open` takes it, or says what is wrong with it. Nothing has changed then.
+        """
+        cipher = self._cipher
+        if cipher is None or len(datagram) < SEAL_BYTES or datagram[:_COUNTER_AT] != self._head:
+            return None
+        header = datagram[:_HEADER_BYTES]
+        number = header[_COUNTER_AT:]
+        window = self._window
+        counter = int.from_bytes(number)
+        if counter != window.next:
+            return None
+        try:
+            body = cipher.decrypt(_NONCE_HEAD + number, datagram[_HEADER_BYTES:], header + self._my_salt)
+        except InvalidTag:
+            return None
+        window.mark(counter)
+        self.opened += 1
+        return body
 
     def open(self, datagram: bytes, key_id: bytes, key: ClusterKey | None, my_salt: bytes) -> bytes:
         """Return the body of a datagram whose prefix was read already.
@@ -367,4 +449,5 @@ class Incoming:
         self._window.mark(counter)
         self.opened += 1
         self.proved.add(key_id)
+        self._head, self._cipher, self._my_salt = datagram[:_COUNTER_AT], cipher, my_salt
         return body

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from enum import Enum
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.transport.network import KEY, OTHER_KEY, A, B, C, sender
 from zraft.transport.keys import ClusterKey
@@ -204,3 +207,69 @@ def test_a_forged_counter_does_not_move_the_window() -> None:
     with pytest.raises(RejectedError):
         open_at(ear, forged)
     assert open_at(ear, first) == open_at(ear, second) == BODY
+
+
+class Arrivals(Enum):
+    """What the network does with the next datagram."""
+
+    NEXT = "it arrives"
+    LATE = "it arrives after the one behind it"
+    TWICE = "it arrives twice"
+    LOST = "it is lost"
+    CHANGED = "one bit of it is changed"
+    CUT = "its end is missing"
+    OTHER_RUN = "it is sealed for another run"
+    OTHER_KEY = "it is sealed under the other key"
+
+
+@KEYS
+@given(fates=st.lists(st.sampled_from(Arrivals), max_size=40), draw=st.randoms(use_true_random=False))
+def test_the_short_path_opens_exactly_what_the_general_path_opens(
+    key: ClusterKey | None, fates: list[Arrivals], draw: random.Random
+) -> None:
+    mouth, other_mouth = outgoing(key), outgoing(OTHER_KEY)
+    wire: list[tuple[bytes, ClusterKey | None]] = []
+    for number, fate in enumerate(fates):
+        body = BODY + bytes([number])
+        datagram = mouth.seal(body, bytes(32) if fate is Arrivals.OTHER_RUN else SALT_B)
+        match fate:
+            case Arrivals.LATE:
+                wire += [(mouth.seal(BODY, SALT_B), key), (datagram, key)]
+            case Arrivals.TWICE:
+                wire += [(datagram, key)] * 2
+            case Arrivals.LOST:
+                pass
+            case Arrivals.CHANGED:
+                at = draw.randrange(len(datagram))
+                wire.append((datagram[:at] + bytes([datagram[at] ^ 1]) + datagram[at + 1 :], key))
+            case Arrivals.CUT:
+                wire.append((datagram[: draw.randrange(len(datagram))], key))
+            case Arrivals.OTHER_KEY if key is not None:
+                wire.append((other_mouth.seal(body, SALT_B), OTHER_KEY))
+            case _:
+                wire.append((datagram, key))
+    short, general, shorter = incoming(), incoming(), 0
+    for datagram, sealed_under in wire:
+        opened = short.open_next(datagram)
+        shorter += opened is not None
+        if opened is None:
+            opened = opened_or_not(short, datagram, sealed_under)
+        assert opened == opened_or_not(general, datagram, sealed_under)
+        assert (short.opened, short.next_counter) == (general.opened, general.next_counter)
+    if set(fates) == {Arrivals.NEXT}:
+        assert shorter == len(fates) - 1, "all but the first"
+
+
+def opened_or_not(ear: Incoming, datagram: bytes, key: ClusterKey | None) -> bytes | None:
+    try:
+        return open_at(ear, datagram, key=key)
+    except RejectedError:
+        return None
+
+
+def test_the_short_path_forgets_a_key_that_is_worth_nothing_any_more() -> None:
+    mouth, ear = outgoing(), incoming()
+    open_at(ear, mouth.seal(BODY, SALT_B))
+    assert ear.open_next(mouth.seal(BODY, SALT_B)) == BODY
+    ear.forget_key(KEY.key_id)
+    assert ear.open_next(mouth.seal(BODY, SALT_B)) is None
