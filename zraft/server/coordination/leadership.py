@@ -123,6 +123,8 @@ class Leadership:
         if self._clock.now >= self._look_at or self.topics.heard or self._reaper.left:
             self._look_at = self._clock.now + LOOK_INTERVAL_MS
             self._look(raft, log_time)
+        if not (intake or commands):
+            return
         stuck = self._frame.waiting_bytes(COORDINATION_GROUP) > settings.raft.uncommitted_bytes_max
         window = 0 if stuck else settings.entries_in_flight_max
         while (

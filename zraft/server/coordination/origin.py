@@ -200,13 +200,14 @@ class OriginStream:
         and others do not wait for it.
 
         Args:
-            arrived: when what was added since the last call arrived, if that is known better than `now`.
+            arrived: when what was added since the last call arrived, if that is known better than `now`; no later than
+                that.
         """
         if not self._runs:
             return
         new = len(self._runs) - self._stamped
         if new:
-            self._arrivals.append(_Arrival(now if arrived is None else arrived, new))
+            self._arrivals.append(_Arrival(now if arrived is None or arrived > now else arrived, new))
         settings = self._settings
         while self._runs and len(self._unapplied) < settings.batches_in_flight_max:
             bytes_max = self._batch_bytes_max

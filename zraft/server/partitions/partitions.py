@@ -303,7 +303,9 @@ class Partitions:
     @property
     def wants_turn(self) -> bool:
         """True if something was given since the last turn that deserves one."""
-        return bool(self._stirred or self._inbox or self._answers or self._outgoing or self.topics.wants_turn)
+        return bool(
+            self._stirred or self._inbox or self._answers.waiting or self._outgoing or self.topics.woken
+        )
 
     @property
     def wake_in(self) -> int | None:

@@ -14,11 +14,15 @@ AnswerValue = Reply | Fetched | ClaimAnswer | ClaimsView | Offset | TopicRefusal
 
 
 class TopicAnswers:
-    """Answers in the order in which they were found, to connections that were met and not dropped."""
+    """Answers in the order in which they were found, to connections that were met and not dropped.
+
+    Attributes:
+        waiting: (connection, its number for the request, answer), to be given when the turn is over.
+    """
 
     def __init__(self) -> None:
         self._here: set[TopicClient] = set()
-        self._waiting: list[tuple[TopicClient, int, AnswerValue]] = []
+        self.waiting: list[tuple[TopicClient, int, AnswerValue]] = []
         self.replies_total = 0
         self.refusals_total = 0
 
@@ -28,7 +32,7 @@ class TopicAnswers:
 
     def give(self, asker: Asker, value: AnswerValue) -> None:
         """Answer at the end of the turn."""
-        self._waiting.append((*asker, value))
+        self.waiting.append((*asker, value))
 
     def refuse(
         self,
@@ -48,12 +52,9 @@ class TopicAnswers:
         """Drop a connection that is gone; what is found for it from now on is for nobody."""
         self._here.discard(client)
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
     def deliver(self) -> None:
         """Give the answers, since the turn is over."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         for client, id, value in waiting:
             if client not in self._here:
                 continue

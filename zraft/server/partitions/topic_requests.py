@@ -33,6 +33,9 @@ class TopicRequests:
         need: pass a consumer's need on to the group's leader.
         stir: a leader was given something to do in this turn.
         read: read from the disk, beside the loop; its end is told by `read_done`.
+
+    Attributes:
+        woken: groups of which somebody can be served who does not have to wait.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class TopicRequests:
         self._now_ms = 0
         self._numbers = count()
         self._deadlines: list[tuple[int, int, FetchWaiter]] = []
-        self._woken: dict[GroupId, None] = {}
+        self.woken: dict[GroupId, None] = {}
         self._reading: dict[ReadDeliveries, FetchWaiter] = {}
         self._to_read: deque[ReadDeliveries] = deque()
         """Reads that have not begun. What is read is in memory until the loop takes it, so only so many go on at once."""
@@ -181,7 +184,7 @@ class TopicRequests:
         if hosted is not None and hosted.frontier().time >= time:
             # The time that is waited for has come already: a consumer that waits for it in a fetch is to see
             # it.
-            self._woken[group] = None
+            self.woken[group] = None
         else:
             self._need(group, time)
 
@@ -261,7 +264,7 @@ class TopicRequests:
 
         They are answered at the end of the turn.
         """
-        self._woken[group] = None
+        self.woken[group] = None
 
     def closed(self, hosted: HostedPartition) -> None:
         """Refuse what waits for a partition that is no longer here."""
@@ -272,7 +275,7 @@ class TopicRequests:
 
     def finish(self, now_ms: int) -> None:
         """Serve those whose wait is over."""
-        woken, self._woken = self._woken, {}
+        woken, self.woken = self.woken, {}
         for group in woken:
             hosted = self._hosted.get(group)
             if hosted is not None and hosted.waiters:
@@ -299,11 +302,6 @@ class TopicRequests:
     def _end(self, waiter: FetchWaiter) -> None:
         waiter.over = True
         self._waiting -= 1
-
-    @property
-    def wants_turn(self) -> bool:
-        """True if somebody can be served who does not have to wait."""
-        return bool(self._woken)
 
     def due_in(self, now_ms: int) -> int | None:
         """Return the milliseconds until a wait is over; None without a wait."""

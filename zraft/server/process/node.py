@@ -547,7 +547,9 @@ class Node:
         if ended - began > self._process.stall_ms_max:
             # Alarms may be too far apart to tell of it.
             self._process.stall_ms_max = ended - began
-        if driver.role is not self._role or driver.leader != self._leader:
+        coordination = driver.coordination
+        raft = coordination.raft
+        if coordination.leader != self._leader or (raft is not None and raft.role is not self._role):
             self._on_leadership()
         if now >= self._chores_at:
             self._do_chores(now)
