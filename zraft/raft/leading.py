@@ -308,6 +308,8 @@ class Leading(Following):
 
     def _maybe_commit(self) -> None:
         """Advance commit_index to the highest entry of our own term that a quorum holds."""
+        if self.commit_index == self.log.last_index:
+            return  # there is none: so it is with every second acknowledgement
         index = self._agreed(self._match_of)
         if index <= self.commit_index or not self._may_count(index):
             return

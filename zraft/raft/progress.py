@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
+from zraft.raft.messages import AppendEntries
 from zraft.raft.settings import RaftSettings
 from zraft_core.ids import ServerId
 
@@ -102,6 +103,14 @@ class Progress:
         self._bulk_inflight += bulk
         if self.state is ProgressState.REPLICATE:
             self.next_index = last_index + 1
+
+    def tell_commit(self, append: AppendEntries) -> None:
+        """Note that it may use the commit index of a message, as far as its entries go."""
+        index, last_index = append.leader_commit, append.entries[-1].index
+        if index > last_index:
+            index = last_index
+        if index > self.commit_sent:
+            self.commit_sent = index
 
     def accepted(self, match_index: int, now: int) -> bool:
         """Note that the follower holds the leader's log up to `match_index`, durably.

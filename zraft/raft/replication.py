@@ -24,7 +24,16 @@ class Replication:
         followers: the progress of each; empty while not leading.
     """
 
-    __slots__ = ("_bulk_bytes_min", "_group", "_log", "_settings", "_term", "followers")
+    __slots__ = (
+        "_bulk_bytes_min",
+        "_group",
+        "_log",
+        "_newest",
+        "_newest_bytes",
+        "_settings",
+        "_term",
+        "followers",
+    )
 
     def __init__(self, group: GroupId, settings: RaftSettings, log: Log) -> None:
         self._group = group
@@ -33,10 +42,14 @@ class Replication:
         self._term = 0
         self.followers: dict[ServerId, Progress] = {}
         self._bulk_bytes_min: dict[ServerId, int] = {}
+        self._newest: AppendEntries | None = None
+        """The last one that was made: followers that are equally far get the same, which is packed once."""
+        self._newest_bytes = 0
 
     def lead(self, term: int, followers: Iterable[ServerId]) -> None:
         """Begin a leadership: where a follower's log matches is unknown, so the end is tried first."""
         self._term = term
+        self._newest = None
         next_index = self._log.last_index + 1
         self.followers = {server: self._progress(server, next_index) for server in followers}
 
@@ -69,6 +82,7 @@ class Replication:
     def stop(self) -> None:
         """Stop replicating to all servers."""
         self.followers.clear()
+        self._newest = None
 
     def appends(self, progress: Progress, now: int, commit_index: int) -> Iterator[AppendEntries]:
         """Yield all that its window lets leave now."""
@@ -81,19 +95,30 @@ class Replication:
             if not progress.inflight_messages:
                 entries = log.slice(progress.next_index, progress.next_index + 1, 0)
                 progress.sent(entries[-1].index, entry_bytes(entries[0]), now)
-                yield self._append(progress, entries, commit_index)
+                probe = self._append(entries, commit_index)
+                progress.tell_commit(probe)
+                yield probe
             return
         settings = self._settings
         last_index = log.last_index
         while (
             progress.next_index <= last_index and progress.inflight_messages < settings.inflight_messages_max
         ):
-            entries = log.slice(progress.next_index, last_index + 1, settings.append_bytes_max)
-            size = sum(map(entry_bytes, entries))
-            if not progress.may_send(size):
+            newest = self._newest
+            if (
+                newest is None
+                or newest.prev_log_index + 1 != progress.next_index
+                or newest.entries[-1].index != last_index
+                or newest.leader_commit != commit_index
+            ):
+                entries = log.slice(progress.next_index, last_index + 1, settings.append_bytes_max)
+                self._newest = newest = self._append(entries, commit_index)
+                self._newest_bytes = sum(map(entry_bytes, entries))
+            if not progress.may_send(self._newest_bytes):
                 return
-            progress.sent(entries[-1].index, size, now)
-            yield self._append(progress, entries, commit_index)
+            progress.sent(newest.entries[-1].index, self._newest_bytes, now)
+            progress.tell_commit(newest)
+            yield newest
 
     def ask_again(self, progress: Progress, now: int, commit_index: int) -> AppendEntries | None:
         """Return the last entry on its way again: the answer covers all before it, or says what is missing.
@@ -107,8 +132,9 @@ class Replication:
             progress.probe_from(self._log.first_index)  # that entry was compacted; the first left may do
             return None
         progress.waiting_since = now
-        entries = self._log.slice(progress.next_index - 1, progress.next_index, 0)
-        return self._append(progress, entries, commit_index)
+        again = self._append(self._log.slice(progress.next_index - 1, progress.next_index, 0), commit_index)
+        progress.tell_commit(again)
+        return again
 
     def on_reply(self, progress: Progress, reply: AppendEntriesReply, now: int) -> bool:
         """Take a follower's answer; True if it holds more than was known.
@@ -163,7 +189,6 @@ class Replication:
             for progress in self.followers.values()
         )
 
-    def _append(self, progress: Progress, entries: tuple[Entry, ...], commit_index: int) -> AppendEntries:
+    def _append(self, entries: tuple[Entry, ...], commit_index: int) -> AppendEntries:
         prev = entries[0].index - 1
-        progress.commit_sent = max(progress.commit_sent, min(commit_index, entries[-1].index))
         return AppendEntries(self._group, self._term, prev, self._log.term_at(prev), commit_index, entries)

@@ -281,7 +281,30 @@ def _quick_beat(
     return read
 
 
+def _quick_append_entries_reply(items: tuple[Any, ...]) -> AppendEntriesReply | None:
+    """Return the message, if it is well-formed: all the same checks as by its forms, at once."""
+    if len(items) != _REPLY_ITEMS:
+        return None
+    _, group, term, accepted, match_index, prev_log_index, conflict_index, conflict_term = items
+    if (
+        type(group) is not int
+        or type(term) is not int
+        or type(accepted) is not bool
+        or type(match_index) is not int
+        or type(prev_log_index) is not int
+        or type(conflict_index) is not int
+        or type(conflict_term) is not int
+        or not 0 <= group | match_index | prev_log_index | conflict_index <= NUMBER_MAX
+        or not 0 <= term | conflict_term <= TERM_MAX
+    ):
+        return None
+    return AppendEntriesReply(
+        items[1], term, accepted, match_index, prev_log_index, conflict_index, conflict_term
+    )
+
+
 _BEAT_ITEMS: Final = 5
+_REPLY_ITEMS: Final = 8
 _APPEND_ENTRIES_ITEMS: Final = 7
 _ENTRY_ITEMS: Final = 5
 _KIND_MAX: Final = len(_ENTRY_KINDS) - 1
@@ -331,7 +354,12 @@ MESSAGES: Final = Kinds[PeerMessage](
         57: Record(GroupDigests, _group_digests),
         58: Record(GroupVerdict, _group_digests),
     },
-    quick={5: _quick_append_entries, 7: _quick_beat(Heartbeat), 8: _quick_beat(HeartbeatReply)},
+    quick={
+        5: _quick_append_entries,
+        6: _quick_append_entries_reply,
+        7: _quick_beat(Heartbeat),
+        8: _quick_beat(HeartbeatReply),
+    },
 )
 
 

@@ -308,6 +308,21 @@ def test_followers_take_turns_in_answering_rounds_that_nobody_waits_for() -> Non
     assert turns in ([2, 3, 2, 3], [3, 2, 3, 2])
 
 
+def test_followers_that_are_equally_far_get_one_message() -> None:
+    """It is made once, and packed once."""
+    raft = leader_of_steady_followers()
+    for number in range(3):
+        raft.propose(bytes([number]), 1)
+        first, second = (message for _, message in drain(raft) if isinstance(message, AppendEntries))
+        assert first is second
+        assert first.entries[-1] == raft.log.entry(raft.log.last_index)
+        if number == 1:
+            hear(raft, 2, AppendEntriesReply(GROUP, raft.term, True, raft.log.last_index))
+    raft.step(ServerId(3), instance_of(3), Heartbeat(GROUP, raft.term + 1, 0, 0))
+    assert raft.role is Role.FOLLOWER
+    assert raft._replication._newest is None, "another leader may replace those entries"
+
+
 def test_rounds_are_rarer_while_nothing_is_under_way() -> None:
     raft = leader_of_steady_followers()
     (one,) = beat(raft)

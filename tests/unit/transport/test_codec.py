@@ -371,6 +371,31 @@ def test_heartbeats_are_judged_alike_on_the_short_way_and_by_their_forms(
     assert quick is None or type(quick) is codec.MESSAGES.records[kind].of
 
 
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(
+    st.tuples(numbers, terms, st.booleans(), numbers, numbers, numbers, terms),
+    st.lists(
+        st.tuples(
+            st.integers(0, 7),
+            wire_values | st.sampled_from([-1, codec.TERM_MAX, codec.TERM_MAX + 1, NUMBER_MAX + 1, True, 0]),
+        ),
+        max_size=2,
+    ),
+)
+def test_acknowledgements_are_judged_alike_on_the_short_way_and_by_their_forms(
+    fields: tuple[Any, ...], changes: list[tuple[int, Any]]
+) -> None:
+    values = list(fields)
+    for at, changed in changes:
+        values[at : at + 1] = [changed]  # behind the last one it is one too many
+    try:
+        slow = codec.MESSAGES.records[6].form.unpack(tuple(values), "message")
+    except ProtocolError:
+        slow = None
+    assert codec.MESSAGES._quick[6]((6, *values)) == slow
+    assert changes or slow is not None
+
+
 def test_errors_do_not_repeat_large_values() -> None:
     with pytest.raises(ProtocolError) as caught:
         codec.decode(msgpack.packb([7, b"x" * 100_000, 1, 1, 1]))

@@ -97,6 +97,8 @@ class Peers:
         self._endpoint: UdpEndpoint | None = None
         self._addresses: PeerAddresses | None = None
         self._heard_at: dict[ServerId, int] = {}
+        self._packed: tuple[PeerMessage | None, bytes] = None, b""
+        """The message that was packed last: what goes to several servers is the same one."""
         self._lossy: set[ServerId] = set()
         """Peers whose path loses so many datagrams that larger messages go by a stream (D-22)."""
         self._met: dict[ServerId, tuple[ListenAddress, ...]] = {
@@ -143,7 +145,11 @@ class Peers:
         try:
             encoded, large = [], False
             for message in messages:
-                packed = codec.encode(message)
+                if message is self._packed[0]:
+                    packed = self._packed[1]
+                else:
+                    packed = codec.encode(message)
+                    self._packed = message, packed
                 encoded.append(packed)
                 large = large or len(packed) > links.small_bytes
             if large:
