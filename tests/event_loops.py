@@ -110,6 +110,7 @@ NOT_JUDGED = {
 KNOWN = {
     "zraft.program.listening:_bind": "a program binds its sockets before it serves anybody",
     "zraft.server.process.node:Node.__init__": "a start reads and syncs its directory before it serves anybody",
+    "zraft.server.process.wal_writer:WalWriter.submit": "one sync of a small frame, on a disk whose syncs are short",
     "zraft.storage.wal:Wal.close": "the end of a server, which serves nobody any more",
     "zraft.storage.directory:DataDirectory.set_cluster": "two syncs, once in the life of a data directory",
     "zraft.storage.wal:Wal.read_entries": "what a slow follower needs, as much as one message holds",

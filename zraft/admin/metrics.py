@@ -138,6 +138,9 @@ FURTHER: Final[tuple[Number[Monitored], ...]] = (
         "zraft_leaderships_handed_on_total",
         "Leaderships handed to another server because of this server's disk.",
     ),
+    monitored(
+        "zraft_syncs_by_loop_total", "Frames of the log that the loop has synced itself, on a fast disk."
+    ),
     monitored("zraft_snapshots_taken_total", "Snapshots written."),
     monitored("zraft_snapshots_failed_total", "Snapshots given up; they are tried again."),
     monitored("zraft_snapshots_restored_total", "States taken over from a leader's snapshot."),

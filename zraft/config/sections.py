@@ -102,6 +102,12 @@ class WalConfig:
         60_000,
         "A leader whose writes take this long, while a majority's do not, hands its leadership over; 0 means never.",
     )
+    loop_sync_us: int = count(
+        1_000,
+        0,
+        20_000,
+        "While 99 of 100 syncs take at most this long, the loop does those of small frames; 0 means that a thread does all.",
+    )
 
 
 @frozen(kw_only=True)

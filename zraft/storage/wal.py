@@ -76,8 +76,9 @@ class WalStatistics:
 class Wal:
     """An open write-ahead log.
 
-    `append`, `compact` and `close` belong to one thread (they block for the disk). `read_entries`, `base`, `held_after` and
-    `statistics` may be called from another at any time; they see what was durable when they were called.
+    `append`, `has_room`, `compact` and `close` belong to one thread at a time (most of them block for the disk).
+    `read_entries`, `base`, `held_after` and `statistics` may be called from another at any time; they see what was
+    durable when they were called.
     """
 
     __slots__ = (
@@ -221,6 +222,21 @@ class Wal:
             self._failure = error
             raise
         self._commit(records, logs, span, len(frame))
+
+    def has_room(self, frame_bytes: int) -> bool:
+        """Return whether room is reserved for a frame of so many bytes, so that `append` syncs once and does no more.
+
+        Belongs to the thread that appends.
+        """
+        span = self._segments[-1]
+        return (
+            self._recorded
+            and not self._roll_due
+            and not self._scraps
+            and span.end + frame_bytes <= self._allocated
+            and (span.end + frame_bytes <= self._settings.segment_bytes_max or not span.frames)
+            and span.number <= self._directory.newest_segment
+        )
 
     def compact(self, group: GroupId, index: int) -> int:
         """Remove what no group needs any more, since entries up to `index` are in a durable snapshot.

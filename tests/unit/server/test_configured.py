@@ -30,7 +30,7 @@ from zraft_core.ids import ServerId
 OWN_ADDRESS = Address("10.0.0.1", 2181)
 FOREIGN = {
     "raft": {"batch_bytes_max"},
-    "wal": {"slow_fsync_ms"},
+    "wal": {"slow_fsync_ms", "loop_sync_us"},
     "deliveries": {"waiting_bytes_max", "sync_interval_ms"},
 }
 """Knobs of a section that are decided by elsewhere."""

@@ -19,7 +19,7 @@ from zraft.server.engine.effects import Effects
 from zraft.server.partitions.delivery_reading import DeliveryReaders, ReadDeliveries, ReadResult
 from zraft.server.partitions.partitions import Partitions
 from zraft.server.process.delivery_thread import DeliveryThread
-from zraft.server.process.wal_thread import WalThread
+from zraft.server.process.wal_writer import WalWriter
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.settings import DeliverySettings
 from zraft.storage.directory import DataDirectory
@@ -73,7 +73,7 @@ class GroupShell:
         driver: Driver,
         partitions: Partitions,
         *,
-        wal: WalThread,
+        wal: WalWriter,
         from_thread: Callable[[Callable[..., None], object], None],
         on_arrived: Callable[[], None],
         on_failed: Callable[[BaseException], None],

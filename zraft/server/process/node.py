@@ -68,7 +68,8 @@ from zraft.server.process.security.client_tls import ClientTls
 from zraft.server.process.security.cluster_keys import cluster_keys
 from zraft.server.process.security.reloading import Polled, keep_fresh
 from zraft.server.process.snapshot_thread import SnapshotThread
-from zraft.server.process.wal_thread import WalThread
+from zraft.server.process.sync_pace import SyncPace
+from zraft.server.process.wal_writer import WalWriter
 from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import names_if_there
 from zraft.storage.errors import DiskFullError
@@ -89,6 +90,9 @@ IDLE_CHORES_MS: Final = 200
 
 SOON_MS: Final = 10
 """The same of a server that has chores left: it folds digests, or leaves."""
+
+TURNS_AT_ONCE: Final = 2
+"""What a frame made durable is told in the turn after it; then clients and other servers are heard again."""
 
 LATE_MS: Final = 5
 """An alarm that is later than this looks into the sockets first; nothing waits there for longer than an alarm is late."""
@@ -238,8 +242,9 @@ class Node:
             self._limited,
             time.monotonic(),
         )
-        self._wal_thread = WalThread(
+        self._wal_writer = WalWriter(
             wal,
+            SyncPace(config.wal.loop_sync_us / 1e6),
             on_written=lambda seconds: self._from_thread(self._on_written, seconds),
             on_full=lambda error: self._from_thread(self._on_full, error),
             on_failed=lambda error: self._from_thread(self._fail, error),
@@ -254,7 +259,7 @@ class Node:
             files,
             self.driver,
             partitions,
-            wal=self._wal_thread,
+            wal=self._wal_writer,
             from_thread=self._from_thread,
             on_arrived=self.schedule,
             on_failed=self._fail,
@@ -419,7 +424,7 @@ class Node:
             self._audit.stop()
         self._groups.stop()
         self._snapshot_thread.stop()
-        self._wal_thread.stop()
+        self._wal_writer.stop()
         self._wal.close()
         self._journal.add(self._journaling.closed(self.driver.raft, time.time_ns() // 1_000_000))
         self._journal.close()
@@ -509,10 +514,17 @@ class Node:
         self._chores_at = now_ms + (SOON_MS if self._chores_left else IDLE_CHORES_MS if idle else CHORES_MS)
 
     def _turn(self) -> None:
-        """Do one batch: decide, then send, write and answer."""
+        """Do one batch, and the next one at once if the loop itself made a frame durable for which somebody waits."""
+        for _ in range(TURNS_AT_ONCE):
+            if not self._batch():
+                return
+        self.schedule()
+
+    def _batch(self) -> bool:
+        """Do one batch: decide, then send, write and answer; return whether the next one is due at once."""
         self._scheduled = False
         if self._stop.is_set():
-            return
+            return False
         if self._tls is not None and self._tls.handshakes.ready:
             self._tls.handshakes.run()
         driver = self.driver
@@ -522,7 +534,7 @@ class Node:
             effects = driver.turn(now, time.time_ns() // 1_000_000)
         except ZraftError as error:
             self._fail(error)
-            return
+            return False
         for to, messages in effects.sends:
             self._peers.send(to, messages)
         for connection, data, close in effects.outputs:
@@ -532,11 +544,16 @@ class Node:
         if self._paused:
             for protocol in list(self._paused):
                 protocol.maybe_resume()
+        again = False
         if effects.write is not None:
-            # Last: from here on the disk thread wants the interpreter, and the loop is about to wait for sockets.
-            self._wal_thread.submit(effects.write)
+            # Last: while this disk works, the other servers and the clients have what this turn says to them.
+            seconds = self._wal_writer.submit(effects.write)
+            if seconds is not None:
+                self._process.fsync.add(seconds)
+                driver.persisted()
+                again = driver.wants_turn
         if effects.compact_to is not None:
-            self._wal_thread.compact(COORDINATION_GROUP, effects.compact_to)
+            self._wal_writer.compact(COORDINATION_GROUP, effects.compact_to)
         for task in effects.tasks:
             self._snapshot_thread.submit(task)
         self._groups.carry_out(effects)
@@ -553,11 +570,14 @@ class Node:
             self._on_leadership()
         if now >= self._chores_at:
             self._do_chores(now)
+        if again:
+            return True
         wake_at = effects.wake_at
         if wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
             self.schedule()
         else:
             self._wake(min(wake_at, self._chores_at) if self._chores_left else wake_at, now)
+        return False
 
     def _on_leadership(self) -> None:
         """Note that another server leads, or this one.
@@ -609,6 +629,7 @@ class Node:
             self._loop.call_soon_threadsafe(function, argument)  # type: ignore[arg-type]
 
     def _on_written(self, seconds: float) -> None:
+        self._wal_writer.took(seconds)
         self._process.fsync.add(seconds)
         self.driver.persisted()
         if not self._scheduled and self.driver.wants_turn:
@@ -734,6 +755,7 @@ class Node:
         metrics |= self._peers.metrics()
         driver = self.driver
         metrics["disk_full"] = int(self._process.disk_full)
+        metrics["syncs_by_loop_total"] = self._wal_writer.by_loop_total
         metrics["leaderships_handed_on_total"] = driver.pace.handovers_total
         metrics["snapshots_taken_total"] = driver.snapshots.keeper.taken_total
         metrics["snapshots_failed_total"] = driver.snapshots.keeper.failed_total
