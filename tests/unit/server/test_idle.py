@@ -6,22 +6,17 @@ same as one that is not.
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from attrs import frozen
 
+from tests.unit.server.node_counts import NodeCounts
 from tests.unit.server.nodes import Nodes
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
 from zraft.server.process.node import Node
-from zraft.transport.udp import UdpEndpoint
 from zraft_core.ids import ServerId
 
 ROUNDS: Final = 10
@@ -32,51 +27,6 @@ LOOKS: Final = 4
 
 SETTLE_ROUNDS: Final = 20
 """After the last thing that happened; what follows from it ends meanwhile."""
-
-WAKES: Final = frozenset(
-    {UdpEndpoint._on_readable.__code__, Node._on_alarm.__code__, Node._on_written.__code__}
-)
-"""With what the loop calls a server after it slept."""
-
-TURN: Final = Node._turn.__code__
-
-
-class IdleCounts:
-    """How often each server was woken, took a turn and called a function, Python's or C's, since `counted` began."""
-
-    def __init__(self, nodes: Nodes) -> None:
-        self.wakes: Counter[ServerId] = Counter()
-        self.turns: Counter[ServerId] = Counter()
-        self.calls: Counter[ServerId] = Counter()
-        self._owners: dict[int, ServerId] = {}
-        for server, node in nodes.nodes.items():
-            self._owners[id(node)] = self._owners[id(node._peers._endpoint)] = server
-        self._inside: ServerId | None = None
-        self._outermost: FrameType | None = None
-
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        sys.setprofile(self._note)
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
-
-    def _note(self, frame: FrameType, event: str, _: Any) -> None:
-        code: CodeType = frame.f_code
-        if self._inside is None:
-            if event == "call" and (code in WAKES or code is TURN):
-                self._inside = server = self._owners[id(frame.f_locals["self"])]
-                self._outermost = frame
-                self.wakes[server] += code in WAKES
-                self.calls[server] += 1
-        elif event == "return":
-            if frame is self._outermost:
-                self._inside = self._outermost = None
-        elif event in ("call", "c_call"):
-            self.calls[self._inside] += 1
-        if event == "call" and code is TURN and self._inside is not None:
-            self.turns[self._inside] += 1
 
 
 @frozen
@@ -137,7 +87,7 @@ async def test_an_idle_server_does_little(tmp_path: Path, partitions: int, bound
         leader = await _rounds(nodes, SETTLE_ROUNDS)
         found: dict[tuple[ServerId, bool], list[Idle]] = {}
         for _ in range(LOOKS):
-            counts = IdleCounts(nodes)
+            counts = NodeCounts(nodes)
             before = {server: _sent(node) for server, node in nodes.nodes.items()}
             with counts.counted():
                 leader = await _rounds(nodes, ROUNDS)
