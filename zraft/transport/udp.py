@@ -41,6 +41,13 @@ DATAGRAMS_PER_WAKEUP_MAX: Final = 64
 DATAGRAMS_PER_DRAIN_MAX: Final = 4_096
 """About what a receive buffer of 4 MB holds at 1,400 bytes. More than that is not "queued right now"."""
 
+ALONE_IN_A_ROW: Final = 8
+"""After so many wake-ups of which each found one datagram, the next ones read no more than one: the second read found
+nothing each time. If something is left, the loop finds the socket readable again."""
+
+LOOK_AGAIN: Final = 16
+"""One in so many of them reads on all the same, to notice that datagrams come several at a time now."""
+
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 """The bytes that are asked of the kernel for each direction; its default holds three datagrams of 60 KB."""
 
@@ -120,6 +127,7 @@ class UdpEndpoint:
         self._bytes_sent = 0
         self._send_errors: dict[str, int] = {}
         self._receive_errors: dict[str, int] = {}
+        self._alone = 0  # wake-ups in a row that found one datagram, as far as they looked for more
         self._own: dict[int, socket.socket] = {}
         self.sources: dict[int, SocketAddress] = {}
         """The servers whose datagrams come through a socket of their own, and from where; only to be read."""
@@ -282,7 +290,10 @@ class UdpEndpoint:
         )
 
     def _on_readable(self, sock: socket.socket) -> None:
-        batch = self._read(sock)
+        alone = self._alone
+        one = alone >= ALONE_IN_A_ROW and alone % LOOK_AGAIN
+        batch = self._read(sock, 1 if one else DATAGRAMS_PER_WAKEUP_MAX)
+        self._alone = alone + 1 if len(batch) == 1 else 0
         if batch:
             self._on_datagrams(batch)
 
@@ -294,13 +305,15 @@ class UdpEndpoint:
         self._loop.remove_reader(sock.fileno())
         self._loop.add_reader(sock.fileno(), self._on_readable, sock)
 
-    def _read(self, sock: socket.socket) -> list[tuple[bytes, SocketAddress]]:
+    def _read(
+        self, sock: socket.socket, datagrams_max: int = DATAGRAMS_PER_WAKEUP_MAX
+    ) -> list[tuple[bytes, SocketAddress]]:
         batch: list[tuple[bytes, SocketAddress]] = []
         if self._closed:
             return batch
         receive = sock.recvfrom
         size = 0
-        for _ in range(DATAGRAMS_PER_WAKEUP_MAX):
+        for _ in range(datagrams_max):
             try:
                 received = receive(_DATAGRAM_BYTES_MAX)
             except (BlockingIOError, InterruptedError):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from tests.ipv6 import has_ipv6
 from zraft.transport.udp import (
+    ALONE_IN_A_ROW,
     DATAGRAMS_PER_WAKEUP_MAX,
+    LOOK_AGAIN,
     AddressError,
     SocketAddress,
     UdpEndpoint,
@@ -49,6 +53,39 @@ async def test_datagrams_arrive_in_lists_with_their_source() -> None:
     assert {source for batch in ear.batches for _, source in batch} == {sender.address}
     assert receiver.statistics().datagrams_received == 150
     assert receiver.statistics().bytes_received == sender.statistics().bytes_sent == 150 * 1_400
+    sender.close()
+    receiver.close()
+
+
+async def test_datagrams_that_come_alone_are_read_once_each_and_a_burst_after_them_is_read_whole() -> None:
+    ear = Ear(1)
+    receiver = await UdpEndpoint.open("127.0.0.1", 0, ear)
+    sender = await UdpEndpoint.open("127.0.0.1", 0, Ear(1))
+    reads = 0
+
+    def note(_frame: FrameType, event: str, called: Any) -> None:
+        nonlocal reads
+        reads += event == "c_call" and called.__name__ == "recvfrom"
+
+    async def say(*datagrams: bytes) -> None:
+        ear.enough += len(datagrams)
+        ear.done.clear()
+        for datagram in datagrams:
+            sender.send(receiver.address, datagram)
+        await ear.done.wait()
+
+    ear.enough = 0
+    for _ in range(ALONE_IN_A_ROW):
+        await say(b"x")
+    sys.setprofile(note)
+    for _ in range(4 * LOOK_AGAIN):
+        await say(b"y")
+    sys.setprofile(None)
+    assert reads == 4 * LOOK_AGAIN + 4, "a second time only to look whether they come together now"
+    burst = [number.to_bytes(2) for number in range(100)]
+    await say(*burst)
+    assert ear.datagrams[-100:] == burst
+    assert len(ear.batches[-1]) > 1
     sender.close()
     receiver.close()
 
