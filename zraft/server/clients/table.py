@@ -411,6 +411,11 @@ class Clients:
 
     # -- what the applier calls
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether anybody here watches znodes or subscribes to changes."""
+        return bool(self.watches or self.feeds)
+
     def publish(self, events: Sequence[Event], zxid: int) -> bool:
         """Tell watchers, before any reply of the same or a later zxid is written to them; True if that is enough for now."""
         if self.feeds:

@@ -182,6 +182,8 @@ class Applier:
         execute = machine.execute if audit is None else audit.executing(machine)
         events = machine.events
         expiry = self.expiry
+        # Nobody begins to follow while this batch is applied, unless it takes another turn: no request is answered by it.
+        followed = self._clients.is_followed
         for session, ids, commands in runs:
             code = machine.begin_run(session, ids)
             if expiry is not None and session and code == Code.OK:
@@ -189,10 +191,11 @@ class Applier:
             for command in commands:
                 result = execute(command)
                 if events:
-                    enough = self._clients.publish(events, machine.last_zxid)
+                    enough = followed and self._clients.publish(events, machine.last_zxid)
                     events.clear()
                     if enough:
                         yield
+                        followed = self._clients.is_followed
                 try:
                     more_than_the_tree = command[0] in SESSION_COMMANDS
                 except (TypeError, LookupError):
