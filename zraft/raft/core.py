@@ -151,8 +151,12 @@ class Raft(Changing):
             case _:
                 assert_never(message)
 
-    def propose(self, payload: bytes, count: int) -> int | None:
+    def propose(self, payload: bytes, count: int, origins: frozenset[ServerId] | None = None) -> int | None:
         """Append one batch of `count` commands.
+
+        Args:
+            origins: the servers whose clients wait for it, which are told at once that it is committed; the others
+                learn it a little later, mostly by the next entry. None: all are told at once.
 
         Returns:
             Its index (with the current term it identifies the batch), or None if this server does not lead,
@@ -169,10 +173,8 @@ class Raft(Changing):
         ):
             self._proposals_refused += 1
             return None
-        index = self._append_own(EntryKind.COMMANDS, payload, count)
-        self._proposed.append((index, size))
         self._uncommitted_bytes += size
-        return index
+        return self._append_own(EntryKind.COMMANDS, payload, count, origins)
 
     def read_index(self, context: int) -> None:
         """Ask for an index such that a read at or after it is linearizable; it comes in `Ready.read_states`.
@@ -358,7 +360,7 @@ class Raft(Changing):
             waits = self.role is not Role.FOLLOWER
             return min(election.deadline, election.repeat_at) if waits else election.deadline
         rounds = self._rounds
-        due = min(rounds.next_at, rounds.silent_at + self.settings.election_timeout_ticks + 1)
+        due = min(self._tell_at, rounds.next_at, rounds.silent_at + self.settings.election_timeout_ticks + 1)
         for progress in self._replication.followers.values():
             overdue = progress.due_at
             if overdue is not None and overdue < due:
@@ -374,7 +376,8 @@ class Raft(Changing):
         What else `due_at` knows of, such as asking a silent follower again, may be late by a heartbeat.
         """
         if self.role is Role.LEADER:
-            return self._rounds.next_at - self.now
+            next_at, tell_at = self._rounds.next_at, self._tell_at
+            return (next_at if next_at < tell_at else tell_at) - self.now
         election = self._election
         due = election.deadline
         if self.role is not Role.FOLLOWER and election.repeat_at < due:

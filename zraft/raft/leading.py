@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from zraft.raft.following import Following
 from zraft.raft.membership.quorum import majority
@@ -16,8 +17,12 @@ from zraft.raft.messages import (
 )
 from zraft.raft.progress import Progress, ProgressState
 from zraft.raft.role import Role
+from zraft.raft.state import NEVER
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import ServerId
+
+COMMIT_TOLD_TICKS: Final = 3
+"""By when all followers know of a commit. Those for whose clients it matters are told at once."""
 
 
 class Leading(Following):
@@ -111,6 +116,7 @@ class Leading(Following):
         self._reads.clear()
         self._proposed.clear()
         self._uncommitted_bytes = 0
+        self._tell_at = NEVER
         self.noop_index = 0
 
     def _others(self) -> list[ServerId]:
@@ -121,11 +127,14 @@ class Leading(Following):
             if server != self.server and self.membership.has(server, member.instance)
         ]
 
-    def _append_own(self, kind: EntryKind, payload: bytes, count: int) -> int:
+    def _append_own(
+        self, kind: EntryKind, payload: bytes, count: int, origins: frozenset[ServerId] | None = None
+    ) -> int:
         log = self.log
         entry = Entry(log.last_index + 1, self.term, kind, log.next_position, count, payload)
         log.append(entry)
         self._writes.append((entry,))
+        self._proposed.append((entry.index, len(payload) if kind is EntryKind.COMMANDS else 0, origins))
         soon = self.now + self.settings.heartbeat_ticks
         if self._rounds.next_at > soon:
             # It is sent in a moment, may be lost, and is asked for again with the next round at the latest.
@@ -152,20 +161,20 @@ class Leading(Following):
         if rounds.wanted:
             self._begin_round()
         else:
-            for progress in self._replication.followers.values():
-                if progress.commit_sent < self.commit_index:
-                    self._tell_commit(progress)
+            self._tell_commits()
 
     def _has_to_lead(self) -> bool:
         """Return whether `_lead` would send anything."""
         if self._rounds.wanted or self._reads.need_round:
             return True
-        last_index, commit_index = self.log.last_index, self.commit_index
+        last_index, commit_index, all_due = self.log.last_index, self.commit_index, self.now >= self._tell_at
         for progress in self._replication.followers.values():
             if progress.next_index <= last_index and progress.state is not ProgressState.SNAPSHOT:
                 return True
-            if progress.commit_sent < commit_index and progress.commit_sent < self._heartbeat_commit(
-                progress
+            if (
+                progress.commit_sent < commit_index
+                and (all_due or progress.commit_sent < progress.awaits)
+                and progress.commit_sent < self._heartbeat_commit(progress)
             ):
                 return True
         return False
@@ -185,8 +194,24 @@ class Leading(Following):
         """
         return min(self.commit_index, progress.match_index)
 
+    def _tell_commits(self) -> None:
+        """Tell followers of the commit: those whose clients wait at once, the others when it is time.
+
+        Mostly the next entry has told them by then, without a datagram of its own.
+        """
+        commit_index, all_due = self.commit_index, self.now >= self._tell_at
+        untold = False
+        for progress in self._replication.followers.values():
+            if progress.commit_sent < commit_index:
+                if all_due or progress.commit_sent < progress.awaits:
+                    self._tell_commit(progress)
+                untold = untold or progress.commit_sent < commit_index
+        if self._tell_at != NEVER and (all_due or not untold):
+            # Who has not acknowledged it yet is told when it does.
+            self._tell_at = NEVER
+
     def _tell_commit(self, progress: Progress) -> None:
-        """Tell a follower of a commit at once: it answers its own clients when it applies."""
+        """Tell a follower of a commit: it answers its own clients when it applies."""
         commit = self._heartbeat_commit(progress)
         if commit > progress.commit_sent:
             progress.commit_sent = commit
@@ -210,6 +235,7 @@ class Leading(Following):
                 asked = progress.beat_round = number
                 progress.beat_next = progress.next_index
             self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, asked, commit))
+        self._tell_at = NEVER
         if alone:
             # Nobody else has to answer.
             self._confirm_rounds()
@@ -252,6 +278,9 @@ class Leading(Following):
             if asker == self.server:
                 self._read_states.append((context, index))
             else:
+                progress = self._replication.followers.get(asker)
+                if progress is not None and progress.awaits < index:
+                    progress.awaits = index  # it answers when it has applied that far
                 self._send_with_hard_state(asker, ReadIndexReply(self.group, self.term, context, index))
 
     def _add_read(self, asker: ServerId, context: int) -> None:
@@ -271,6 +300,8 @@ class Leading(Following):
     def _on_append_entries_reply(self, progress: Progress, message: AppendEntriesReply) -> None:
         if self._replication.on_reply(progress, message, self.now):
             self._maybe_commit()
+            if self._tell_at == NEVER and progress.commit_sent < self._heartbeat_commit(progress):
+                self._tell_at = self.now  # the others were told before
 
     def _on_heartbeat_reply(self, progress: Progress, message: HeartbeatReply) -> None:
         if message.round > self.round:
@@ -314,9 +345,15 @@ class Leading(Following):
         if index <= self.commit_index or not self._may_count(index):
             return
         self._commit_to(index)
-        proposed = self._proposed
+        proposed, followers = self._proposed, self._replication.followers
         while proposed and proposed[0][0] <= index:
-            self._uncommitted_bytes -= proposed.popleft()[1]
+            committed, size, origins = proposed.popleft()
+            self._uncommitted_bytes -= size
+            for server in followers if origins is None else origins:
+                if server in followers:
+                    followers[server].awaits = committed
+            if origins is not None and self._tell_at == NEVER:
+                self._tell_at = self.now + COMMIT_TOLD_TICKS
         self._on_commit()
 
     def _on_commit(self) -> None:

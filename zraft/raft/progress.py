@@ -35,6 +35,7 @@ class Progress:
         "_bulk_inflight",
         "_inflight",
         "_settings",
+        "awaits",
         "beat_next",
         "beat_round",
         "bulk_bytes_min",
@@ -56,6 +57,7 @@ class Progress:
         self.next_index = next_index
         self.inflight_bytes = 0
         self.commit_sent = 0  # highest commit index that a message sent to it lets it use
+        self.awaits = 0  # newest committed entry for which clients of it wait, so that it is told at once
         self.round = 0  # newest round it answered
         self.beat_round = 0  # newest round sent to it, and next_index then
         self.beat_next = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from zraft.raft.election import Election
 from zraft.raft.handover import Handover
@@ -27,6 +28,8 @@ from zraft.raft.settings import RaftSettings
 from zraft.raft.writes import Writes
 from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId, Instance, ServerId
+
+NEVER: Final = float("inf")
 
 
 class GroupState:
@@ -96,8 +99,10 @@ class GroupState:
         self._replication = Replication(group, settings, log)
         self._rounds = Rounds()
         self._reads = ReadIndexQueue(settings.pending_reads_max)
-        self._proposed: deque[tuple[int, int]] = deque()  # (index, bytes) of own proposals, not committed yet
+        # (index, bytes, servers whose clients wait, or None for all) of own entries that are not committed yet
+        self._proposed: deque[tuple[int, int, frozenset[ServerId] | None]] = deque()
         self._uncommitted_bytes = 0
+        self._tell_at: float = NEVER  # tick by which every follower in reach is told of the newest commit
         self._departures = Departures()
         self._handover: Handover | None = None
 

@@ -23,7 +23,7 @@ def _batch(
 
 
 def _taken(intake: BatchIntake) -> list[tuple[int, int]]:
-    blobs, _ = intake.take(1 << 30)
+    blobs = intake.take(1 << 30).blobs
     return [unpack_batch(blob)[2:4] for blob in blobs]
 
 
@@ -142,11 +142,12 @@ def test_an_entry_takes_one_batch_at_least_and_stops_at_its_size() -> None:
     for seq in range(6, 10):
         intake.offer(ME, INSTANCE, _batch(2, seq, commands=3))
     size = len(_batch(2, 6, commands=3).blob)
-    assert len(intake.take(1)[0]) == 1
-    blobs, count = intake.take(2 * size)
+    assert len(intake.take(1).blobs) == 1
+    taken = intake.take(2 * size)
+    blobs, count = taken.blobs, taken.count
     assert (len(blobs), count) == (2, 6)
     assert intake
-    assert len(intake.take(1 << 20)[0]) == 1
+    assert len(intake.take(1 << 20).blobs) == 1
     assert not intake
 
 

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
+from attrs import frozen
+
 from zraft.transport.messages import OriginBatch
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import Instance, ServerId
@@ -45,6 +47,15 @@ def is_next(boot: int, seq: int, batch_boot: int, batch_seq: int) -> bool:
     return (batch_boot == boot and batch_seq == seq + 1) or (batch_boot > boot and batch_seq == 1)
 
 
+@frozen
+class Taken:
+    """What goes into one entry: packed batches, the number of commands in them, and the servers whose clients wait."""
+
+    blobs: list[bytes]
+    count: int
+    origins: frozenset[ServerId]
+
+
 class BatchIntake:
     """The batches of every origin, as one leadership sees them: the last number taken, and what waits for the next entry.
 
@@ -55,7 +66,7 @@ class BatchIntake:
     def __init__(self, rows: Mapping[Origin, tuple[int, int]]) -> None:
         self._taken: dict[Origin, tuple[int, int]] = dict(rows)
         self._early: dict[Origin, dict[tuple[int, int], OriginBatch]] = {}
-        self._ready: deque[OriginBatch] = deque()
+        self._ready: deque[tuple[ServerId, OriginBatch]] = deque()
         self._ready_bytes = 0
         self.malformed = 0
 
@@ -96,20 +107,19 @@ class BatchIntake:
 
     def _accept(self, origin: Origin, batch: OriginBatch) -> None:
         self._taken[origin] = (batch.boot, batch.seq)
-        self._ready.append(batch)
+        self._ready.append((origin[0], batch))
         self._ready_bytes += len(batch.blob)
 
-    def take(self, bytes_max: int) -> tuple[list[bytes], int]:
-        """Return the packed batches for one entry, and the number of commands in them.
-
-        It takes at least one batch, and further ones up to `bytes_max`.
-        """
+    def take(self, bytes_max: int) -> Taken:
+        """Return the batches for one entry: one if there is any, and further ones up to `bytes_max` bytes."""
         blobs: list[bytes] = []
+        origins: list[ServerId] = []
         size = count = 0
-        while self._ready and (not blobs or size + len(self._ready[0].blob) <= bytes_max):
-            batch = self._ready.popleft()
+        while self._ready and (not blobs or size + len(self._ready[0][1].blob) <= bytes_max):
+            server, batch = self._ready.popleft()
             blobs.append(batch.blob)
+            origins.append(server)
             size += len(batch.blob)
             count += batch.count
         self._ready_bytes -= size
-        return blobs, count
+        return Taken(blobs, count, frozenset(origins))

@@ -132,8 +132,11 @@ class Leadership:
             and raft.log.last_index - raft.commit_index < window
             and not raft.transferring
         ):
-            blobs, count = intake.take(settings.entry_bytes_max)
+            taken = intake.take(settings.entry_bytes_max)
+            blobs, count = taken.blobs, taken.count
+            origins: frozenset[ServerId] | None = taken.origins
             if commands:
+                origins = None  # such as the end of a session, whose connection may be anywhere
                 own = commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
                 del commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
                 blob = pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), own)])
@@ -143,7 +146,7 @@ class Leadership:
                 count += len(own)
             payload = pack_entry(log_time, wall_ms, blobs)
             self._proposals.add(len(payload), count)
-            index = raft.propose(payload, count)
+            index = raft.propose(payload, count, origins)
             assert index is not None, "a leader with few uncommitted entries refused a bounded one"
 
     def _look(self, raft: Raft, log_time: int) -> None:
