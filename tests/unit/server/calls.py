@@ -123,13 +123,19 @@ class ThreeDrivers:
         with self.calls[server].counted():
             effects = driver.turn(self._now, WALL_EPOCH_MS + self._now)
         if effects.write is not None:
-            self._at(HOP_MS, server, driver.persisted)
+            self._at(HOP_MS, server, lambda: self._persisted(server))
         for to, messages in effects.sends:
             self._at(HOP_MS, to, self._receiving(server, to, messages))
         for connection, data, close in effects.outputs:
             connection.handle(data, close)
         self._wakes_at[server] = max(effects.wake_at, self._now + 1)
         self._at(self._wakes_at[server] - self._now, server, None)
+
+    def _persisted(self, server: ServerId) -> None:
+        driver = self.drivers[server]
+        driver.persisted()
+        for to, messages in driver.acknowledge():
+            self._at(HOP_MS, to, self._receiving(server, to, messages))
 
     def _receiving(
         self, server: ServerId, to: ServerId, messages: Sequence[PeerMessage]

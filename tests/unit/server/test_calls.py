@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.unit.server.calls import ThreeDrivers
 
 WRITES = 50
-LEADER_CALLS_MAX = 490
-FOLLOWER_CALLS_MAX = 232
+LEADER_CALLS_MAX = 425
+FOLLOWER_CALLS_MAX = 160
 
 
 def test_a_write_costs_few_calls_on_each_server() -> None:

@@ -16,6 +16,7 @@ from zraft.groups.snapshots.tasks import ReadSnapshot, Receive
 from zraft.raft.log import Log
 from zraft.raft.messages import (
     AppendEntries,
+    AppendEntriesReply,
     Entry,
     EntryKind,
     HardState,
@@ -350,6 +351,45 @@ def _follower() -> Place:
     assert place.driver.applied_index == 3
     place.sent.clear()
     return place
+
+
+def _after_an_append(place: Place, leader_commit: int = 3) -> Effects:
+    """A follower has given the leader's entry 4 to its disk."""
+    entry = Entry(4, 1, EntryKind.COMMANDS, 2, 0, pack_entry(2, 3, []))
+    place.hear(2, AppendEntries(COORDINATION_GROUP, 1, 3, 1, leader_commit, (entry,)))
+    place.now += 1
+    effects = place.driver.turn(place.now, 1_000_000 + place.now)
+    assert effects.write is not None
+    assert not [one for _, sent in effects.sends for one in sent if isinstance(one, AppendEntriesReply)]
+    return effects
+
+
+def test_a_follower_acknowledges_without_a_turn_what_it_would_in_one() -> None:
+    place, other = _follower(), _follower()
+    for one in (place, other):
+        _after_an_append(one)
+        one.driver.persisted()
+    sends = place.driver.acknowledge()
+    assert sends == [(ServerId(2), [AppendEntriesReply(COORDINATION_GROUP, 1, True, 4)])]
+    assert sends == other.driver.turn(other.now, 1_000_000 + other.now).sends
+    assert not place.driver.wants_turn
+    assert list(place.driver.acknowledge()) == [], "once"
+
+
+def test_a_write_from_which_more_follows_has_a_turn() -> None:
+    """An entry is to be applied, a client waits, another leader was heard: everything is said in its order then."""
+    committed, asked, led = _follower(), _follower(), _follower()
+    for one in (committed, asked, led):
+        _after_an_append(one)
+    committed.hear(2, Heartbeat(COORDINATION_GROUP, 1, 0, 4))
+    asked.driver.submit((CREATE, "/a", b"", None, 0, 0), lambda _: None)
+    led.hear(3, Heartbeat(COORDINATION_GROUP, 2, 1, 3), boot=5)
+    for one in (committed, asked, led):
+        one.driver.persisted()
+        assert one.driver.acknowledge() == ()
+        assert one.driver.wants_turn
+    assert committed.turn().sends
+    assert committed.driver.applied_index == 4
 
 
 def test_messages_of_a_boot_older_than_the_registered_one_count_for_nothing() -> None:

@@ -350,6 +350,33 @@ class CoordinationGroup:
             self._reads.answer(replica.take_reads())
         self._seen_commit = raft.commit_index
 
+    def acknowledge(self) -> bool:
+        """Let leave what waited for a write that is durable now, if this server follows and has nothing to apply.
+
+        Returns:
+            Whether that is all that follows from the write; if not, nothing was done, and the next turn does it.
+        """
+        raft, replica = self.raft, self.replica
+        if (
+            raft is None
+            or replica is None
+            or self.stirred
+            or raft.role is not Role.FOLLOWER
+            or raft.leader != self.leader
+            or raft.commit_index != self._seen_commit
+            or (raft.commit_index > replica.applied_index and replica.has_more_to_apply)
+        ):
+            return False
+        ready = raft.ready()
+        for to, message in ready.messages:
+            self._outbox.send(to, message)
+        if ready.write is not None:
+            self._frame.add(COORDINATION_GROUP, ready.write)
+        if ready.read_states:
+            replica.reads += ready.read_states
+            self.stirred = True
+        return True
+
     def look(self) -> None:
         """Look at what no event brings: whether this server still belongs to its cluster."""
         raft, now = self.raft, self._clock.now

@@ -283,6 +283,20 @@ class Driver:
             assert raft is not None
             raft.persisted(durable.numbers[COORDINATION_GROUP])
 
+    def acknowledge(self) -> Sequence[tuple[ServerId, Sequence[PeerMessage]]]:
+        """Return what other servers are told of a frame that is durable, if nothing else follows from it.
+
+        So it is on a follower in nearly every round. The next turn would say the same, after it had gone past everything.
+        """
+        if (
+            self._stirred
+            or self._outbox.local
+            or (self.groups is not None and self.groups.wants_turn)
+            or not self.coordination.acknowledge()
+        ):
+            return ()
+        return self._outbox.take()
+
     def disk_full(self, is_full: bool) -> None:
         """Take note that the frame of the last `Effects.write` waits for space on the disk, or no longer."""
         self.pace.full(is_full)

@@ -549,8 +549,7 @@ class Node:
             # Last: while this disk works, the other servers and the clients have what this turn says to them.
             seconds = self._wal_writer.submit(effects.write)
             if seconds is not None:
-                self._process.fsync.add(seconds)
-                driver.persisted()
+                self._on_durable(seconds)
                 again = driver.wants_turn
         if effects.compact_to is not None:
             self._wal_writer.compact(COORDINATION_GROUP, effects.compact_to)
@@ -630,11 +629,17 @@ class Node:
 
     def _on_written(self, seconds: float) -> None:
         self._wal_writer.took(seconds)
-        self._process.fsync.add(seconds)
-        self.driver.persisted()
+        self._on_durable(seconds)
         if not self._scheduled and self.driver.wants_turn:
             self._scheduled = True
             self._turn()
+
+    def _on_durable(self, seconds: float) -> None:
+        """Take note that a frame is durable, and tell other servers what waited for it."""
+        self._process.fsync.add(seconds)
+        self.driver.persisted()
+        for to, messages in self.driver.acknowledge():
+            self._peers.send(to, messages)
 
     def _on_performed(self, done: tuple[Task, Result]) -> None:
         self.driver.performed(*done)
