@@ -517,8 +517,11 @@ def test_every_request_is_answered_in_order_or_its_connection_is_closed(seed: in
             if one.transport.ended is None and rng.random() < 0.3:
                 one.transport.take(rng.choice((100, 10_000, 1_000_000)))
         turns(server, 1, rng.choice((0, 1, 100)))
-        output = server.server.clients.sums.output
-        assert output.held <= 3 * MIB
+        sums = server.server.clients.sums
+        assert sums.output.held <= 4 * MIB, "one turn's answers more"
+        if sums.overdrawn:
+            turns(server, 1)  # the shell is asked for it at once, and it closes whoever has to go
+        assert sums.output.held <= 3 * MIB
     for one in clients:
         if one.transport.ended is None:
             one.transport.room = None
