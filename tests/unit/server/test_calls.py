@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.unit.server.calls import ThreeDrivers
 
 WRITES = 50
-LEADER_CALLS_MAX = 425
-FOLLOWER_CALLS_MAX = 160
+LEADER_CALLS_MAX = 445
+FOLLOWER_CALLS_MAX = 165
 
 
 def test_a_write_costs_few_calls_on_each_server() -> None:

@@ -132,8 +132,6 @@ class Driver:
         self._outbox = PeerOutbox(identity.server)
         self._frame = LogFrame()
         self._stirred = False
-        self._was_quiet = False
-        """Whether there was nothing of snapshots to do in the turn before, nor anything of other groups."""
         self._look_at = now_ms
         self._writes_answered = 0
         self._remains: list[Remains] = []
@@ -463,10 +461,7 @@ class Driver:
             if looks:
                 leaves = self._leaving.stops or coordination.belonging.leaves(raft, self.machine, now_ms)
                 self._leaving.look(now_ms, leaves=leaves)
-            # What no event brings is looked at like everything else of this kind: a few times a second.
-            quiet = (self._was_quiet and not (looks or self._stirred)) or self.snapshots.is_quiet(
-                now_ms, raft, idle=self.origin.idle
-            )
+            quiet = self.snapshots.is_quiet(now_ms, raft, idle=self.origin.idle)
             if (self._remains or not quiet) and not self.applier.halfway:
                 self._keep_snapshots(replica, wall_ms)
             if self.groups is not None:
@@ -475,7 +470,6 @@ class Driver:
                 if share is not None and share.spoke and raft.join_round():
                     # Others are woken anyway. So all heartbeats between two servers come to leave at the same moments.
                     coordination.settle()
-        self._was_quiet = quiet and share is None
         self._stirred = coordination.stirred = False
         outputs = self._answer_clients(now_ms)
         if looks or self._writes_answered or clients.sent_total - clients.events_total != sent_before:
