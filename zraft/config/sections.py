@@ -106,7 +106,7 @@ class WalConfig:
         1_000,
         0,
         20_000,
-        "While 99 of 100 syncs take at most this long, the loop does those of small frames; 0 means that a thread does all.",
+        "While three of four syncs take at most this long, the loop does those of small frames; 0 means a thread does all.",
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.server.nodes import Nodes
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.server.process.node import Node
-from zraft.server.process.sync_pace import KEPT, SyncPace
+from zraft.server.process.sync_pace import PROVED_FIRST, STALL_S, SyncPace
 from zraft.server.process.wal_writer import SMALL_BYTES, SMALL_RECORDS, WalWriter
 from zraft.storage.errors import DiskFullError, FsyncError
 from zraft.storage.records import EntryRecord, HardStateRecord, Record
@@ -63,13 +63,10 @@ class Disk:
 class Writing:
     """A writer, and what it has told."""
 
-    def __init__(self, *, fast: bool) -> None:
+    def __init__(self, pace: SyncPace) -> None:
         self.disk = Disk()
         self.told: list[tuple[str, Any]] = []
         self._telling = threading.Condition()
-        pace = SyncPace(1.0 if fast else 0)
-        for _ in range(KEPT):
-            pace.took(0.0)
         self.writer = WalWriter(
             self.disk,  # type: ignore[arg-type]  # as much of it as is used
             pace,
@@ -98,7 +95,10 @@ class Writing:
 
 @pytest.fixture
 def fast() -> Iterator[Writing]:
-    writing = Writing(fast=True)
+    pace = SyncPace(1.0)
+    for _ in range(PROVED_FIRST):
+        pace.thread_took(0.0)
+    writing = Writing(pace)
     yield writing
     writing.disk.gate.set()
     writing.writer.stop()
@@ -106,7 +106,7 @@ def fast() -> Iterator[Writing]:
 
 @pytest.fixture
 def slow() -> Iterator[Writing]:
-    writing = Writing(fast=False)
+    writing = Writing(SyncPace(0))
     yield writing
     writing.writer.stop()
 
@@ -136,6 +136,21 @@ def test_large_frames_are_the_threads(fast: Writing, records: list[Record]) -> N
     assert fast.wait(1) == ["written"]
     assert fast.by == ["thread"]
     assert fast.writer.submit(frame(1, SMALL_BYTES - 200)) is not None
+
+
+def test_how_long_a_large_frame_takes_says_nothing_of_small_ones() -> None:
+    pace = SyncPace(1.0)
+    writing = Writing(pace)
+    given: list[int] = []
+    for number, size in enumerate((10, SMALL_BYTES) * PROVED_FIRST, 1):
+        if pace.is_fast:
+            break
+        given.append(size)
+        assert writing.writer.submit(frame(number, size)) is None
+        writing.wait(number)
+        writing.writer.took(0.0 if size < SMALL_BYTES else STALL_S)
+    writing.writer.stop()
+    assert given == [10, SMALL_BYTES] * (PROVED_FIRST - 1) + [10]
 
 
 def test_where_room_has_to_be_made_first_the_thread_does_it(fast: Writing) -> None:

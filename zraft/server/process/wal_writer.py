@@ -47,10 +47,13 @@ class WalWriter:
     """Writer of a `Wal`, which is used by the loop or by a thread, and never by both at once.
 
     The thread works on what it was given, and then notes that it is finished. Only the loop gives it anything, so a
-    loop that finds it finished may use the `Wal` until it gives something again.
+    loop that finds it finished may use the `Wal` until it gives something again. Each of the two counts is changed by
+    one of them only, so that needs no lock: the thread changes its own when it is outside of the `Wal`, and before it
+    calls back.
 
-    The callbacks are made in the thread; the caller carries them to its loop. `on_written` gets the seconds that the
-    append took. `on_full` is called once when the disk fills up, and with None when it is well again.
+    All methods belong to the loop's thread. The callbacks are made in the log's thread, except `on_failed` for what the
+    loop wrote; the caller carries them to its loop. `on_written` gets the seconds that the append took. `on_full` is called
+    once when the disk fills up, and with None when it is well again.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class WalWriter:
         self._frames: SimpleQueue[Sequence[Record] | Compaction | None] = SimpleQueue()
         self._given = 0  # counted by the loop
         self._finished = 0  # counted by the thread
+        self._is_small = False  # true if the loop might have written the last frame
         self.by_loop_total = 0
         """Frames that the loop has written."""
         self._stopping = threading.Event()
@@ -82,8 +86,14 @@ class WalWriter:
         Returns:
             The seconds that it took, if it is durable now; None if `on_written` or `on_failed` will tell.
         """
-        size = _small_bytes(records) if self._pace.is_fast and self._given == self._finished else None
-        if size is not None and self._wal.has_room(size):
+        size = _small_bytes(records)
+        self._is_small = size is not None
+        if (
+            size is not None
+            and self._pace.is_fast
+            and self._given == self._finished
+            and self._wal.has_room(size)
+        ):
             began = time.perf_counter()
             try:
                 self._wal.append(records)
@@ -102,7 +112,8 @@ class WalWriter:
 
     def took(self, seconds: float) -> None:
         """Take note, in the loop, of what `on_written` told."""
-        self._pace.took(seconds)
+        if self._is_small:
+            self._pace.thread_took(seconds)
 
     def _give(self, work: Sequence[Record] | Compaction) -> None:
         self._given += 1
