@@ -95,7 +95,11 @@ TURNS_AT_ONCE: Final = 2
 """What a frame made durable is told in the turn after it; then clients and other servers are heard again."""
 
 LATE_MS: Final = 5
-"""An alarm that is later than this looks into the sockets first; nothing waits there for longer than an alarm is late."""
+"""An alarm that is later than this looks into the sockets first; nothing waits there for longer than an alarm is late.
+
+So does the loop after a sync of its own that took as long: what came meanwhile has arrived, so it counts before the
+time that has passed.
+"""
 
 NEVER: Final = 1 << 62
 """Milliseconds: no alarm is set."""
@@ -544,29 +548,35 @@ class Node:
         if self._paused:
             for protocol in list(self._paused):
                 protocol.maybe_resume()
-        again = False
+        ended = now_ms_exactly()
+        seconds = None
         if effects.write is not None:
             # Last: while this disk works, the other servers and the clients have what this turn says to them.
             seconds = self._wal_writer.submit(effects.write)
-            if seconds is not None:
-                self._on_durable(seconds)
-                again = driver.wants_turn
         if effects.compact_to is not None:
             self._wal_writer.compact(COORDINATION_GROUP, effects.compact_to)
         for task in effects.tasks:
             self._snapshot_thread.submit(task)
         self._groups.carry_out(effects)
-        ended = now_ms_exactly()
         if driver.latencies.waiting:
             driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
-        if ended - began > self._process.stall_ms_max:
+        stalled_ms = ended - began if seconds is None else ended - began + seconds * 1000
+        if stalled_ms > self._process.stall_ms_max:
             # Alarms may be too far apart to tell of it.
-            self._process.stall_ms_max = ended - began
+            self._process.stall_ms_max = stalled_ms
         coordination = driver.coordination
         raft = coordination.raft
         if coordination.leader != self._leader or (raft is not None and raft.role is not self._role):
             self._on_leadership()
+        again = False
+        if seconds is not None:
+            # After that, because a vote that is durable may change the role once more.
+            if seconds * 1000 >= LATE_MS:
+                self._peers.drain()
+                now = now_ms()
+            self._on_durable(seconds)
+            again = driver.wants_turn and not self._scheduled
         if now >= self._chores_at:
             self._do_chores(now)
         if again:
@@ -637,6 +647,9 @@ class Node:
     def _on_durable(self, seconds: float) -> None:
         """Take note that a frame is durable, and tell other servers what waited for it."""
         self._process.fsync.add(seconds)
+        if self._stop.is_set():
+            # Nothing more may be said if the state differs from the majority's (D-26).
+            return
         self.driver.persisted()
         for to, messages in self.driver.acknowledge():
             self._peers.send(to, messages)
