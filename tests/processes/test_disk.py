@@ -25,7 +25,8 @@ StartCluster = Callable[..., Cluster]
 OpenSessions = Callable[[Cluster], Sessions]
 
 SMALL_SEGMENTS: Final = {"ZRAFT_WAL__SEGMENT_BYTES_MAX": "131072"}
-SLOW: Final = {"ZRAFT_WAL__SLOW_FSYNC_MS": "200"}
+SLOW: Final = {"ZRAFT_WAL__SLOW_FSYNC_MS": "200", "ZRAFT_WAL__LOOP_SYNC_US": "0"}
+"""A thread writes all: a leader whose loop itself waits for 300 ms may be taken for dead."""
 PIECE: Final = bytes(20_000)
 
 

@@ -5,6 +5,10 @@ answers these clients late, or not at all, and every election that it wins begin
 its leadership over when the others are clearly faster, and a server with a write that does not end does not
 stand for election. If all disks are equally slow, nothing can be gained, and nothing is done.
 
+Writes are measured by the clock of turns, so one that the loop did itself takes no time here. That hides no slow
+disk: after a single long sync of the loop the thread does the next ones, and these are measured
+(`zraft.server.process.sync_pace`). While the loop syncs, its server is silent, and needs nobody to hold it back.
+
 Pure.
 """
 
