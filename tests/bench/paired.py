@@ -64,7 +64,8 @@ class TreeCluster(LocalCluster):
     def _place(self, key: Path) -> None:
         super()._place(key)
         path = os.pathsep.join(map(str, (self._tree, self._tree / "client", self._tree / "bench")))
-        environment = server_environment() | {"PYTHONPATH": path}
+        # Without the safe path, `python -m` finds the checkout in which this runs before the one that it is told.
+        environment = server_environment() | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
         for number, process in self.processes.items():
             self.processes[number] = ServerProcess(process.command, process.log, environment)
 

@@ -1,13 +1,18 @@
-"""The interval that a paired benchmark judges by."""
+"""Whose code a paired benchmark measures, and the interval that it judges by."""
 
 from __future__ import annotations
 
 import math
 import random
+import shutil
+from pathlib import Path
 
 import pytest
 
-from tests.bench.paired import interval_of_median, shown
+import zraft
+from tests.bench.paired import TreeCluster, interval_of_median, shown
+
+REPOSITORY = Path(zraft.__file__).parents[1]
 
 
 @pytest.mark.parametrize(("count", "low", "high"), [(15, 3, 11), (5, 0, 4), (30, 9, 20)])
@@ -35,3 +40,21 @@ def test_a_test_is_slower_only_if_its_whole_interval_is() -> None:
     }
     _, slower = shown(ratios, ratios, ratios, "")
     assert slower == ["write x8: requests/s"]
+
+
+def test_servers_run_the_code_of_their_checkout_wherever_the_benchmark_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m` looks into the present directory first, which is another checkout."""
+    tree = tmp_path / "tree"
+    for package in ("zraft", "client/zraft_core"):
+        shutil.copytree(REPOSITORY / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (tree / "zraft" / "program" / "__init__.py").write_text("print('of this tree', flush=True)\n")
+    monkeypatch.chdir(REPOSITORY)
+    cluster = TreeCluster(tree, tmp_path / "servers")
+    cluster.start()
+    try:
+        logs = [process.log.read_text() for process in cluster.processes.values()]
+    finally:
+        cluster.stop()
+    assert all("of this tree" in log for log in logs), logs
