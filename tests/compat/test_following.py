@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,11 +92,13 @@ class Program:
 
     def __init__(self, command: Sequence[str], env: dict[str, str]) -> None:
         self._command = command
+        # A file: ZooKeeper's C library complains of each refused connection, and waits until a pipe is read.
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._complaints,
             text=True,
             env=os.environ | env,
         )
@@ -111,8 +114,8 @@ class Program:
             pass  # it has ended, and said why
         answer = self._process.stdout.readline().strip()
         if not answer:
-            _, complaint = self._process.communicate(timeout=PROGRAM_S)
-            raise AssertionError(f"{self._command[0]} ended at {line!r}:\n{complaint[-6000:]}")
+            self._process.communicate(timeout=PROGRAM_S)
+            raise AssertionError(f"{self._command[0]} ended at {line!r}:\n{self._complaint()}")
         return answer
 
     def operate(self, joining: str | None, leaving: str | None) -> str:
@@ -123,8 +126,12 @@ class Program:
 
     def finish(self) -> None:
         """It has kept its session."""
-        output, complaint = self._process.communicate(timeout=PROGRAM_S)
-        assert (self._process.returncode, output.strip()) == (0, "done"), complaint[-6000:]
+        output, _ = self._process.communicate(timeout=PROGRAM_S)
+        assert (self._process.returncode, output.strip()) == (0, "done"), self._complaint()
+
+    def _complaint(self) -> str:
+        self._complaints.seek(0)
+        return self._complaints.read()[-6000:]
 
     def __enter__(self) -> Program:
         return self
@@ -132,6 +139,7 @@ class Program:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
+        self._complaints.close()
 
 
 @contextmanager

@@ -79,7 +79,7 @@ public final class FollowEnsemble {
             until(() -> curator.getZookeeperClient().isConnected(), "a connection of Curator's client");
             long first = curator.getZookeeperClient().getZooKeeper().getSessionId();
             long own = plain.client.getSessionId();
-            plain.client.create("/java", new byte[0], ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
+            retried(() -> created(plain.client));
             curator.create().withMode(CreateMode.EPHEMERAL).forPath("/curator");
             BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
             for (String line = input.readLine(); line != null; line = input.readLine()) {
@@ -110,6 +110,15 @@ public final class FollowEnsemble {
         plain.client.close();
         System.out.println("done");
         System.exit(0);
+    }
+
+    /** Creates the client's znode; a lost connection may have lost the answer only. */
+    private static String created(ZooKeeperAdmin client) throws Exception {
+        try {
+            return client.create("/java", new byte[0], ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
+        } catch (KeeperException.NodeExistsException error) {
+            return "/java";
+        }
     }
 
     private static byte[] line(Set<String> servers) {
