@@ -236,7 +236,11 @@ class Clients:
             if not was_unsent:
                 self._backlogged.pop(connection, None)
                 connection.on_stalled()
-            return self.sums.overdrawn
+            if self.sums.overdrawn:
+                # Whoever has to go is chosen at once, so that no bound is passed from one turn to the next.
+                self.sums.relieve_output()
+                return True
+            return False
         if was_unsent and connection.phase is not Phase.CLOSED:
             self.on_backlog(connection)
             connection.on_taken()
