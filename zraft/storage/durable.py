@@ -74,14 +74,11 @@ def writing(path: str) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        raise write_error(path, error) from error
-
-
-def write_error(path: str, error: OSError) -> DiskFullError | WriteError:
-    """Return the error about writing `path` that the system's error means."""
-    if error.errno in _NO_SPACE:
-        return DiskFullError(f"{path}: no space left; free some on this file system")
-    return WriteError(f"{path}: cannot be written ({_reason(error)}); {_advice(error, 'write')}")
+        if error.errno in _NO_SPACE:
+            raise DiskFullError(f"{path}: no space left; free some on this file system") from error
+        raise WriteError(
+            f"{path}: cannot be written ({_reason(error)}); {_advice(error, 'write')}"
+        ) from error
 
 
 def reserve(fs: FileSystem, file: int, size: int) -> bool:

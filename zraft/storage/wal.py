@@ -16,7 +16,7 @@ from zraft.raft.messages import NO_INDEX, Entry, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.compaction import bytes_from, is_worth_rolling, oldest_needed
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import reserve, sync_directory, sync_file, write_error, writing
+from zraft.storage.durable import reserve, sync_directory, sync_file, writing
 from zraft.storage.entry_reading import Span, entries_between
 from zraft.storage.errors import (
     CompactedError,
@@ -476,17 +476,14 @@ class Wal:
         assert self._file is not None
         path = segment_path(self._path, span.number)
         try:
-            self._fs.pwrite(self._file, frame, span.end)
-        except OSError as error:
-            failure = error if isinstance(error, StorageError) else write_error(path, error)
-            if isinstance(failure, DiskFullError):
-                # This happens only on file systems that do not keep the promise of fallocate. Part of the frame
-                # may stand there, and what follows may be shorter: leave nothing of it behind.
-                self._scraps = True
-                self._shorten()
-            if failure is error:
-                raise
-            raise failure from error
+            with writing(path):
+                self._fs.pwrite(self._file, frame, span.end)
+        except DiskFullError:
+            # This happens only on file systems that do not keep the promise of fallocate. Part of the frame
+            # may stand there, and what follows may be shorter: leave nothing of it behind.
+            self._scraps = True
+            self._shorten()
+            raise
         sync_file(self._fs, self._file, path)
         return span, frame
 
