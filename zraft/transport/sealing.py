@@ -48,12 +48,12 @@ _DATA_HEADER: Final = struct.Struct(
     ">BBBBB4s4s4sQ"
 )  # prefix, sender's salt tag, receiver's salt tag, counter
 _HELLO: Final = struct.Struct(f">BBBBB4s{SALT_BYTES}s{INSTANCE_BYTES}sQ{CHALLENGE_BYTES}s{CHALLENGE_BYTES}s")
-_NONCE: Final = struct.Struct(">4xQ")
+_NONCE_HEAD: Final = bytes(4)
+"""A nonce is this and the counter, as the datagram has it."""
 
 HELLO_BYTES: Final = _HELLO.size + _MAC_BYTES
 _HEADER_BYTES: Final = _DATA_HEADER.size
 _COUNTER_AT: Final = _HEADER_BYTES - 8
-_NONCE_HEAD: Final = bytes(4)
 
 SENDER_AT: Final = 3
 """Where a datagram names the server that sent it."""
@@ -237,9 +237,8 @@ class ReplayWindow:
     def __init__(self) -> None:
         self.next = 0
         self._bits = 0  # bit n: counter next - _in_order - 1 - n was seen
-        self._in_order = (
-            0  # the highest so many were seen; they are no bits yet, since bits of a whole window move slowly
-        )
+        self._in_order = 0
+        """So many counters below `next` were seen and are no bits yet, because moving all bits takes long."""
 
     def is_new(self, counter: int) -> bool:
         """Return whether the counter is within the window and unseen.
@@ -422,7 +421,7 @@ class Incoming:
             raise RejectedError(
                 Rejection.MALFORMED, f"datagram: expected at least {SEAL_BYTES} bytes, found {len(datagram)}"
             )
-        header = datagram[: _DATA_HEADER.size]
+        header = datagram[:_HEADER_BYTES]
         *_, salt_tag, my_salt_tag, counter = _DATA_HEADER.unpack(header)
         if salt_tag != self._salt_tag or my_salt_tag != my_salt[:_SALT_TAG_BYTES]:
             raise RejectedError(
@@ -440,7 +439,9 @@ class Incoming:
             cipher = cipher_for(key, sender=self.sender, receiver=self._receiver, salt=self.salt)
             self._ciphers[key_id] = cipher
         try:
-            body = cipher.decrypt(_NONCE.pack(counter), datagram[_DATA_HEADER.size :], header + my_salt)
+            body = cipher.decrypt(
+                _NONCE_HEAD + header[_COUNTER_AT:], datagram[_HEADER_BYTES:], header + my_salt
+            )
         except InvalidTag as error:
             raise RejectedError(
                 Rejection.UNAUTHENTIC,
