@@ -28,9 +28,9 @@ from zraft.groups.replica import HostedReplica, StoredGroup
 from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
 from zraft.groups.statistics import GroupsStatistics
-from zraft.groups.timers import NEVER
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
+from zraft.raft.settings import NEVER
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.errors import ProtocolError

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from attrs import define
 
 from zraft.groups.settings import GroupSettings
-from zraft.groups.timers import NEVER
+from zraft.raft.settings import NEVER
 from zraft_core.ids import GroupId
 
 

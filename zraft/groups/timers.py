@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from math import inf
-from typing import Final
 
+from zraft.raft.settings import NEVER
 from zraft_core.ids import GroupId
-
-NEVER: Final = inf
-"""Later than every tick."""
 
 
 class Timers:

@@ -17,7 +17,7 @@ from zraft.raft.messages import (
 )
 from zraft.raft.progress import Progress, ProgressState
 from zraft.raft.role import Role
-from zraft.raft.state import NEVER
+from zraft.raft.settings import NEVER
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import ServerId
 

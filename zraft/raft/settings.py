@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from math import inf
+from typing import Final
+
 from attrs import fields, frozen
 
 from zraft_core.errors import ConfigError
+
+NEVER: Final = inf
+"""A tick that is later than all others."""
 
 HEARTBEATS_PER_TIMEOUT_MIN = 3
 """Fewer heartbeats within an election timeout, and two lost datagrams would start an election."""

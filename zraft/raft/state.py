@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Final
 
 from zraft.raft.election import Election
 from zraft.raft.handover import Handover
@@ -24,12 +23,10 @@ from zraft.raft.ready import Ready
 from zraft.raft.replication import Replication
 from zraft.raft.role import Role
 from zraft.raft.rounds import Rounds
-from zraft.raft.settings import RaftSettings
+from zraft.raft.settings import NEVER, RaftSettings
 from zraft.raft.writes import Writes
 from zraft_core.errors import StorageError
 from zraft_core.ids import GroupId, Instance, ServerId
-
-NEVER: Final = float("inf")
 
 
 class GroupState:

@@ -13,10 +13,11 @@ from zraft.groups.leadership import Moves
 from zraft.groups.members import AddLearner, Await, RemoveLearner, ReplaceVoters, Step, next_step, target_of
 from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
-from zraft.groups.timers import NEVER, Timers
+from zraft.groups.timers import Timers
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState, Member, MemberRole
 from zraft.raft.ready import LogWrite
+from zraft.raft.settings import NEVER
 from zraft.storage.records import EntryRecord, ForgetRecord, HardStateRecord
 from zraft.topics.placement import preferred_leaders
 from zraft_core.errors import ConfigError

@@ -10,7 +10,7 @@ from typing import Final
 from zraft.groups.covers.cover import GivenCover, TakenCover
 from zraft.groups.replica import HostedReplica
 from zraft.groups.settings import GroupSettings
-from zraft.groups.timers import NEVER
+from zraft.raft.settings import NEVER
 from zraft_core.ids import GroupId, Instance, ServerId
 
 EPOCHS_PER_BOOT: Final = 1 << 24

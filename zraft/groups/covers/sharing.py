@@ -11,10 +11,10 @@ from typing import Final
 from zraft.groups.covers.peer import Peer
 from zraft.groups.hosting import HostState
 from zraft.groups.replica import HostedReplica
-from zraft.groups.timers import NEVER
 from zraft.raft.membership.quorum import majority
 from zraft.raft.role import Role
 from zraft.raft.rounds import JOINED_SHARE
+from zraft.raft.settings import NEVER
 from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
 from zraft_core.ids import GroupId
 

@@ -16,8 +16,9 @@ from zraft.groups.effects import GroupEffects
 from zraft.groups.host import GroupHost
 from zraft.groups.replica import HostedReplica
 from zraft.groups.snapshots import delivery_tasks
-from zraft.groups.timers import NEVER, Timers
+from zraft.groups.timers import Timers
 from zraft.raft.role import Role
+from zraft.raft.settings import NEVER
 from zraft.server.partitions.coordination_port import Coordination
 from zraft.server.partitions.delivery_reading import ReadDeliveries, ReadResult
 from zraft.server.partitions.hosted_partition import HostedPartition
