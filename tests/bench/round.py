@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final
@@ -27,14 +28,14 @@ from attrs import Factory, define
 from rich.console import Console
 from rich.table import Table
 
-from tests.unit.server.node_counts import CALLED, WAKES, NodeCounts
+from tests.unit.server.asker import Asker
+from tests.unit.server.node_counts import CALLED, WAKES, NodeCounts, datagrams_sent
 from tests.unit.server.nodes import Nodes
 from zraft.server.process.client_protocol import ClientProtocol
 from zraft.server.process.node import Node
 from zraft.server.process.sync_pace import SyncPace
 from zraft.transport.udp import UdpEndpoint
 from zraft_core.ids import ServerId
-from zraft_core.wire.client import ZkClientCodec
 from zraft_core.znodes.txn import CREATE, SET_DATA
 
 ENTRIES: Final = (
@@ -44,7 +45,7 @@ ENTRIES: Final = (
     (Node, "_on_written", "the log's thread"),
     (Node, "_turn", ""),
 )
-"""What the loop calls of a server, and what it is woken by then."""
+"""The loop calls these functions of a server; each stands with what has woken the server then."""
 
 assert {getattr(owner, name).__code__ for owner, name, _ in ENTRIES} == {*WAKES, CALLED}
 
@@ -53,7 +54,7 @@ WARM_WRITES: Final = 200
 
 @define
 class Cost:
-    """What the writes of one pass cost a server."""
+    """Times and counts of one server while the writes of a pass were done."""
 
     seconds: float = 0.0
     sync_seconds: float = 0.0
@@ -98,19 +99,23 @@ async def measure(
     directory: Path, writes: int, clients: int, meter: Meter
 ) -> dict[tuple[ServerId, bool], Cost]:
     """Return what each server did, by its number and whether it leads."""
-    async with Nodes(directory) as nodes:
+    async with Nodes(directory) as nodes, AsyncExitStack() as stack:
         leader = nodes.leader.config.id
         address = nodes.addresses[leader]
-        askers = [await _Asker.connect(address.host, address.port, number) for number in range(clients)]
+        askers = [await stack.enter_async_context(Asker(address)) for _ in range(clients)]
+        for number, asker in enumerate(askers):
+            await asker.write((CREATE, f"/n{number}", b"", None, 0, -1))
 
         async def write(count: int) -> None:
-            await asyncio.gather(*(asker.write(count // clients) for asker in askers))
+            await asyncio.gather(
+                *(_write(asker, f"/n{number}", count // clients) for number, asker in enumerate(askers))
+            )
 
         await write(WARM_WRITES)
         meter.seconds.clear()
         meter.woken_by.clear()
         synced = {server: node._process.fsync.view().total for server, node in nodes.nodes.items()}
-        sent = {server: _sent(node) for server, node in nodes.nodes.items()}
+        sent = {server: datagrams_sent(node) for server, node in nodes.nodes.items()}
         await write(writes)
         costs: dict[tuple[ServerId, bool], Cost] = {}
         for server, node in nodes.nodes.items():
@@ -121,48 +126,19 @@ async def measure(
             for (part, what), count in meter.woken_by.items():
                 if what and part in parts:
                     cost.woken_by[what] += count
-            cost.datagrams = _sent(node) - sent[server]
+            cost.datagrams = datagrams_sent(node) - sent[server]
         counts = NodeCounts(nodes)
         with counts.counted():
             await write(writes)
         for (server, _), cost in costs.items():
             cost.turns, cost.calls = counts.turns[server], counts.calls[server]
-        for asker in askers:
-            asker.close()
     return costs
 
 
-class _Asker:
-    """A client that writes one value after the other to a znode of its own."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> None:
-        self._reader, self._writer, self._path = reader, writer, path
-        self._codec = ZkClientCodec()
-
-    @classmethod
-    async def connect(cls, host: str, port: int, number: int) -> _Asker:
-        asker = cls(*await asyncio.open_connection(host, port), f"/n{number}")
-        await asker._ask(asker._codec.connect(timeout_ms=60_000))
-        await asker._ask(asker._codec.write((CREATE, asker._path, b"", None, 0, -1))[1])
-        return asker
-
-    async def write(self, count: int) -> None:
-        for _ in range(count):
-            await self._ask(self._codec.write((SET_DATA, self._path, bytes(100), -1))[1])
-
-    async def _ask(self, request: bytes) -> None:
-        self._writer.write(request)
-        while not self._codec.receive(await self._reader.read(65_536)):
-            pass
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-def _sent(node: Node) -> int:
-    traffic = node._peers.traffic()
-    assert traffic is not None
-    return traffic[0].datagrams_sent
+async def _write(asker: Asker, path: str, count: int) -> None:
+    """Write one value after the other to a znode."""
+    for _ in range(count):
+        await asker.write((SET_DATA, path, bytes(100), -1))
 
 
 def table_of(costs: dict[tuple[ServerId, bool], Cost], writes: int) -> Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 import zraft
 from tests.unit.groups.hosts import DISKS, Hosts
+from tests.unit.profiled import profiled
 from zraft.groups.effects import GroupMessage
 from zraft.transport.messages import Sender
 from zraft_core.ids import GroupId, ServerId
@@ -36,11 +36,8 @@ class Calls:
     @contextmanager
     def counted(self) -> Iterator[None]:
         """Count everything that is called in the block."""
-        sys.setprofile(self._note)
-        try:
+        with profiled(self._note):
             yield
-        finally:
-            sys.setprofile(None)
 
     def of(self, room: str) -> Counter[str]:
         """Those of a room, which is a path below the repository, such as "zraft/groups"."""

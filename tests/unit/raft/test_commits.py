@@ -1,4 +1,4 @@
-"""Who is told of a commit, and when: servers whose clients wait at once, the others with the next entry or soon after."""
+"""A leader tells servers of a commit: those whose clients wait at once, the others with the next entry or soon after."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def acknowledge(raft: Raft, *servers: int) -> None:
 
 
 def told(messages: list[tuple[int, Message]]) -> list[int]:
-    """Who is told of the newest commit in a message of its own."""
+    """Return the servers that are told of the newest commit in a message of its own."""
     return [to for to, message in messages if isinstance(message, Heartbeat) and not message.round]
 
 

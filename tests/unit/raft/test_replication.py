@@ -347,7 +347,7 @@ def test_an_entry_brings_the_next_round_forward() -> None:
 
 
 def test_a_round_joins_what_else_is_said_in_the_second_half_of_its_interval() -> None:
-    """Who made it join begins the next time, too, because this leader then waits a fifth of an interval longer."""
+    """The leader then waits a fifth of an interval longer, so that the same server begins the next time, too."""
     raft = leader_of_steady_followers()
     (one,) = beat(raft)
     answer(raft, one)

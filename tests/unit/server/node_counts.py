@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from tests.unit.profiled import profiled
 from tests.unit.server.nodes import Nodes
 from zraft.server.process.client_protocol import ClientProtocol
 from zraft.server.process.node import Node
@@ -23,16 +22,16 @@ WAKES: Final = frozenset(
         Node._on_written.__code__,
     }
 )
-"""With what the loop calls a server after it slept."""
+"""The loop calls one of these after it slept."""
 
 CALLED: Final = Node._turn.__code__
-"""What the loop calls for the turns that were asked for."""
+"""The loop calls this for a turn that was asked for."""
 
 TURN: Final = Node._batch.__code__
 
 
 class NodeCounts:
-    """How often each server was woken, took a turn and called a function, Python's or C's, since `counted` began."""
+    """Counters of what each server does inside `counted`: it is woken, takes turns, and calls functions of Python and C."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.wakes: Counter[ServerId] = Counter()
@@ -44,13 +43,9 @@ class NodeCounts:
         self._inside: ServerId | None = None
         self._outermost: FrameType | None = None
 
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        sys.setprofile(self._note)
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
+    def counted(self) -> AbstractContextManager[None]:
+        """Count everything that is called in the block."""
+        return profiled(self._note)
 
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
         code: CodeType = frame.f_code
@@ -70,3 +65,10 @@ class NodeCounts:
 
     def _owner(self, called: object) -> ServerId:
         return self._owners[id(called._node if isinstance(called, ClientProtocol) else called)]
+
+
+def datagrams_sent(node: Node) -> int:
+    """Return how many datagrams a server has sent since its start."""
+    traffic = node._peers.traffic()
+    assert traffic is not None
+    return traffic[0].datagrams_sent

@@ -1,7 +1,7 @@
 """What servers do while nobody asks them for anything: bounds on wake-ups, turns, datagrams and calls, not on time.
 
 Everything is counted per round of heartbeats, of which there are ten a second, so that a machine that is slow finds the
-same as one that is not.
+same as one that is not. What happens once in a second is a tenth of each figure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from attrs import frozen
 
-from tests.unit.server.node_counts import NodeCounts
+from tests.unit.server.node_counts import NodeCounts, datagrams_sent
 from tests.unit.server.nodes import Nodes
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
@@ -47,9 +47,13 @@ NO_TOPIC: Final = (
 
 TOPICS: Final = (
     Idle(wakes=3.4, turns=1.4, datagrams=2.7, calls=790),
-    Idle(wakes=3.4, turns=1.4, datagrams=2.7, calls=620),
+    Idle(wakes=3.4, turns=1.75, datagrams=2.75, calls=620),
 )
-"""Any two servers tell each other in one datagram each way that they live; who began has been woken by its alarm."""
+"""Any two servers tell each other in one datagram each way that they live; who began has been woken by its alarm.
+
+If a follower began, the leader's answer brings the heartbeat of the coordination group, and the follower acknowledges it
+every other time in a turn and a datagram of its own.
+"""
 
 
 async def _rounds(nodes: Nodes, count: int) -> Node:
@@ -69,12 +73,6 @@ async def _rounds(nodes: Nodes, count: int) -> Node:
         await nodes.until(lambda: nodes.leader)
 
 
-def _sent(node: Node) -> int:
-    traffic = node._peers.traffic()
-    assert traffic is not None
-    return traffic[0].datagrams_sent
-
-
 @pytest.mark.parametrize(
     ("partitions", "bounds"),
     [pytest.param(0, NO_TOPIC, id="no topic"), pytest.param(12, TOPICS, id="topics")],
@@ -88,14 +86,14 @@ async def test_an_idle_server_does_little(tmp_path: Path, partitions: int, bound
         found: dict[tuple[ServerId, bool], list[Idle]] = {}
         for _ in range(LOOKS):
             counts = NodeCounts(nodes)
-            before = {server: _sent(node) for server, node in nodes.nodes.items()}
+            before = {server: datagrams_sent(node) for server, node in nodes.nodes.items()}
             with counts.counted():
                 leader = await _rounds(nodes, ROUNDS)
             for server, node in nodes.nodes.items():
                 seen = (
                     counts.wakes[server],
                     counts.turns[server],
-                    _sent(node) - before[server],
+                    datagrams_sent(node) - before[server],
                     counts.calls[server],
                 )
                 found.setdefault((server, node is leader), []).append(Idle(*(one / ROUNDS for one in seen)))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tests.unit.profiled import profiled
+from tests.unit.server.asker import Asker
 from tests.unit.server.nodes import Nodes
 from zraft_client import Client
 from zraft_client.topics import Topics
-from zraft_core.wire.client import ZkClientCodec
 from zraft_core.znodes.txn import CREATE
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "ARCHITECTURE.md"
@@ -39,11 +38,8 @@ def called() -> Iterator[list[str]]:
         if event == "call" and frame.f_globals.get("__name__", "").startswith("zraft."):
             found.append(f"{frame.f_globals['__name__']}:{frame.f_code.co_qualname}")
 
-    sys.setprofile(note)
-    try:
+    with profiled(note):
         yield found
-    finally:
-        sys.setprofile(None)
 
 
 def missing(path: list[str], calls: list[str]) -> list[str]:
@@ -70,24 +66,9 @@ async def test_a_write_takes_the_path_that_the_architecture_tells(tmp_path: Path
     assert len(path) > 10
     async with Nodes(tmp_path, servers=1) as nodes:
         (address,) = nodes.addresses.values()
-        reader, writer = await asyncio.open_connection(address.host, address.port)
-        codec = ZkClientCodec()
-
-        async def answer() -> None:
-            while not codec.receive(await reader.read(65_536)):
-                pass
-
-        writer.write(codec.connect(timeout_ms=10_000))
-        await answer()
         numbers = iter(range(TRIES))
-
-        async def write() -> None:
-            _, data = codec.write((CREATE, f"/n{next(numbers)}", b"", None, 0, -1))
-            writer.write(data)
-            await answer()
-
-        await is_taken(path, write)
-        writer.close()
+        async with Asker(address) as client:
+            await is_taken(path, lambda: client.write((CREATE, f"/n{next(numbers)}", b"", None, 0, -1)))
 
 
 async def test_a_message_takes_the_path_that_the_architecture_tells(tmp_path: Path) -> None:

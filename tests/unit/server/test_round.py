@@ -6,8 +6,6 @@ disk, so that what a thread does is counted, too.
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -15,10 +13,10 @@ from typing import Final
 import pytest
 from attrs import asdict, frozen
 
-from tests.unit.server.node_counts import NodeCounts
+from tests.unit.server.asker import Asker
+from tests.unit.server.node_counts import NodeCounts, datagrams_sent
 from tests.unit.server.nodes import Nodes
 from zraft.server.process.sync_pace import SyncPace
-from zraft_core.wire.client import ZkClientCodec
 from zraft_core.znodes.txn import CREATE, SET_DATA
 
 WRITES: Final = 50
@@ -45,21 +43,12 @@ async def test_a_write_wakes_servers_seldom(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(SyncPace, "is_fast", True)
     async with Nodes(tmp_path) as nodes:
         address = nodes.addresses[nodes.leader.config.id]
-        reader, writer = await asyncio.open_connection(address.host, address.port)
-        codec = ZkClientCodec()
-
-        async def ask(request: bytes) -> None:
-            writer.write(request)
-            while not codec.receive(await reader.read(65_536)):
-                pass
-
-        await ask(codec.connect(timeout_ms=60_000))
-        await ask(codec.write((CREATE, "/n", b"", None, 0, -1))[1])
-        looks = [
-            await _look(nodes, lambda: ask(codec.write((SET_DATA, "/n", bytes(100), -1))[1]))
-            for _ in range(LOOKS)
-        ]
-        writer.close()
+        async with Asker(address) as client:
+            await client.write((CREATE, "/n", b"", None, 0, -1))
+            looks = [
+                await _look(nodes, lambda: client.write((SET_DATA, "/n", bytes(100), -1)))
+                for _ in range(LOOKS)
+            ]
     for name, most in asdict(MOST).items():
         assert min(getattr(look, name) for look in looks) <= most, (name, looks)
 
@@ -69,14 +58,9 @@ async def _look(nodes: Nodes, write: Callable[[], Awaitable[None]]) -> Round:
     with counts.counted():
         for _ in range(WRITES):
             await write()
-    found = (counts.wakes, counts.turns, _sent(nodes) - before, counts.calls)
-    return Round(*(each.total() / WRITES for each in found))
+    totals = counts.wakes.total(), counts.turns.total(), _sent(nodes) - before, counts.calls.total()
+    return Round(*(total / WRITES for total in totals))
 
 
-def _sent(nodes: Nodes) -> Counter[int]:
-    sent: Counter[int] = Counter()
-    for server, node in nodes.nodes.items():
-        traffic = node._peers.traffic()
-        assert traffic is not None
-        sent[server] = traffic[0].datagrams_sent
-    return sent
+def _sent(nodes: Nodes) -> int:
+    return sum(map(datagrams_sent, nodes.nodes.values()))

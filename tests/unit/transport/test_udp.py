@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from types import FrameType
 from typing import Any
 
 import pytest
 
 from tests.ipv6 import has_ipv6
+from tests.unit.profiled import profiled
 from zraft.transport.udp import (
     ALONE_IN_A_ROW,
     DATAGRAMS_PER_WAKEUP_MAX,
@@ -77,10 +77,9 @@ async def test_datagrams_that_come_alone_are_read_once_each_and_a_burst_after_th
     ear.enough = 0
     for _ in range(ALONE_IN_A_ROW):
         await say(b"x")
-    sys.setprofile(note)
-    for _ in range(4 * LOOK_AGAIN):
-        await say(b"y")
-    sys.setprofile(None)
+    with profiled(note):
+        for _ in range(4 * LOOK_AGAIN):
+            await say(b"y")
     assert reads == 4 * LOOK_AGAIN + 4, "a second time only to look whether they come together now"
     burst = [number.to_bytes(2) for number in range(100)]
     await say(*burst)
