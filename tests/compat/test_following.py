@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from kazoo.security import ACL, Id, Permissions
 from tests.compat.install import java_jars, node_modules, program
 from tests.compat.test_clients import HEADER, JARS, PROGRAMS, or_skip
 from tests.processes.clients import Sessions
-from tests.processes.cluster import wait_until
+from tests.processes.cluster import free_ports, wait_until
 from tests.processes.conftest import StartCluster
 from tests.processes.members import GrowingCluster
 from zraft.server.clients.authentication.proofs import digest_id
@@ -40,10 +41,25 @@ Expect = Callable[[Sequence[Address]], None]
 """Waits until the client goes by exactly these servers, and uses it."""
 
 
+class SpreadCluster(GrowingCluster):
+    """No two servers have one IP address, and who moves gets another one.
+
+    ZooKeeper's C library compares addresses without their ports: of the servers at one IP address it believes that they
+    are where they were as long as their number stays the same.
+    """
+
+    def __init__(self, directory: Path, *, servers: int = 3, env: Mapping[str, str] | None = None) -> None:
+        self._hosts = (f"127.0.0.{number}" for number in range(2, 255))
+        super().__init__(directory, servers=servers, env=env)
+
+    def free_addresses(self, count: int) -> list[Address]:
+        return [Address(host, *free_ports(1, host)) for host in islice(self._hosts, count)]
+
+
 @pytest.fixture
 def cluster(start_cluster: StartCluster) -> GrowingCluster:
     cluster = start_cluster(
-        kind=GrowingCluster,
+        kind=SpreadCluster,
         ZRAFT_CLIENT__RECONFIG_ENABLED="true",
         ZRAFT_AUTH__SUPER_DIGEST=digest_id(SUPER.encode()),
     )

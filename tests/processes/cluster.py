@@ -100,11 +100,11 @@ def read_mntr(answer: str) -> dict[str, str] | None:
 class Server:
     """One server's place: its directory, its log, and its process while it runs."""
 
-    def __init__(self, number: int, directory: Path, port: int, host: str = HOST) -> None:
+    def __init__(self, number: int, directory: Path, address: Address) -> None:
         self.number = number
         self.data = directory / f"server-{number}"
         self.log = directory / f"server-{number}.log"
-        self.address = Address(host, port)
+        self.address = address
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
         self._log_offset = 0
@@ -155,8 +155,12 @@ class Cluster:
         self._place(servers)
 
     def _place(self, count: int) -> None:
-        ports = free_ports(count, self.host)
-        self.servers = {n: Server(n, self.directory, port, self.host) for n, port in enumerate(ports, 1)}
+        addresses = self.free_addresses(count)
+        self.servers = {n: Server(n, self.directory, address) for n, address in enumerate(addresses, 1)}
+
+    def free_addresses(self, count: int) -> list[Address]:
+        """Where so many more servers can listen."""
+        return [Address(self.host, port) for port in free_ports(count, self.host)]
 
     def __enter__(self) -> Self:
         return self

@@ -70,17 +70,17 @@ class GrowingCluster(Cluster):
     def place(self, number: int, *, note: str = "") -> Server:
         """Room for another server; `note` follows its own entry of `--cluster` (":observer")."""
         assert number not in self.servers
-        port, self._admin_ports[number] = free_ports(2, self.host)
-        self.servers[number] = server = Server(number, self.directory, port, self.host)
+        (address,), (self._admin_ports[number],) = self.free_addresses(1), free_ports(1, self.host)
+        self.servers[number] = server = Server(number, self.directory, address)
         shutil.rmtree(server.data, ignore_errors=True)
         self._lists[number] = self._list(self.servers) + note
         return server
 
     def move(self, number: int) -> Address:
-        """Server `number`, which does not run, starts at another port from now on; where it was."""
+        """Server `number`, which does not run, starts at another address from now on; where it was."""
         server = self.servers[number]
         assert not server.running, f"server {number} runs"
-        before, server.address = server.address, Address(self.host, *free_ports(1, self.host))
+        before, (server.address,) = server.address, self.free_addresses(1)
         self._lists[number] = self._lists[number].replace(f"{number}={before}", f"{number}={server.address}")
         return before
 

@@ -309,7 +309,7 @@ def test_an_empty_server_with_the_number_of_a_running_one_is_refused_and_told(
     """It may be somebody's mistake in a unit file; the server that has the number goes on undisturbed."""
     twin_of = follower_of(growing)
     before = growing.listing()[twin_of].instance
-    twin = Server(twin_of, growing.directory / "twin", free_ports(1)[0])
+    twin = Server(twin_of, growing.directory / "twin", *growing.free_addresses(1))
     twin.log.parent.mkdir()
     process = growing.run_at(twin)
     twin.wait_says("have not answered")
