@@ -141,6 +141,8 @@ class RaftChecks:
         self.leaders: dict[int, ServerId] = {}
         self.committed: list[Entry | None] = [None]
         """The committed entry of each index; [0] is a sentinel."""
+        self._committed_in: list[int] = [0]
+        """The term of the leadership that committed it, or a later one if a follower was the first to be seen."""
         self.configurations: list[tuple[int, Configuration]] = []
         """The committed ones, with the index of their entry."""
         self._entries: dict[tuple[int, int], tuple[Entry, int]] = {}
@@ -426,7 +428,7 @@ class RaftChecks:
                 entries = raft.log.slice(known + 1, commit + 1, 1 << 30)
                 known = entries[-1].index
                 leads_term = raft.term if raft.role is Role.LEADER and known == commit else None
-                for entry in self.commits(server, entries, leads_term, configuration_for):
+                for entry in self.commits(server, entries, raft.term, leads_term, configuration_for):
                     self._on_commit(entry)
         return newest
 
@@ -461,8 +463,9 @@ class RaftChecks:
             )
         index = len(self.committed) - 1
         entry = self.committed[index]
-        while entry is not None and entry.term > term:
-            # Its votes came late, as to a server that was stopped: of what later terms committed it need not know.
+        while self._committed_in[index] > term:
+            # Its votes came late, as to a server that was stopped: of what later terms committed, and be it entries of
+            # earlier ones, it need not know.
             index -= 1
             entry = self.committed[index]
         if entry is not None and (
@@ -478,10 +481,11 @@ class RaftChecks:
         self,
         server: ServerId,
         entries: Sequence[Entry],
+        term: int,
         leads_term: int | None,
         configuration_for: Callable[[int], Sequence[Configuration]],
     ) -> list[Entry]:
-        """`server` takes these entries for committed, in order. Returns those nobody had committed before.
+        """`server`, in `term`, takes these entries for committed, in order. Returns those nobody had committed before.
 
         `leads_term` is the term it leads in: what it commits beyond all others it commits by counting, the entry
         `index` with the disks of one of `configuration_for(index)`.
@@ -519,6 +523,7 @@ class RaftChecks:
                     f"{configurations}",
                 )
             self.committed.append(entry)
+            self._committed_in.append(term)
             if entry.kind is EntryKind.MEMBERSHIP:
                 self.configurations.append((entry.index, Configuration.read(entry.payload)))
             new.append(entry)
