@@ -11,6 +11,7 @@ import pytest
 from attrs import evolve
 
 from tests.simulation.client_checks import KINDS
+from tests.simulation.connections import ConnectedProcess, ConnectedSimulation
 from tests.simulation.directed import Scene
 from tests.simulation.natives import KINDS as NATIVE_KINDS
 from tests.simulation.profile import Mode, roll
@@ -40,6 +41,19 @@ def test_every_mode_breaks_no_promise(mode: Mode) -> None:
     """The directed modes in which planted bugs are searched are clean without a bug."""
     result = CLUSTER.run_seed(7, mode=mode)
     assert result.report is not None, f"seed 7, mode {mode.value}: {result.checker}: {result.reason}"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_connections_that_end_with_or_without_a_reason_break_no_promise(seed: int) -> None:
+    result = CLUSTER.run_seed(seed, connections=True)
+    assert result.report is not None, f"seed {seed}: {result.checker}: {result.reason}"
+
+
+def test_servers_are_told_of_connections_that_ended() -> None:
+    simulation = ConnectedSimulation(0)
+    simulation.run()
+    founders = simulation.processes[: simulation.profile.servers]
+    assert all(process.losses > 5 for process in founders if isinstance(process, ConnectedProcess))
 
 
 def test_same_seed_is_the_same_run_byte_for_byte() -> None:

@@ -11,6 +11,7 @@ from tests.simulation.claims.planted import PLANTS as CLAIMS_PLANTS
 from tests.simulation.claims.simulation import Report as ClaimsReport
 from tests.simulation.claims.simulation import Simulation as ClaimsSimulation
 from tests.simulation.client_checks import KINDS
+from tests.simulation.connections import ConnectedSimulation
 from tests.simulation.directed_schedules import DIRECTED
 from tests.simulation.groups.planted import PLANTS as GROUPS_PLANTS
 from tests.simulation.groups.simulation import GroupsReport, GroupsSimulation
@@ -30,8 +31,11 @@ from tests.simulation.simulation import Report, Simulation
 from tests.simulation.topics import KINDS as TOPIC_KINDS
 
 
-def _cluster(seed: int, *, mode: Mode | str | None = None, trace: bool = False) -> Simulation:
-    return Simulation(seed, mode=None if mode is None else Mode(mode), trace=trace)
+def _cluster(
+    seed: int, *, mode: Mode | str | None = None, trace: bool = False, connections: bool = False
+) -> Simulation:
+    kind = ConnectedSimulation if connections else Simulation
+    return kind(seed, mode=None if mode is None else Mode(mode), trace=trace)
 
 
 PLANTED_GROUPS: Final = 25
@@ -76,6 +80,9 @@ CLUSTER: Final = Scenario[Report](
     ),
     options=(
         click.Option(["--mode"], type=click.Choice([mode.value for mode in Mode]), help="Prevailing faults."),
+        click.Option(
+            ["--connections"], is_flag=True, help="Servers have connections to each other, and these end."
+        ),
         TRACE,
     ),
 )

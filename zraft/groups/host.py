@@ -233,6 +233,17 @@ class GroupHost:
             ):
                 state.stirred = True
 
+    def note_lost(self, server: ServerId) -> None:
+        """Take note that the connection to the process of `server` has ended: see `Raft.note_lost`.
+
+        All groups that it led lose their leader at once, so their elections are spread over an election timeout.
+        """
+        self._covers.lose_peer(server)
+        for replica in self.groups.values():
+            if replica.raft.leader == server:
+                self._state.touch(replica)
+                replica.raft.note_lost(server, self.settings.raft.election_timeout_ticks)
+
     def persisted(self, durable: Durable) -> None:
         """Take note that a frame is durable. Its writes of groups that are not hosted here are skipped."""
         state = self._state
@@ -291,6 +302,11 @@ class GroupHost:
             self._state.touch_all(
                 [group for group, replica in self.groups.items() if replica.has_more_to_apply]
             )
+
+    @property
+    def leaders(self) -> list[ServerId]:
+        """The other servers that lead groups which sleep here."""
+        return [server for server, peer in self.peers.items() if len(peer.taken) and not peer.unheard]
 
     @property
     def wants_turn(self) -> bool:

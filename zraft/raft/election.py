@@ -21,6 +21,7 @@ class Election:
         repeat_at: tick at which voters that have not answered are asked again.
         began_at: tick at which the newest campaign began.
         heard_leader_at: tick at which a leader was last heard.
+        lost_leader: the connection to the leader's process has ended since it was last heard.
         votes: by voter, whether it was granted.
         transfer: the leader asked for the present campaign (section 3.10).
     """
@@ -31,6 +32,7 @@ class Election:
         "began_at",
         "deadline",
         "heard_leader_at",
+        "lost_leader",
         "repeat_at",
         "transfer",
         "votes",
@@ -40,6 +42,7 @@ class Election:
         self._settings = settings
         self._rng = rng
         self.heard_leader_at = 0
+        self.lost_leader = False
         self.deadline = 0.0
         self.repeat_at = 0
         self.began_at = 0
@@ -57,10 +60,22 @@ class Election:
     def heard_leader(self, now: int) -> None:
         """Note that a leader was heard now."""
         self.heard_leader_at = now
+        self.lost_leader = False
+
+    def lose_leader(self, now: int, spread_ticks: int) -> None:
+        """Note that the connection to the leader's process has ended, and bring the candidacy forward.
+
+        Servers that note it at the same moment draw different times, over `spread_ticks`.
+        """
+        self.lost_leader = True
+        earliest = max(now, self.heard_leader_at + self._settings.lost_leader_ticks)
+        self.deadline = min(self.deadline, earliest + spread_ticks * self._rng.random())
 
     def trusts_leader(self, now: int) -> bool:
         """Return whether a leader was heard within the time in which it need not be replaced (section 4.2.3)."""
-        return now - self.heard_leader_at < self._settings.election_timeout_ticks
+        settings = self._settings
+        patience = settings.lost_leader_ticks if self.lost_leader else settings.election_timeout_ticks
+        return now - self.heard_leader_at < patience
 
     def take(self, voter: ServerId, granted: bool) -> None:
         """Count a vote: one per voter (section 3.4); a late refusal of an earlier question does not take it back."""

@@ -97,6 +97,19 @@ class Following(Voting):
             self._election.heard_leader(tick)
             self._election.draw_deadline(tick)
 
+    def note_lost(self, server: ServerId, spread_ticks: int) -> None:
+        """Note that the connection to the process of `server` has ended.
+
+        If it leads, most likely it no longer does: this server bears its silence for `RaftSettings.lost_leader_ticks`
+        only, before it campaigns and before it helps another one to be elected. A leader that is heard has its usual
+        time again. Nothing else depends on it.
+
+        Args:
+            spread_ticks: the candidacies of servers that note it at the same moment are spread over this time.
+        """
+        if self.role is Role.FOLLOWER and self.leader == server and not self._election.lost_leader:
+            self._election.lose_leader(self.now, spread_ticks)
+
     def agrees(self, leader: ServerId, term: int, index: int) -> bool:
         """Take the leader's word that the log up to `index` is committed (D-7).
 

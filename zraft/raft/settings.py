@@ -59,6 +59,14 @@ class RaftSettings:
         """
         return max(self.heartbeat_ticks, self.election_timeout_ticks // HEARTBEATS_PER_TIMEOUT_MIN)
 
+    @property
+    def lost_leader_ticks(self) -> int:
+        """A silence that is long enough to replace a leader, once the connection to its process has ended.
+
+        A leader that lives is heard before: its rounds come every `idle_heartbeat_ticks`, and may be a little late.
+        """
+        return self.idle_heartbeat_ticks + self.heartbeat_ticks
+
     def validate(self) -> None:
         """Check each value and the relations between them.
 

@@ -72,9 +72,10 @@ def election(
 ) -> None:
     """Lose the leader of a local cluster again and again, and measure the elections.
 
-    Two definitions of the beginning are reported: the loss of the leader, so that the time to notice it is in (1 to 2
-    times raft.election_timeout_ticks, by design), and the first server's candidacy, when its timer has fired. Times are
-    read from the servers' logs, whose clock all processes of this machine share.
+    Two definitions of the beginning are reported: the loss of the leader, so that the time to notice it is in (by design
+    about half of raft.election_timeout_ticks for a process that ends, and 1 to 2 times that for one that hangs), and the
+    first server's candidacy, when its timer has fired. Times are read from the servers' logs, whose clock all processes of
+    this machine share.
     """
     console = new_console()
     run = evolve(

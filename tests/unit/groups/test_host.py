@@ -166,6 +166,37 @@ def test_a_dead_servers_groups_get_other_leaders_and_do_not_all_campaign_in_one_
     assert hosts.touched() == before
 
 
+def test_most_groups_have_another_leader_before_an_election_timeout_if_the_end_of_theirs_is_told() -> None:
+    """Two heartbeats are missed, and the elections are spread as far as without the news."""
+    led_by_others = []
+    for told in (True, False):
+        hosts = Hosts(90)
+        hosts.rest()
+        hosts.run(IDLE_BEAT)
+        hosts.stopped.add(S1)
+        if told:
+            for server in (S2, S3):
+                hosts.hosts[server].note_lost(S1)
+        hosts.run(T)
+        led_by_others.append(sum(hosts.leader(group) != S1 for group in range(1, 91)) - 60)
+        hosts.run(3 * T)
+        assert all(hosts.leader(group) != S1 for group in range(1, 91))
+    assert led_by_others[0] > 2 * led_by_others[1], led_by_others
+
+
+def test_groups_whose_leader_lives_although_a_connection_ended_keep_it_and_fall_asleep_again() -> None:
+    hosts = Hosts(30)
+    hosts.rest()
+    terms = [hosts.replica(S2, group).raft.term for group in range(1, 31)]
+    for server in (S2, S3):
+        hosts.hosts[server].note_lost(S1)
+    hosts.step()
+    assert not all(hosts.replica(S2, group).asleep for group in range(1, 31))
+    hosts.run(4 * T)
+    assert [hosts.replica(S2, group).raft.term for group in range(1, 31)] == terms
+    assert all(hosts.replica(server, group).asleep for server in DISKS for group in range(1, 31))
+
+
 def test_a_server_that_comes_back_is_caught_up_and_gets_its_leaderships_again() -> None:
     hosts = Hosts(30)
     hosts.rest()

@@ -85,6 +85,7 @@ class FakeServer:
             peers=(),
             address_of=lambda _: None,
             on_messages=lambda _, __: None,
+            on_ended=lambda _: None,
             operators=OperatorStreams(self._handle),
             entropy=os.urandom,
             settings=self._settings,

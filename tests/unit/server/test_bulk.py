@@ -64,6 +64,7 @@ class End:
         self.me = Sender(server, Instance(bytes([server]) * 16), 1)
         self.got: list[tuple[Sender, PeerMessage]] = []
         self.arrived = asyncio.Event()
+        self.ended: list[ServerId] = []
         self.ports: dict[ServerId, int] = {}
         self.streams = BulkStreams(
             me=self.me,
@@ -71,6 +72,7 @@ class End:
             peers=[A, B],
             address_of=lambda to: ("127.0.0.1", self.ports[to]) if to in self.ports else None,
             on_messages=self._take,
+            on_ended=self.ended.append,
             operators=None,
             entropy=os.urandom,
             settings=settings,
@@ -225,6 +227,35 @@ async def test_a_peer_that_restarts_is_dialed_again() -> None:
             assert again.got == [(a.me, chunk(20))]
         finally:
             again.close()
+
+
+@pytest.mark.parametrize("ending", [A, B])
+async def test_both_ends_of_a_stream_are_told_that_the_other_one_has_ended(ending: ServerId) -> None:
+    async with ends() as (a, b):
+        a.streams.hold(B)
+        await until(lambda: a.streams.statistics().streams == b.streams.statistics().streams == 1)
+        goes, stays = (a, b) if ending == A else (b, a)
+        goes.close()
+        await until(lambda: bool(stays.ended))
+        assert stays.ended == [goes.me.server]
+        assert goes.ended == [], "who ends its own streams learns nothing by it"
+
+
+async def test_nobody_is_told_of_a_stream_that_never_stood() -> None:
+    async with ends(b_keys=(OTHER_KEY,)) as (a, b):
+        a.streams.hold(B)
+        await until(lambda: a.streams.statistics().dials_failed > 0)
+        assert a.ended == b.ended == []
+
+
+async def test_a_stream_that_is_held_is_dialed_once() -> None:
+    async with ends() as (a, b):
+        for _ in range(10):
+            a.streams.hold(B)
+        await until(lambda: b.streams.statistics().streams == 1)
+        a.streams.hold(B)
+        await asyncio.sleep(0.02)
+        assert a.streams.statistics().streams == b.streams.statistics().streams == 1
 
 
 async def test_what_a_peer_does_not_take_is_bounded_and_the_newest_is_dropped() -> None:

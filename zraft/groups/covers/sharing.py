@@ -16,7 +16,7 @@ from zraft.raft.role import Role
 from zraft.raft.rounds import JOINED_SHARE
 from zraft.raft.settings import NEVER
 from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
-from zraft_core.ids import GroupId
+from zraft_core.ids import GroupId, ServerId
 
 IDLE_BEATS_PER_TIMEOUT: Final = 4
 """How many shared heartbeats leave in an election timeout while all groups sleep.
@@ -151,6 +151,16 @@ class Covers:
             if not peer.unheard and state.now >= peer.unheard_at:
                 peer.unheard = True
                 state.touch_all(peer.taken.groups)
+
+    def lose_peer(self, server: ServerId) -> None:
+        """Take note that the connection to that server's process has ended.
+
+        The groups that follow there mind their own timers from now on, until its heartbeats come again.
+        """
+        peer = self._state.peers.get(server)
+        if peer is not None and not peer.unheard:
+            peer.unheard = self.stirred = True
+            self._state.touch_all(peer.taken.groups)
 
     # -- what is said to them
 

@@ -259,6 +259,26 @@ class Driver:
         if of_groups and self.groups is not None:
             self.groups.receive(sender, of_groups, coordination.raft, ahead=self.clock.passed)
 
+    def note_lost(self, server: ServerId) -> None:
+        """Take note that a connection between this process and that of `server` has ended: see `Raft.note_lost`."""
+        raft = self.coordination.raft
+        if raft is not None:
+            raft.note_lost(server, raft.settings.idle_heartbeat_ticks)
+        if self.groups is not None:
+            self.groups.host.note_lost(server)
+        self._stirred = True
+
+    @property
+    def leaders(self) -> Iterable[ServerId]:
+        """The other servers that lead a group which this server follows, as far as their heartbeats are heard."""
+        raft = self.coordination.raft
+        found = (
+            set() if raft is None or raft.role is not Role.FOLLOWER or raft.leader is None else {raft.leader}
+        )
+        if self.groups is not None:
+            found.update(self.groups.host.leaders)
+        return found
+
     def _later_boot(self, sender: Sender) -> int | None:
         """Return the boot that is registered for the sender's directory, if it is later than the sender's own."""
         row = self.machine.rows.get((sender.server, sender.instance))

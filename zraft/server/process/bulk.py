@@ -97,6 +97,8 @@ class BulkStreams:
         peers: who may dial, and can be dialed.
         address_of: where a peer is now, as a numeric address; None if that is not known.
         on_messages: whose messages arrived; the same that takes what datagrams bring.
+        on_ended: called with a peer to or from which a stream stood that has ended, as it does when the process of
+            that peer ends.
         operators: takes the streams of operators; None: there are none.
         operators_local: operators must be on this machine. For a server without a key that was not told to do without.
         entropy: gives that many unpredictable bytes.
@@ -110,6 +112,7 @@ class BulkStreams:
         peers: Iterable[ServerId],
         address_of: Callable[[ServerId], SocketAddress | None],
         on_messages: Callable[[Sender, list[PeerMessage]], None],
+        on_ended: Callable[[ServerId], None],
         operators: Owner | None,
         operators_local: bool = False,
         entropy: Callable[[int], bytes],
@@ -120,6 +123,7 @@ class BulkStreams:
         self._peers = frozenset(peers) - {me.server}
         self._address_of = address_of
         self._on_messages = on_messages
+        self._on_ended = on_ended
         self._operators = operators
         self._operators_local = operators_local
         self._entropy = entropy
@@ -155,6 +159,10 @@ class BulkStreams:
         if path.dialing is None and path.stream is None and self._loop.time() >= path.retry_at:
             self._dial(to, path)
         return not path.failed
+
+    def hold(self, to: ServerId) -> None:
+        """Have a stream to a peer, so that `on_ended` tells when its process ends."""
+        self.offers(to)
 
     def send(self, to: ServerId, encoded: Iterable[bytes]) -> None:
         """Send these messages (`codec.encode`), in order, now or when the stream stands; drop what is too much.
@@ -339,6 +347,7 @@ class BulkStreams:
         peer = stream.connection.peer
         if peer is not None and self._incoming.get(peer.server) is stream:
             del self._incoming[peer.server]
+            self._note_end(peer.server)
             return
         for server, path in self._paths.items():
             if path.stream is stream:
@@ -404,14 +413,20 @@ class BulkStreams:
             path.retry_s = settings.retry_s_min
             path.retry_at = 0.0
             path.failed = False
-            return
-        self._failed(
-            server,
-            path,
-            "it was lost at once"
-            if was_established
-            else "the peer does not take our key or is no zraft server",
-        )
+        else:
+            self._failed(
+                server,
+                path,
+                "it was lost at once"
+                if was_established
+                else "the peer does not take our key or is no zraft server",
+            )
+        if was_established:
+            self._note_end(server)
+
+    def _note_end(self, server: ServerId) -> None:
+        if not self._closed:
+            self._on_ended(server)
 
     def _failed(self, server: ServerId, path: _Path, why: str) -> None:
         if self._closed:

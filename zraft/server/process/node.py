@@ -506,6 +506,7 @@ class Node:
         self._announcements.show(now)
         self._groups.show(now)
         self._note()
+        self._peers.hold_streams()
         if self.administration.awaited:
             self.administration.turn()
         idle = driver.origin.idle

@@ -90,6 +90,7 @@ class Peers:
             peers=sizes,
             address_of=lambda server: self._addresses.known.get(server) if self._addresses else None,
             on_messages=self._on_messages,
+            on_ended=self._on_ended,
             operators=operators,
             operators_local=self._keys_in_force is None and not config.insecure_peers,
             entropy=os.urandom,
@@ -238,6 +239,20 @@ class Peers:
             return
         if self._driver.wants_turn:
             self._on_arrived()
+
+    def _on_ended(self, server: ServerId) -> None:
+        """Take note that a stream to or from that server has ended."""
+        if self._stop.is_set():
+            return
+        self.drain()  # what it said before its end comes first
+        self._driver.pass_time(self._now_ms())
+        self._driver.note_lost(server)
+        self._on_arrived()
+
+    def hold_streams(self) -> None:
+        """Have a stream to each server that leads a group here. It carries little; its end tells of a leader's end."""
+        for server in self._driver.leaders:
+            self._streams.hold(server)
 
     def on_stream(self, transport: asyncio.Transport, data: bytes) -> None:
         """Give a connection to the port of clients that is another server's, or an operator's, to the streams."""
