@@ -31,12 +31,18 @@ TURN: Final = Node._batch.__code__
 
 
 class NodeCounts:
-    """Counters of what each server does inside `counted`: it is woken, takes turns, and calls functions of Python and C."""
+    """Counters of what each server does inside `counted`: it is woken, takes turns, and calls functions of Python and C.
+
+    Attributes:
+        wakes, turns, calls: of each server.
+        alarms: how often all servers were woken by time alone; part of `wakes`.
+    """
 
     def __init__(self, nodes: Nodes) -> None:
         self.wakes: Counter[ServerId] = Counter()
         self.turns: Counter[ServerId] = Counter()
         self.calls: Counter[ServerId] = Counter()
+        self.alarms = 0
         self._owners: dict[int, ServerId] = {}
         for server, node in nodes.nodes.items():
             self._owners[id(node)] = self._owners[id(node._peers._endpoint)] = server
@@ -54,6 +60,7 @@ class NodeCounts:
                 self._inside = server = self._owner(frame.f_locals["self"])
                 self._outermost = frame
                 self.wakes[server] += code in WAKES
+                self.alarms += code is Node._on_alarm.__code__
                 self.calls[server] += 1
         elif event == "return":
             if frame is self._outermost:
