@@ -5,6 +5,7 @@ What cannot be caused from outside is in docs/TESTING.md, "Alerts"; `tests/alert
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import threading
@@ -22,15 +23,21 @@ from tests.processes.clients import Sessions
 from tests.processes.cluster import wait_until
 from tests.processes.conftest import StartCluster
 from tests.processes.disks import SmallDisk
+from tests.processes.impostor import Impostor
 from tests.processes.prometheus import ScrapedCluster, watch
 from zraft.cli.main import main
+from zraft.raft.messages import Heartbeat
 from zraft.transport.keys import create_key_file
+from zraft_core.ids import COORDINATION_GROUP
 from zraft_core.wire.client import ZkClientCodec
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 Open = Callable[[ScrapedCluster], Sessions]
 PIECE: Final = bytes(20_000)
+PATIENT_S: Final = 300
+NOT_YET: Final = 3
+"""Exit code of a command that gave up waiting for what it began."""
 
 
 def scraped(start_cluster: StartCluster, *, servers: int = 3, **env: str) -> ScrapedCluster:
@@ -47,10 +54,10 @@ def restart(cluster: ScrapedCluster, number: int, *more: str) -> None:
     cluster.wait_ready()
 
 
-def command(cluster: ScrapedCluster, *arguments: str) -> None:
+def command(cluster: ScrapedCluster, *arguments: str, code: int = 0) -> None:
     where = ["--connect", cluster.hosts(), "--key", str(cluster.directory / "cluster.key")]
     done = CliRunner().invoke(main, [*arguments, *where])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == code, done.output
 
 
 @contextmanager
@@ -282,3 +289,101 @@ def test_partitions_without_a_quorum_raise_an_alert_while_the_cluster_has_one(
             lambda: [alert for alert, _ in prometheus.firing() if alert == "ZraftGroupsLeaderless"],
             "partitions with two of three replicas on killed servers to have no leader",
         )
+
+
+@pytest.mark.long
+def test_datagrams_that_are_forged_or_that_no_correct_server_sends_raise_alerts(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = scraped(start_cluster)
+    leader = wait_until(cluster.leader, "a leader")
+    gone, other = (n for n in cluster.servers if n != leader)
+    cluster.kill(gone)
+    with (
+        watch(cluster) as prometheus,
+        Impostor(cluster.servers[gone], cluster.directory / "cluster.key") as impostor,
+    ):
+        still = (("ZraftServerMissing", gone), ("ZraftMemberSilent", gone))
+        prometheus.wait_firing(*still)
+        term = int(float(prometheus.query("zraft_raft_term")[str(leader)]))
+
+        def fires(alert: str, number: int) -> bool:
+            return (alert, str(number)) in prometheus.firing()
+
+        def forged() -> bool:
+            impostor.forge(cluster.servers[other])
+            return fires("ZraftForgedDatagrams", other)
+
+        wait_until(forged, "forged datagrams to raise an alert")
+
+        def mistaken() -> bool:
+            impostor.say(cluster.servers[leader], Heartbeat(COORDINATION_GROUP, term, 1, 0))
+            return fires("ZraftPeerMistakes", leader)
+
+        wait_until(mistaken, "a second leader of one term to raise an alert")
+        cluster.servers[leader].wait_says("two servers share an identity")
+
+
+@pytest.mark.long
+def test_a_follower_that_does_not_keep_up_raises_an_alert(
+    start_cluster: StartCluster, open_sessions: Open
+) -> None:
+    """Ten thousand entries, each of which was answered before the next one was written."""
+    cluster = scraped(start_cluster)
+    leader = wait_until(cluster.leader, "a leader")
+    behind = next(n for n in cluster.servers if n != leader)
+    client = open_sessions(cluster).open(only=leader)
+    client.create("/written", b"")
+    with watch(cluster) as prometheus:
+        prometheus.wait_calm()
+        cluster.stop(behind)
+
+        def fires() -> bool:
+            for _ in range(200):
+                client.set("/written", b"")
+            return ("ZraftFollowerBehind", str(behind)) in prometheus.firing()
+
+        wait_until(fires, "a stopped follower to raise an alert", PATIENT_S)
+        cluster.cont(behind)
+
+
+@pytest.mark.long
+def test_partitions_for_which_there_is_no_room_raise_an_alert_until_there_is(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = scraped(start_cluster)
+    with watch(cluster) as prometheus:
+        prometheus.wait_calm()
+        command(cluster, "settings", "set", "topics_groups_max", "3")
+        command(cluster, "topic", "create", "orders", "--partitions", "6", code=NOT_YET)
+        prometheus.wait_firing(("ZraftPartitionsMissing", ""))
+        command(cluster, "settings", "set", "topics_groups_max", "100")
+        prometheus.wait_calm()
+
+
+@pytest.mark.long
+def test_a_snapshot_for_which_the_disk_has_no_room_raises_an_alert(
+    tmp_path: Path, open_sessions: Open
+) -> None:
+    env = {
+        "ZRAFT_WAL__SEGMENT_BYTES_MAX": "131072",
+        "ZRAFT_SNAPSHOT__COMMANDS_MIN": "300",
+        "ZRAFT_SNAPSHOT__LOG_BYTES_MIN": str(1 << 30),
+    }
+    with (
+        ScrapedCluster(tmp_path, servers=1, env=env) as cluster,
+        SmallDisk(cluster.servers[1].data, 24) as disk,
+    ):
+        if not disk.mounted:
+            pytest.skip("needs the right to mount a file system")
+        cluster.start_all()
+        client = open_sessions(cluster).open()
+        for n in range(100):
+            client.create(f"/n{n}", os.urandom(30_000))
+        with watch(cluster) as prometheus:
+            disk.fill(leave=1_500_000)
+            pending = [client.set_async("/n0", b"%d" % n) for n in range(900)]
+            prometheus.wait_firing(("ZraftSnapshotsFail", 1))
+            disk.free()
+            for one in pending:
+                one.get(timeout=60.0)
