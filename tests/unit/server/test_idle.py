@@ -6,6 +6,7 @@ same as one that is not. What happens once in a second is a tenth of each figure
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from tests.unit.server.node_counts import NodeCounts, datagrams_sent
 from tests.unit.server.nodes import Nodes
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
+from zraft.raft.rounds import Rounds
 from zraft.server.process.node import Node
 from zraft_core.ids import ServerId
 
@@ -101,3 +103,33 @@ async def test_an_idle_server_does_little(tmp_path: Path, partitions: int, bound
             most = bounds[0] if leads else bounds[1]
             for name in ("wakes", "turns", "datagrams", "calls"):
                 assert min(getattr(look, name) for look in looks) <= getattr(most, name), (name, leads, looks)
+
+
+def joined(rounds: Rounds, now: int) -> bool:
+    rounds.wanted = True
+    return True
+
+
+async def test_a_leader_is_ticked_though_all_its_rounds_join_what_groups_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is overdue is asked for again, and a lost quorum is noticed, by ticks alone."""
+    async with Nodes(tmp_path) as nodes:
+        await nodes.create_topic("idle", 12)
+        leader = await _rounds(nodes, SETTLE_ROUNDS)
+        raft = leader.driver.raft
+        assert raft is not None
+        ticks: list[int] = []
+        tick = raft.tick
+
+        def noted(elapsed: int) -> None:
+            ticks.append(raft.now)
+            tick(elapsed)
+
+        monkeypatch.setattr(raft, "tick", noted)
+        # Whatever the rhythm of the groups is: every round begins before its own time.
+        monkeypatch.setattr(Rounds, "join", joined)
+        began, first = raft.now, raft.round
+        assert await _rounds(nodes, ROUNDS) is leader
+        longest = max(later - earlier for earlier, later in pairwise([began, *ticks, raft.now]))
+        assert longest <= 2 * raft.settings.idle_heartbeat_ticks, (longest, ticks, raft.round - first)

@@ -147,6 +147,9 @@ class CoordinationGroup:
         self._early_batches: deque[tuple[ServerId, Instance, OriginBatch]] = deque(maxlen=EARLY_BATCHES_MAX)
         self._entries: EntryTaker | None = None
         self._tick_at: float = 0
+        self._tick_by: float = 0
+        """The first turn from this tick on ticks the core, although its next round may be due later each time: rounds that
+        join what groups say begin early, and what else a tick does must not wait for one that does not."""
         self._seen_commit = 0
 
     # -- how it begins
@@ -292,8 +295,9 @@ class CoordinationGroup:
             return
         if founded and step:
             raft.pass_time(rest)
-            if raft.now >= self._tick_at:
+            if raft.now >= self._tick_at or raft.now >= self._tick_by:
                 raft.tick(0)
+                self._tick_by = raft.now + raft.settings.heartbeat_ticks
         if raft.leader != self.leader:
             self._follow(raft.leader)
         leadership = self.leadership
