@@ -139,6 +139,7 @@ HOSTING: Final = Scenario[HostingStatistics](
     make=HostingRun,
     plants=HOSTING_PLANTS,
     planted_seeds_max=24,
+    known=known_seeds.HOSTING,
     figures=("decided", "deliveries", "crashes", "snapshots", "installed", "refused", "compared"),
 )
 
