@@ -394,6 +394,20 @@ async def _serve(server: FakeServer, director: Callable[[Board], Coroutine[Any, 
     return made
 
 
+async def test_who_takes_leave_needs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head may have ended the servers before it came."""
+    board = MemoryDictionary().board()
+    lost: list[str] = []
+
+    async def put(key: str, value: object) -> bool:
+        lost.append(key)
+        raise BoardError("no answer within the deadline of the call")
+
+    monkeypatch.setattr(board, "put", put)
+    await board.take_leave("bye/client/2", End())
+    assert lost == ["bye/client/2"]
+
+
 @REAL_TIME
 async def test_a_server_asks_to_be_let_in_restarts_and_takes_leave() -> None:
     server = FakeServer()

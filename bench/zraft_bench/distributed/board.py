@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from zraft_bench.records import from_plain, to_plain
@@ -16,6 +17,9 @@ from zraft_core.errors import ZraftError
 T = TypeVar("T")
 
 FOREVER: Final = None
+
+LEAVE_S: Final = 5.0
+"""Seconds for the last entry of a machine: half of what the head waits for it."""
 
 
 class BoardError(ZraftError):
@@ -45,6 +49,15 @@ class Board(ABC):
         Raises:
             BoardError: the dictionary was lost.
         """
+
+    async def take_leave(self, key: str, value: Any) -> None:
+        """Write the last entry of a machine.
+
+        The head ends the servers as soon as it has seen this, perhaps before the answer is here.
+        """
+        with suppress(BoardError, TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                await self.put(key, value)
 
     def get(self, kind: type[T], key: str) -> T | None:
         """Return the message under `key` as far as this copy knows.

@@ -111,7 +111,7 @@ class ClientAgent:
             self._say(f"client machine {self.number}, waiting for a test")
             end = await self._tests(run.run)
             if end is not None:
-                await self._board.put(f"bye/client/{self.number}", end)
+                await self._board.take_leave(f"bye/client/{self.number}", end)
                 return end.reason
 
     async def _tests(self, run: str) -> End | None:

@@ -136,7 +136,7 @@ class ServerAgent:
                 partial(_wished, number, generation), "the head's next wish"
             )
             if isinstance(wish, End):
-                await self._board.put(f"bye/server/{number}", wish)
+                await self._board.take_leave(f"bye/server/{number}", wish)
                 return wish.reason
             generation = wish.generation
             self._say(f"restart {generation}")
