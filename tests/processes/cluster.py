@@ -159,7 +159,7 @@ class Cluster:
         self.servers = {n: Server(n, self.directory, address) for n, address in enumerate(addresses, 1)}
 
     def free_addresses(self, count: int) -> list[Address]:
-        """Where so many more servers can listen."""
+        """Return where so many more servers can listen."""
         return [Address(self.host, port) for port in free_ports(count, self.host)]
 
     def __enter__(self) -> Self:

@@ -31,7 +31,7 @@ from zraft.transport.keys import create_key_file
 from zraft_core.ids import COORDINATION_GROUP
 from zraft_core.wire.client import ZkClientCodec
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 Open = Callable[[ScrapedCluster], Sessions]
 PIECE: Final = bytes(20_000)
@@ -325,6 +325,7 @@ def test_datagrams_that_are_forged_or_that_no_correct_server_sends_raise_alerts(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_a_follower_that_does_not_keep_up_raises_an_alert(
     start_cluster: StartCluster, open_sessions: Open
 ) -> None:

@@ -1,4 +1,4 @@
-"""What the end of a connection to the leader's process changes: how long its silence is borne, and nothing else."""
+"""The end of a connection to the leader's process changes how long its silence is borne, and nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def follower(seed: int = 0) -> Raft:
 
 
 def is_helped(raft: Raft) -> bool:
-    """Whether this server would elect another one now."""
+    """Return whether this server would elect another one now."""
     reply = of_kind(hear(raft, OTHER, PreVote(GROUP, 2, 0, 0)), PreVoteReply)[0]
     return reply.granted
 

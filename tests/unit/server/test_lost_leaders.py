@@ -14,7 +14,7 @@ from zraft_core.ids import ServerId
 
 
 def holds(node: Node, leader: ServerId) -> bool:
-    """Whether a stream from this server to that one stands."""
+    """Return whether a stream from this server to that one stands."""
     path = node._peers._streams._paths.get(leader)
     return path is not None and path.established
 
