@@ -74,11 +74,14 @@ def writing(path: str) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        if error.errno in _NO_SPACE:
-            raise DiskFullError(f"{path}: no space left; free some on this file system") from error
-        raise WriteError(
-            f"{path}: cannot be written ({_reason(error)}); {_advice(error, 'write')}"
-        ) from error
+        raise write_error(path, error) from error
+
+
+def write_error(path: str, error: OSError) -> StorageError:
+    """Return what `writing` makes of a system's error, for the frequent write that cannot afford its `with`."""
+    if error.errno in _NO_SPACE:
+        return DiskFullError(f"{path}: no space left; free some on this file system")
+    return WriteError(f"{path}: cannot be written ({_reason(error)}); {_advice(error, 'write')}")
 
 
 def reserve(fs: FileSystem, file: int, size: int) -> bool:
@@ -105,7 +108,14 @@ def sync_file(fs: FileSystem, file: int, path: str) -> None:
     try:
         fs.fdatasync(file)
     except OSError as error:
-        raise _fsync_error(path, error) from error
+        raise fsync_error(path, error) from error
+
+
+def fsync_error(path: str, error: OSError) -> FsyncError:
+    """Return what `sync_file` makes of a system's error."""
+    return FsyncError(
+        f"{path}: fsync failed ({_reason(error)}); the server has to end: check the disk, then start it again"
+    )
 
 
 def sync_directory(fs: FileSystem, path: str) -> None:
@@ -117,7 +127,7 @@ def sync_directory(fs: FileSystem, path: str) -> None:
     try:
         fs.fsync_directory(path)
     except OSError as error:
-        raise _fsync_error(path, error) from error
+        raise fsync_error(path, error) from error
 
 
 def make_directories(fs: FileSystem, path: str) -> None:
@@ -177,12 +187,6 @@ def _names_in(fs: FileSystem, path: str) -> list[str] | None:
             return fs.listdir(path)
         except FileNotFoundError:
             return None
-
-
-def _fsync_error(path: str, error: OSError) -> FsyncError:
-    return FsyncError(
-        f"{path}: fsync failed ({_reason(error)}); the server has to end: check the disk, then start it again"
-    )
 
 
 def _advice(error: OSError, verb: str) -> str:

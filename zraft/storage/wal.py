@@ -16,7 +16,7 @@ from zraft.raft.messages import NO_INDEX, Entry, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.compaction import bytes_from, is_worth_rolling, oldest_needed
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import reserve, sync_directory, sync_file, writing
+from zraft.storage.durable import fsync_error, reserve, sync_directory, sync_file, write_error, writing
 from zraft.storage.entry_reading import Span, entries_between
 from zraft.storage.errors import (
     CompactedError,
@@ -474,17 +474,20 @@ class Wal:
         span = self._make_room(len(body))
         frame = encode_frame(self._next_frame, body, span.seed)
         assert self._file is not None
-        path = segment_path(self._path, span.number)
         try:
-            with writing(path):
-                self._fs.pwrite(self._file, frame, span.end)
-        except DiskFullError:
-            # This happens only on file systems that do not keep the promise of fallocate. Part of the frame
-            # may stand there, and what follows may be shorter: leave nothing of it behind.
-            self._scraps = True
-            self._shorten()
-            raise
-        sync_file(self._fs, self._file, path)
+            self._fs.pwrite(self._file, frame, span.end)
+        except OSError as error:
+            problem = write_error(segment_path(self._path, span.number), error)
+            if isinstance(problem, DiskFullError):
+                # This happens only on file systems that do not keep the promise of fallocate. Part of the frame
+                # may stand there, and what follows may be shorter: leave nothing of it behind.
+                self._scraps = True
+                self._shorten()
+            raise problem from error
+        try:
+            self._fs.fdatasync(self._file)
+        except OSError as error:
+            raise fsync_error(segment_path(self._path, span.number), error) from error
         return span, frame
 
     def _commit(
@@ -493,6 +496,7 @@ class Wal:
         """Let readers see the frame, which is durable."""
         place = Place(span.number, span.end, self._next_frame)
         log_bytes = span.log_bytes + span.end
+        forgotten: list[GroupId] = []
         with self._mutex:
             self._logs.update(logs)
             for record in records:
@@ -514,9 +518,9 @@ class Wal:
                     self._roll_due = True
                 elif isinstance(record, ForgetRecord):
                     index.reset()
-            forgotten = {record.group for record in records if isinstance(record, ForgetRecord)}
+                    forgotten.append(record.group)
             for group in forgotten:
-                if logs[group].is_blank:
+                if logs[group].is_blank and group in self._logs:
                     del self._logs[group], self._indexes[group]
                     self._compacted.pop(group, None)
             span.end += size

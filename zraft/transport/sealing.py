@@ -39,6 +39,9 @@ CHALLENGE_BYTES: Final = 16
 NO_CHALLENGE: Final = bytes(CHALLENGE_BYTES)
 
 _TAG_BYTES: Final = 16
+_NO_TAG: Final = bytes(_TAG_BYTES - 4)
+"""In front of a checksum, in plain mode."""
+
 _MAC_BYTES: Final = 32
 _SALT_TAG_BYTES: Final = 4
 _COUNTER_MAX: Final = 2**64 - 1
@@ -121,7 +124,7 @@ class Checksum:
 
     def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes:
         """Return the data with its checksum."""
-        return data + self._tag(nonce, data, associated_data)
+        return data + _NO_TAG + crc32c(nonce + associated_data + data).to_bytes(4)
 
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes) -> bytes:
         """Return the data without its checksum.
@@ -130,14 +133,9 @@ class Checksum:
             InvalidTag: the checksum differs.
         """
         body = data[:-_TAG_BYTES]
-        if data[-_TAG_BYTES:] != self._tag(nonce, body, associated_data):
+        if data[-_TAG_BYTES:] != _NO_TAG + crc32c(nonce + associated_data + body).to_bytes(4):
             raise InvalidTag
         return body
-
-    @staticmethod
-    def _tag(nonce: bytes, data: bytes, associated_data: bytes) -> bytes:
-        checksum = crc32c(data, crc32c(associated_data, crc32c(nonce)))
-        return bytes(_TAG_BYTES - 4) + checksum.to_bytes(4)
 
 
 def hkdf(secret: bytes, salt: bytes, info: bytes) -> bytes:

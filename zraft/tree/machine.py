@@ -105,7 +105,8 @@ class Machine:
     - `wills_dropped`: that could not be carried out (D-19), since this object was made: no part of the state.
 
     `events` collects what `execute` made happen, in ZooKeeper's order; whoever consumes it clears it. What `begin_entry`
-    took out of memory (D-20) is told with the first command after it, at whose zxid nobody has been answered yet.
+    took out of memory (D-20) is told with the first command after it, at whose zxid nobody has been answered yet. While
+    `observed` is false, whoever consumes them has nobody to tell of them, and few are made; it is no part of the state.
     """
 
     __slots__ = (
@@ -213,6 +214,15 @@ class Machine:
             of_origins |= topics
         self._session_handlers = writes | of_sessions
         self._origin_handlers = of_origins
+
+    @property
+    def observed(self) -> bool:
+        """Whether somebody is told of what `execute` makes happen."""
+        return self._tree.observed
+
+    @observed.setter
+    def observed(self, observed: bool) -> None:
+        self._tree.observed = observed
 
     @property
     def rows(self) -> dict[Origin, OriginRow]:
@@ -356,12 +366,20 @@ class Machine:
         if session is not None:
             session.write_position = position
         try:
-            handler = self._run_handlers.get(command[0])
-        except (TypeError, LookupError):  # it is no tuple, or an empty one, or its opcode cannot be one
-            return self._run_code if self._run_code is not Code.OK else Code.MARSHALLING_ERROR
-        if handler is None:
-            return self._run_code if self._run_code is not Code.OK else Code.UNIMPLEMENTED
+            handler = self._run_handlers[command[0]]
+        except (TypeError, LookupError):
+            return self._why_not(command)
         return handler(command, zxid)
+
+    def _why_not(self, command: Command) -> Code:
+        """Return what a command is answered that cannot be executed in this run."""
+        if self._run_code is not Code.OK:
+            return self._run_code
+        try:
+            hash(command[0])
+        except (TypeError, LookupError):  # it is no tuple, or an empty one, or its opcode cannot be one
+            return Code.MARSHALLING_ERROR
+        return Code.UNIMPLEMENTED
 
     def _end_run(self, code: Code) -> Code:
         """End the run: no command can be executed until the next one begins; each fails with `code`."""

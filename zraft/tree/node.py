@@ -82,7 +82,9 @@ class Znode:
     @property
     def cversion(self) -> int:
         """Creates plus deletes of children, the value on the wire."""
-        return int32(self.creates * 2 - self.num_children)
+        children = self.children
+        changes = self.creates * 2 - (len(children) if children is not None else 0)
+        return changes if 0 <= changes < 2**31 else int32(changes)
 
     def stat(self) -> Stat:
         """Return the stat as ZooKeeper's clients get it."""

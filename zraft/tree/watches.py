@@ -7,7 +7,7 @@ none but the client's own requests; `count_of` lets the front end set one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import chain
 from typing import Final, Generic, TypeVar
 
@@ -58,9 +58,11 @@ class WatchTable(Generic[W]):
     at or below its path, and never of lists of children.
     """
 
-    __slots__ = ("_by_watcher", "_child", "_data", "_lasting", "_recursive")
+    __slots__ = ("_by_watcher", "_child", "_data", "_lasting", "_on_first", "_recursive")
 
-    def __init__(self) -> None:
+    def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
+        """Begin without watches; `on_first` is called when somebody watches and nobody did."""
+        self._on_first = on_first
         self._data: _Table[W] = {}
         self._child: _Table[W] = {}
         self._by_watcher: dict[W, tuple[set[str], set[str]]] = {}
@@ -253,6 +255,8 @@ class WatchTable(Generic[W]):
     def _paths_of(self, watcher: W) -> tuple[set[str], set[str]]:
         paths = self._by_watcher.get(watcher)
         if paths is None:
+            if not self._by_watcher:
+                self._on_first()
             paths = self._by_watcher[watcher] = (set(), set())
         return paths
 

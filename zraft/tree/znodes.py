@@ -73,7 +73,8 @@ class Tree:
     """The znodes with all that moves when they do: events, ephemerals of sessions, shared ACLs, digest marks.
 
     The machine sets the context of a command (`wall_time`, `log_time`, `session`, `ids`, `settings`) before it
-    calls. While `journal` is a list, every effect leaves its inverse there, so that a multi can be undone.
+    calls. While `journal` is a list, every effect leaves its inverse there, so that a multi can be undone. While nobody
+    is there to be told of them, `observed` is false and the frequent commands make no events.
     `mortal` holds the paths of containers and znodes with a time to live; `hidden` see `zraft.tree.hiding`.
     """
 
@@ -88,6 +89,7 @@ class Tree:
         "log_time",
         "mortal",
         "nodes",
+        "observed",
         "quotas",
         "session",
         "sessions",
@@ -104,6 +106,7 @@ class Tree:
         self.sessions: dict[int, Session] = {}
         self.digest = TreeDigest(self.nodes, self.sessions)
         self.events: list[Event] = []
+        self.observed = True
         self.settings = settings
         self.wall_time = 0
         self.log_time = 0
@@ -135,10 +138,12 @@ class Tree:
             return _MALFORMED
         if path.__class__ is not str or version.__class__ is not int:
             return _MALFORMED
+        size = 0
         if data is not None:
             if data.__class__ is not bytes:
                 return _MALFORMED
-            if len(data) > self.settings.data_bytes_max:
+            size = len(data)
+            if size > self.settings.data_bytes_max:
                 return _BAD_ARGUMENTS
         node = self._shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK].get(path)
         if node is None or (self.hidden and is_hidden(self.hidden, path)):
@@ -147,7 +152,7 @@ class Tree:
         if acl is not OPEN_ACL and not permits(acl, WRITE, self.ids):
             return _NO_AUTH
         old = node.data
-        growth = (len(data) if data else 0) - (len(old) if old else 0)
+        growth = size - (len(old) if old else 0)
         limited = self.quotas.limited
         if limited and is_refused(self, path, 0, growth):
             return Code.QUOTA_EXCEEDED
@@ -168,7 +173,8 @@ class Tree:
             node.lifetime = Lifetime(node.lifetime.ttl_ms, self.log_time)
         if limited:
             count_usage(self, path, 0, growth)
-        self.events.append((NODE_DATA_CHANGED, path, acl))
+        if self.observed:
+            self.events.append((NODE_DATA_CHANGED, path, acl))
         return node
 
     def create(self, command: Command, zxid: int) -> tuple[str, Znode] | Code:
@@ -270,9 +276,9 @@ class Tree:
             quota_made(self, parent_path, name, node)
         if limited:
             count_usage(self, path, 1, len(data) if data else 0)
-        events = self.events
-        events.append((NODE_CREATED, path, acl))
-        events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
+        if self.observed:
+            self.events.append((NODE_CREATED, path, acl))
+            self.events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
         return path, node
 
     def delete(self, command: Command, zxid: int) -> Code:
@@ -453,8 +459,9 @@ class Tree:
         if self.quotas.limited:
             count_usage(self, path, -1, -node.data_length)
         digest.total -= node.folded
-        self.events.append((NODE_DELETED, path, node.acl))
-        self.events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
+        if self.observed:
+            self.events.append((NODE_DELETED, path, node.acl))
+            self.events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
 
     def _undo_create(self, path: str, name: str, parent: Znode, pzxid: int, creates: int) -> None:
         node = self.nodes.remove(path)

@@ -139,7 +139,10 @@ def unpack_batch(blob: bytes) -> Batch:
 
 def command_count(runs: Iterable[Run]) -> int:
     """Return how many commands, and therefore positions, a batch's runs take."""
-    return sum(len(commands) for _, _, commands in runs)
+    count = 0
+    for _, _, commands in runs:
+        count += len(commands)
+    return count
 
 
 def unpack_entry(payload: bytes) -> tuple[int, int, tuple[Batch, ...]]:
@@ -170,7 +173,12 @@ def _is_batch(batch: Any) -> bool:
     """Return whether the frame of this batch can be walked. It costs nothing per command."""
     if batch.__class__ is not tuple or len(batch) != 5 or batch[4].__class__ is not tuple:
         return False
-    return all(
-        run.__class__ is tuple and len(run) == 3 and run[1].__class__ is tuple and run[2].__class__ is tuple
-        for run in batch[4]
-    )
+    for run in batch[4]:
+        if (
+            run.__class__ is not tuple
+            or len(run) != 3
+            or run[1].__class__ is not tuple
+            or run[2].__class__ is not tuple
+        ):
+            return False
+    return True

@@ -1,4 +1,4 @@
-"""The least client of ZooKeeper's protocol: it asks for one thing after the other."""
+"""The least client of ZooKeeper's protocol."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Asker:
     async def __aexit__(self, *_: object) -> None:
         self._writer.close()
 
-    async def write(self, command: Command) -> None:
-        """Write, and wait for the answer."""
-        await self._ask(self._codec.write(command)[1])
+    async def write(self, *commands: Command) -> None:
+        """Write at once, and wait for all answers."""
+        await self._ask(b"".join(self._codec.write(command)[1] for command in commands), len(commands))
 
-    async def _ask(self, request: bytes) -> None:
-        self._writer.write(request)
-        while not self._codec.receive(await self._reader.read(65_536)):
-            pass
+    async def _ask(self, requests: bytes, answers: int = 1) -> None:
+        self._writer.write(requests)
+        while answers > 0:
+            answers -= len(self._codec.receive(await self._reader.read(65_536)))

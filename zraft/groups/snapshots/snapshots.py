@@ -139,7 +139,7 @@ class Snapshots:
             or work.deliveries
             or self.receiver.active
             or self.writer.busy
-            or self._is_due(now_ms, idle=idle)
+            or (self.keeper.is_due(idle=idle) and self.writer.may_begin(COORDINATION_GROUP, now_ms))
         ):
             return False
         if raft.role is not Role.LEADER:

@@ -99,8 +99,8 @@ class Clients:
             entropy=entropy,
             close=self.close,
         )
-        self.watches: WatchTable[Watcher] = WatchTable()
-        self.feeds = Feeds(machine)
+        self.watches: WatchTable[Watcher] = WatchTable(self._observe)
+        self.feeds = Feeds(machine, self._observe)
         """The subscriptions of native clients."""
         self.listings = Listings(machine)
         self.view: ClusterView | None = None
@@ -412,6 +412,10 @@ class Clients:
         if isinstance(connection, NativeSpeaker):
             self._floored.pop(connection, None)
             self._topical.pop(connection, None)
+
+    def _observe(self) -> None:
+        """Let what happens from now on be told: somebody begins to follow it."""
+        self.machine.observed = True
 
     # -- what the applier calls
 

@@ -96,7 +96,12 @@ class BatchIntake:
                 early[number] = batch
             return
         self._accept(origin, batch)
-        early = self._early.pop(origin, {})
+        if origin in self._early:
+            self._accept_early(origin, batch)
+
+    def _accept_early(self, origin: Origin, batch: OriginBatch) -> None:
+        """Take the batches that came before `batch` and follow it."""
+        early = self._early.pop(origin)
         while (following := early.pop((batch.boot, batch.seq + 1), None)) is not None:
             batch = following
             self._accept(origin, batch)

@@ -145,6 +145,8 @@ class Applier:
         """Apply an entry of commands, and yield wherever enough is done for one turn."""
         machine = self._machine
         log_time, wall_time, batches = unpack_entry(entry.payload)
+        # Whoever begins to follow meanwhile sets it again.
+        machine.observed = self.audit is not None or self._clients.is_followed
         machine.begin_entry(entry.index, entry.term, entry.position, log_time, wall_time)
         for server, instance, boot, seq, runs in batches:
             if not machine.begin_batch(server, instance, boot, seq):
@@ -182,8 +184,6 @@ class Applier:
         execute = machine.execute if audit is None else audit.executing(machine)
         events = machine.events
         expiry = self.expiry
-        # Nobody begins to follow while this batch is applied, unless it takes another turn: no request is answered by it.
-        followed = self._clients.is_followed
         for session, ids, commands in runs:
             code = machine.begin_run(session, ids)
             if expiry is not None and session and code == Code.OK:
@@ -191,11 +191,10 @@ class Applier:
             for command in commands:
                 result = execute(command)
                 if events:
-                    enough = followed and self._clients.publish(events, machine.last_zxid)
+                    enough = self._clients.publish(events, machine.last_zxid)
                     events.clear()
                     if enough:
                         yield
-                        followed = self._clients.is_followed
                 try:
                     more_than_the_tree = command[0] in SESSION_COMMANDS
                 except (TypeError, LookupError):

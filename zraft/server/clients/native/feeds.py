@@ -11,7 +11,7 @@ Pure. Source: docs/PROTOCOL-NATIVE.md, "Subscriptions".
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from zraft.server.clients.connection import Phase
@@ -316,10 +316,12 @@ class PathSubscription:
 class Feeds:
     """All subscriptions of one server to dictionaries and logs."""
 
-    __slots__ = ("_by_connection", "_dictionaries", "_logs", "_machine", "pending")
+    __slots__ = ("_by_connection", "_dictionaries", "_logs", "_machine", "_on_first", "pending")
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, on_first: Callable[[], None] = lambda: None) -> None:
+        """Begin without subscriptions; `on_first` is called when somebody subscribes and nobody did."""
         self._machine = machine
+        self._on_first = on_first
         self._dictionaries: dict[str, DictionaryFeed] = {}
         self._logs: dict[str, dict[LogSubscription, None]] = {}
         self._by_connection: dict[Subscriber, dict[int, Subscription]] = {}
@@ -381,6 +383,8 @@ class Feeds:
         return Code.OK
 
     def _add(self, subscription: Subscription) -> None:
+        if not self._by_connection:
+            self._on_first()
         self._by_connection.setdefault(subscription.connection, {})[subscription.id] = subscription
         self._mark(subscription)
 

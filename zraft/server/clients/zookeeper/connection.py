@@ -49,6 +49,7 @@ from zraft.server.clients.zookeeper.waiting import (
     Waiting,
 )
 from zraft.tree import reads
+from zraft.tree.node import Znode
 from zraft.tree.reads import DescendantCount
 from zraft.tree.sessions.session import Session
 from zraft_core.errors import Code, MarshallingError, ProtocolError
@@ -303,19 +304,20 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
         answered = self.out_bytes
         xid, opcode = -1, self.last_opcode
         for place, frame in enumerate(frames):
-            if len(frame) < 8:
-                self.clients.refuse(self, f"request of {len(frame)} bytes, a request header has 8")
+            length = len(frame)
+            if length < 8:
+                self.clients.refuse(self, f"request of {length} bytes, a request header has 8")
                 break
             xid, opcode = HEADER(frame)
             try:
                 if opcode in WRITES:
                     command = requests.decode_write(opcode, frame)
-                    if size + len(frame) > SUBMIT_BYTES_MAX and commands:
+                    if size + length > SUBMIT_BYTES_MAX and commands:
                         self.clients.submit(self, commands, size)
                         commands = []
                         size = 0
                     commands.append(command)
-                    size += len(frame)
+                    size += length
                     queue.append((opcode, xid, command))
                     if opcode == CLOSE_SESSION:
                         self.ending = True
@@ -577,9 +579,13 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
             return  # something before it ended the connection: nothing more is said
         queue = self.queue
         write = queue.popleft()
-        assert isinstance(write, tuple), "a result of something that is no write"
+        assert write.__class__ is tuple, "a result of something that is no write"
         opcode, xid, command = write
-        self.out.append(replies.encode_write_reply(opcode, xid, zxid, command, result))
+        self.out.append(
+            replies.encode_set_data_reply(xid, zxid, result)
+            if result.__class__ is Znode and opcode == txn.SET_DATA  # the most frequent ones
+            else replies.encode_write_reply(opcode, xid, zxid, command, result)
+        )
         if not self.dirty:
             self.clients.mark_dirty(self)
         if opcode == CLOSE_SESSION and result == Code.OK:
