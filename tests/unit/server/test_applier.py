@@ -22,7 +22,15 @@ from zraft_core.errors import Code
 from zraft_core.wire.client_requests import AddWatch
 from zraft_core.wire.opcodes import Opcode
 from zraft_core.znodes.events import AddWatchMode
-from zraft_core.znodes.txn import CLOSE_SESSION, CREATE_SESSION, REGISTER, Command, pack_batch
+from zraft_core.znodes.txn import (
+    CLOSE_SESSION,
+    CREATE_SESSION,
+    DELETE,
+    REGISTER,
+    SET_DATA,
+    Command,
+    pack_batch,
+)
 
 TIMEOUT_MS = 6_000
 
@@ -101,6 +109,29 @@ def test_between_pieces_a_client_reads_what_was_applied_and_no_result_is_lost(
     assert [count for count, _ in seen] == list(range(1, 9))
     assert [reply.code for reply in writer.replies()] == [Code.OK] * 4
     assert leaver.replies() == []
+
+
+def test_a_watch_that_is_set_between_two_commands_of_an_entry_is_told_of_the_second() -> None:
+    """Nobody watched anything when the entry began; the first command's client reads before the second one is executed."""
+    server = OneServer()
+    watcher, writer = server.attached(), server.attached()
+    watcher.send(watcher.codec.write(create("/a")), watcher.codec.read(Opcode.GET_DATA, "/a", watch=True))
+    writer.send(writer.codec.write((SET_DATA, "/a", b"x", -1)))
+    before = server.index
+    server.run()
+    assert server.index == before + 1, "all of it is one entry, or this test shows nothing"
+    assert [one.path for one in watcher.take() if isinstance(one, WatchEvent)] == ["/a"]
+
+
+def test_nobody_is_looked_for_while_nobody_follows_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = OneServer()
+    writer = server.attached()
+    monkeypatch.setattr(server.clients, "publish", lambda *_: pytest.fail("there is nobody to be told"))
+    writer.send(writer.codec.write(create("/a")), writer.codec.write((SET_DATA, "/a", b"x", -1)))
+    writer.send(writer.codec.write((DELETE, "/a", -1)))
+    server.other_server((0, [(REGISTER, b"theirs")]))
+    server.run()
+    assert [reply.code for reply in writer.replies()] == [Code.OK] * 3
 
 
 def test_a_later_boot_of_this_directory_ends_this_process() -> None:
