@@ -80,9 +80,9 @@ def pieces(python: str, seed: int, out: Path) -> tuple[Piece, ...]:
         spread = ("-n", "auto") if parallel else ()
         return (python, "-m", "pytest", "-q", "--seed", str(seed), *spread, *words)
 
-    def seeds(simulator: str, count: int) -> tuple[str, ...]:
+    def seeds(simulator: str, count: int, *options: str) -> tuple[str, ...]:
         count_and_first = ("--seeds", str(count), "--start", str(seed))
-        return (python, "-m", "tests.simulation", simulator, *count_and_first, "--jobs", cores)
+        return (python, "-m", "tests.simulation", simulator, *count_and_first, "--jobs", cores, *options)
 
     def planted(simulator: str) -> tuple[str, ...]:
         return (python, "-m", "tests.simulation", simulator, "--planted", "all", "--jobs", cores)
@@ -104,7 +104,7 @@ def pieces(python: str, seed: int, out: Path) -> tuple[Piece, ...]:
         Piece(
             "cluster-seeds",
             "Fresh seeds of the simulated cluster keep every promise; planted bugs are noticed.",
-            (seeds("cluster", 300), planted("cluster")),
+            (seeds("cluster", 250), seeds("cluster", 50, "--connections"), planted("cluster")),
             12 * MINUTE,
         ),
         Piece(
