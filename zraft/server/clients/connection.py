@@ -24,7 +24,8 @@ ANSWERS_BYTES_MAX: Final = 256 * 1024
 """Answers to reads gathered for one turn; further reads wait. A request of 20 bytes can ask for a megabyte."""
 
 LARGE_BYTES: Final = 64 * 1024
-"""Data of this size are sent as they are in the tree, without a copy, and wait for room (`client.output_bytes_sum_max`)."""
+"""Data of this size are sent as they are in the tree, without a copy, and wait for room (`client.output_bytes_sum_max`).
+Requests of which more waits may take long, whatever stands in them."""
 
 UNCOUNTED_BYTES: Final = 4 * 1024
 """The bytes that a connection may keep of what its client sent without being counted: as much as the

@@ -448,8 +448,7 @@ class Clients:
     def begin_turn(self) -> None:
         """Begin a turn with the requests that waited for it, in the order in which they began to wait."""
         turn, sums = self.turn, self.sums
-        turn.taken = 0
-        turn.cut_short = False
+        turn.begin()
         self._told_before = self.told_total
         if sums.unfinished.pressed:
             sums.relieve_unfinished()
@@ -477,18 +476,23 @@ class Clients:
             return 0
         if self.feeds.pending and self.feeds.wants_turn:
             return 0
-        return self.sessions.due_in_ms if self.sessions.waiting else None
+        due_in_ms = self.sessions.due_in_ms if self.sessions.waiting else None
+        if self._backlogged and (rests_ms := self.turn.rests_ms):
+            due_in_ms = rests_ms if due_in_ms is None else min(due_in_ms, rests_ms)
+        return due_in_ms
 
     def take_backlog(self) -> None:
         """Take requests that waited for room in the origin stream, or for this turn.
 
         Whoever asks for little goes first, in the order in which they began to wait: requests of a megabyte take a turn
         each, and those of many clients would make everybody else wait for all of them. Large ones get every second turn
-        at least.
+        at least, unless one of them made a turn long.
         """
-        if not self._backlogged:
-            return
         waiting = list(self._backlogged)
+        if self.turn.rests_ms:
+            waiting = [connection for connection in waiting if connection.backlog_bytes <= LARGE_BYTES]
+        if not waiting:
+            return
         waiting.sort(key=_asks_for_much, reverse=self._passed_over)
         passed_over = not self._passed_over and _asks_for_much(waiting[-1])
         self._passed_over = False
@@ -501,6 +505,7 @@ class Clients:
             # A new one has sent its first message in a turn that was full.
             if (connection.phase in SERVED or connection.phase is Phase.NEW) and not connection.wants_flush:
                 del self._backlogged[connection]
+                self.turn.took_large |= connection.backlog_bytes > LARGE_BYTES
                 connection.take_backlog()
 
     def reset_statistics(self) -> None:

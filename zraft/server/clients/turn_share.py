@@ -12,6 +12,13 @@ REQUESTS_PER_TURN_MAX: Final = 4_096
 answers counts as one more."""
 
 
+LONG_TURN_MS: Final = 50
+"""Ms after which a turn that took large requests was long. A few such turns in a row cost a leader its followers."""
+
+RESTS: Final = 3
+"""How many times as long as a long turn the next large requests wait: others have three quarters of the time."""
+
+
 class TurnShare:
     """The clients' share of the turn that runs now.
 
@@ -19,15 +26,37 @@ class TurnShare:
         now: the time of this turn, in ms of the turn's clock; the driver sets it.
         taken: requests that were taken from clients since the turn began. Further ones wait, in order, for the next turn.
         cut_short: whether something is left that the next turn can answer, although this one had enough.
+        took_large: whether requests of more than `LARGE_BYTES` were among those taken.
+        rests_until: the time until which no further large requests are taken, in ms of the turn's clock.
     """
 
-    __slots__ = ("_origin", "cut_short", "now", "taken")
+    __slots__ = ("_origin", "cut_short", "now", "rests_until", "taken", "took_large")
 
     def __init__(self, origin: OriginStream) -> None:
         self._origin = origin
         self.now = 0
         self.taken = 0
         self.cut_short = False
+        self.took_large = False
+        self.rests_until = 0
+
+    def begin(self) -> None:
+        """Begin a turn that has taken nothing."""
+        self.taken = 0
+        self.cut_short = self.took_large = False
+
+    def lasted(self, ms: int) -> None:
+        """Take note of how long the turn lasted.
+
+        What a request costs follows from its length only as far as the machine is as fast as was thought, and as idle.
+        """
+        if self.took_large and ms > LONG_TURN_MS:
+            self.rests_until = self.now + (1 + RESTS) * ms
+
+    @property
+    def rests_ms(self) -> int:
+        """How long large requests still wait because others took long, in ms."""
+        return max(0, self.rests_until - self.now)
 
     @property
     def full(self) -> bool:

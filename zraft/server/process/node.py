@@ -37,6 +37,7 @@ from zraft.program.limited_log import LimitedLog, kind_of
 from zraft.program.listening import cannot_listen
 from zraft.raft.role import Role
 from zraft.server.clients.audit import AuditTap, server_line
+from zraft.server.clients.turn_share import LONG_TURN_MS
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.registry_coordination import RegistryCoordination
 from zraft.server.operators.administration import Administration
@@ -563,6 +564,8 @@ class Node:
             driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
         stalled_ms = ended - began if seconds is None else ended - began + seconds * 1000
+        if ended - began > LONG_TURN_MS:
+            driver.clients.turn.lasted(int(ended - began))
         if stalled_ms > self._process.stall_ms_max:
             # Alarms may be too far apart to tell of it.
             self._process.stall_ms_max = stalled_ms

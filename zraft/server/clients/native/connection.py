@@ -15,7 +15,7 @@ from typing import Any, Final
 from zraft.config.features import LEVEL_OF_NATIVE
 from zraft.server.clients.authentication.proofs import meets, proved_ids
 from zraft.server.clients.authentication.sasl import AuthenticationError
-from zraft.server.clients.connection import SUBMIT_BYTES_MAX, UNCOUNTED_BYTES, Phase
+from zraft.server.clients.connection import LARGE_BYTES, SUBMIT_BYTES_MAX, UNCOUNTED_BYTES, Phase
 from zraft.server.clients.native.members import change_of
 from zraft.server.clients.native.pending_reads import NO_CONTACT, PendingReads, ReadBatch
 from zraft.server.clients.native.reads import Failure, state_of
@@ -182,6 +182,7 @@ class NativeConnection(NativeSpeaker):
             and self.phase is not Phase.ATTACHING
             and not self.unsent
             and not self._reads.ready
+            and len(complete) <= LARGE_BYTES  # what may take long is taken in a turn, which is timed
             and (not self.clients.turn.full or (not self.queue and self.clients.turn.lets_pass(len(data))))
         ):
             self._take()
@@ -423,7 +424,14 @@ class NativeConnection(NativeSpeaker):
             self.out.append(answers.encode_outcome(number, inner, outcome))
             if not self.dirty:
                 self.clients.mark_dirty(self)
-        if self._decoder is not None and not queue and not self.clients.turn.full and not self.wants_flush:
+        turn = self.clients.turn
+        if (
+            self._decoder is not None
+            and not queue
+            and not turn.full
+            and not turn.rests_ms
+            and not self.wants_flush
+        ):
             self.take_backlog()
 
     def _is_forgotten(self, command: Command) -> bool:
