@@ -9,6 +9,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _configure_uncached(configure: Callable[..., None], **settings: Any) -> None:
     configure(**settings | {"cache_logger_on_first_use": False})
+
+
+@pytest.hookimpl(trylast=True)  # of what is left to be run
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files whose tests may take longest, and then with those that have most: workers end together."""
+    weights: dict[Path, tuple[float, int]] = {}
+    for item in items:
+        timeout = item.get_closest_marker("timeout")
+        longest, count = weights.get(item.path, (0.0, 0))
+        weights[item.path] = max(longest, timeout.args[0] if timeout is not None else 0.0), count + 1
+    items.sort(key=lambda item: weights[item.path], reverse=True)
 
 
 @pytest.fixture(autouse=True)
