@@ -16,7 +16,7 @@ from zraft.raft.messages import NO_INDEX, Entry, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.compaction import bytes_from, is_worth_rolling, oldest_needed
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import fsync_error, reserve, sync_directory, sync_file, write_error, writing
+from zraft.storage.durable import reserve, sync_directory, sync_file, write_error, writing
 from zraft.storage.entry_reading import Span, entries_between
 from zraft.storage.errors import (
     CompactedError,
@@ -474,20 +474,18 @@ class Wal:
         span = self._make_room(len(body))
         frame = encode_frame(self._next_frame, body, span.seed)
         assert self._file is not None
+        path = segment_path(self._path, span.number)
         try:
             self._fs.pwrite(self._file, frame, span.end)
         except OSError as error:
-            problem = write_error(segment_path(self._path, span.number), error)
+            problem = write_error(path, error)
             if isinstance(problem, DiskFullError):
                 # This happens only on file systems that do not keep the promise of fallocate. Part of the frame
                 # may stand there, and what follows may be shorter: leave nothing of it behind.
                 self._scraps = True
                 self._shorten()
             raise problem from error
-        try:
-            self._fs.fdatasync(self._file)
-        except OSError as error:
-            raise fsync_error(segment_path(self._path, span.number), error) from error
+        sync_file(self._fs, self._file, path)
         return span, frame
 
     def _commit(
