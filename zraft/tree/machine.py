@@ -217,7 +217,7 @@ class Machine:
 
     @property
     def observed(self) -> bool:
-        """Whether somebody is told of what `execute` makes happen."""
+        """True if somebody is told of what `execute` makes happen."""
         return self._tree.observed
 
     @observed.setter

@@ -1,4 +1,4 @@
-"""What a write costs three servers, of one client and of many: bounds on counts, not on time.
+"""Bounds what a write of one client, and of many, costs three servers: by counts, not by time.
 
 docs/ARCHITECTURE.md tells the path; here is how often it wakes somebody. Each server syncs its log itself, as on a fast
 disk, so that what a thread does is counted, too. The servers' clock stands still meanwhile, so that heartbeats, and what
@@ -67,7 +67,7 @@ CLIENTS: Final = 64
 UNDER_WAY: Final = 16
 
 CALLS_PER_COMMAND: Final = 46
-"""Of which the leader has 30: it takes the request, executes it and answers. Each follower executes it with 8."""
+"""The leader makes 30 of them: it takes the request, executes it and answers. Each follower executes it with 8."""
 
 
 @asynccontextmanager

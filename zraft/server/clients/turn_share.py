@@ -16,7 +16,7 @@ LONG_TURN_MS: Final = 50
 """Ms after which a turn that took large requests was long. A few such turns in a row cost a leader its followers."""
 
 RESTS: Final = 3
-"""How many times as long as a long turn the next large requests wait: others have three quarters of the time."""
+"""The next large requests wait this many times as long as a long turn took: others have three quarters of the time."""
 
 
 class TurnShare:
@@ -55,7 +55,7 @@ class TurnShare:
 
     @property
     def rests_ms(self) -> int:
-        """How long large requests still wait because others took long, in ms."""
+        """The ms for which large requests still wait, because others took long."""
         return max(0, self.rests_until - self.now)
 
     @property
