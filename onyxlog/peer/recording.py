@@ -7,6 +7,7 @@ the group.
 
 from __future__ import annotations
 
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -36,6 +37,8 @@ _CRC_BYTES: Final = 5
 SOURCES_KEPT_MAX: Final = 4_096
 HEADING_BYTES_MAX: Final = 1_024
 READ_BYTES: Final = 1 << 20
+_RECORD_BEGINS: Final = re.compile(rb"\x98\x01|\x99\x02|\x9b\x03|\x9a\x04|\x97\x05")
+"""First two bytes of a record: an array, and for each kind its length."""
 
 Buffer = bytes | mmap
 
@@ -224,19 +227,39 @@ def _records(data: Buffer, start: int, path: str) -> Iterator[PlacedRecord]:
             values = unpacker.unpack()
         except msgpack.OutOfData:
             if fed >= len(data):
-                return
+                break
             unpacker.feed(data[fed : fed + READ_BYTES])
             fed += READ_BYTES
             continue
         except (ValueError, msgpack.UnpackException):
             values = None
         end = start + unpacker.tell()
-        if type(values) is not tuple or zlib.crc32(data[at : end - _CRC_BYTES]) != values[-1]:
-            if end >= len(data):
-                return
-            raise EntryError(f"{path}: offset {at}: a record that does not match its checksum")
+        if not _is_sealed(values, data[at : end - _CRC_BYTES]):
+            break
         yield PlacedRecord(at, end, values[:-1])
         at = end
+    if at < len(data) and _record_follows(data, at + 1):
+        raise EntryError(f"{path}: offset {at}: a record that does not match its checksum")
+
+
+def _is_sealed(values: Any, before: bytes) -> bool:
+    return type(values) is tuple and values[-1:] == (zlib.crc32(before),)
+
+
+def _record_follows(data: Buffer, at: int) -> bool:
+    """Return whether a whole record of at most `READ_BYTES` begins at `at` or behind it.
+
+    A damaged length can reach to the end of the file, over records that are whole, so the damaged one's own end says nothing.
+    """
+    for found in _RECORD_BEGINS.finditer(data, at):
+        begin = found.start()
+        unpacker = _unpacker()
+        unpacker.feed(data[begin : begin + READ_BYTES])
+        with suppress(ValueError, msgpack.UnpackException):
+            values = unpacker.unpack()
+            if _is_sealed(values, data[begin : begin + unpacker.tell() - _CRC_BYTES]):
+                return True
+    return False
 
 
 def _unpacker() -> Any:

@@ -29,6 +29,8 @@ DIGEST_BYTES: Final = 16
 RECORD_BYTES_MAX: Final = 1 << 16
 _CRC_BYTES: Final = 5
 """A record's checksum: always `ce` and four bytes."""
+_RECORD_BEGINS: Final = b"\x99"
+"""A record is an array of nine."""
 
 
 @unique
@@ -229,25 +231,46 @@ def _notes(data: bytes, start: int, path: str) -> Iterator[PlacedNote]:
     unpacker.feed(memoryview(data)[start:])
     at = start
     while at < len(data):
-        try:
-            fields = unpacker.unpack()
-        except msgpack.OutOfData:
-            return
-        except (ValueError, msgpack.UnpackException):
-            fields = None
-        end = start + unpacker.tell()
-        note = _note(fields)
-        if note is None or crc32c(data[at : end - _CRC_BYTES]) != fields[8]:
-            if not data[at:].strip(b"\0") or end >= len(data):
-                return  # the end of the file as a crash left it
+        number, note, end = _unpacked(unpacker, data, start, at)
+        if note is None:
+            if not _note_follows(data, at + 1):
+                return  # the end of the file as a crash left it, or as it is being written
             raise CorruptionError(
                 path,
                 at,
                 "a note that does not match its checksum",
                 advice="nothing but audits needs the file",
             )
-        yield PlacedNote(fields[0], at, note)
+        yield PlacedNote(number, at, note)
         at = end
+
+
+def _unpacked(unpacker: Any, data: bytes, start: int, at: int) -> tuple[int, JournalNote | None, int]:
+    """Return (number, note, end) of the record at `at`, which the unpacker fed from `start` on comes to; note may be None."""
+    try:
+        fields = unpacker.unpack()
+    except (ValueError, msgpack.UnpackException):
+        return 0, None, at
+    end = start + unpacker.tell()
+    note = _note(fields)
+    if note is None or crc32c(data[at : end - _CRC_BYTES]) != fields[8]:
+        return 0, None, at
+    return fields[0], note, end
+
+
+def _note_follows(data: bytes, at: int) -> bool:
+    """Return whether a whole record begins at `at` or behind it.
+
+    A damaged length can reach to the end of the file, over records that are whole, so the damaged one's own end says nothing.
+    """
+    while (at := data.find(_RECORD_BEGINS, at)) >= 0:
+        if not data.startswith(_RECORD_BEGINS, at + 1):  # an array's first member is a number
+            unpacker = _unpacker()
+            unpacker.feed(data[at : at + RECORD_BYTES_MAX])
+            if _unpacked(unpacker, data, at, at)[1] is not None:
+                return True
+        at += 1
+    return False
 
 
 def _note(fields: Any) -> JournalNote | None:

@@ -80,8 +80,9 @@ def test_a_damaged_recording_is_told_once(recorded: Path, tmp_path: Path) -> Non
 def test_two_damaged_files_of_a_kind_are_two_violations(served: Path, tmp_path: Path) -> None:
     path = tmp_path / "harmed"
     shutil.copytree(served, path)
+    rng = random.Random("two of a kind")
     for journal in sorted(path.glob(SERVED["journal"]))[:2]:
-        flip(journal, random.Random(str(journal)))
+        flip(journal, rng)
     age(path)
     live = following(path)
     _, rows = given(live, path, "files", live.initial())

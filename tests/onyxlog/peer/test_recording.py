@@ -74,6 +74,18 @@ def test_damage_that_others_follow_is_told_with_its_offset(tmp_path: Path) -> No
         list(read_recording(bytes(data), "it")[1])
 
 
+def test_any_flipped_bit_before_the_last_record_is_told(tmp_path: Path) -> None:
+    """Also one of a length that then reaches to the end of the file."""
+    recorded(tmp_path / "one.onyx")
+    data = (tmp_path / "one.onyx").read_bytes()
+    last = list(read_recording(data, "it")[1])[-1]
+    for bit in range(last.offset * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(EntryError, match="it: "):
+            list(read_recording(bytes(damaged), "it")[1])
+
+
 def test_another_file_is_no_recording() -> None:
     with pytest.raises(EntryError, match="heading"):
         read_recording(b"nothing of ours", "it")

@@ -62,6 +62,17 @@ def test_a_damaged_note_that_others_follow_is_corruption_with_its_offset() -> No
     assert caught.value.offset == at
 
 
+def test_any_flipped_bit_before_the_last_note_is_corruption() -> None:
+    """Also one of a length that then reaches to the end of the file."""
+    data = written()
+    header, last = len(encode_header(HEADER)), len(written(NOTES[:3]))
+    for bit in range(header * 8, last * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptionError):
+            read(bytes(damaged))
+
+
 def test_a_damaged_header_is_corruption() -> None:
     data = bytearray(written())
     data[12] ^= 1
