@@ -249,7 +249,7 @@ def _is_sealed(values: Any, before: bytes) -> bool:
 def _record_follows(data: Buffer, at: int) -> bool:
     """Return whether a whole record of at most `READ_BYTES` begins at `at` or behind it.
 
-    A damaged length can reach to the end of the file, over records that are whole, so the damaged one's own end says nothing.
+    A damaged length can reach over whole records to the end of the file: the damaged one's own end says nothing.
     """
     for found in _RECORD_BEGINS.finditer(data, at):
         begin = found.start()

@@ -246,7 +246,7 @@ def _notes(data: bytes, start: int, path: str) -> Iterator[PlacedNote]:
 
 
 def _unpacked(unpacker: Any, data: bytes, start: int, at: int) -> tuple[int, JournalNote | None, int]:
-    """Return (number, note, end) of the record at `at`, which the unpacker fed from `start` on comes to; note may be None."""
+    """Return (number, note, end) of the record at `at`; note is None if damaged. The unpacker was fed from `start` on."""
     try:
         fields = unpacker.unpack()
     except (ValueError, msgpack.UnpackException):
@@ -261,7 +261,7 @@ def _unpacked(unpacker: Any, data: bytes, start: int, at: int) -> tuple[int, Jou
 def _note_follows(data: bytes, at: int) -> bool:
     """Return whether a whole record begins at `at` or behind it.
 
-    A damaged length can reach to the end of the file, over records that are whole, so the damaged one's own end says nothing.
+    A damaged length can reach over whole records to the end of the file: the damaged one's own end says nothing.
     """
     while (at := data.find(_RECORD_BEGINS, at)) >= 0:
         if not data.startswith(_RECORD_BEGINS, at + 1):  # an array's first member is a number
