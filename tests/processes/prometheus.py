@@ -8,13 +8,16 @@ import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.processes.cluster import DEADLINE_S, HOST, free_ports, wait_until
+from click.testing import CliRunner
+
+from tests.processes.cluster import DEADLINE_S, HOST, Cluster, free_ports, wait_until
 from tests.processes.disks import FaultyCluster
 from tests.prometheus_tools import RULES, find_tool
+from zraft.cli.main import main
 from zraft_core.address import Address
 
 SCRAPE_S: Final = 1
@@ -171,3 +174,16 @@ class Prometheus:
 def watch(cluster: ScrapedCluster, more: Mapping[Address, str] | None = None) -> Prometheus:
     """A Prometheus that scrapes all servers of `cluster`, and `more`."""
     return Prometheus(cluster.directory / "prometheus", cluster.targets | dict(more or {}))
+
+
+def scraped(start_cluster: Callable[..., Cluster], *, servers: int = 3, **env: str) -> ScrapedCluster:
+    cluster = start_cluster(kind=ScrapedCluster, servers=servers, **env)
+    assert isinstance(cluster, ScrapedCluster)
+    return cluster
+
+
+def command(cluster: ScrapedCluster, *arguments: str, code: int = 0) -> None:
+    """What an operator asks of the cluster by `zraft`, and the exit code that is expected."""
+    where = ["--connect", cluster.hosts(), "--key", str(cluster.directory / "cluster.key")]
+    done = CliRunner().invoke(main, [*arguments, *where])
+    assert done.exit_code == code, done.output

@@ -1,6 +1,6 @@
 """Every fault that the alert rules are for is caused on real servers, scraped by a real Prometheus that loads the rules.
 
-What cannot be caused from outside is in docs/TESTING.md, "Alerts"; `tests/alerts/rules.yml` has every rule.
+`tests/alerts/rules.yml` has series for every rule; test_alerts_of_topics.py has the faults of partitions.
 """
 
 from __future__ import annotations
@@ -16,22 +16,27 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from click.testing import CliRunner
 
 from tests.certificates import Authority
 from tests.processes.clients import Sessions
 from tests.processes.cluster import wait_until
 from tests.processes.conftest import StartCluster
 from tests.processes.disks import SmallDisk
+from tests.processes.erring import ErringCluster
 from tests.processes.impostor import Impostor
-from tests.processes.prometheus import ScrapedCluster, watch
-from zraft.cli.main import main
+from tests.processes.prometheus import ScrapedCluster, command, scraped, watch
 from zraft.raft.messages import Heartbeat
 from zraft.transport.keys import create_key_file
 from zraft_core.ids import COORDINATION_GROUP
 from zraft_core.wire.client import ZkClientCodec
+from zraft_core.wire.jute import INT
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+
+class ErringScrapedCluster(ErringCluster, ScrapedCluster):
+    """Servers that err when told to, and are scraped."""
+
 
 Open = Callable[[ScrapedCluster], Sessions]
 PIECE: Final = bytes(20_000)
@@ -40,24 +45,12 @@ NOT_YET: Final = 3
 """Exit code of a command that gave up waiting for what it began."""
 
 
-def scraped(start_cluster: StartCluster, *, servers: int = 3, **env: str) -> ScrapedCluster:
-    cluster = start_cluster(kind=ScrapedCluster, servers=servers, **env)
-    assert isinstance(cluster, ScrapedCluster)
-    return cluster
-
-
 def restart(cluster: ScrapedCluster, number: int, *more: str) -> None:
     """Stop it as an operator does, and start it with other flags."""
     cluster.kill(number, signal.SIGTERM)
     cluster.more[number] = list(more)
     cluster.start(number)
     cluster.wait_ready()
-
-
-def command(cluster: ScrapedCluster, *arguments: str, code: int = 0) -> None:
-    where = ["--connect", cluster.hosts(), "--key", str(cluster.directory / "cluster.key")]
-    done = CliRunner().invoke(main, [*arguments, *where])
-    assert done.exit_code == code, done.output
 
 
 @contextmanager
@@ -275,23 +268,6 @@ def test_two_clusters_scraped_as_one_raise_an_alert(start_cluster: StartCluster,
 
 
 @pytest.mark.long
-def test_partitions_without_a_quorum_raise_an_alert_while_the_cluster_has_one(
-    start_cluster: StartCluster,
-) -> None:
-    """Who does not serve shows no numbers of partitions: with the cluster's quorum lost, ZraftNoLeader is the alert."""
-    cluster = scraped(start_cluster, servers=5)
-    with watch(cluster) as prometheus:
-        command(cluster, "topic", "create", "orders", "--partitions", "20")
-        prometheus.wait_calm()
-        for number in (1, 2):
-            cluster.kill(number)
-        wait_until(
-            lambda: [alert for alert, _ in prometheus.firing() if alert == "ZraftGroupsLeaderless"],
-            "partitions with two of three replicas on killed servers to have no leader",
-        )
-
-
-@pytest.mark.long
 def test_datagrams_that_are_forged_or_that_no_correct_server_sends_raise_alerts(
     start_cluster: StartCluster,
 ) -> None:
@@ -325,6 +301,74 @@ def test_datagrams_that_are_forged_or_that_no_correct_server_sends_raise_alerts(
 
 
 @pytest.mark.long
+def test_clients_that_hold_too_much_memory_raise_an_alert(start_cluster: StartCluster) -> None:
+    """Ten requests that are never finished, 20 kB of each."""
+    bounds = {
+        "ZRAFT_CLIENT__JUTE_MAXBUFFER": "32768",
+        "ZRAFT_CLIENT__UNFINISHED_BYTES_PER_ADDRESS_MAX": "65536",
+        "ZRAFT_CLIENT__UNFINISHED_BYTES_SUM_MAX": "65536",
+    }
+    cluster = scraped(start_cluster, servers=1, **bounds)
+    address = cluster.servers[1].address
+    with watch(cluster) as prometheus, ExitStack() as connections:
+        prometheus.wait_calm()
+        for _ in range(10):
+            one = connections.enter_context(
+                socket.create_connection((address.host, address.port), timeout=10)
+            )
+            one.sendall(ZkClientCodec().connect(timeout_ms=40_000) + INT.pack(30_000) + PIECE)
+        prometheus.wait_firing(("ZraftClientsEvicted", 1))
+
+
+@pytest.mark.long
+def test_a_server_that_applies_more_slowly_than_others_commit_raises_an_alert(
+    start_cluster: StartCluster, open_sessions: Open
+) -> None:
+    cluster = start_cluster(kind=ErringScrapedCluster)
+    assert isinstance(cluster, ErringScrapedCluster)
+    leader = wait_until(cluster.leader, "a leader")
+    slow = next(n for n in cluster.servers if n != leader)
+    client = open_sessions(cluster).open(only=leader)
+    client.create("/slow", b"")
+    with watch(cluster) as prometheus:
+        prometheus.wait_calm()
+        cluster.err(slow)
+
+        def fires() -> bool:
+            for _ in range(200):
+                client.set("/slow", b"")  # one by one: each is an entry of its own
+            return ("ZraftApplyBehind", str(slow)) in prometheus.firing()
+
+        wait_until(fires, "a slow state machine to raise an alert", PATIENT_S)
+        cluster.err_no_more(slow)
+        prometheus.wait_calm()
+
+
+@pytest.mark.long
+def test_three_servers_with_three_states_raise_an_alert(
+    start_cluster: StartCluster, open_sessions: Open
+) -> None:
+    cluster = start_cluster(kind=ErringScrapedCluster)
+    assert isinstance(cluster, ErringScrapedCluster)
+    leader = wait_until(cluster.leader, "a leader")
+    client = open_sessions(cluster).open(only=leader)
+    client.create("/wrong", b"")
+    with watch(cluster) as prometheus:
+        prometheus.wait_calm()
+        for number in cluster.servers:
+            cluster.err(number, b"the state of server %d" % number)
+        client.set("/wrong", b"right")
+
+        def fires() -> bool:
+            for _ in range(200):
+                client.set("/wrong", b"the same")
+            return ("ZraftStatesDiffer", str(leader)) in prometheus.firing()
+
+        wait_until(fires, "states without a majority to raise an alert", PATIENT_S)
+        cluster.servers[leader].wait_says("no two of a majority agree")
+
+
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_follower_that_does_not_keep_up_raises_an_alert(
     start_cluster: StartCluster, open_sessions: Open
@@ -346,20 +390,6 @@ def test_a_follower_that_does_not_keep_up_raises_an_alert(
 
         wait_until(fires, "a stopped follower to raise an alert", PATIENT_S)
         cluster.cont(behind)
-
-
-@pytest.mark.long
-def test_partitions_for_which_there_is_no_room_raise_an_alert_until_there_is(
-    start_cluster: StartCluster,
-) -> None:
-    cluster = scraped(start_cluster)
-    with watch(cluster) as prometheus:
-        prometheus.wait_calm()
-        command(cluster, "settings", "set", "topics_groups_max", "3")
-        command(cluster, "topic", "create", "orders", "--partitions", "6", code=NOT_YET)
-        prometheus.wait_firing(("ZraftPartitionsMissing", ""))
-        command(cluster, "settings", "set", "topics_groups_max", "100")
-        prometheus.wait_calm()
 
 
 @pytest.mark.long

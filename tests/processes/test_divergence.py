@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 import pytest
 
-from tests.processes import diverging
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, wait_until
+from tests.processes.erring import ErringCluster
 from tests.processes.members import GrowingCluster
 from zraft.operator.requests import MemberList, MemberListing
 from zraft.tree.digest import DIGEST_EVERY
@@ -21,26 +19,9 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 StartCluster = Callable[..., Cluster]
 OpenSessions = Callable[[Cluster], Sessions]
 
-PROGRAM: Final = Path(diverging.__file__)
 
-
-class ErringCluster(GrowingCluster):
-    """Servers that err when told to."""
-
-    def command(self, number: int, *, data: Path | None = None) -> list[str]:
-        command = super().command(number, data=data)
-        at = command.index("serve")
-        return [sys.executable, str(PROGRAM), str(self._flag(number)), *command[at:]]
-
-    def _flag(self, number: int) -> Path:
-        return self.directory / f"err-{number}"
-
-    def err(self, number: int) -> None:
-        """The next set of /wrong goes wrong at server `number`."""
-        self._flag(number).touch()
-
-    def erred(self, number: int) -> bool:
-        return not self._flag(number).exists()
+class ErringGrowingCluster(ErringCluster, GrowingCluster):
+    """Servers that err when told to, and whose members are told from what an operator sees."""
 
 
 def _asides(cluster: Cluster, number: int) -> list[Path]:
@@ -62,8 +43,8 @@ def _write_until(cluster: Cluster, sessions: Sessions, survivor: int, done: Call
 def test_a_server_whose_state_differs_begins_anew_and_keeps_the_evidence(
     start_cluster: StartCluster, open_sessions: OpenSessions, leads: bool
 ) -> None:
-    cluster = start_cluster(kind=ErringCluster)
-    assert isinstance(cluster, ErringCluster)
+    cluster = start_cluster(kind=ErringGrowingCluster)
+    assert isinstance(cluster, ErringGrowingCluster)
     sessions = open_sessions(cluster)
     leader = wait_until(cluster.leader, "a leader")
     wrong = leader if leads else next(n for n in cluster.servers if n != leader)
@@ -111,7 +92,7 @@ def test_a_server_whose_state_differs_begins_anew_and_keeps_the_evidence(
     setter.retry(setter.set, "/wrong", b"the others go on")
 
 
-def is_voter(cluster: ErringCluster, number: int) -> bool:
+def is_voter(cluster: ErringGrowingCluster, number: int) -> bool:
     listing = cluster.operate(MemberList(), MemberListing)
     return not listing.changing and any(
         member.server == number and member.role == "voter" for member in listing.members

@@ -137,7 +137,7 @@ GROUPS: Final[tuple[Number[Monitored], ...]] = (
     ),
     Number(
         "zraft_groups_pending_age_seconds_max",
-        "Age in log time of the oldest message that is begun and not delivered.",
+        "Age of the oldest message that is begun and not delivered.",
         lambda values: float(values[AGE_MS]) / 1000 if AGE_MS in values else None,
         note="`mntr` counts in milliseconds: `zk_groups_pending_age_ms_max`.",
     ),

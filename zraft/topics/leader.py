@@ -85,13 +85,13 @@ class PartitionLeader:
         self._commands, self._messages, self._reports, self._replies = [], {}, [], []
         return output
 
-    def statistics(self) -> MulticastStatistics:
-        """Return counts of what is pending."""
+    def statistics(self, log_time_ms: int) -> MulticastStatistics:
+        """Return counts of what is pending at that log time, which goes on while nothing is appended."""
         partition = self.partition
         return MulticastStatistics(
             len(partition.pending),
             partition.pending.payload_bytes,
-            partition.pending_age_ms,
+            partition.pending_age_ms(log_time_ms),
             len(partition.settled),
             len(self._started),
             dict(partition.pending.awaited),

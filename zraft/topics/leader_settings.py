@@ -69,7 +69,7 @@ class MulticastOutput:
 
 @frozen
 class MulticastStatistics:
-    """`pending_age_ms` is log time as of the last entry; `awaited`: messages that wait for each other group."""
+    """`pending_age_ms` is log time; `awaited`: messages that wait for each other group."""
 
     pending: int
     pending_bytes: int

@@ -536,11 +536,10 @@ class Partition:
 
     # -- what is exposed
 
-    @property
-    def pending_age_ms(self) -> int:
-        """The time that the oldest pending message has been pending, in log time as of the last entry."""
+    def pending_age_ms(self, log_time_ms: int) -> int:
+        """Return for how long the oldest pending message has been pending at that log time, in ms."""
         oldest = self.pending.oldest()
-        return 0 if oldest is None else self._log_time_ms - oldest.began_ms
+        return 0 if oldest is None else max(0, log_time_ms - oldest.began_ms)
 
     @property
     def log_time_ms(self) -> int:

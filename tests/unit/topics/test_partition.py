@@ -375,15 +375,16 @@ def test_d18_a_destination_that_does_not_exist_is_refused_and_one_not_yet_heard_
 # -- what is exposed
 
 
-def test_pending_age_is_that_of_the_oldest_in_log_time() -> None:
+def test_pending_age_is_that_of_the_oldest_and_grows_while_nothing_is_appended() -> None:
     state = partition()
     apply(state, start(message(1, A, B)), log_time_ms=1000)
     apply(state, start(message(2, A, B)), log_time_ms=1500)
-    assert state.pending_age_ms == 500
+    assert state.pending_age_ms(1500) == 500
+    assert state.pending_age_ms(61_000) == 60_000
     apply(state, remote(message(1, A, B), B, 1), log_time_ms=1600)
-    assert state.pending_age_ms == 100
+    assert state.pending_age_ms(1600) == 100
     apply(state, remote(message(2, A, B), B, 9), log_time_ms=1700)
-    assert state.pending_age_ms == 0
+    assert state.pending_age_ms(1700) == 0
     assert state.pending.payload_bytes == 0
     assert not state.pending.awaited
 

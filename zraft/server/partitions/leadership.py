@@ -353,9 +353,9 @@ class PartitionLeadership:
             if by is not None:
                 self._answers.refuse(by, "timeout", self.group, detail, leader=leader)
 
-    def statistics(self) -> MulticastStatistics:
+    def statistics(self, run_ms: int) -> MulticastStatistics:
         """Return counts of what is pending."""
-        return self.leader.statistics()
+        return self.leader.statistics(self.log_time_ms(run_ms))
 
 
 def _size(command: PartitionCommand) -> int:

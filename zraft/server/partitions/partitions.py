@@ -513,7 +513,7 @@ class Partitions:
             failed += bool(hosted.failure)
             if hosted.leadership is not None:
                 leading += 1
-                found = hosted.leadership.statistics()
+                found = hosted.leadership.statistics(self._run_ms)
                 pending += found.pending
                 pending_bytes += found.pending_bytes
                 age_ms = max(age_ms, found.pending_age_ms)

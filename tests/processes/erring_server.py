@@ -1,31 +1,38 @@
-"""`zraft serve` with a state machine that errs once: run by tests, as `python diverging.py FILE serve …`.
+"""`zraft serve` with a state machine that errs, or is slow: run by tests, as `python erring_server.py FILE serve …`.
 
-While FILE exists, the next set of the znode `/wrong` stores other data than on all other servers, and FILE goes.
+While FILE exists, the next set of the znode `/wrong` stores what FILE holds instead of what all other servers store, and
+FILE goes; and each set of `/slow` takes `SLOW_S`.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
+from typing import Final
 
 from zraft.cli.main import main
 from zraft.tree.machine import Machine
 from zraft_core.znodes.txn import SET_DATA, Command
 
+SLOW_S: Final = 0.01
 
-def err_once(flag: Path) -> None:
+
+def err_while(flag: Path) -> None:
     """Let this process's state machine err while `flag` exists."""
     execute = Machine.execute
 
     def erring(self: Machine, command: Command) -> object:
         if command[0] == SET_DATA and command[1] == "/wrong" and flag.exists():
+            command = (*command[:2], flag.read_bytes(), *command[3:])
             flag.unlink()
-            command = (*command[:2], b"otherwise", *command[3:])
+        elif command[0] == SET_DATA and command[1] == "/slow" and flag.exists():
+            time.sleep(SLOW_S)
         return execute(self, command)
 
     Machine.execute = erring  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
-    err_once(Path(sys.argv.pop(1)))
+    err_while(Path(sys.argv.pop(1)))
     main()
