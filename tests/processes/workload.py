@@ -7,6 +7,7 @@ acknowledged is there, once, and nothing is there that nobody wrote.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -68,9 +69,16 @@ class Worker:
                     self.uncertain += 1
                     self.lost_in_a_row += 1
                     self.lost_in_a_row_most = max(self.lost_in_a_row_most, self.lost_in_a_row)
+                    self._wait_connected()
         except BaseException as error:
             # Raised in the test's own thread by `stop`.
             self.failure = error
+
+    def _wait_connected(self) -> None:
+        """Ask nothing of a connection that is lost: kazoo fails, unsent, what it is asked while it tells of the loss."""
+        until = time.monotonic() + OPERATION_S
+        while not (self.client.connected or self._stop.is_set() or time.monotonic() > until):
+            time.sleep(0.001)
 
     def answer(self, asked: IAsyncResult) -> Any:
         """What a request is answered; an error that a server answers with is an answer."""
