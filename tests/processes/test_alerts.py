@@ -336,7 +336,9 @@ def test_a_server_that_applies_more_slowly_than_others_commit_raises_an_alert(
 
         def fires() -> bool:
             for _ in range(200):
-                client.set("/slow", b"")  # one by one: each is an entry of its own
+                client.set(
+                    "/slow", PIECE
+                )  # one by one, each an entry of its own; a turn applies few of this size
             return ("ZraftApplyBehind", str(slow)) in prometheus.firing()
 
         wait_until(fires, "a slow state machine to raise an alert", PATIENT_S)
@@ -353,6 +355,7 @@ def test_three_servers_with_three_states_raise_an_alert(
     leader = wait_until(cluster.leader, "a leader")
     client = open_sessions(cluster).open(only=leader)
     client.create("/wrong", b"")
+    client.create("/load", b"")
     with watch(cluster) as prometheus:
         prometheus.wait_calm()
         for number in cluster.servers:
@@ -361,7 +364,7 @@ def test_three_servers_with_three_states_raise_an_alert(
 
         def fires() -> bool:
             for _ in range(200):
-                client.set("/wrong", b"the same")
+                client.set("/load", b"")
             return ("ZraftStatesDiffer", str(leader)) in prometheus.firing()
 
         wait_until(fires, "states without a majority to raise an alert", PATIENT_S)

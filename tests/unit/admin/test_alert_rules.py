@@ -94,6 +94,11 @@ def test_every_alert_is_tested_and_documented_and_no_other() -> None:
     assert anchors == [alert.lower() for alert in rules()]
 
 
+def test_the_fault_of_every_alert_is_caused_on_real_servers() -> None:
+    causing = "".join(one.read_text() for one in (ROOT / "tests" / "processes").glob("test_alerts*.py"))
+    assert set(re.findall(r'"(Zraft\w+)"', causing)) == set(rules())
+
+
 def test_promtool_finds_the_rules_right_and_they_fire_when_they_should(tmp_path: Path) -> None:
     """What `.ci/run` does, too."""
     promtool = find_tool("promtool")
