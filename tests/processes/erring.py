@@ -24,7 +24,7 @@ class ErringCluster(Cluster):
         return self.directory / f"err-{number}"
 
     def err(self, number: int, data: bytes = b"otherwise") -> None:
-        """The next set of /wrong stores `data` at server `number`; until then each set of /slow is slow there."""
+        """The next set of /wrong, or delivery, stores `data` at server `number`; until then sets of /slow are slow there."""
         temporary = self._flag(number).with_suffix(".tmp")
         temporary.write_bytes(data)
         temporary.rename(self._flag(number))

@@ -1,17 +1,22 @@
-"""`zraft serve` with a state machine that errs, or is slow: run by tests, as `python erring_server.py FILE serve …`.
+"""`zraft serve` with state machines that err, or are slow: run by tests, as `python erring_server.py FILE serve …`.
 
-While FILE exists, the next set of the znode `/wrong` stores what FILE holds instead of what all other servers store, and
-FILE goes; and each set of `/slow` takes `SLOW_S`.
+While FILE exists, the next set of the znode `/wrong` stores what FILE holds instead of what all other servers store, or
+the next delivery of a partition has it as its payload, and FILE goes; and each set of `/slow` takes `SLOW_S`.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from attrs import evolve
+
 from zraft.cli.main import main
+from zraft.storage.delivery.log import DeliveryLog
+from zraft.storage.delivery.values import StoredDelivery
 from zraft.tree.machine import Machine
 from zraft_core.znodes.txn import SET_DATA, Command
 
@@ -19,8 +24,8 @@ SLOW_S: Final = 0.01
 
 
 def err_while(flag: Path) -> None:
-    """Let this process's state machine err while `flag` exists."""
-    execute = Machine.execute
+    """Let this process's state machines err while `flag` exists."""
+    execute, append = Machine.execute, DeliveryLog.append
 
     def erring(self: Machine, command: Command) -> object:
         if command[0] == SET_DATA and command[1] == "/wrong" and flag.exists():
@@ -30,7 +35,14 @@ def err_while(flag: Path) -> None:
             time.sleep(SLOW_S)
         return execute(self, command)
 
+    def delivering(self: DeliveryLog, deliveries: Sequence[StoredDelivery], index: int) -> None:
+        if deliveries and flag.exists():
+            deliveries = [evolve(deliveries[0], payload=flag.read_bytes()), *deliveries[1:]]
+            flag.unlink()
+        append(self, deliveries, index)
+
     Machine.execute = erring  # type: ignore[method-assign]
+    DeliveryLog.append = delivering  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

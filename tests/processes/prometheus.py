@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from tests.processes.cluster import DEADLINE_S, HOST, Cluster, free_ports, wait_until
 from tests.processes.disks import FaultyCluster
+from tests.processes.erring import ErringCluster
 from tests.prometheus_tools import RULES, find_tool
 from zraft.cli.main import main
 from zraft_core.address import Address
@@ -65,6 +66,10 @@ class ScrapedCluster(FaultyCluster):
     def targets(self) -> dict[Address, str]:
         """Whom Prometheus scrapes, by the names that `Prometheus.firing` gives them."""
         return {self.admin(number): str(number) for number in self.servers}
+
+
+class ErringScrapedCluster(ErringCluster, ScrapedCluster):
+    """Servers that err when told to, and are scraped."""
 
 
 class Prometheus:

@@ -22,9 +22,8 @@ from tests.processes.clients import Sessions
 from tests.processes.cluster import wait_until
 from tests.processes.conftest import StartCluster
 from tests.processes.disks import SmallDisk
-from tests.processes.erring import ErringCluster
 from tests.processes.impostor import Impostor
-from tests.processes.prometheus import ScrapedCluster, command, scraped, watch
+from tests.processes.prometheus import ErringScrapedCluster, ScrapedCluster, command, scraped, watch
 from zraft.raft.messages import Heartbeat
 from zraft.transport.keys import create_key_file
 from zraft_core.ids import COORDINATION_GROUP
@@ -32,10 +31,6 @@ from zraft_core.wire.client import ZkClientCodec
 from zraft_core.wire.jute import INT
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
-
-
-class ErringScrapedCluster(ErringCluster, ScrapedCluster):
-    """Servers that err when told to, and are scraped."""
 
 
 Open = Callable[[ScrapedCluster], Sessions]
@@ -343,7 +338,9 @@ def test_a_server_that_applies_more_slowly_than_others_commit_raises_an_alert(
 
         wait_until(fires, "a slow state machine to raise an alert", PATIENT_S)
         cluster.err_no_more(slow)
-        prometheus.wait_calm()
+        wait_until(
+            lambda: ("ZraftApplyBehind", str(slow)) not in prometheus.firing(), "the alert to end", PATIENT_S
+        )
 
 
 @pytest.mark.long

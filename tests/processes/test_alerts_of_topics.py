@@ -9,7 +9,14 @@ import pytest
 
 from tests.processes.cluster import wait_until
 from tests.processes.conftest import StartCluster
-from tests.processes.prometheus import Prometheus, ScrapedCluster, command, scraped, watch
+from tests.processes.prometheus import (
+    ErringScrapedCluster,
+    Prometheus,
+    ScrapedCluster,
+    command,
+    scraped,
+    watch,
+)
 from tests.processes.topics import Producers, created, groups_of, leader_of
 from tests.topic_chaos.oracles import Place
 
@@ -72,16 +79,15 @@ def test_a_message_that_a_partition_without_a_quorum_holds_up_and_its_deletion_r
         )
 
 
-def test_deliveries_that_cannot_be_used_raise_an_alert(start_cluster: StartCluster) -> None:
-    cluster = scraped(start_cluster)
+def test_deliveries_that_contradict_the_log_raise_an_alert(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(kind=ErringScrapedCluster)
+    assert isinstance(cluster, ErringScrapedCluster)
     asyncio.run(created(cluster, {"orders": 1}))
+    cluster.err(2)
     with Producers(cluster, cluster.directory) as producers:
         producers.start("some", [("orders", 0)], seed=1, count=200).wait()
+    wait_until(lambda: cluster.erred(2), "server 2 to deliver something else")
     cluster.kill(2)
-    [manifest] = cluster.servers[2].data.glob("groups/*/deliveries/manifest")
-    data = bytearray(manifest.read_bytes())
-    data[len(data) // 2] ^= 1
-    manifest.write_bytes(data)
     cluster.start(2)
     with watch(cluster) as prometheus:
         prometheus.wait_firing(("ZraftPartitionsBroken", 2))

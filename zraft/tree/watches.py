@@ -31,6 +31,12 @@ _PERSISTENT: Final = 2
 _RECURSIVE: Final = 4
 _EVERY: Final = _ONE_SHOT | _PERSISTENT | _RECURSIVE
 
+REMOVED_AT_ONCE: Final = 100
+"""The most watches of one watcher that are removed while others wait: many watchers may go in the same moment."""
+
+SWEPT_PER_CALL: Final = 1_000
+"""About a millisecond."""
+
 # Dicts serve as sets that remember the order of registration; the value is a mix of the modes above.
 _Table = dict[str, dict[W, int]]
 
@@ -56,9 +62,12 @@ class WatchTable(Generic[W]):
 
     A persistent watch stands in both tables, a recursive one in the data table alone: it is told of every znode
     at or below its path, and never of lists of children.
+
+    Attributes:
+        gone: watchers that were removed, and the paths in whose rows they still stand. `sweep` takes them out.
     """
 
-    __slots__ = ("_by_watcher", "_child", "_data", "_lasting", "_on_first", "_recursive")
+    __slots__ = ("_by_watcher", "_child", "_data", "_lasting", "_on_first", "_recursive", "gone")
 
     def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
         """Begin without watches; `on_first` is called when somebody watches and nobody did."""
@@ -70,6 +79,7 @@ class WatchTable(Generic[W]):
         """Entries with a mode that a change does not consume; while there is none, whole rows are dropped."""
         self._recursive = 0
         """Entries with the recursive mode; while there is none, nobody looks at the ancestors of a path."""
+        self.gone: dict[W, tuple[set[str], set[str]]] = {}
 
     def __bool__(self) -> bool:
         """Return whether anybody watches anything; most servers most of the time need not look further."""
@@ -77,7 +87,10 @@ class WatchTable(Generic[W]):
 
     @property
     def lasting_count(self) -> int:
-        """Number of watches that a change does not consume; one that is persistent counts for data and for children."""
+        """Number of watches that a change does not consume; one that is persistent counts for data and for children.
+
+        Those of watchers that are gone count until they are swept.
+        """
         return self._lasting
 
     # -- registering
@@ -143,7 +156,7 @@ class WatchTable(Generic[W]):
         return sum([len(data) + len(child) for data, child in self._by_watcher.values()])
 
     def path_count(self) -> int:
-        """Return the number of watched paths.
+        """Return the number of watched paths, with those of watchers that are gone and not swept.
 
         It takes time in proportion to the paths of the kind that is watched less.
         """
@@ -158,11 +171,15 @@ class WatchTable(Generic[W]):
     def by_path(self) -> Iterator[tuple[str, Iterable[W]]]:
         """Yield every watched path with its watchers; not to be changed meanwhile."""
         for path, watchers in self._data.items():
-            others = self._child.get(path, ())
-            yield path, chain(watchers, (watcher for watcher in others if watcher not in watchers))
+            yield from self._row(path, dict.fromkeys(chain(watchers, self._child.get(path, ()))))
         for path, watchers in self._child.items():
             if path not in self._data:
-                yield path, watchers
+                yield from self._row(path, watchers)
+
+    def _row(self, path: str, watchers: Iterable[W]) -> Iterator[tuple[str, Iterable[W]]]:
+        there = [watcher for watcher in watchers if watcher not in self.gone]
+        if there:
+            yield path, there
 
     def watcher_count(self) -> int:
         """Return the number of watchers."""
@@ -180,6 +197,10 @@ class WatchTable(Generic[W]):
 
         The caller drops those who lack READ under the event's ACL: their watches are spent all the same.
         """
+        told = self._told(event_type, path)
+        return [one for one in told if one not in self.gone] if self.gone else told
+
+    def _told(self, event_type: int, path: str) -> list[W]:
         if event_type == NODE_CHILDREN_CHANGED:
             return self._consume(self._child, 1, path)
         told = self._consume(self._data, 0, path)
@@ -227,14 +248,34 @@ class WatchTable(Generic[W]):
         return data or child
 
     def remove_watcher(self, watcher: W) -> None:
-        """Forget a connection, in time proportional to its own watches."""
-        data, child = self._by_watcher.pop(watcher, ((), ()))
-        for table, paths in ((self._data, data), (self._child, child)):
-            for path in paths:
-                row = table[path]
-                self._recount(row.pop(watcher), 0)
-                if not row:
-                    del table[path]
+        """Forget a connection: it is told of nothing any more.
+
+        If it has more than `REMOVED_AT_ONCE` watches, it must not come back: `sweep` gives their memory back.
+        """
+        data, child = self._by_watcher.pop(watcher, (set(), set()))
+        if len(data) + len(child) > REMOVED_AT_ONCE:
+            self.gone[watcher] = data, child
+        else:
+            self._sweep(watcher, (data, child), REMOVED_AT_ONCE)
+
+    def sweep(self) -> None:
+        """Give back the memory of some watches whose watchers are gone; to be called as long as there are any."""
+        watcher = next(iter(self.gone))
+        if not self._sweep(watcher, self.gone[watcher], SWEPT_PER_CALL):
+            del self.gone[watcher]
+
+    def _sweep(self, watcher: W, paths: tuple[set[str], set[str]], most: int) -> bool:
+        """Take a watcher out of at most so many rows; return whether others are left."""
+        for table, left in zip((self._data, self._child), paths, strict=True):
+            while left and most:
+                most -= 1
+                path = left.pop()
+                row = table.get(path)
+                if row is not None and watcher in row:  # a change may have consumed it since
+                    self._recount(row.pop(watcher), 0)
+                    if not row:
+                        del table[path]
+        return bool(paths[0] or paths[1])
 
     def _take(self, table: _Table[W], kind: int, path: str, watcher: W, modes: int) -> bool:
         row = table.get(path, {})
@@ -261,7 +302,9 @@ class WatchTable(Generic[W]):
         return paths
 
     def _forget(self, kind: int, path: str, watcher: W) -> None:
-        paths = self._by_watcher[watcher]
+        paths = self._by_watcher.get(watcher)
+        if paths is None:
+            return  # it is gone
         paths[kind].remove(path)
         if not paths[0] and not paths[1]:
             del self._by_watcher[watcher]

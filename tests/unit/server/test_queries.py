@@ -443,4 +443,19 @@ def test_restoring_watches_ends_with_its_connection(server: OneServer) -> None:
     client.connection.connection_lost()
     server.clients.take_step()
     assert server.clients.watches.watch_count() == 0
+    assert server.clients.wants_turn, "their memory is given back in turns"
+    server.clients.begin_turn()
+    assert server.clients.watches.path_count() == 0
     assert not server.clients.wants_turn
+
+
+def test_a_turn_decodes_one_request_that_restores_many_watches(server: OneServer) -> None:
+    """One of 20,000 watches takes 30 ms to decode; those of a hundred clients came between two turns."""
+    clients = [server.attached() for _ in range(5)]
+    paths = tuple(f"/{number:036}" for number in range(20 * WATCHES_PER_STEP))
+    server.clients.begin_turn()
+    for client in clients:
+        client.send(client.codec.ask(RestoreWatches(0, exist=paths)))
+    assert [client.connection.held for client in clients] == [True, False, False, False, False]
+    server.clients.begin_turn()
+    assert [client.connection.held for client in clients] == [True, True, False, False, False]

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.tree.scenario import Scenario
-from zraft.tree.watches import (
-    WatchTable,
-    reregister,
-)
+from zraft.tree import watches
+from zraft.tree.watches import REMOVED_AT_ONCE, SWEPT_PER_CALL, WatchTable, reregister
 from zraft_core.znodes.events import (
     NODE_CHILDREN_CHANGED,
     NODE_CREATED,
@@ -186,16 +184,49 @@ def test_watcher_that_goes_leaves_nothing_behind_whatever_its_modes(table: Watch
     assert (table.watch_count(), table._lasting, table._recursive) == (0, 0, 0)
 
 
-def test_random_modes_agree_with_a_plain_list_of_watches(table: WatchTable[Any], seed: int) -> None:
+def test_watchers_with_many_watches_are_told_nothing_from_the_moment_on_in_which_they_go(
+    table: WatchTable[Any],
+) -> None:
+    """A hundred connections that went together with 20,000 watches each stopped the server for two seconds."""
+    paths = [f"/{n}" for n in range(2 * SWEPT_PER_CALL)]
+    for watcher in ("goes", "stays"):
+        for path in paths:
+            table.add_data(path, watcher)
+            table.add_lasting(path, watcher, AddWatchMode.PERSISTENT)
+    table.add_data("/alone", "goes")
+    table.remove_watcher("goes")
+    assert table.trigger(NODE_DATA_CHANGED, "/1") == ["stays"]
+    assert table.trigger(NODE_CREATED, "/alone") == []
+    assert table.watcher_count() == 1
+    assert {path: tuple(watchers) for path, watchers in table.by_path()} == dict.fromkeys(paths, ("stays",))
+    calls = 0
+    while table.gone:
+        table.sweep()
+        calls += 1
+    assert calls == 5, "each takes its share"
+    table.remove_watcher("stays")
+    while table.gone:
+        table.sweep()
+    assert (table.path_count(), table.lasting_count, bool(table)) == (0, 0, False)
+
+
+@pytest.mark.parametrize("at_once", [REMOVED_AT_ONCE, 1], ids=["at once", "swept"])
+def test_random_modes_agree_with_a_plain_list_of_watches(
+    table: WatchTable[Any], seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same table as a set of (path, watcher, mode), looked through whole each time."""
+    monkeypatch.setattr(watches, "REMOVED_AT_ONCE", at_once)
+    monkeypatch.setattr(watches, "SWEPT_PER_CALL", 1)
     rng = random.Random(seed)
-    paths, watchers = ("/", "/a", "/a/b", "/a/b/c", "/ab"), ("v", "w")
+    paths, watchers = ("/", "/a", "/a/b", "/a/b/c", "/ab"), ["v", "w"]
     plain: set[tuple[str, str, str]] = set()
 
     def below(path: str, top: str) -> bool:
         return path == top or path.startswith(top.rstrip("/") + "/")
 
     for _ in range(3000):
+        if table.gone and rng.random() < 0.2:
+            table.sweep()
         path, watcher = rng.choice(paths), rng.choice(watchers)
         match rng.randrange(8):
             case 0:
@@ -213,6 +244,7 @@ def test_random_modes_agree_with_a_plain_list_of_watches(table: WatchTable[Any],
             case 4 if rng.random() < 0.3:
                 table.remove_watcher(watcher)
                 plain = {entry for entry in plain if entry[1] != watcher}
+                watchers[watchers.index(watcher)] += "'"  # it does not come back
             case 5:
                 kind = rng.choice(list(WatcherType))
                 modes = {

@@ -459,6 +459,8 @@ class Clients:
             self._answer_word(self._words.popleft())
         if self._steps:
             self.take_step()
+        if self.watches.gone:
+            self.watches.sweep()
         if self.sessions.paced or self.sessions.waiting:
             self.sessions.begin_turn()
         if self._backlogged:
@@ -472,7 +474,13 @@ class Clients:
     @property
     def due_in_ms(self) -> int | None:
         """After how long a turn can do what waits here; None if nothing does, or only somebody else can help."""
-        if self.turn.cut_short or self._steps or self._words or (self._backlogged and self.turn.busy):
+        if (
+            self.turn.cut_short
+            or self._steps
+            or self._words
+            or self.watches.gone
+            or (self._backlogged and self.turn.busy)
+        ):
             return 0
         if self.feeds.pending and self.feeds.wants_turn:
             return 0

@@ -53,7 +53,7 @@ def answer(connection: ZooKeeperSpeaker, opcode: int, xid: int, frame: bytes, *,
     """Answer a request that needs no log entry, from applied state; nothing stands before it.
 
     Returns:
-        0 if it is answered; `ENOUGH` if that took so long that others have their turn first; else nothing has happened:
+        0 if it is answered; `ENOUGH` if that took so long that others have their turn first; else nothing is answered:
         `LATER` if it has to wait for the next turn, `IN_STEPS` if it is to be answered over several, or how many bytes of
         room it has to wait for. With `now` it never waits.
     """
@@ -124,6 +124,9 @@ def answer(connection: ZooKeeperSpeaker, opcode: int, xid: int, frame: bytes, *,
             if opcode in LISTINGS and not clients.sums.output.has_room(connection, LARGE_BYTES):
                 return LARGE_BYTES
             if opcode in RESTORES and len(frame) >= UNCOUNTED_BYTES:
+                clients.turn.taken += (
+                    len(frame) >> QUERY_SHIFT
+                )  # to decode it takes as long as to look at what it names
                 return IN_STEPS
         clients.turn.taken += len(frame) >> QUERY_SHIFT
         found = QUERIES[opcode](clients, connection, xid, frame)
