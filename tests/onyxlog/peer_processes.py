@@ -83,7 +83,8 @@ class PeerProcess:
         self.name = name
         self.log = directory / f"{name}.log"
         self.log.touch()
-        arguments = ["--connect", hosts, "--name", name, *options]
+        # A fault may have stopped all servers when it starts.
+        arguments = ["--connect", hosts, "--wait-for-connection", "--name", name, *options]
         self.process: subprocess.Popen[bytes] | Forked
         if nursery is not None:
             self.process = nursery.start(arguments, self.log, directory)
