@@ -408,7 +408,7 @@ def test_awaited_counts_only_the_group_that_is_silent() -> None:
     led.commit()
     led.start(message(2, A, C))
     assert isinstance(led.logged[-1], Start)
-    assert led.leader.statistics().awaited == {B: 1}
+    assert led.leader.statistics(led.leader.partition.log_time_ms).awaited == {B: 1}
 
 
 def test_nobody_but_group_0_changes_topics() -> None:
