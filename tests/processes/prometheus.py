@@ -182,13 +182,21 @@ def watch(cluster: ScrapedCluster, more: Mapping[Address, str] | None = None) ->
 
 
 def scraped(start_cluster: Callable[..., Cluster], *, servers: int = 3, **env: str) -> ScrapedCluster:
+    """Start servers that are scraped."""
     cluster = start_cluster(kind=ScrapedCluster, servers=servers, **env)
     assert isinstance(cluster, ScrapedCluster)
     return cluster
 
 
+def erring(start_cluster: Callable[..., Cluster]) -> ErringScrapedCluster:
+    """Start three servers that err when told to, and are scraped."""
+    cluster = start_cluster(kind=ErringScrapedCluster)
+    assert isinstance(cluster, ErringScrapedCluster)
+    return cluster
+
+
 def command(cluster: ScrapedCluster, *arguments: str, code: int = 0) -> None:
-    """What an operator asks of the cluster by `zraft`, and the exit code that is expected."""
+    """Run `zraft` as an operator of the cluster does, and expect this exit code."""
     where = ["--connect", cluster.hosts(), "--key", str(cluster.directory / "cluster.key")]
     done = CliRunner().invoke(main, [*arguments, *where])
     assert done.exit_code == code, done.output

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from kazoo.client import KazooClient
 
 from tests.certificates import Authority
 from tests.processes.clients import Sessions
@@ -23,7 +24,7 @@ from tests.processes.cluster import wait_until
 from tests.processes.conftest import StartCluster
 from tests.processes.disks import SmallDisk
 from tests.processes.impostor import Impostor
-from tests.processes.prometheus import ErringScrapedCluster, ScrapedCluster, command, scraped, watch
+from tests.processes.prometheus import Prometheus, ScrapedCluster, command, erring, scraped, watch
 from zraft.raft.messages import Heartbeat
 from zraft.transport.keys import create_key_file
 from zraft_core.ids import COORDINATION_GROUP
@@ -32,12 +33,9 @@ from zraft_core.wire.jute import INT
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
-
 Open = Callable[[ScrapedCluster], Sessions]
 PIECE: Final = bytes(20_000)
 PATIENT_S: Final = 300
-NOT_YET: Final = 3
-"""Exit code of a command that gave up waiting for what it began."""
 
 
 def restart(cluster: ScrapedCluster, number: int, *more: str) -> None:
@@ -66,6 +64,20 @@ def written_to(cluster: ScrapedCluster, sessions: Sessions) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def write_until_firing(
+    prometheus: Prometheus, client: KazooClient, path: str, data: bytes, alert: tuple[str, int]
+) -> None:
+    """Write again and again, each an entry of its own, until an alert fires."""
+    name, server = alert
+
+    def fires() -> bool:
+        for _ in range(200):
+            client.set(path, data)
+        return (name, str(server)) in prometheus.firing()
+
+    wait_until(fires, f"{name} of server {server}", PATIENT_S)
 
 
 def test_a_killed_server_one_with_another_key_and_a_lost_quorum_raise_alerts(
@@ -319,8 +331,7 @@ def test_clients_that_hold_too_much_memory_raise_an_alert(start_cluster: StartCl
 def test_a_server_that_applies_more_slowly_than_others_commit_raises_an_alert(
     start_cluster: StartCluster, open_sessions: Open
 ) -> None:
-    cluster = start_cluster(kind=ErringScrapedCluster)
-    assert isinstance(cluster, ErringScrapedCluster)
+    cluster = erring(start_cluster)
     leader = wait_until(cluster.leader, "a leader")
     slow = next(n for n in cluster.servers if n != leader)
     client = open_sessions(cluster).open(only=leader)
@@ -329,14 +340,8 @@ def test_a_server_that_applies_more_slowly_than_others_commit_raises_an_alert(
         prometheus.wait_calm()
         cluster.err(slow)
 
-        def fires() -> bool:
-            for _ in range(200):
-                client.set(
-                    "/slow", PIECE
-                )  # one by one, each an entry of its own; a turn applies few of this size
-            return ("ZraftApplyBehind", str(slow)) in prometheus.firing()
-
-        wait_until(fires, "a slow state machine to raise an alert", PATIENT_S)
+        # A turn applies few entries of this size.
+        write_until_firing(prometheus, client, "/slow", PIECE, ("ZraftApplyBehind", slow))
         cluster.err_no_more(slow)
         wait_until(
             lambda: ("ZraftApplyBehind", str(slow)) not in prometheus.firing(), "the alert to end", PATIENT_S
@@ -347,8 +352,7 @@ def test_a_server_that_applies_more_slowly_than_others_commit_raises_an_alert(
 def test_three_servers_with_three_states_raise_an_alert(
     start_cluster: StartCluster, open_sessions: Open
 ) -> None:
-    cluster = start_cluster(kind=ErringScrapedCluster)
-    assert isinstance(cluster, ErringScrapedCluster)
+    cluster = erring(start_cluster)
     leader = wait_until(cluster.leader, "a leader")
     client = open_sessions(cluster).open(only=leader)
     client.create("/wrong", b"")
@@ -358,13 +362,7 @@ def test_three_servers_with_three_states_raise_an_alert(
         for number in cluster.servers:
             cluster.err(number, b"the state of server %d" % number)
         client.set("/wrong", b"right")
-
-        def fires() -> bool:
-            for _ in range(200):
-                client.set("/load", b"")
-            return ("ZraftStatesDiffer", str(leader)) in prometheus.firing()
-
-        wait_until(fires, "states without a majority to raise an alert", PATIENT_S)
+        write_until_firing(prometheus, client, "/load", b"", ("ZraftStatesDiffer", leader))
         cluster.servers[leader].wait_says("no two of a majority agree")
 
 
@@ -382,13 +380,7 @@ def test_a_follower_that_does_not_keep_up_raises_an_alert(
     with watch(cluster) as prometheus:
         prometheus.wait_calm()
         cluster.stop(behind)
-
-        def fires() -> bool:
-            for _ in range(200):
-                client.set("/written", b"")
-            return ("ZraftFollowerBehind", str(behind)) in prometheus.firing()
-
-        wait_until(fires, "a stopped follower to raise an alert", PATIENT_S)
+        write_until_firing(prometheus, client, "/written", b"", ("ZraftFollowerBehind", behind))
         cluster.cont(behind)
 
 

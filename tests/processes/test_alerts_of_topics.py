@@ -9,14 +9,7 @@ import pytest
 
 from tests.processes.cluster import wait_until
 from tests.processes.conftest import StartCluster
-from tests.processes.prometheus import (
-    ErringScrapedCluster,
-    Prometheus,
-    ScrapedCluster,
-    command,
-    scraped,
-    watch,
-)
+from tests.processes.prometheus import Prometheus, ScrapedCluster, command, erring, scraped, watch
 from tests.processes.topics import Producers, created, groups_of, leader_of
 from tests.topic_chaos.oracles import Place
 
@@ -80,8 +73,7 @@ def test_a_message_that_a_partition_without_a_quorum_holds_up_and_its_deletion_r
 
 
 def test_deliveries_that_contradict_the_log_raise_an_alert(start_cluster: StartCluster) -> None:
-    cluster = start_cluster(kind=ErringScrapedCluster)
-    assert isinstance(cluster, ErringScrapedCluster)
+    cluster = erring(start_cluster)
     asyncio.run(created(cluster, {"orders": 1}))
     cluster.err(2)
     with Producers(cluster, cluster.directory) as producers:

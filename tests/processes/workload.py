@@ -26,6 +26,7 @@ from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, wait_until
 
 UNCERTAIN = (ConnectionLoss, OperationTimeoutError)
+LOOK_S = 0.001
 OPERATION_S = 30.0
 """Beyond it an operation counts as uncertain, and its client goes on."""
 
@@ -77,8 +78,8 @@ class Worker:
     def _wait_connected(self) -> None:
         """Ask nothing of a connection that is lost: kazoo fails, unsent, what it is asked while it tells of the loss."""
         until = time.monotonic() + OPERATION_S
-        while not (self.client.connected or self._stop.is_set() or time.monotonic() > until):
-            time.sleep(0.001)
+        while not (self.client.connected or time.monotonic() > until or self._stop.wait(LOOK_S)):
+            pass
 
     def answer(self, asked: IAsyncResult) -> Any:
         """What a request is answered; an error that a server answers with is an answer."""

@@ -69,7 +69,7 @@ class MulticastOutput:
 
 @frozen
 class MulticastStatistics:
-    """`pending_age_ms` is log time; `awaited`: messages that wait for each other group."""
+    """`pending_age_ms` is the age of the oldest pending message; `awaited`: messages that wait for each other group."""
 
     pending: int
     pending_bytes: int

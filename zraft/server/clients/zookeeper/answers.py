@@ -124,9 +124,8 @@ def answer(connection: ZooKeeperSpeaker, opcode: int, xid: int, frame: bytes, *,
             if opcode in LISTINGS and not clients.sums.output.has_room(connection, LARGE_BYTES):
                 return LARGE_BYTES
             if opcode in RESTORES and len(frame) >= UNCOUNTED_BYTES:
-                clients.turn.taken += (
-                    len(frame) >> QUERY_SHIFT
-                )  # to decode it takes as long as to look at what it names
+                # To decode it takes as long as to look at what it names.
+                clients.turn.taken += len(frame) >> QUERY_SHIFT
                 return IN_STEPS
         clients.turn.taken += len(frame) >> QUERY_SHIFT
         found = QUERIES[opcode](clients, connection, xid, frame)
