@@ -304,9 +304,14 @@ class GroupHost:
             )
 
     @property
-    def leaders(self) -> list[ServerId]:
-        """The other servers that lead groups which sleep here."""
-        return [server for server, peer in self.peers.items() if len(peer.taken) and not peer.unheard]
+    def leaders(self) -> set[ServerId]:
+        """The other servers that lead groups which this one follows, as far as their heartbeats are heard."""
+        found = {server for server, peer in self.peers.items() if len(peer.taken) and not peer.unheard}
+        for replica in self.groups.values():
+            # One that sleeps does not notice by itself that its leader is silent.
+            if not replica.asleep and replica.raft.role is Role.FOLLOWER and replica.raft.leader is not None:
+                found.add(replica.raft.leader)
+        return found
 
     @property
     def wants_turn(self) -> bool:

@@ -305,6 +305,22 @@ def test_beside_covered_groups_one_that_is_not_stays_out_of_the_cover() -> None:
     assert all(hosts.replica(S1, group).asleep for group in range(1, 4))
 
 
+def test_who_leads_is_known_of_groups_that_sleep_and_of_groups_that_never_do() -> None:
+    """Whoever hosts groups holds a connection to each of these servers, whose end tells of its end."""
+    hosts = Hosts(3)
+    for host in hosts.hosts.values():
+        host.create(GroupDescription(GroupId(9), DISKS, S1), AppendCounter(), empty(), covered=False)
+    for group in range(1, 4):
+        for host in hosts.hosts.values():
+            host.prefer(GroupId(group), S2)
+    hosts.run(8 * T)
+    assert [hosts.leader(group) for group in (1, 2, 3, 9)] == [S2, S2, S2, S1]
+    assert [hosts.hosts[server].leaders for server in DISKS] == [{S2}, {S1}, {S1, S2}]
+    hosts.stopped.add(S1)
+    hosts.run(4 * T)
+    assert S1 not in hosts.hosts[S2].leaders | hosts.hosts[S3].leaders
+
+
 def test_an_acknowledgement_that_commits_nothing_wants_no_turn() -> None:
     """The leader's own disk is the first of the quorum, and a turn for it would have nothing to do."""
     hosts = Hosts(1)
