@@ -26,14 +26,16 @@ class RegistryLeader:
         """The position of a view that all groups were found to have; what they have reported is never taken back."""
 
     def on_report(self, report: Report) -> RegistryCommand | None:
-        """Return the command for what is new in a report; None if nothing is."""
+        """Return the command for what is new in a report, or is due without it; None if nothing is."""
         registry, group = self.registry, report.sender
         if group not in registry.groups:
             return None
         self._positions[group] = max(report.position, self._positions.get(group, 0))
         producers = tuple(p for p in report.producers if group not in registry.closed.get(p, {group}))
         deleting = tuple(g for g in report.deleting if group not in registry.deleting.get(g, {group}))
-        return Cleared(group, producers, deleting) if producers or deleting else None
+        # A deletion may have waited for nothing but a group that was itself removed by the last report.
+        due = any(map(registry.complete, registry.deleting.values()))
+        return Cleared(group, producers, deleting) if producers or deleting or due else None
 
     def on_reply(self, reply: Reply) -> RegistryCommand | None:
         """Return an answer to a change of a topic; one that is delivered everywhere is done."""

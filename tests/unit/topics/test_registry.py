@@ -268,6 +268,33 @@ def test_the_leader_logs_of_a_report_only_what_is_new() -> None:
     assert leader.on_report(Report(GroupId(5), log.zxid, (producer,), ())) is None, "no group"
 
 
+def test_a_deletion_that_waited_only_for_a_group_that_is_gone_ends_with_the_next_report() -> None:
+    """Found by seed 859724394 of the multicast scenario: the last to report belonged to a topic that was deleted, too."""
+    log = Log()
+    (a,) = log.topic("t", 1)
+    (b,) = log.topic("u", 1)
+    (c,) = log.topic("v", 1)
+    log(DeleteTopic("u"))
+    log(DeleteTopic("v"))
+    leader = RegistryLeader(log.registry)
+
+    def report(sender: GroupId, *deleting: GroupId) -> None:
+        command = leader.on_report(Report(sender, log.zxid, (), deleting))
+        if command is not None:
+            log(command)
+
+    report(a, b, c)
+    report(b, b, c)
+    report(c, c)
+    assert set(log.registry.groups) == {a, b}, (
+        "c has not said that nothing is left of b there, and never will"
+    )
+    report(a, b)
+    assert set(log.registry.groups) == {a}
+    assert not log.registry.deleting
+    assert leader.on_report(Report(a, log.zxid)) is None
+
+
 def test_the_leader_sends_views_until_they_are_reported() -> None:
     log = Log()
     (a,) = log.topic("t", 1)
