@@ -234,6 +234,7 @@ class _Services:
 
     def __init__(self, connection: TopicConnection) -> None:
         self._connection = connection
+        self.turn = SimpleNamespace(taken=0)  # no turn is ever full here
 
     @property
     def topics(self) -> FakeService | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import msgpack
@@ -9,6 +10,7 @@ import pytest
 
 from tests.unit.server.native import Map, NativeClient, started
 from zraft.server.clients.native import topics as native_topics
+from zraft.server.clients.turn_share import REQUESTS_PER_TURN_MAX
 from zraft.topics.service import Fetched, Offset, TopicClient, TopicRefusal
 from zraft_core.claims.answers import Accepted
 from zraft_core.claims.codec import decode_answer, encode_command
@@ -167,6 +169,41 @@ def test_a_connection_without_a_session_proves_one_by_its_password_and_does_not_
     assert len(served.service.asked) == 1
     assert served.client.one({"type": "ping"})["success"]
     assert not served.client.closed
+
+
+def test_a_turn_carries_out_fewer_requests_of_partitions_than_of_a_dictionary(served: Served) -> None:
+    """However many consumers ask at once: each partition of a fetch takes several times as long as a read of a key."""
+    consumers = [NativeClient(served.server, 10 + number) for number in range(40)]
+    served.server.turn()
+    for consumer in consumers:
+        consumer.send(
+            *[{"type": "fetch", "partitions": [[GROUP, n, 100], [OTHER, n, 100]]} for n in range(64)]
+        )
+    counts = [len(served.service.asked)]
+    while counts[-1] < 2 * 64 * len(consumers):
+        served.server.turn()
+        counts.append(len(served.service.asked))
+    each = [after - before for before, after in pairwise([0, *counts])]
+    assert max(each) <= REQUESTS_PER_TURN_MAX // native_topics.PART_COST, each
+    assert len(each) <= 8, "nor is a turn wasted"
+
+
+def test_messages_of_one_request_count_one_by_one(served: Served) -> None:
+    served.subscribe()
+    before = served.server.driver.clients.turn.taken
+    served.client.send(produce(*[message(number) for number in range(1, 201)]))
+    assert len(served.service.asked) == 200
+    assert served.server.driver.clients.turn.taken - before > 200 * native_topics.PART_COST
+
+
+def test_what_is_fetched_counts_by_its_size_in_the_turn_that_tells_it(served: Served) -> None:
+    served.client.send({"type": "fetch", "partitions": [[GROUP, 0, 1 << 20]]})
+    (number,) = served.service.ids("fetch")
+    before = served.server.driver.clients.turn.taken
+    encoded = encode_message(message(payload=bytes(500_000)))
+    assert served.service.client is not None
+    served.service.client.on_fetched(number, Fetched(GROUP, [(0, STAMP, encoded)], 0, 1, 1, STAMP))
+    assert served.server.driver.clients.turn.taken - before == len(encoded) >> 10
 
 
 def test_a_server_that_is_behind_the_floor_of_a_stream_sends_elsewhere(served: Served) -> None:

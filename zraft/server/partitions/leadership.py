@@ -7,7 +7,7 @@ consumers ask of the leader, expiry of their claims. All of it may be lost. Pure
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Final
 
 from attrs import define, frozen
@@ -189,10 +189,10 @@ class PartitionLeadership:
         else:
             self._reads.add(query)
 
-    def drop(self, client: TopicClient) -> None:
-        """Forget a connection that is gone. What it asked for goes on, unanswered."""
-        self._askers = {p: asker for p, asker in self._askers.items() if asker[0] is not client}
-        self._reads.keep(lambda query: query.asker[0] is not client)
+    def drop(self, gone: Set[TopicClient]) -> None:
+        """Forget connections that are gone. What they asked for goes on, unanswered."""
+        self._askers = {p: asker for p, asker in self._askers.items() if asker[0] not in gone}
+        self._reads.keep(lambda query: query.asker[0] not in gone)
 
     # -- what was applied
 

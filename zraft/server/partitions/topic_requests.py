@@ -70,6 +70,7 @@ class TopicRequests:
         self._reading_bytes = 0
         """The most that the reads which have begun bring."""
         self._waiting = 0
+        self._gone: set[TopicClient] = set()
         self.fetches_total = 0
         self.deliveries_read_total = 0
 
@@ -226,15 +227,21 @@ class TopicRequests:
             self._stir(group)
 
     def drop(self, client: TopicClient) -> None:
-        """Drop a connection that is gone from all partitions."""
+        """Drop a connection that is gone: it is told nothing more, and the next turn forgets what it asked for."""
         self._answers.drop(client)
+        self._gone.add(client)
+
+    def _forget_gone(self) -> None:
+        """Forget what connections asked for that are gone: of all at once, for thousands may leave at one moment."""
+        gone, self._gone = self._gone, set()
         for hosted in self._hosted.values():
             if hosted.leadership is not None:
-                hosted.leadership.drop(client)
-            for waiter in hosted.waiters:
-                if waiter.asker[0] is client:
-                    self._end(waiter)
-            hosted.waiters = [waiter for waiter in hosted.waiters if not waiter.over]
+                hosted.leadership.drop(gone)
+            if hosted.waiters:
+                for waiter in hosted.waiters:
+                    if waiter.asker[0] in gone:
+                        self._end(waiter)
+                hosted.waiters = [waiter for waiter in hosted.waiters if not waiter.over]
 
     def _led(self, client: TopicClient, id: int, group: GroupId) -> PartitionLeadership | None:
         """Return the leadership that a request is for; without one it is refused."""
@@ -256,8 +263,10 @@ class TopicRequests:
     # -- a turn
 
     def begin(self, now_ms: int) -> None:
-        """Set the time at which requests come from now on."""
+        """Begin a turn: requests come at this time from now on."""
         self._now_ms = now_ms
+        if self._gone:
+            self._forget_gone()
 
     def wake(self, group: GroupId) -> None:
         """Wake those who wait for a group: something was delivered, or its frontier moved.

@@ -21,7 +21,7 @@ from zraft.server.clients.native.pending_reads import NO_CONTACT, PendingReads, 
 from zraft.server.clients.native.reads import Failure, state_of
 from zraft.server.clients.native.services import NativeServices, NativeSpeaker
 from zraft.server.clients.native.subscriptions import Subscriptions
-from zraft.server.clients.native.topics import topic_command
+from zraft.server.clients.native.topics import cost_of, topic_command
 from zraft.tree.commands.outcomes import outcome_of
 from zraft.tree.node import CONFIG
 from zraft.tree.sessions.session import Session
@@ -259,7 +259,7 @@ class NativeConnection(NativeSpeaker):
                     clients.submit(self, commands, size)
                     commands = []
                     size = 0
-                self._act(request)
+                taken += self._act(request)
         clients.turn.taken += taken
         if commands:
             clients.submit(self, commands, size)
@@ -488,7 +488,8 @@ class NativeConnection(NativeSpeaker):
 
     # -- everything else
 
-    def _act(self, request: requests.Request) -> None:
+    def _act(self, request: requests.Request) -> int:
+        """Carry out a request that is neither read nor write; return for how many more it counts in this turn."""
         match request:
             case Ping():
                 self.answer(request.id)
@@ -512,6 +513,8 @@ class NativeConnection(NativeSpeaker):
                 raise AssertionError(f"{request} is handled where it is read")
             case _:
                 self._subscriptions.act_on_topics(request)
+                return cost_of(request)
+        return 0
 
     def _greet(self, hello: Hello) -> None:
         if self.phase is not Phase.NEW:

@@ -44,10 +44,21 @@ from zraft_core.znodes.txn import Command
 POLLS_MAX: Final = 4_096
 """Reads of partitions that one connection may have under way, those that no fetch waits for any more included."""
 
+PART_COST: Final = 4
+"""A message to a partition, or a read of one, takes about as long as this many requests of a dictionary."""
+
 NO_TOPICS: Final = (
     "this server has no topics yet: the feature level rises by itself, about a second after all members run a release "
     f"that knows level {LEVEL_OF_TOPICS}; try again"
 )
+
+
+def cost_of(request: wire.PartitionRequest) -> int:
+    """Return for how many more requests this one counts in the turn that carries it out."""
+    match request:
+        case wire.Produce(requests=parts) | wire.Fetch(parts=parts) | wire.Need(partitions=parts):
+            return PART_COST * len(parts)
+    return PART_COST
 
 
 class _Stream:
@@ -279,6 +290,7 @@ class ConnectionTopics:
             self._ripen(fetching)
         connection = self._connection
         connection.due_bytes += size * len(poll.waiting)
+        connection.clients.turn.taken += size * len(poll.waiting) >> 10
         if connection.due_bytes >= ANSWERS_BYTES_MAX:
             connection.clients.sums.count_output(connection)
 
