@@ -196,14 +196,57 @@ def test_messages_of_one_request_count_one_by_one(served: Served) -> None:
     assert served.server.driver.clients.turn.taken - before > 200 * native_topics.PART_COST
 
 
-def test_what_is_fetched_counts_by_its_size_in_the_turn_that_tells_it(served: Served) -> None:
-    served.client.send({"type": "fetch", "partitions": [[GROUP, 0, 1 << 20]]})
+@pytest.mark.parametrize(("each", "size"), [(200, 0), (10, 30_000)])
+def test_fetches_that_come_to_an_end_together_are_told_over_several_turns(
+    served: Served, each: int, size: int
+) -> None:
+    """One delivery may wake thousands of fetches; and a delivery of kilobytes takes as long as many small ones."""
+    consumers = [NativeClient(served.server, 10 + number) for number in range(40)]
+    fetch = {"type": "fetch", "partitions": [[GROUP, 0, 1 << 20]], "wait_ms": 60_000}
+    wakers: list[tuple[TopicClient, int]] = []
+    for consumer in consumers:
+        consumer.send(*[fetch] * each)
+        served.server.turn()
+        (number,) = served.service.ids("fetch")
+        assert served.service.client is not None
+        wakers.append((served.service.client, number))
+        served.service.asked.clear()
+    delivery = (0, STAMP, encode_message(message(payload=bytes(size))))
+    for client, number in wakers:
+        client.on_fetched(number, Fetched(GROUP, [delivery], 0, 1, 1, STAMP))
+    told: list[int] = []
+    while sum(told) < each * len(consumers):
+        assert len(told) < 20, told
+        served.server.turn()
+        told.append(sum(len(consumer.taken()) for consumer in consumers))
+    cost = 1 + (size >> 10)
+    assert max(told) <= REQUESTS_PER_TURN_MAX // cost + each, told
+    assert len(told) <= 2 + each * len(consumers) * (cost + 1) // REQUESTS_PER_TURN_MAX, (
+        "nor is a turn wasted"
+    )
+
+
+def test_fetches_that_wait_count_as_what_their_client_is_owed(served: Served) -> None:
+    """A fetch of forty bytes holds half a kilobyte, and costs nothing but the memory: it shares the wait of the first."""
+    consumer = NativeClient(served.server, 10)
+    fetch = {"type": "fetch", "partitions": [[GROUP, 0, 100]], "wait_ms": 60_000}
+    for _ in range(10):
+        consumer.send(*[fetch] * 100)
+        served.server.turn()
     (number,) = served.service.ids("fetch")
-    before = served.server.driver.clients.turn.taken
-    encoded = encode_message(message(payload=bytes(500_000)))
+    connection = consumer.connection
+    assert connection.due_bytes == 1_000 * (native_topics.FETCH_BYTES + native_topics.PART_BYTES)
     assert served.service.client is not None
-    served.service.client.on_fetched(number, Fetched(GROUP, [(0, STAMP, encoded)], 0, 1, 1, STAMP))
-    assert served.server.driver.clients.turn.taken - before == len(encoded) >> 10
+    served.service.client.on_fetched(number, Fetched(GROUP, [], 0, 0, 0, STAMP))
+    for _ in range(3):
+        served.server.turn()
+    assert len(consumer.taken()) == 1_000
+    assert connection.due_bytes == 0
+    bound = served.server.driver.settings.clients.output_bytes_per_address_max
+    for _ in range(bound // (100 * native_topics.FETCH_BYTES)):
+        consumer.send(*[fetch] * 100)
+        served.server.turn()
+    assert consumer.closed
 
 
 def test_a_server_that_is_behind_the_floor_of_a_stream_sends_elsewhere(served: Served) -> None:

@@ -36,7 +36,7 @@ from zraft.server.clients.output import Output
 from zraft.server.clients.sessions import AttachedSessions
 from zraft.server.clients.settings import ClientSettings
 from zraft.server.clients.sums import Sums
-from zraft.server.clients.turn_share import TurnShare
+from zraft.server.clients.turn_share import REQUESTS_PER_TURN_MAX, TurnShare
 from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.clients.zookeeper.guarded_connection import GuardedConnection
 from zraft.server.clients.zookeeper.services import Steps, ZooKeeperSpeaker
@@ -578,6 +578,18 @@ class Clients:
             or self.touches.age(connection.session, now) <= connection.third_ms
         )
 
+    def _push_topics(self) -> None:
+        """Tell of topics what was gathered; what is too much for this turn leaves with the next one."""
+        topical, self._topical = self._topical, {}
+        turn = self.turn
+        enough = turn.taken + REQUESTS_PER_TURN_MAX
+        for native in topical:
+            if native.unsent:
+                continue  # `on_taken` brings it back
+            if turn.taken >= enough or not native.push_topics():
+                self._topical[native] = None
+                turn.cut_short = True
+
     def flush(self, now: int) -> list[Output]:
         """Return what to write now.
 
@@ -592,12 +604,7 @@ class Clients:
         if self.feeds.pending:
             self.feeds.push(PUSHED_PER_TURN_BYTES_MAX)
         if self._topical:
-            topical, self._topical = self._topical, {}
-            for native in topical:
-                # `on_taken` brings back what is put off.
-                if not native.unsent and not native.push_topics():
-                    self._topical[native] = None
-                    self.turn.cut_short = True
+            self._push_topics()
         if not self._dirty:
             return []
         dirty, self._dirty = self._dirty, []

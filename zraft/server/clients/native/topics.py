@@ -47,6 +47,9 @@ POLLS_MAX: Final = 4_096
 PART_COST: Final = 4
 """A message to a partition, or a read of one, takes about as long as this many requests of a dictionary."""
 
+FETCH_BYTES, PART_BYTES = 512, 64
+"""What a fetch that waits, and each partition that it waits for, hold in memory. They count as answers that are due."""
+
 NO_TOPICS: Final = (
     "this server has no topics yet: the feature level rises by itself, about a second after all members run a release "
     f"that knows level {LEVEL_OF_TOPICS}; try again"
@@ -81,10 +84,10 @@ class _Fetching:
 
     __slots__ = ("bytes", "number", "parts", "polls", "refused")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, partitions: int) -> None:
         self.number = number
-        self.bytes = 0
-        """The bytes of the deliveries in `parts`."""
+        self.bytes = FETCH_BYTES + PART_BYTES * partitions
+        """The bytes that are held for it, with the deliveries in `parts`."""
         self.polls: list[_Poll] = []
         self.parts: list[tuple[Any, ...]] = []
         self.refused: list[ReplicaRefusal] = []
@@ -256,7 +259,8 @@ class ConnectionTopics:
     # -- reading
 
     def _fetch(self, service: TopicService, request: wire.Fetch) -> None:
-        fetching = _Fetching(request.id)
+        fetching = _Fetching(request.id, len(request.parts))
+        self._owe(fetching.bytes)
         for part in request.parts:
             key = (part.group, part.offset)
             poll = self._polls.get(key) if request.wait_ms else None
@@ -288,9 +292,12 @@ class ConnectionTopics:
             fetching.parts.append(row)
             fetching.bytes += size
             self._ripen(fetching)
+        self._owe(size * len(poll.waiting))
+
+    def _owe(self, size: int) -> None:
+        """Count bytes that are held until a fetch is answered: nobody bounds how many fetches a client has under way."""
         connection = self._connection
-        connection.due_bytes += size * len(poll.waiting)
-        connection.clients.turn.taken += size * len(poll.waiting) >> 10
+        connection.due_bytes += size
         if connection.due_bytes >= ANSWERS_BYTES_MAX:
             connection.clients.sums.count_output(connection)
 
@@ -358,6 +365,7 @@ class ConnectionTopics:
                 return False
             del self._ripe[fetching]
             connection.due_bytes -= fetching.bytes
+            connection.clients.turn.taken += 1 + (fetching.bytes >> 10)
             for poll in fetching.polls:
                 if fetching in poll.waiting:
                     poll.waiting.remove(fetching)
