@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.server.native import NativeClient, started
 from tests.unit.server.one_server import (
     BOOT,
     BOOT_ID,
@@ -17,6 +18,7 @@ from tests.unit.server.one_server import (
 )
 from zraft.groups.identity import CopiedDirectoryError
 from zraft.server.clients import table as clients_module
+from zraft.server.clients.table import TOLD_PER_PART
 from zraft.server.coordination.expiry import SessionExpiry
 from zraft_core.errors import Code
 from zraft_core.wire.client_requests import AddWatch
@@ -276,3 +278,25 @@ def test_a_write_behind_the_end_of_its_session_is_no_touch() -> None:
     server.apply()
     assert expiry._touched == {}
     assert "/late" not in server.machine.nodes
+
+
+@pytest.mark.parametrize(("also_log", "pieces"), [(False, 0), (True, 20)])
+def test_what_a_client_is_told_before_an_event_counts_for_what_it_takes(
+    monkeypatch: pytest.MonkeyPatch, also_log: bool, pieces: int
+) -> None:
+    """A part of each other subscription before every event: two hundred such clients held up a server for 0.2 s."""
+    monkeypatch.setattr(clients_module, "TOLD_PER_TURN_MAX", TOLD_PER_PART)
+    server = started()
+    client, writer = NativeClient(server), NativeClient(server, 2)
+    writer.ask({"type": "create", "path": "/log", "data": b""})
+    client.ask({"type": "subscribe", "path": "/log", "recursive": True})
+    if also_log:
+        client.ask({"type": "subscribe", "log": "/log", "prefix": "e-", "first": 0, "credit": 1 << 20})
+    writer.send(*[{"type": "create", "path": "/log/e-", "data": b"", "flags": 2} for _ in range(20)])
+    found, told = 0, 0
+    while told < 20:
+        assert found < 100
+        server.turn()
+        found += server.driver.applier.halfway
+        told += sum(one["type"] == "event" and one["path"] != "/log" for one in client.taken())
+    assert found == pieces

@@ -61,6 +61,9 @@ take that long.
 TOLD_PER_TURN_MAX: Final = 8_192
 """About 10 ms: however many clients watch what is written, heartbeats and pings are answered between two turns."""
 
+TOLD_PER_PART: Final = 32
+"""A part of a subscription to a log or a dictionary takes as long as it takes to tell this many followers of a change."""
+
 PUSHED_PER_TURN_BYTES_MAX: Final = 4 * 1024 * 1024
 """The most bytes that are pushed to all subscriptions together, a few milliseconds; the others come first in
 the next turn.
@@ -116,10 +119,9 @@ class Clients:
         """When what is read now arrived, for statistics: the shell may know better than the last turn's time."""
         self.received_total = 0
         self.sent_total = 0
-        self.told_total = 0
-        """Followers that were told of a change, each time."""
+        self._told = 0
         self._told_before = 0
-        """The same when the turn began."""
+        """`told_total` when the turn began."""
         self.events_total = 0
         self.bytes_received_total = 0
         self.bytes_sent_total = 0
@@ -424,15 +426,20 @@ class Clients:
         """Whether anybody here watches znodes or subscribes to changes."""
         return bool(self.watches or self.feeds)
 
+    @property
+    def told_total(self) -> int:
+        """How often followers were told of a change, and what took as long: before its events, a client is told the rest."""
+        return self._told + TOLD_PER_PART * self.feeds.parts_total
+
     def publish(self, events: Sequence[Event], zxid: int) -> bool:
         """Tell watchers, before any reply of the same or a later zxid is written to them; True if that is enough for now."""
         if self.feeds:
-            self.told_total += self.feeds.note(events)
+            self._told += self.feeds.note(events)
         if not self.watches:
             return self.told_total - self._told_before >= TOLD_PER_TURN_MAX
         for event_type, path, acl in events:
             watchers = self.watches.trigger(event_type, path)
-            self.told_total += len(watchers)
+            self._told += len(watchers)
             for watcher in watchers:
                 # This closes those that only read, too: entries of a leader that does not hear us are applied
                 # meanwhile.

@@ -28,12 +28,14 @@ from zraft_core.znodes.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_D
 PART_BYTES: Final = 64 * 1024
 """Pushed to one subscription at a time; what is left follows in the next turn."""
 
+PART_PRICE_BYTES: Final = 16 * 1024
+"""However short a part is, it takes as long as this many bytes more of one."""
+
 PART_NAMES: Final = 1_000
 """Keys looked at for one part."""
 
 CREDIT_MAX: Final = 16 * 1024 * 1024
 """More credit than this counts as this: what was pushed lies in memory until the client takes it."""
-
 
 LOG_ENTRIES_PER_PART: Final = 1_000
 
@@ -316,7 +318,15 @@ class PathSubscription:
 class Feeds:
     """All subscriptions of one server to dictionaries and logs."""
 
-    __slots__ = ("_by_connection", "_dictionaries", "_logs", "_machine", "_on_first", "pending")
+    __slots__ = (
+        "_by_connection",
+        "_dictionaries",
+        "_logs",
+        "_machine",
+        "_on_first",
+        "parts_total",
+        "pending",
+    )
 
     def __init__(self, machine: Machine, on_first: Callable[[], None] = lambda: None) -> None:
         """Begin without subscriptions; `on_first` is called when somebody subscribes and nobody did."""
@@ -327,6 +337,8 @@ class Feeds:
         self._by_connection: dict[Subscriber, dict[int, Subscription]] = {}
         self.pending: dict[Subscription, None] = {}
         """Those with something to push, credit for it, and a client that takes what it is sent."""
+        self.parts_total = 0
+        """The number of parts that were made."""
 
     def __bool__(self) -> bool:
         return bool(self._by_connection)
@@ -482,7 +494,7 @@ class Feeds:
         return any(not subscription.connection.wants_flush for subscription in self.pending)
 
     def push(self, bytes_max: int) -> None:
-        """Push one part for each subscription that has something, about `bytes_max` in all.
+        """Push one part for each subscription that has something, about `bytes_max` in all; a part has its price, too.
 
         Called once per turn, before all is written.
         """
@@ -491,7 +503,7 @@ class Feeds:
             if pushed >= bytes_max:
                 break
             if not subscription.connection.wants_flush:
-                pushed += self._push(subscription)
+                pushed += self._push(subscription) + PART_PRICE_BYTES
                 if subscription in self.pending:
                     # It goes behind those that were not reached.
                     del self.pending[subscription]
@@ -508,6 +520,7 @@ class Feeds:
 
     def _push(self, subscription: Subscription) -> int:
         """Write the next part; how many bytes it has."""
+        self.parts_total += 1
         message = subscription.part(self._machine)
         if message:
             subscription.credit -= len(message)
