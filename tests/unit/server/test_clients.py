@@ -382,6 +382,31 @@ def test_a_long_backlog_is_taken_in_portions_without_changing_its_order() -> Non
     assert replies[-1].value == "/last"
 
 
+def test_a_turn_is_shared_among_those_who_wait_for_it() -> None:
+    """Each took all that it had asked for, so the last of five hundred clients waited for forty turns."""
+    server = OneServer()
+    greedy, modest = [server.attached() for _ in range(200)], server.attached()
+    server.clients.turn.taken = 2 * REQUESTS_PER_TURN_MAX
+    for client in greedy:
+        client.send(*[client.codec.read(Opcode.EXISTS, f"/{n}") for n in range(100)])
+    modest.send(modest.codec.read(Opcode.EXISTS, "/"))
+    server.clients.begin_turn()
+    server.flush()
+    assert len(modest.replies()) == 1
+    replies = [client.replies() for client in greedy]
+    assert max(map(len, replies)) <= 2 * min(map(len, replies))
+    turns = 1
+    while min(map(len, replies)) < 100:
+        assert server.clients.wants_turn
+        server.clients.begin_turn()
+        server.flush()
+        turns += 1
+        for client, seen in zip(greedy, replies, strict=True):
+            seen += client.replies()
+    assert turns == 5, "each turn is full"
+    assert all([reply.xid for reply in seen] == list(range(1, 101)) for seen in replies)
+
+
 def test_what_a_connection_is_told_in_a_turn_is_one_list_in_the_order_of_zxids() -> None:
     """D-15: events stand before the reply of the same zxid, large answers where they belong."""
     server = OneServer()

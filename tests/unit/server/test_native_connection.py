@@ -932,3 +932,12 @@ def test_the_bound_of_a_turn_holds_for_native_requests(client: NativeClient) -> 
     assert sum(sent) == 10_000
     # What came before the turn began, and what the turn took itself.
     assert max(sent) <= 2 * turn_share.REQUESTS_PER_TURN_MAX
+
+
+def test_a_small_request_of_who_waits_for_nothing_passes_a_full_turn(client: NativeClient) -> None:
+    client.server.driver.clients.turn.taken = turn_share.REQUESTS_PER_TURN_MAX
+    client.send({"type": "ping", "id": 5})
+    assert client.connection.backlog_bytes == 0
+    client.send(*[{"type": "ping"}] * (turn_share.EACH_MIN + 1))
+    assert client.connection.backlog_bytes > 0, "only so much of it"
+    assert len(client.settle()) == turn_share.EACH_MIN + 2

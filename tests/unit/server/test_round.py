@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from attrs import asdict, frozen
+from attrs import fields, frozen
 
 from tests.unit.server.asker import Asker
 from tests.unit.server.node_counts import NodeCounts, datagrams_sent
@@ -26,7 +26,7 @@ from zraft_core.znodes.txn import CREATE, SET_DATA
 
 WRITES: Final = 50
 
-LOOKS: Final = 3
+LOOKS_MAX: Final = 10
 """The one that found least counts: in the others a busy machine may have delayed a datagram."""
 
 
@@ -91,11 +91,18 @@ async def _servers(
 
 async def test_a_write_wakes_servers_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with _servers(tmp_path, monkeypatch, 1) as (nodes, (client,)):
-        looks = [
-            await _look(nodes, lambda: client.write((SET_DATA, "/0", bytes(100), -1))) for _ in range(LOOKS)
-        ]
-    for name, most in asdict(MOST).items():
-        assert min(getattr(look, name) for look in looks) <= most, (name, looks)
+        looks: list[Round] = []
+        while len(looks) < LOOKS_MAX and not (looks and _is_within(_least(looks), MOST)):
+            looks.append(await _look(nodes, lambda: client.write((SET_DATA, "/0", bytes(100), -1))))
+    assert _is_within(_least(looks), MOST), looks
+
+
+def _least(looks: list[Round]) -> Round:
+    return Round(**{one.name: min(getattr(look, one.name) for look in looks) for one in fields(Round)})
+
+
+def _is_within(found: Round, most: Round) -> bool:
+    return all(getattr(found, one.name) <= getattr(most, one.name) for one in fields(Round))
 
 
 async def test_a_write_of_many_costs_few_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from zraft.server.clients.output import Output
 from zraft.server.clients.sessions import AttachedSessions
 from zraft.server.clients.settings import ClientSettings
 from zraft.server.clients.sums import Sums
-from zraft.server.clients.turn_share import REQUESTS_PER_TURN_MAX, TurnShare
+from zraft.server.clients.turn_share import EACH_MIN, REQUESTS_PER_TURN_MAX, TurnShare
 from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
 from zraft.server.clients.zookeeper.guarded_connection import GuardedConnection
 from zraft.server.clients.zookeeper.services import Steps, ZooKeeperSpeaker
@@ -119,9 +119,12 @@ class Clients:
         """When what is read now arrived, for statistics: the shell may know better than the last turn's time."""
         self.received_total = 0
         self.sent_total = 0
-        self._told = 0
+        self.told_total = 0
+        """Followers that were told of a change, each time, and what took as long."""
         self._told_before = 0
-        """`told_total` when the turn began."""
+        """The same when the turn began."""
+        self._parts_before = 0
+        """The parts of subscriptions that are in `told_total`."""
         self.events_total = 0
         self.bytes_received_total = 0
         self.bytes_sent_total = 0
@@ -426,28 +429,26 @@ class Clients:
         """Whether anybody here watches znodes or subscribes to changes."""
         return bool(self.watches or self.feeds)
 
-    @property
-    def told_total(self) -> int:
-        """How often followers were told of a change, and what took as long: before its events, a client is told the rest."""
-        return self._told + TOLD_PER_PART * self.feeds.parts_total
-
     def publish(self, events: Sequence[Event], zxid: int) -> bool:
         """Tell watchers, before any reply of the same or a later zxid is written to them; True if that is enough for now."""
-        if self.feeds:
-            self._told += self.feeds.note(events)
-        if not self.watches:
-            return self.told_total - self._told_before >= TOLD_PER_TURN_MAX
-        for event_type, path, acl in events:
-            watchers = self.watches.trigger(event_type, path)
-            self._told += len(watchers)
-            for watcher in watchers:
-                # This closes those that only read, too: entries of a leader that does not hear us are applied
-                # meanwhile.
-                if watcher.phase is not Phase.CLOSED and permits(acl, READ, watcher.ids):
-                    watcher.on_event(zxid, event_type, path)
-                    self.events_total += 1
-        if self.sums.overdrawn:
-            self.sums.relieve_output()
+        feeds = self.feeds
+        if feeds:
+            self.told_total += feeds.note(events)
+        if self.watches:
+            for event_type, path, acl in events:
+                watchers = self.watches.trigger(event_type, path)
+                self.told_total += len(watchers)
+                for watcher in watchers:
+                    # This closes those that only read, too: entries of a leader that does not hear us are applied
+                    # meanwhile.
+                    if watcher.phase is not Phase.CLOSED and permits(acl, READ, watcher.ids):
+                        watcher.on_event(zxid, event_type, path)
+                        self.events_total += 1
+            if self.sums.overdrawn:
+                self.sums.relieve_output()
+        # A client is told what has changed elsewhere before it is told of an event, or answered.
+        self.told_total += TOLD_PER_PART * (feeds.parts_total - self._parts_before)
+        self._parts_before = feeds.parts_total
         return self.told_total - self._told_before >= TOLD_PER_TURN_MAX
 
     # -- what the driver calls, once per turn
@@ -457,6 +458,7 @@ class Clients:
         turn, sums = self.turn, self.sums
         turn.begin()
         self._told_before = self.told_total
+        self._parts_before = self.feeds.parts_total
         if sums.unfinished.pressed:
             sums.relieve_unfinished()
         if sums.waiting:
@@ -511,17 +513,23 @@ class Clients:
         waiting.sort(key=_asks_for_much, reverse=self._passed_over)
         passed_over = not self._passed_over and _asks_for_much(waiting[-1])
         self._passed_over = False
-        for connection in waiting:
-            if self.turn.full:
-                self._passed_over = passed_over
-                return
+        turn, queue = self.turn, deque(waiting)
+        # Whoever asks for more than a share of the turn comes to its next share behind all others.
+        turn.each = max(EACH_MIN, REQUESTS_PER_TURN_MAX // len(queue))
+        while queue and not turn.full:
+            connection = queue.popleft()
             if passed_over and _asks_for_much(connection):
                 passed_over = False
             # A new one has sent its first message in a turn that was full.
             if (connection.phase in SERVED or connection.phase is Phase.NEW) and not connection.wants_flush:
                 del self._backlogged[connection]
-                self.turn.took_large |= connection.backlog_bytes > LARGE_BYTES
+                turn.took_large |= connection.backlog_bytes > LARGE_BYTES
+                before = turn.taken
                 connection.take_backlog()
+                if turn.taken - before >= turn.each and connection in self._backlogged:
+                    queue.append(connection)
+        self._passed_over = bool(queue) and passed_over
+        turn.each = REQUESTS_PER_TURN_MAX
 
     def reset_statistics(self) -> None:
         """Count packets and bytes anew."""

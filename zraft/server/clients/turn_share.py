@@ -12,6 +12,9 @@ REQUESTS_PER_TURN_MAX: Final = 4_096
 answers counts as one more."""
 
 
+EACH_MIN: Final = 8
+"""However many clients wait, each of them may ask for this much before the next one has its turn."""
+
 LONG_TURN_MS: Final = 50
 """Ms after which a turn that took large requests was long. A few such turns in a row cost a leader its followers."""
 
@@ -24,17 +27,19 @@ class TurnShare:
 
     Attributes:
         now: the time of this turn, in ms of the turn's clock; the driver sets it.
+        each: how many requests of one client are taken before the next one has its turn.
         taken: requests that were taken from clients since the turn began. Further ones wait, in order, for the next turn.
         cut_short: whether something is left that the next turn can answer, although this one had enough.
         took_large: whether requests of more than `LARGE_BYTES` were among those taken.
         rests_until: the time until which no further large requests are taken, in ms of the turn's clock.
     """
 
-    __slots__ = ("_origin", "cut_short", "now", "rests_until", "taken", "took_large")
+    __slots__ = ("_origin", "cut_short", "each", "now", "rests_until", "taken", "took_large")
 
     def __init__(self, origin: OriginStream) -> None:
         self._origin = origin
         self.now = 0
+        self.each = REQUESTS_PER_TURN_MAX
         self.taken = 0
         self.cut_short = False
         self.took_large = False
@@ -70,8 +75,8 @@ class TurnShare:
 
     @property
     def room(self) -> int:
-        """The number of requests that this turn may still take."""
-        return max(0, REQUESTS_PER_TURN_MAX - self.taken)
+        """The number of requests that this turn may still take of one client."""
+        return max(0, min(self.each, REQUESTS_PER_TURN_MAX - self.taken))
 
     def lets_pass(self, size: int) -> bool:
         """Return whether `size` bytes of a client that waits for nothing pass although the share is `full`.

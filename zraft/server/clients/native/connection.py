@@ -22,6 +22,7 @@ from zraft.server.clients.native.reads import Failure, state_of
 from zraft.server.clients.native.services import NativeServices, NativeSpeaker
 from zraft.server.clients.native.subscriptions import Subscriptions
 from zraft.server.clients.native.topics import cost_of, topic_command
+from zraft.server.clients.turn_share import EACH_MIN
 from zraft.tree.commands.outcomes import outcome_of
 from zraft.tree.node import CONFIG
 from zraft.tree.sessions.session import Session
@@ -207,7 +208,8 @@ class NativeConnection(NativeSpeaker):
         values = decoder.values
         shift = ODD_MESSAGE_SHIFT if decoder.is_slow else MESSAGE_SHIFT
         queue = self.queue
-        room = min(clients.turn.room, OUTSTANDING_MAX - self.outstanding)
+        # A few pass a full turn: see `TurnShare.lets_pass`.
+        room = min(clients.turn.room or EACH_MIN, OUTSTANDING_MAX - self.outstanding)
         commands: list[Command] = []
         reads: list[requests.Read] = []
         size = taken = 0
