@@ -3,37 +3,101 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from zraft.server.process.collector import FULL_INTERVAL_MS, Collector
+from zraft.server.process.collector import (
+    FULL_INTERVAL_MS,
+    OLD_MAX,
+    OLD_OF_FOLLOWERS_MAX,
+    YOUNG_MAX,
+    Collector,
+)
 
 STARTED_MS = 5_000_000_000
 
 
 @pytest.fixture
-def collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The generations that were collected; nothing is collected or frozen in truth."""
-    done: list[int] = []
-    monkeypatch.setattr(gc, "collect", lambda generation=2: done.append(generation))
-    for name in ("freeze", "unfreeze"):
-        monkeypatch.setattr(gc, name, lambda: None)
+def done(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What the collector was asked for; nothing is done in truth, and there are no objects."""
+    asked: list[str] = []
+    monkeypatch.setattr(gc, "collect", lambda generation=2: asked.append(f"collect {generation}"))
+    monkeypatch.setattr(gc, "freeze", lambda: asked.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: asked.append("unfreeze"))
     monkeypatch.setattr(gc, "get_count", lambda: (0, 0, 0))
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
-    yield done
+    monkeypatch.setattr(gc, "get_objects", lambda generation: [])
+    yield asked
     gc.enable()
 
 
 def test_a_start_collects_nothing_and_the_first_full_collection_comes_an_interval_later(
-    collections: list[int],
+    done: list[str],
 ) -> None:
     """Not with the first idle turn, however long the machine has been up."""
     collector = Collector(STARTED_MS)
     assert not gc.isenabled()
-    collector.step(STARTED_MS + FULL_INTERVAL_MS - 1, idle=True)
-    collector.step(STARTED_MS + FULL_INTERVAL_MS, idle=False)
-    assert collections == []
-    collector.step(STARTED_MS + FULL_INTERVAL_MS, idle=True)
-    collector.step(STARTED_MS + FULL_INTERVAL_MS + 1, idle=True)
-    assert collections == [2]
+    assert done == ["freeze"]
+    collector.step(STARTED_MS + FULL_INTERVAL_MS - 1, idle=True, leads=False)
+    collector.step(STARTED_MS + FULL_INTERVAL_MS, idle=False, leads=False)
+    assert done == ["freeze"]
+    collector.step(STARTED_MS + FULL_INTERVAL_MS, idle=True, leads=False)
+    collector.step(STARTED_MS + FULL_INTERVAL_MS + 1, idle=True, leads=False)
+    assert done == ["freeze", "unfreeze", "collect 2", "freeze"]
+    collector.step(STARTED_MS + 2 * FULL_INTERVAL_MS, idle=True, leads=False)
+    assert done[4:] == ["collect 2"], "what a start leaves is looked at once"
+
+
+def test_a_leader_never_looks_at_what_its_start_left(done: list[str]) -> None:
+    """That takes 0.1 to 0.2 s, in which the others may elect another leader."""
+    collector = Collector(STARTED_MS)
+    for interval in range(1, 4):
+        collector.step(STARTED_MS + interval * FULL_INTERVAL_MS, idle=True, leads=True)
+    assert done == ["freeze", *["collect 2"] * 3]
+    collector.step(STARTED_MS + 4 * FULL_INTERVAL_MS, idle=True, leads=False)
+    assert done[4:] == ["unfreeze", "collect 2", "freeze"]
+
+
+@pytest.mark.parametrize(("leads", "most"), [(True, OLD_MAX), (False, OLD_OF_FOLLOWERS_MAX)])
+def test_too_many_old_objects_are_frozen_and_not_collected(
+    done: list[str], monkeypatch: pytest.MonkeyPatch, leads: bool, most: int
+) -> None:
+    collector = Collector(STARTED_MS)
+    found = [None] * most
+    monkeypatch.setattr(gc, "get_objects", lambda generation: found)
+    collector.step(STARTED_MS + FULL_INTERVAL_MS, idle=True, leads=leads)
+    assert "collect 2" in done
+    done.clear()
+    found.append(None)
+    collector.step(STARTED_MS + 2 * FULL_INTERVAL_MS, idle=True, leads=leads)
+    assert done == ["freeze"]
+
+
+def test_what_survived_young_is_old_and_garbage_among_it_is_found_without_the_start() -> None:
+    """In truth, on this interpreter."""
+
+    class Circle:
+        def __init__(self) -> None:
+            self.me = self
+            self.rest = [[number] for number in range(YOUNG_MAX)]
+
+    enabled = gc.isenabled()
+    try:
+        collector = Collector(STARTED_MS)
+        frozen = gc.get_freeze_count()
+        circle: Circle | None = Circle()
+        collector.step(STARTED_MS, idle=False, leads=True)
+        assert gc.get_count()[0] < YOUNG_MAX, "they are no longer young"
+        gone = weakref.ref(circle)
+        assert circle is not None
+        del circle.rest[YOUNG_MAX // 2 :]
+        circle = None
+        assert gone() is not None
+        collector.step(STARTED_MS + FULL_INTERVAL_MS, idle=True, leads=True)
+        assert gone() is None
+        assert gc.get_freeze_count() <= frozen
+    finally:
+        gc.unfreeze()
+        if enabled:
+            gc.enable()

@@ -511,7 +511,7 @@ class Node:
         if self.administration.awaited:
             self.administration.turn()
         idle = driver.origin.idle
-        self._collector.step(now_ms, idle=idle)
+        self._collector.step(now_ms, idle=idle, leads=driver.role is Role.LEADER)
         self._memory.step(now_ms, driver.clients.sums.held, len(driver.clients))
         folds = idle and bool(driver.machine.undigested)
         if folds:
