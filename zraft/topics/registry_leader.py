@@ -34,8 +34,9 @@ class RegistryLeader:
         producers = tuple(p for p in report.producers if group not in registry.closed.get(p, {group}))
         deleting = tuple(g for g in report.deleting if group not in registry.deleting.get(g, {group}))
         # A deletion may have waited for nothing but a group that was itself removed by the last report.
-        due = any(map(registry.complete, registry.deleting.values()))
-        return Cleared(group, producers, deleting) if producers or deleting or due else None
+        if producers or deleting or any(map(registry.complete, registry.deleting.values())):
+            return Cleared(group, producers, deleting)
+        return None
 
     def on_reply(self, reply: Reply) -> RegistryCommand | None:
         """Return an answer to a change of a topic; one that is delivered everywhere is done."""

@@ -10,8 +10,8 @@ import pytest
 
 from zraft.server.process.collector import (
     FULL_INTERVAL_MS,
+    OBJECTS_MAX,
     OLD_MAX,
-    OLD_OF_FOLLOWERS_MAX,
     YOUNG_MAX,
     Collector,
 )
@@ -21,13 +21,14 @@ STARTED_MS = 5_000_000_000
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What the collector was asked for; nothing is done in truth, and there are no objects."""
+    """Return what Python's collector is asked for. It does nothing, and says that there are no objects."""
     asked: list[str] = []
     monkeypatch.setattr(gc, "collect", lambda generation=2: asked.append(f"collect {generation}"))
     monkeypatch.setattr(gc, "freeze", lambda: asked.append("freeze"))
     monkeypatch.setattr(gc, "unfreeze", lambda: asked.append("unfreeze"))
     monkeypatch.setattr(gc, "get_count", lambda: (0, 0, 0))
     monkeypatch.setattr(gc, "get_objects", lambda generation: [])
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
     yield asked
     gc.enable()
 
@@ -50,7 +51,7 @@ def test_a_start_collects_nothing_and_the_first_full_collection_comes_an_interva
 
 
 def test_a_leader_never_looks_at_what_its_start_left(done: list[str]) -> None:
-    """That takes 0.1 to 0.2 s, in which the others may elect another leader."""
+    """It would be silent for 0.1 to 0.2 s, and the others might elect another leader."""
     collector = Collector(STARTED_MS)
     for interval in range(1, 4):
         collector.step(STARTED_MS + interval * FULL_INTERVAL_MS, idle=True, leads=True)
@@ -59,23 +60,33 @@ def test_a_leader_never_looks_at_what_its_start_left(done: list[str]) -> None:
     assert done[4:] == ["unfreeze", "collect 2", "freeze"]
 
 
-@pytest.mark.parametrize(("leads", "most"), [(True, OLD_MAX), (False, OLD_OF_FOLLOWERS_MAX)])
 def test_too_many_old_objects_are_frozen_and_not_collected(
-    done: list[str], monkeypatch: pytest.MonkeyPatch, leads: bool, most: int
+    done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = Collector(STARTED_MS)
-    found = [None] * most
+    found = [None] * OLD_MAX
     monkeypatch.setattr(gc, "get_objects", lambda generation: found)
-    collector.step(STARTED_MS + FULL_INTERVAL_MS, idle=True, leads=leads)
-    assert "collect 2" in done
-    done.clear()
+    collector.step(STARTED_MS + FULL_INTERVAL_MS, idle=True, leads=True)
     found.append(None)
-    collector.step(STARTED_MS + 2 * FULL_INTERVAL_MS, idle=True, leads=leads)
-    assert done == ["freeze"]
+    collector.step(STARTED_MS + 2 * FULL_INTERVAL_MS, idle=True, leads=True)
+    assert done == ["freeze", "collect 2", "freeze"]
+
+
+def test_nobody_looks_for_what_a_start_left_among_a_million_znodes(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The znodes are frozen in the first interval; a second one must not bring them back for a collection."""
+    collector = Collector(STARTED_MS)
+    for frozen, old in ((OBJECTS_MAX, 1), (OBJECTS_MAX + 1, 0), (0, 0)):
+        monkeypatch.setattr(gc, "get_freeze_count", lambda frozen=frozen: frozen)
+        monkeypatch.setattr(gc, "get_objects", lambda generation, old=old: [None] * old)
+        collector.step(collector._next_full, idle=True, leads=False)
+    assert "unfreeze" not in done
+    assert done == ["freeze", *["collect 2"] * 3]
 
 
 def test_what_survived_young_is_old_and_garbage_among_it_is_found_without_the_start() -> None:
-    """In truth, on this interpreter."""
+    """This asks the collector of this interpreter."""
 
     class Circle:
         def __init__(self) -> None:

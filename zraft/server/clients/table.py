@@ -124,7 +124,7 @@ class Clients:
         self._told_before = 0
         """The same when the turn began."""
         self._parts_before = 0
-        """The parts of subscriptions that are in `told_total`."""
+        """The parts of subscriptions that were counted: in `told_total`, or by their bytes at the end of a turn."""
         self.events_total = 0
         self.bytes_received_total = 0
         self.bytes_sent_total = 0

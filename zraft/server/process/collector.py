@@ -7,7 +7,8 @@ cycles that became garbage, such as connections that are over, are found by a fu
 server is idle; if there are too many old objects for it, they are frozen instead.
 
 A start leaves two megabytes in cycles, and looking for them at once would take a tenth of its time. They are looked for
-once, an interval later, when the server is idle and leads nobody: whoever follows can miss a heartbeat.
+once, an interval later, when the server is idle and leads nobody: whoever follows can miss a heartbeat. With many znodes
+nobody looks for them.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ YOUNG_MAX: Final = 20_000
 FULL_INTERVAL_MS: Final = 600_000
 OLD_MAX: Final = 50_000
 """Above this a full collection would take a good part of an election timeout, and others may elect another leader."""
-OLD_OF_FOLLOWERS_MAX: Final = 200_000
-"""The same of a server that leads nobody; such a heap is nearly all znodes anyway."""
+OBJECTS_MAX: Final = 200_000
+"""The same of all objects, those of the start included, for a server that leads nobody."""
 
 
 class Collector:
@@ -45,12 +46,14 @@ class Collector:
             gc.collect(1)
         elif idle and now_ms >= self._next_full:
             self._next_full = now_ms + FULL_INTERVAL_MS
-            if len(gc.get_objects(2)) > (OLD_MAX if leads else OLD_OF_FOLLOWERS_MAX):
-                gc.freeze()
-            elif self._start_waits and not leads:
-                self._start_waits = False
+            old = len(gc.get_objects(2))
+            looks_at_start = self._start_waits and not leads
+            self._start_waits = self._start_waits and leads
+            if looks_at_start and gc.get_freeze_count() + old <= OBJECTS_MAX:
                 gc.unfreeze()
                 gc.collect()
                 gc.freeze()
-            else:
+            elif old <= OLD_MAX:
                 gc.collect()
+            else:
+                gc.freeze()

@@ -343,7 +343,7 @@ def test_a_connection_that_is_gone_is_told_nothing() -> None:
 
 
 def test_connections_that_leave_together_are_forgotten_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One look at what waits for each of them: when five hundred left, this held up everybody else for a second."""
+    """Partitions look once through all that waits, and not once for each connection."""
     cluster, _ = started()
     (group,) = cluster.groups
     partitions = cluster.leading(group)

@@ -48,7 +48,7 @@ PART_COST: Final = 4
 """A message to a partition, or a read of one, takes about as long as this many requests of a dictionary."""
 
 FETCH_BYTES, PART_BYTES = 512, 64
-"""What a fetch that waits, and each partition that it waits for, hold in memory. They count as answers that are due."""
+"""A fetch that waits holds so many bytes, and so many for each of its partitions. They count as an answer that is due."""
 
 NO_TOPICS: Final = (
     "this server has no topics yet: the feature level rises by itself, about a second after all members run a release "
