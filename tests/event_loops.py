@@ -60,7 +60,25 @@ class EndingLoop(asyncio.AbstractEventLoop):
 
 
 class AsyncioLoop(EndingLoop, asyncio.SelectorEventLoop):
-    """asyncio's own."""
+    """asyncio's own, which closes a connection that it accepts while its server closes.
+
+    By itself it only half makes a transport (`Server._attach` asserts that the server is open). The socket is closed as
+    that is collected, with a warning, and where a warning is an error it is not closed at all.
+    """
+
+    async def _accept_connection2(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        conn: socket.socket,
+        extra: dict[str, Any],
+        sslcontext: Any = None,
+        server: Any = None,
+        *settings: Any,
+    ) -> None:
+        if server is not None and server._sockets is None:
+            conn.close()
+            return
+        await super()._accept_connection2(protocol_factory, conn, extra, sslcontext, server, *settings)  # type: ignore[misc]
 
 
 class UvLoop(EndingLoop, uvloop.Loop):  # type: ignore[misc]  # its stubs and asyncio's differ

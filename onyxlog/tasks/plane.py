@@ -362,6 +362,8 @@ class DataPlane:
     def _on_connection(self) -> Stream:
         accepted = _Accepted(self)
         self._accepted.add(accepted)
+        if self._closed:
+            accepted.connection.abort()  # accepted in the iteration in which the plane closed
         return accepted.connection
 
 

@@ -86,9 +86,12 @@ class Stream(asyncio.BufferedProtocol):
         self.on_bytes(data)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport, and bound what it buffers."""
+        """Keep the transport, and bound what it buffers; end it if the stream was ended before."""
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
         assert self._transport is not None
+        if self._lost:
+            self._transport.abort()  # it was ended between its acceptance and now
+            return
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer = transport.get_extra_info("peername")
         if peer:

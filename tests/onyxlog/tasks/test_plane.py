@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -105,6 +106,24 @@ async def test_a_handshake_may_be_over_before_whoever_dialed_runs_on(monkeypatch
         b.register(THERE, end)
         connect(a, b).send(BarrierItem(1))
         await end.until(lambda: end.items == [BarrierItem(1)])
+
+
+@pytest.mark.parametrize("iterations", range(6))
+async def test_a_connection_that_comes_while_its_plane_closes_is_closed(iterations: int) -> None:
+    """However far its acceptance is: a transport that nobody closes would stay open as long as the process runs."""
+    loop = asyncio.get_running_loop()
+    plane = DataPlane("t")
+    await plane.listen(LOOPBACK)
+    address = parse_address(plane.site, "site")
+    with socket.create_connection((address.host, address.port)) as other:
+        other.setblocking(False)
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        await plane.close()
+        async with asyncio.timeout(10):
+            with suppress(ConnectionResetError):
+                while await loop.sock_recv(other, 4096):
+                    pass
 
 
 @pytest.mark.parametrize("other", [None, [OTHER_KEY]])
