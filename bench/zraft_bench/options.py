@@ -13,6 +13,7 @@ from zraft_bench.load.measure import Spread, default_spread
 from zraft_bench.load.schedule import PRESETS
 from zraft_bench.load.workload import (
     ENTRIES_MAX,
+    OF_ALL_TARGETS,
     VALUE_BYTES_MAX,
     WORKERS_MAX,
     Operation,
@@ -62,7 +63,7 @@ def workload_options(command: F) -> F:
                 "--operation",
                 default="write",
                 show_default=True,
-                type=click.Choice([one.value for one in Operation]),
+                type=click.Choice([one.value for one in OF_ALL_TARGETS]),
                 help="What the requests do.",
             ),
             click.option(

@@ -16,12 +16,19 @@ from attrs import evolve, field, frozen
 
 from zraft_bench.gossip.results import GossipResults
 from zraft_bench.load.histogram import Histogram, Summary
-from zraft_bench.load.workload import Workload
+from zraft_bench.load.workload import Operation, Workload
 from zraft_bench.multicast.results import MulticastResults
 
 FORMAT: Final = 1
 OK: Final = "ok"
 FAILED: Final = "failed"
+
+_WRITE_SHARES: Final = {
+    Operation.WRITE: 1.0,
+    Operation.CREATE_SEQUENTIAL: 1.0,
+    Operation.READ: 0.0,
+    Operation.VISIT: 0.0,
+}
 
 GENERATOR_BUSY: Final = 0.85
 """A load process that used more of a core than this measured, in part, itself."""
@@ -336,7 +343,7 @@ def _span(parts: Sequence[Part]) -> float:
 
 
 def _write_share(workload: Workload) -> float:
-    return {"write": 1.0, "read": 0.0}.get(workload.operation.value, 1.0 - workload.read_share)
+    return _WRITE_SHARES.get(workload.operation, 1.0 - workload.read_share)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -2,94 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from tests.bench.fake_zookeeper import CLOSE, GET_DATA, SYNC, Server
 from zraft_bench.main import main
 from zraft_bench.result_files import load_run
 from zraft_bench.targets.target import TARGETS, RequestFailedError, in_turn, maker
 from zraft_bench.targets.zookeeper import ZooKeeperTarget
-
-CREATE, GET_DATA, SET_DATA, SYNC, CLOSE = 1, 4, 5, 9, -11
-NODE_EXISTS, NO_NODE = -110, -101
-STAT = bytes(68)
-
-
-class Server:
-    """Answers like ZooKeeper, from its protocol's description; shares no code with the client under test."""
-
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-        self.values: dict[str, bytes] = {}
-        self.silent = False
-        self.hangs_up = False
-        self.connections = 0
-        self.serving: list[asyncio.Task[Any]] = []
-
-    async def __aenter__(self) -> str:
-        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return f"127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
-
-    async def __aexit__(self, *_: object) -> None:
-        self.server.close()
-        await asyncio.gather(*self.serving)  # each ends when its client has hung up
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self.serving.append(task)
-        try:
-            await self._frame(reader)
-            self._send(writer, struct.pack(">iiqi16s?", 0, 30_000, 7, 16, bytes(16), False))
-            while True:
-                body = await self._frame(reader)
-                xid, opcode = struct.unpack_from(">ii", body)
-                self.asked.append(opcode)
-                if self.hangs_up:
-                    return
-                if not self.silent:
-                    code, answer = self._answer(opcode, body[8:])
-                    self._send(writer, struct.pack(">iqi", xid, 1, code) + answer)
-        except asyncio.IncompleteReadError:
-            pass
-        finally:
-            writer.close()
-
-    def _answer(self, opcode: int, body: bytes) -> tuple[int, bytes]:
-        if opcode == CLOSE:
-            return 0, b""
-        path, rest = self._text(body)
-        if opcode == CREATE:
-            if path in self.values:
-                return NODE_EXISTS, b""
-            self.values[path] = self._text(rest)[0].encode("latin-1")
-            return 0, struct.pack(">i", len(path)) + path.encode()
-        if opcode == SYNC:
-            return 0, struct.pack(">i", len(path)) + path.encode()
-        if path not in self.values:
-            return NO_NODE, b""
-        if opcode == SET_DATA:
-            self.values[path] = self._text(rest)[0].encode("latin-1")
-            return 0, STAT
-        assert opcode == GET_DATA
-        return 0, struct.pack(">i", len(self.values[path])) + self.values[path] + STAT
-
-    def _text(self, body: bytes) -> tuple[str, bytes]:
-        (size,) = struct.unpack_from(">i", body)
-        return body[4 : 4 + size].decode("latin-1"), body[4 + size :]
-
-    async def _frame(self, reader: asyncio.StreamReader) -> bytes:
-        (size,) = struct.unpack(">i", await reader.readexactly(4))
-        return await reader.readexactly(size)
-
-    def _send(self, writer: asyncio.StreamWriter, body: bytes) -> None:
-        writer.write(struct.pack(">i", len(body)) + body)
 
 
 async def test_keys_are_made_written_and_read() -> None:
@@ -193,3 +115,36 @@ def test_zraft_and_zookeeper_take_the_same_load_in_one_run(tmp_path: Path) -> No
         ("zookeeper", "ok", 40),
     ]
     assert all(one.servers_us is not None for one in found)
+
+
+@pytest.mark.compat
+@pytest.mark.timeout(300)
+def test_zraft_and_zookeeper_are_compared_in_cells(tmp_path: Path) -> None:
+    arguments = [
+        "compare",
+        "--schedule",
+        "cells",
+        "--seconds",
+        "0.2",
+        "--warm-up",
+        "0.1",
+        "--warm-zookeeper",
+        "0",
+    ]
+    for system in ("zraft-zookeeper", "zookeeper"):
+        arguments += ["--system", system]
+    answer = CliRunner().invoke(main, [*arguments, "--out", str(tmp_path)])
+    assert answer.exit_code == 0, answer.output
+    (path,) = tmp_path.glob("*.json")
+    found = load_run(path).tests
+    assert [(one.number, one.target) for one in found] == [
+        (number, target) for number in range(1, 13) for target in ("zraft-zookeeper", "zookeeper")
+    ]
+    assert all(one.acknowledged and one.servers_us for one in found)
+
+
+def test_cells_are_for_who_speaks_zookeepers_protocol(tmp_path: Path) -> None:
+    arguments = ["compare", "--schedule", "cells", "--system", "zraft", "--out", str(tmp_path)]
+    answer = CliRunner().invoke(main, arguments)
+    assert answer.exit_code == 2
+    assert "--system zraft: --schedule cells is for zraft-zookeeper and zookeeper" in answer.output

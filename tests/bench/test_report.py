@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from attrs import evolve
 from click.testing import CliRunner
+from rich.console import Console
 
 from tests.bench.test_results import a_run, combined, part
 from zraft_bench import drawing
-from zraft_bench.compare.command import ratios
+from zraft_bench.compare.table import comparison_table, medians
 from zraft_bench.load.workload import Workload
 from zraft_bench.main import main
 from zraft_bench.report import html as html_report
 from zraft_bench.report import plots
 from zraft_bench.result_files import ResultFile
-from zraft_bench.results import ElectionTrial, Run
+from zraft_bench.results import ElectionTrial, Run, TestResult, failed
 
 
 def page_of(run: Run) -> str:
@@ -132,10 +134,22 @@ def test_the_command_refuses_what_is_no_results_file(tmp_path: Path) -> None:
     assert "expected a results file of format 1" in answer.output
 
 
-def test_ratios_are_to_zookeeper_where_both_have_a_figure() -> None:
-    ours = combined([part(300)])
-    theirs = evolve(combined([part(100)]), target="zookeeper")
-    alone = evolve(ours, number=2)
-    assert ratios([ours, theirs, alone]) == [
-        "write, 1,000 entries of 100 B, 16 workers: zraft / zookeeper = 3.00"
+def test_a_comparison_has_medians_and_their_ratios_to_zookeeper() -> None:
+    def tests(target: str, number: int, *counts: int) -> list[TestResult]:
+        return [evolve(combined([part(count)]), target=target, number=number) for count in counts]
+
+    lost = failed(combined([part(900)]), "one request failed")
+    results = [*tests("zraft", 1, 100, 300, 500), *tests("zookeeper", 1, 100, 100), *tests("zraft", 2, 7)]
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(comparison_table([*results, lost], "medians"))
+    rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]]
+        for line in console.export_text().splitlines()
+        if line.startswith("│")
     ]
+    assert [(row[0], row[1], row[2], row[3], row[4], row[-1]) for row in rows] == [
+        ("write, 1,000 entries of 100 B, 16 workers", "zraft", "150", "50 - 250", "3.00", "1 of 4"),
+        ("", "zookeeper", "50", "50 - 50", "", ""),
+        ("write, 1,000 entries of 100 B, 16 workers", "zraft", "4", "4 - 4", "", ""),
+    ]
+    assert medians([lost]) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -74,8 +75,48 @@ def test_presets_keep_what_they_do_not_vary() -> None:
     assert schedule(None, base) == (base,)
 
 
+def test_the_cells_are_sessions_with_requests_under_way() -> None:
+    base = Workload(seconds_min=1.5, seed=9)
+    cells = schedule("cells", base)
+    titles = [cell.title() for cell in cells]
+    assert len(set(titles)) == 12
+    assert {
+        "write, 100 B, 1 x 1",
+        "write, 1,000 B, 64 x 16",
+        "mixed, 100 B, 64 x 16",
+        "session_churn, 64 x 1",
+    } < set(titles)
+    assert {(cell.seconds_min, cell.seed, cell.linearizable) for cell in cells} == {(1.5, 9, False)}
+    with pytest.raises(ConfigError, match=r"--rate: found 100 with --schedule cells"):
+        schedule("cells", Workload(rate=100.0))
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_workers_of_a_session_stay_in_one_process(processes: int) -> None:
+    found = process_shares(64 * 16, 0, 1, processes, together=16)
+    assert len(found) == processes
+    assert all(share.workers % 16 == 0 and share.first_worker % 16 == 0 for share in found)
+    assert sum(share.workers for share in found) == 64 * 16
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"under_way": 3, "workers": 4},
+        {"under_way": 1, "rate": 1.0},
+        {"operation": Operation.VISIT},
+        {"operation": Operation.CREATE_SEQUENTIAL},
+    ],
+)
+def test_sessions_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="under_way"):
+        Workload(**wrong)
+
+
 def test_an_unknown_preset_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="found 'matrixx', expected one of deployment, matrix, smoke"):
+    with pytest.raises(
+        ConfigError, match="found 'matrixx', expected one of cells, deployment, matrix, smoke"
+    ):
         schedule("matrixx", Workload())
 
 

@@ -13,14 +13,15 @@ from attrs import evolve
 from rich.console import Console
 
 from zraft_bench.cluster import GivenServers, LocalCluster, Servers, given_servers
-from zraft_bench.compare.zookeeper_servers import ZooKeeperServers, installed, require_installed
-from zraft_bench.load.measure import Side, Spread, run_tests
+from zraft_bench.compare.table import comparison_table
+from zraft_bench.compare.zookeeper_servers import JARS, ZooKeeperServers, installed, require_installed
+from zraft_bench.load.measure import Side, Spread, run_test, run_tests
+from zraft_bench.load.schedule import PRESETS, SESSION_PRESETS
 from zraft_bench.load.schedule import schedule as tests_of
-from zraft_bench.load.workload import Workload
+from zraft_bench.load.workload import OF_ALL_TARGETS, Operation, Workload
 from zraft_bench.options import (
     comment_option,
     out_option,
-    schedule_option,
     settings_option,
     spread_of,
     spread_options,
@@ -29,12 +30,12 @@ from zraft_bench.options import (
     workload_options,
 )
 from zraft_bench.result_files import ResultFile, new_run
-from zraft_bench.results import TestResult
-from zraft_bench.show import Display, new_console, result_table
+from zraft_bench.show import Display, new_console
 from zraft_bench.targets.pysyncobj import NOTES, PySyncObjServers, importable
 from zraft_core.errors import ConfigError
 
 SYSTEMS: Final = ("zraft", "zraft-zookeeper", "zookeeper", "pysyncobj")
+SPEAK_ZOOKEEPER: Final = ("zraft-zookeeper", "zookeeper")
 
 
 @click.command(short_help="zraft beside ZooKeeper and PySyncObj, in one run.")
@@ -48,24 +49,41 @@ SYSTEMS: Final = ("zraft", "zraft-zookeeper", "zookeeper", "pysyncobj")
 )
 @workers_option
 @workload_options
-@schedule_option
+@click.option(
+    "--schedule",
+    type=click.Choice(sorted(PRESETS | SESSION_PRESETS)),
+    help="Run several tests instead of one; cells are sessions of ZooKeeper's protocol with 1 to 64 requests under way.",
+)
+@click.option(
+    "--repeat",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    help="How often all tests are run; the table shows medians.",
+)
 @spread_options
 @click.option(
     "--system",
     "systems",
     multiple=True,
     type=click.Choice(SYSTEMS),
-    help="Let this system take part; may be repeated.  [default: all that are here]",
+    help="Let this system take part; may be repeated.  [default: all that are here, and can do the tests]",
 )
 @click.option(
     "--zookeeper", metavar="HOST:PORT,…", help="Use a ZooKeeper that runs already, instead of starting one."
 )
 @click.option(
+    "--zookeeper-jars",
+    "jars",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Start the ZooKeeper whose jars are in this directory, instead of an installed one.",
+)
+@click.option(
     "--warm-zookeeper",
-    default=30.0,
+    default=60.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="How many seconds of writes come before the first test: a cold JVM is a third slower.",
+    help="How many seconds of reads and writes come before the first test: a cold JVM is a third slower.",
 )
 @settings_option
 @comment_option
@@ -74,10 +92,12 @@ def compare(
     servers: int,
     workers: int,
     schedule: str | None,
+    repeat: int,
     processes: int | None,
     connections: int | None,
     systems: tuple[str, ...],
     zookeeper: str | None,
+    jars: Path | None,
     warm_zookeeper: float,
     settings: tuple[str, ...],
     comment: str,
@@ -92,9 +112,16 @@ def compare(
     zookeeper        given by --zookeeper, or started if it is installed; the same load generator as the one before
     pysyncobj        if it can be imported
     All that are started run at the same time on this machine's cores; idle ones use little. What is missing is said.
+
+    \b
+    zraft-bench compare --schedule cells --repeat 5 --seconds 4 --warm-up 2
+    compares zraft-zookeeper and zookeeper in twelve cells, in about quarter of an hour.
     """
     tests = tests_of(schedule, workload_of(workers, workload))
-    chosen = systems or SYSTEMS
+    able = SYSTEMS if schedule not in SESSION_PRESETS else SPEAK_ZOOKEEPER
+    if unable := [one for one in systems if one not in able]:
+        raise ConfigError(f"--system {unable[0]}: --schedule {schedule} is for {' and '.join(able)}")
+    chosen = systems or able
     spread = spread_of(processes, connections)
     given = given_servers(zookeeper, "--zookeeper") if zookeeper is not None else None
     console = new_console()
@@ -104,12 +131,19 @@ def compare(
     file = ResultFile(out, run)
     with tempfile.TemporaryDirectory(prefix="zraft-bench-") as name:
         sides, started, missing = _sides(
-            Path(name), chosen, servers, settings, given, spread, must=bool(systems)
+            Path(name),
+            chosen,
+            servers,
+            settings,
+            given,
+            spread,
+            JARS if jars is None else (jars,),
+            must=bool(systems) or jars is not None,
         )
         for text in missing:
             console.print(text, highlight=False)
         file.run = evolve(file.run, notes=tuple(missing))
-        ok = asyncio.run(_compare(tests, sides, started, warm_zookeeper, file, console))
+        ok = asyncio.run(_compare(tests, sides, started, repeat, warm_zookeeper, file, console))
     raise SystemExit(0 if ok else 1)
 
 
@@ -120,6 +154,7 @@ def _sides(
     settings: Sequence[str],
     zookeeper: GivenServers | None,
     spread: Spread,
+    jars: Sequence[Path],
     *,
     must: bool,
 ) -> tuple[list[Side], list[Servers], list[str]]:
@@ -134,12 +169,11 @@ def _sides(
     if "zookeeper" in chosen:
         if zookeeper is not None:
             sides.append(Side("zookeeper", zookeeper, spread))
-        elif must or installed() is not None:
-            jars, version = require_installed()
-            theirs = ZooKeeperServers(directory, servers, jars, version)
+        elif must or installed(jars) is not None:
+            theirs = ZooKeeperServers(directory, servers, *require_installed(jars))
             started.append(theirs)
             sides.append(
-                Side("zookeeper", theirs, spread, (f"ZooKeeper {version}, fsync on, JVM as it comes",))
+                Side("zookeeper", theirs, spread, (f"ZooKeeper {theirs.version}, fsync on, JVM as it comes",))
             )
         else:
             missing.append("zookeeper is left out: none given by --zookeeper and none installed")
@@ -159,6 +193,7 @@ async def _compare(
     tests: Sequence[Workload],
     sides: Sequence[Side],
     started: Sequence[Servers],
+    repeats: int,
     warm_zookeeper: float,
     file: ResultFile,
     console: Console,
@@ -166,34 +201,27 @@ async def _compare(
     try:
         for servers in started:
             await asyncio.to_thread(servers.start)
-        with Display(console, len(tests) * len(sides), "comparison") as display:
+        with Display(console, repeats * len(tests) * len(sides), "comparison") as display:
             for side in sides:
                 if side.target == "zookeeper" and warm_zookeeper:
-                    await _warm(side, warm_zookeeper, tests[0].workers, display)
-            results = await run_tests(tests, sides, file, display)
+                    await _warm(side, warm_zookeeper, tests, display)
+            results = await run_tests(tests, sides, file, display, repeats=repeats)
     finally:
         for servers in started:
             await asyncio.to_thread(servers.stop)
-    console.print(result_table(results, f"side by side on {file.run.machines[0].cores} cores"))
-    for line in ratios(results):
-        console.print(line, highlight=False)
+    cores = file.run.machines[0].cores
+    console.print(comparison_table(results, f"side by side on {cores} cores, medians of {repeats}"))
     console.print(f"results: {file.path}", highlight=False, soft_wrap=True)
     return all(one.ok for one in results)
 
 
-async def _warm(side: Side, seconds: float, workers: int, display: Display) -> None:
-    from zraft_bench.load.measure import run_test
-
-    warming = Workload(workers=workers, entries=max(1000, workers), seconds_min=seconds, warm_up_s=0.0)
+async def _warm(side: Side, seconds: float, tests: Sequence[Workload], display: Display) -> None:
+    warming = evolve(
+        max(tests, key=lambda one: one.workers if one.operation in OF_ALL_TARGETS else 0),
+        operation=Operation.MIXED,
+        read_share=0.5,
+        seconds_min=seconds,
+        warm_up_s=0.0,
+    )
     async with display.test(f"warming {side.target}", seconds):
         await run_test(0, warming, target=side.target, servers=side.servers, spread=side.spread)
-
-
-def ratios(results: Sequence[TestResult]) -> list[str]:
-    """Return requests per second of each system over ZooKeeper's, test by test, where both have a figure."""
-    base = {one.number: one.per_second for one in results if one.target == "zookeeper" and one.per_second}
-    return [
-        f"{one.workload.title()}: {one.target} / zookeeper = {one.per_second / base[one.number]:.2f}"
-        for one in results
-        if one.target != "zookeeper" and one.number in base and one.per_second
-    ]

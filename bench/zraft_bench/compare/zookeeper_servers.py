@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +22,11 @@ log4j.appender.A.layout=org.apache.log4j.SimpleLayout
 """
 
 
-def installed() -> tuple[Path, str] | None:
-    """Return (directory with ZooKeeper's jars, its version) if ZooKeeper and Java are installed where packages put them."""
+def installed(jars: Sequence[Path] = JARS) -> tuple[Path, str] | None:
+    """Return (directory with ZooKeeper's jars, its version) if there is Java, and ZooKeeper in one of the directories."""
     if shutil.which("java") is None:
         return None
-    for directory in JARS:
+    for directory in jars:
         found = sorted(
             match[1] for path in directory.glob("zookeeper-*.jar") if (match := _JAR.fullmatch(path.name))
         )
@@ -110,15 +111,15 @@ class ZooKeeperServers:
         end_all(self._processes)
 
 
-def require_installed() -> tuple[Path, str]:
-    """Check that ZooKeeper is installed.
+def require_installed(jars: Sequence[Path] = JARS) -> tuple[Path, str]:
+    """Check that there is a ZooKeeper in one of the directories.
 
     Raises:
-        ServerError: it is not; the message says where it was searched.
+        ServerError: there is none; the message says where it was searched.
     """
-    found = installed()
+    found = installed(jars)
     if found is None:
-        places = ", ".join(map(str, JARS))
+        places = ", ".join(map(str, jars))
         raise ServerError(
             f"ZooKeeper: found no java, or no zookeeper-VERSION.jar in {places}; or give --zookeeper"
         )

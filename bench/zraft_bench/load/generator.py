@@ -143,3 +143,16 @@ class Generator(LoadProcesses):
         except TimeoutError:
             raise LoadError(f"not finished after {limit:.0f} s, given up") from None
         return tuple(from_plain(Part, part, "part") for part in parts)
+
+    async def finish(self) -> None:
+        """Let the processes remove what the tests after this one should not find.
+
+        Raises:
+            LoadError: one could not.
+        """
+        self.say_to_all(finish=True)
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await self.expect_of_all("finished")
+        except TimeoutError:
+            raise LoadError(f"what it made was not removed within {READY_TIMEOUT_S:.0f} s") from None

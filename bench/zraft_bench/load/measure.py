@@ -55,7 +55,9 @@ def orders_for(
             share=share,
             connections=spread.connections or len(hosts.split(",")),
         )
-        for share in process_shares(workload.workers, machine, machines, spread.processes)
+        for share in process_shares(
+            workload.workers, machine, machines, spread.processes, workload.under_way or 1
+        )
     ]
 
 
@@ -78,6 +80,7 @@ async def run_test(
             await generator.prepare()
             parts = await generator.run(0.05, on_began=lambda _: before.append(servers.cpu_s()))
             after = servers.cpu_s()
+            await generator.finish()
     except (LoadError, ServerError) as error:
         return nothing(
             number=number,
@@ -116,30 +119,36 @@ async def run_tests(
     file: ResultFile,
     display: Display,
     *,
+    repeats: int = 1,
     before_each: Callable[[], None] = lambda: None,
 ) -> list[TestResult]:
     """Run every test on every side in turn, so that all meet the same noise. The file is written after each.
 
-    `before_each` runs, blocking, before each test but the first one.
+    Args:
+        repeats: how often all of it is done; the sides begin in another order each time.
+        before_each: runs, blocking, before each test but the first one.
     """
     results: list[TestResult] = []
-    for number, workload in enumerate(tests, 1):
-        if number > 1:
-            await asyncio.to_thread(before_each)
-        for side in sides:
-            async with display.test(
-                f"{side.target}: {workload.title()}", workload.seconds_min + workload.warm_up_s
-            ):
-                result = await run_test(
-                    number,
-                    workload,
-                    target=side.target,
-                    servers=side.servers,
-                    spread=side.spread,
-                    notes=side.notes,
-                )
-            results.append(result)
-            display.console.print(result_line(result), highlight=False)
-            display.advance()
-            file.save(evolve(file.run, tests=tuple(results)))
+    for attempt in range(1, repeats + 1):
+        first = (attempt - 1) % len(sides)
+        for number, workload in enumerate(tests, 1):
+            if results:
+                await asyncio.to_thread(before_each)
+            for side in (*sides[first:], *sides[:first]):
+                async with display.test(
+                    f"{side.target}: {workload.title()}", workload.seconds_min + workload.warm_up_s
+                ):
+                    result = await run_test(
+                        number,
+                        workload,
+                        target=side.target,
+                        servers=side.servers,
+                        spread=side.spread,
+                        attempt=attempt,
+                        notes=side.notes,
+                    )
+                results.append(result)
+                display.console.print(result_line(result), highlight=False)
+                display.advance()
+                file.save(evolve(file.run, tests=tuple(results)))
     return results

@@ -5,6 +5,8 @@
     -> {"start": offset in s}
     <- {"began": monotonic time in s}
     <- {"part": …}
+    -> {"finish": true}                     if others are to find the servers as this one did
+    <- {"finished": true}
 Anything that goes wrong is answered by {"error": text}. The end of the input ends it: nobody waits for what it would
 still see. Run as `python -m zraft_bench.load.process`.
 """
@@ -22,6 +24,7 @@ from typing import IO, Any, Final
 
 from attrs import frozen
 
+from zraft_bench.load.sessions import SessionLoad
 from zraft_bench.load.workers import Load
 from zraft_bench.load.workload import Share, Workload
 from zraft_bench.records import from_plain, to_plain
@@ -52,20 +55,9 @@ async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
         output.write(json.dumps(message).encode() + b"\n")
         output.flush()
 
-    load: Load | None = None
+    load: Load | SessionLoad | None = None
     try:
-        order = from_plain(Order, json.loads(await lines.readline()), "order")
-        make = maker(order.target)
-        workload = order.workload
-        hosts = in_turn(order.hosts, order.share.first_worker)  # processes begin at different servers, too
-        load = Load(
-            workload,
-            order.share,
-            [
-                make(hosts, order.place, workload.linearizable, workload.deadline_s)
-                for _ in range(max(1, min(order.connections, order.share.workers)))
-            ],
-        )
+        load = _load_of(from_plain(Order, json.loads(await lines.readline()), "order"))
         await load.prepare()
         say(ready=True)
         line = await lines.readline()
@@ -79,6 +71,9 @@ async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
         say(began=time.monotonic())
         part = await load.run()
         say(part=to_plain(part))
+        if await lines.readline():
+            await load.finish()
+            say(finished=True)
     except (ZraftError, OSError) as error:
         say(error=f"{type(error).__name__}: {error}")
     finally:
@@ -86,6 +81,22 @@ async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await load.close()
+
+
+def _load_of(order: Order) -> Load | SessionLoad:
+    workload, share = order.workload, order.share
+    if workload.under_way is not None:
+        return SessionLoad(workload, share, order.hosts, order.place)
+    make = maker(order.target)
+    hosts = in_turn(order.hosts, share.first_worker)  # processes begin at different servers, too
+    return Load(
+        workload,
+        share,
+        [
+            make(hosts, order.place, workload.linearizable, workload.deadline_s)
+            for _ in range(max(1, min(order.connections, share.workers)))
+        ],
+    )
 
 
 class _Input(asyncio.StreamReaderProtocol):

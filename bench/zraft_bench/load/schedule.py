@@ -43,17 +43,53 @@ def _deployment(base: Workload) -> Iterator[Workload]:
         yield evolve(base, operation=Operation.WRITE, workers=16, entries=1000, value_bytes=size)
 
 
+def _cells(base: Workload) -> Iterator[Workload]:
+    """Return the cells in which coordination services are compared: sessions x requests that each keeps under way.
+
+    Reads are answered by the asked server's own state.
+    """
+    if base.rate is not None:
+        raise ConfigError(
+            f"--rate: found {base.rate:g} with --schedule cells, whose sessions send when an answer comes"
+        )
+    for operation, sessions, under_way, size in CELLS:
+        yield evolve(
+            base,
+            operation=operation,
+            workers=sessions * under_way,
+            under_way=under_way,
+            value_bytes=size,
+            entries=CELL_KEYS,
+            linearizable=False,
+        )
+
+
+CELLS: Final = (
+    *((Operation.WRITE, *sessions, 100) for sessions in ((1, 1), (8, 1), (64, 1), (8, 64), (64, 16))),
+    (Operation.WRITE, 64, 16, 1000),
+    *((Operation.READ, *sessions, 100) for sessions in ((1, 1), (64, 1), (64, 16))),
+    (Operation.MIXED, 64, 16, 100),
+    (Operation.CREATE_SEQUENTIAL, 64, 16, 100),
+    (Operation.VISIT, 64, 1, 100),
+)
+"""Operation, sessions, requests that each has under way, bytes of a value."""
+
+CELL_KEYS: Final = 1_024
+
 PRESETS: Final = {"matrix": _matrix, "smoke": _smoke, "deployment": _deployment}
+SESSION_PRESETS: Final = {"cells": _cells}
+"""Presets for systems that speak ZooKeeper's protocol."""
 
 
 def schedule(name: str | None, base: Workload) -> tuple[Workload, ...]:
     """Return the tests of preset `name`, or `base` alone; what a preset does not vary is as in `base`.
 
     Raises:
-        ConfigError: there is no such preset.
+        ConfigError: there is no such preset, or it cannot be as `base`.
     """
     if name is None:
         return (base,)
-    if name not in PRESETS:
-        raise ConfigError(f"--schedule: found {name!r}, expected one of {', '.join(sorted(PRESETS))}")
-    return tuple(PRESETS[name](base))
+    presets = PRESETS | SESSION_PRESETS
+    if name not in presets:
+        raise ConfigError(f"--schedule: found {name!r}, expected one of {', '.join(sorted(presets))}")
+    return tuple(presets[name](base))

@@ -135,6 +135,9 @@ class Load:
             open_loop=self._workload.rate is not None,
         )
 
+    async def finish(self) -> None:
+        """Leave the keys, which later tests do not use."""
+
     async def close(self) -> None:
         """Close the connections of all targets."""
         await asyncio.gather(*(target.close() for target in self._targets))

@@ -32,6 +32,14 @@ class Operation(Enum):
     READ = "read"
     MIXED = "mixed"
     """`read_share` of the requests read, the others write."""
+    CREATE_SEQUENTIAL = "create_seq"
+    """Sequential znodes below one parent. Only sessions of ZooKeeper's protocol do it."""
+    VISIT = "session_churn"
+    """A session is opened and closed. Only sessions of ZooKeeper's protocol do it."""
+
+
+OF_ALL_TARGETS: Final = (Operation.WRITE, Operation.READ, Operation.MIXED)
+"""What every target can be asked for."""
 
 
 @frozen(kw_only=True)
@@ -41,6 +49,8 @@ class Workload:
     Attributes:
         entries: requests of a round; also the number of keys, all of one dictionary.
         workers: of each client machine; a worker has one request under way.
+        under_way: requests that each session of ZooKeeper's protocol keeps under way, so that there are
+            `workers / under_way` sessions. None: workers share the connections that their process has.
         value_bytes: of each value written.
         read_share: of `MIXED`, 0 to 1.
         rate: requests per second of all workers together (open loop): a request's latency counts from when it was
@@ -65,6 +75,19 @@ class Workload:
     linearizable: bool = True
     deadline_s: float = field(default=30.0, validator=validators.gt(0.0))
     seed: int = 1
+    under_way: int | None = field(default=None, validator=validators.optional(validators.ge(1)))
+
+    def __attrs_post_init__(self) -> None:
+        if self.under_way is None:
+            if self.operation not in OF_ALL_TARGETS:
+                raise ValueError(
+                    f"operation {self.operation.value}: expected sessions, with under_way requests each"
+                )
+        elif self.workers % self.under_way or self.rate is not None:
+            raise ValueError(
+                f"under_way {self.under_way}: found {self.workers} workers at a rate of {self.rate}, expected a multiple "
+                "without a rate"
+            )
 
     @property
     def loop(self) -> str:
@@ -72,7 +95,10 @@ class Workload:
         return "closed" if self.rate is None else "open"
 
     def title(self) -> str:
-        """Return a title for people: `write, 1,000 entries of 100 B, 16 workers`."""
+        """Return a title for people: `write, 1,000 entries of 100 B, 16 workers`, or `write, 100 B, 64 x 16`."""
+        if self.under_way is not None:
+            size = "" if self.operation is Operation.VISIT else f"{self.value_bytes:,} B, "
+            return f"{self.operation.value}, {size}{self.workers // self.under_way} x {self.under_way}"
         pace = "" if self.rate is None else f", {self.rate:,.0f}/s open loop"
         return f"{self.operation.value}, {self.entries:,} entries of {self.value_bytes:,} B, {self.workers} workers{pace}"
 
@@ -102,13 +128,16 @@ class Share:
         return iter(range(self.first_worker, self.first_worker + self.workers))
 
 
-def process_shares(workers: int, machine: int, machines: int, processes: int) -> list[Share]:
-    """Spread the `workers` of machine number `machine` (from 0) over its processes."""
+def process_shares(
+    workers: int, machine: int, machines: int, processes: int, together: int = 1
+) -> list[Share]:
+    """Spread the `workers` of machine number `machine` (from 0) over its processes; so many stay together."""
     found = []
     first = machine * workers
-    for part in shares(workers, min(processes, workers)):
-        found.append(Share(first, part, workers * machines))
-        first += part
+    groups = workers // together
+    for part in shares(groups, min(processes, groups)):
+        found.append(Share(first, part * together, workers * machines))
+        first += part * together
     return found
 
 
