@@ -211,6 +211,9 @@ async def _compare(
             await asyncio.to_thread(servers.stop)
     cores = file.run.machines[0].cores
     console.print(comparison_table(results, f"side by side on {cores} cores, medians of {repeats}"))
+    for side in sides:
+        for note in side.notes:
+            console.print(f"{side.target}: {note}", highlight=False, soft_wrap=True)
     console.print(f"results: {file.path}", highlight=False, soft_wrap=True)
     return all(one.ok for one in results)
 
