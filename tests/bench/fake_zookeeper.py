@@ -19,6 +19,8 @@ class Server:
         self.values: dict[str, bytes] = {}
         self.silent = False
         self.hangs_up = False
+        self.hangs_up_at = 0
+        """The opcode of a request at which the server hangs up."""
         self.connections = 0
         self.together = 1
         """The requests of a session, after it has made its znodes, of which none is answered until all are here."""
@@ -58,7 +60,7 @@ class Server:
                 for body in bodies:
                     xid, opcode = struct.unpack_from(">ii", body)
                     self.asked.append(opcode)
-                    if self.hangs_up:
+                    if self.hangs_up or opcode == self.hangs_up_at:
                         return
                     if not self.silent:
                         code, answer = self._answer(opcode, body[8:])

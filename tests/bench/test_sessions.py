@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ def load_of(hosts: str, operation: Operation = Operation.WRITE, **more: Any) -> 
         "workers": 8,
         "under_way": 4,
         "entries": 6,
-        "seconds_min": 0.1,
+        "seconds_min": 0.3,
         "warm_up_s": 0.05,
         "deadline_s": 5.0,
     }
@@ -46,7 +45,7 @@ async def test_each_session_keeps_exactly_its_number_under_way() -> None:
         0 < part.acknowledged < server.asked.count(SET_DATA)
     )  # the warm-up, and what came late, is not counted
     assert part.latencies.count == part.acknowledged
-    assert part.latencies.summary().min_ms >= 10  # the server waits so long
+    assert part.latencies.summary().min_ms >= 5  # the server waits for 10, and a loop may round that
     assert server.asked[-1] == CLOSE
     assert set(server.values) == {"/place", *(f"/place/{key}" for key in range(6))}
 
@@ -93,7 +92,7 @@ async def test_what_is_refused_is_counted_by_its_name() -> None:
 async def test_a_session_that_is_lost_fails_what_it_had_under_way() -> None:
     server = Server()
     async with server as hosts:
-        load = load_of(hosts)
+        load = load_of(hosts, seconds_min=10.0)  # it ends with its last session
         await load.prepare()
         server.hangs_up = True
         part = await load.run()
@@ -105,7 +104,7 @@ async def test_a_session_that_is_lost_fails_what_it_had_under_way() -> None:
 async def test_an_answer_out_of_turn_loses_the_session() -> None:
     server = Server()
     async with server as hosts:
-        load = load_of(hosts)
+        load = load_of(hosts, seconds_min=10.0)
         await load.prepare()
         server.confused = True
         part = await load.run()
@@ -117,10 +116,9 @@ async def test_an_answer_out_of_turn_loses_the_session() -> None:
 async def test_a_load_whose_sessions_are_lost_while_it_warms_up_is_none() -> None:
     server = Server()
     async with server as hosts:
-        load = load_of(hosts, warm_up_s=0.2)
-        asyncio.get_running_loop().call_later(0.1, setattr, server, "hangs_up", True)
+        server.hangs_up_at = SET_DATA
         with pytest.raises(RequestFailedError, match="2 of 2 sessions were lost"):
-            await load.prepare()
+            await load_of(hosts, warm_up_s=10.0).prepare()
 
 
 @pytest.mark.parametrize("operation", [Operation.WRITE, Operation.VISIT])
