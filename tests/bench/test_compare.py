@@ -148,3 +148,11 @@ def test_cells_are_for_who_speaks_zookeepers_protocol(tmp_path: Path) -> None:
     answer = CliRunner().invoke(main, arguments)
     assert answer.exit_code == 2
     assert "--system zraft: --schedule cells is for zraft-zookeeper and zookeeper" in answer.output
+
+
+def test_jars_of_a_zookeeper_that_is_not_started_are_refused(tmp_path: Path) -> None:
+    jars = ["compare", "--zookeeper-jars", str(tmp_path), "--out", str(tmp_path / "out")]
+    for more in (["--system", "zraft"], ["--system", "zookeeper"]):
+        answer = CliRunner().invoke(main, [*jars, *more])
+        assert answer.exit_code != 0
+        assert str(tmp_path) in answer.output, "it says where it looked, or what it cannot use"

@@ -89,28 +89,20 @@ async def test_what_is_refused_is_counted_by_its_name() -> None:
     assert part.failures == {"NO_NODE": part.failed}
 
 
-async def test_a_session_that_is_lost_fails_what_it_had_under_way() -> None:
+@pytest.mark.parametrize(
+    ("fault", "told"), [("hangs_up", "the connection was lost"), ("confused", "expected")]
+)
+async def test_a_session_that_is_lost_fails_what_it_had_under_way(fault: str, told: str) -> None:
+    """By its server, or by an answer that is out of turn."""
     server = Server()
     async with server as hosts:
         load = load_of(hosts, seconds_min=10.0)  # it ends with its last session
         await load.prepare()
-        server.hangs_up = True
+        setattr(server, fault, True)
         part = await load.run()
         await load.close()
     assert part.unknown == 8
-    assert "the connection was lost" in next(iter(part.failures))
-
-
-async def test_an_answer_out_of_turn_loses_the_session() -> None:
-    server = Server()
-    async with server as hosts:
-        load = load_of(hosts, seconds_min=10.0)
-        await load.prepare()
-        server.confused = True
-        part = await load.run()
-        await load.close()
-    assert part.unknown == 8
-    assert "expected" in next(iter(part.failures))
+    assert told in next(iter(part.failures))
 
 
 async def test_a_load_whose_sessions_are_lost_while_it_warms_up_is_none() -> None:

@@ -122,6 +122,10 @@ def compare(
     if unable := [one for one in systems if one not in able]:
         raise ConfigError(f"--system {unable[0]}: --schedule {schedule} is for {' and '.join(able)}")
     chosen = systems or able
+    if jars is not None and (zookeeper is not None or "zookeeper" not in chosen):
+        raise ConfigError(
+            f"--zookeeper-jars {jars}: expected that a ZooKeeper is started, found --zookeeper or other systems only"
+        )
     spread = spread_of(processes, connections)
     given = given_servers(zookeeper, "--zookeeper") if zookeeper is not None else None
     console = new_console()
@@ -137,8 +141,8 @@ def compare(
             settings,
             given,
             spread,
-            JARS if jars is None else (jars,),
-            must=bool(systems) or jars is not None,
+            jars,
+            must=bool(systems),
         )
         for text in missing:
             console.print(text, highlight=False)
@@ -154,7 +158,7 @@ def _sides(
     settings: Sequence[str],
     zookeeper: GivenServers | None,
     spread: Spread,
-    jars: Sequence[Path],
+    jars: Path | None,
     *,
     must: bool,
 ) -> tuple[list[Side], list[Servers], list[str]]:
@@ -169,8 +173,9 @@ def _sides(
     if "zookeeper" in chosen:
         if zookeeper is not None:
             sides.append(Side("zookeeper", zookeeper, spread))
-        elif must or installed(jars) is not None:
-            theirs = ZooKeeperServers(directory, servers, *require_installed(jars))
+        elif must or jars is not None or installed() is not None:
+            found = require_installed(JARS if jars is None else (jars,))
+            theirs = ZooKeeperServers(directory, servers, *found)
             started.append(theirs)
             sides.append(
                 Side("zookeeper", theirs, spread, (f"ZooKeeper {theirs.version}, fsync on, JVM as it comes",))

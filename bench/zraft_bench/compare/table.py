@@ -50,7 +50,7 @@ def medians(results: Sequence[TestResult]) -> Medians | None:
 
 
 def comparison_table(results: Sequence[TestResult], title: str) -> Table:
-    """Return a row for each system in each test; a system whose repeats all failed is marked."""
+    """Return a row for each system in each test; repeats that failed are counted, and left out of the medians."""
     table = Table(title=title)
     for name in ("test", "system"):
         table.add_column(name)

@@ -59,7 +59,7 @@ class Session(asyncio.Protocol):
 
     Attributes:
         recorder: is told of each answer.
-        answered: requests that were carried out.
+        answered: the number of answers to what it was last given to carry out, errors among them.
     """
 
     def __init__(self, recorder: Recorder, clock: Clock) -> None:
@@ -107,7 +107,7 @@ class Session(asyncio.Protocol):
         self._requests = iter(requests)
         self._idle = asyncio.get_running_loop().create_future()
         self._send(under_way, self._clock())
-        if not self._sent and not self._idle.done():
+        if not self._sent:
             return
         try:
             async with asyncio.timeout(deadline_s):
@@ -324,7 +324,7 @@ class SessionLoad:
                 session.carry_out(self._requests(number), self._under_way, deadline_s)
                 for number, session in zip(self._numbers, self._sessions, strict=True)
             ]
-        working = asyncio.ensure_future(asyncio.gather(*work))
+        working = asyncio.gather(*work)
         await asyncio.wait([working], timeout=seconds)
         recorder.last_answer, self._cpu_ended = self._clock(), self._cpu_clock()
         self._visiting = False

@@ -39,7 +39,7 @@ class Operation(Enum):
 
 
 OF_ALL_TARGETS: Final = (Operation.WRITE, Operation.READ, Operation.MIXED)
-"""What every target can be asked for."""
+"""Every target carries out these."""
 
 
 @frozen(kw_only=True)
