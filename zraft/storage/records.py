@@ -102,8 +102,9 @@ class BaseRecord:
     log: SnapshotMeta
 
 
-Record = EntryRecord | HardStateRecord | TruncateRecord | RosterRecord | RestoreRecord | ForgetRecord
-"""The records that callers of `Wal.append` write."""
+OtherRecord = HardStateRecord | TruncateRecord | RosterRecord | RestoreRecord | ForgetRecord
+Record = EntryRecord | OtherRecord
+"""The records that callers of `Wal.append` write. Nearly all of them are entries."""
 
 
 _END: Final = b"\0"
@@ -181,7 +182,7 @@ def encode_records(records: Sequence[Record | BaseRecord]) -> bytes:
     """Return the records as concatenated MessagePack arrays."""
     packer = msgpack.Packer(autoreset=False)
     for record in records:
-        if isinstance(record, EntryRecord):  # nearly all of them
+        if record.__class__ is EntryRecord:
             entry = record.entry
             packer.pack(
                 (

@@ -334,14 +334,13 @@ def _replay_frame(
                 if group is None:
                     group = groups[fields[1]] = GroupReplay(settings, fields[1])
                 _, _, index, term, _, position, count, _ = fields
-                problem = group.log.problem_with_entry(index, term, position)
+                problem = group.log.append(index, term, position, count)
                 if problem is not None:
                     raise CorruptionError(
                         path, frame.offset, f"frame {frame.number}: group {fields[1]}: {problem}"
                     )
-                if group.index.wants(log_bytes):
+                if log_bytes >= group.index.due_at:
                     group.index.add(index, Place(span.number, frame.offset, frame.number), log_bytes)
-                group.log.append(index, term, position + count)
                 if fields[4] == EntryKind.MEMBERSHIP:
                     group.log.memberships = (*group.log.memberships, entry_of(fields))
                 group.push(fields)
