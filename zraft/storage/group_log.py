@@ -47,7 +47,16 @@ class GroupLog:
 
     def __init__(self, like: GroupLog | None = None) -> None:
         """Make an empty log, or a copy on which records can be tried. It is cheap: all that a log holds is immutable."""
-        if like is not None:
+        if like is None:
+            self.hard_state = HardState()
+            self.roster: Roster | None = None
+            self.base = NO_BASE
+            self.last_index = NO_INDEX
+            self.last_term = 0
+            self.next_position: int | None = 1
+            self.term_runs: tuple[tuple[int, int], ...] = ()
+            self.memberships: tuple[Entry, ...] = ()
+        else:
             self.hard_state = like.hard_state
             self.roster = like.roster
             self.base = like.base
@@ -56,15 +65,6 @@ class GroupLog:
             self.next_position = like.next_position
             self.term_runs = like.term_runs
             self.memberships = like.memberships
-            return
-        self.hard_state = HardState()
-        self.roster: Roster | None = None
-        self.base = NO_BASE
-        self.last_index = NO_INDEX
-        self.last_term = 0
-        self.next_position: int | None = 1
-        self.term_runs: tuple[tuple[int, int], ...] = ()
-        self.memberships: tuple[Entry, ...] = ()
 
     @classmethod
     def from_base(cls, record: BaseRecord) -> GroupLog:

@@ -9,7 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.transport.network import KEY, OTHER_KEY, A, B, C, Network, append, joined, links, note, sender
+from tests.unit.transport.network import (
+    KEY,
+    OTHER_KEY,
+    A,
+    B,
+    C,
+    Network,
+    append,
+    joined,
+    links,
+    note,
+    receive,
+    sender,
+)
 from zraft.raft.messages import Heartbeat
 from zraft.transport import packing
 from zraft.transport.keys import ClusterKey
@@ -136,7 +149,7 @@ def test_no_changed_byte_and_no_cut_gets_through(keys: tuple[ClusterKey, ...] | 
                 datagram[:at] + bytes([datagram[at] ^ 1 << bit]) + datagram[at + 1 :] for bit in (0, 3, 7)
             ]
         for each in wrong:
-            received = run.receive(each, 0)
+            received = receive(run, each)
             assert received.error is not None
             assert received.sender is None
             assert received.messages == []
@@ -153,7 +166,7 @@ def test_arbitrary_bytes_never_raise(noise: bytes, plausible: bool, plain: bool)
     if plausible:
         kind = noise[0] % 4 if noise else 0
         noise = bytes([0x7A, 1, kind, A, B]) + (bytes(4) if plain else KEY.key_id) + noise
-    received = run.receive(noise, 0)
+    received = receive(run, noise)
     assert received.error is not None
     assert received.messages == []
 
@@ -206,7 +219,7 @@ def test_memory_stays_bounded_under_garbage_in_plain_mode() -> None:
 def test_datagrams_of_servers_that_are_not_configured_are_dropped_before_any_cryptography() -> None:
     network = joined()
     stranger = links(C, seed=0, peers=[B])
-    received = network.runs[B].receive(stranger.send(B, [note(1)])[0], 0)
+    received = receive(network.runs[B], stranger.send(B, [note(1)])[0], 0)
     assert received.error == "datagram from server 3: expected one of the configured peers [1]"
     assert received.replies == []
     assert network.runs[B].statistics().rejected["unknown_sender"] == 1
@@ -215,7 +228,7 @@ def test_datagrams_of_servers_that_are_not_configured_are_dropped_before_any_cry
 def test_a_datagram_for_another_server_says_to_check_the_addresses() -> None:
     network = joined()
     datagram = links(C, seed=0, peers=[A]).send(A, [note(1)])[0]
-    received = network.runs[B].receive(datagram, 0)
+    received = receive(network.runs[B], datagram, 0)
     assert received.error is not None
     assert "for server 1, but this is server 2; do the configured addresses agree?" in received.error
 
@@ -223,7 +236,7 @@ def test_a_datagram_for_another_server_says_to_check_the_addresses() -> None:
 def test_a_datagram_reflected_to_its_sender_is_dropped() -> None:
     network = joined()
     for datagram in network.runs[A].send(B, [note(1)]) + links(A, seed=1).send(B, [note(1)]):
-        assert network.runs[A].receive(datagram, 0).error is not None
+        assert receive(network.runs[A], datagram, 0).error is not None
 
 
 STEPS = [(KEY,), (KEY, OTHER_KEY), (OTHER_KEY, KEY), (OTHER_KEY,)]
