@@ -403,7 +403,9 @@ class Incoming:
             return None
         window = self._window
         window.next += 1
-        self._next_header = header[:_COUNTER_AT] + window.next.to_bytes(8)
+        self._next_header = (
+            header[:_COUNTER_AT] + window.next.to_bytes(8) if window.next <= _COUNTER_MAX else b""
+        )
         self.opened += 1
         return body
 
@@ -448,5 +450,6 @@ class Incoming:
         self.opened += 1
         self.proved.add(key_id)
         self._cipher, self._my_salt = cipher, my_salt
-        self._next_header = header[:_COUNTER_AT] + self._window.next.to_bytes(8)
+        number = self._window.next
+        self._next_header = header[:_COUNTER_AT] + number.to_bytes(8) if number <= _COUNTER_MAX else b""
         return body

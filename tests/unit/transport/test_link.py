@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from functools import cache
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ from tests.unit.transport.network import (
     sender,
 )
 from zraft.raft.messages import Heartbeat
-from zraft.transport import packing
+from zraft.transport import codec, link, packing
 from zraft.transport.keys import ClusterKey
 from zraft.transport.link import (
     DATAGRAM_BYTES_LOOPBACK,
@@ -34,6 +35,7 @@ from zraft.transport.link import (
     PeerLinks,
     TransportSettings,
 )
+from zraft.transport.loss import REPORT_EVERY, REPORT_INTERVAL_MS
 from zraft.transport.messages import PeerMessage
 from zraft.transport.packing import UnsendableError
 from zraft.transport.sealing import HELLO_BYTES, Rejection
@@ -389,3 +391,66 @@ def test_sealing_a_60_kb_append_costs_one_datagram_of_little_more_than_its_paylo
     network = joined(datagram_bytes_max=DATAGRAM_BYTES_LOOPBACK)
     (datagram,) = network.runs[A].send(B, [append(payload(59_000)), Heartbeat(COORDINATION_GROUP, 5, 1, 6)])
     assert len(datagram) - 59_000 < 80
+
+
+SAYINGS = {
+    "a message": [codec.encode(note(1))],
+    "two": [codec.encode(note(2)), codec.encode(note(3))],
+    "entries": [codec.encode(append(payload(1_000)))],
+    "fragments": [codec.encode(append(payload(3_000)))],
+    "of a newer release": [msgpack.packb([99, 1])],
+    "an answer and one of a newer release": [codec.encode(note(4)), msgpack.packb([99, 1])],
+    "no record": [b"\x01"],
+    "more than one value": [b"\x01\x01"],
+    "no MessagePack": [b"\xc1"],
+    "nothing": [b""],
+}
+
+
+@pytest.mark.parametrize("keys", [(KEY,), None], ids=["sealed", "plain"])
+@settings(deadline=None)
+@given(said=st.lists(st.sampled_from([*SAYINGS, "a report", "a while", *["a message"] * 8]), max_size=60))
+def test_the_short_way_of_a_datagram_brings_what_the_long_one_brings(
+    keys: list[ClusterKey] | None, said: list[str]
+) -> None:
+    short, long = (joined(keys=keys).runs[B] for _ in range(2))
+    voice, now_ms = joined(keys=keys).runs[A], 0
+    for what in said:
+        datagrams: list[bytes] = []
+        if what == "a while":
+            now_ms += REPORT_INTERVAL_MS // 2
+        elif what == "a report":
+            peer = voice._peers[B]
+            assert peer.handshake.incoming is not None
+            datagrams.append(voice._report(peer, peer.handshake.incoming))
+        else:
+            for _ in range(REPORT_EVERY // 8):
+                datagrams += voice.send_encoded(B, SAYINGS[what])
+        for datagram in datagrams:
+            brought = short.receive(datagram, now_ms)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(link, "ONE", b"no body begins so")
+                assert long.receive(datagram, now_ms) == brought
+    assert short.statistics() == long.statistics()
+
+
+@pytest.mark.parametrize("keys", [(KEY,), None], ids=["sealed", "plain"])
+@pytest.mark.parametrize("size", [0, 1_000, *range(1_300, 1_400, 3), 5_000])
+def test_one_message_is_sent_as_several_are_or_not_at_all(keys: list[ClusterKey] | None, size: int) -> None:
+    encoded = codec.encode(append(payload(size)))
+    one, several = (joined(keys=keys).runs[A] for _ in range(2))
+    before = one.statistics()
+    datagram, datagrams = one.send_one(B, encoded), several.send_encoded(B, [encoded])
+    if datagram is not None:
+        assert [datagram] == datagrams
+        assert one.statistics() == several.statistics()
+    else:
+        assert len(datagrams) > 1
+        assert one.statistics() == before
+
+
+def test_one_message_waits_for_the_handshake_like_several() -> None:
+    run = links(A, seed=1)
+    before = run.statistics()
+    assert run.send_one(B, codec.encode(note(1))) is None
+    assert run.statistics() == before
