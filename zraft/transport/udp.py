@@ -297,6 +297,8 @@ class UdpEndpoint:
             self._alone_left -= 1
             try:
                 size, source = sock.recvfrom_into(self._buffer)
+            except (BlockingIOError, InterruptedError):
+                return
             except OSError as error:
                 self._note_error(sock, error)
                 return
@@ -310,20 +312,13 @@ class UdpEndpoint:
         if batch:
             self._on_datagrams(batch)
 
-    def _note_error(self, sock: socket.socket, error: OSError) -> bool:
-        """Count an error of reading; return whether there may be more to read."""
-        if isinstance(error, BlockingIOError | InterruptedError):
-            return False
-        # An ICMP answer to something sent earlier (port closed, filtered by a firewall); the socket itself is well.
-        _count(self._receive_errors, error)
-        self._listen_again(sock)
-        return True
+    def _note_error(self, sock: socket.socket, error: OSError) -> None:
+        """Count an ICMP answer to something sent earlier (port closed, filtered by a firewall); the socket itself is well.
 
-    def _listen_again(self, sock: socket.socket) -> None:
-        """Let the loop watch a socket that had an error: uvloop's stops to, and tells nobody.
-
-        Else whatever comes from a peer that was down for a moment would be read when a timer drains the sockets.
+        Have the loop watch it again: uvloop's stops to, and tells nobody. Else whatever comes from a peer that was down for
+        a moment would be read when a timer drains the sockets.
         """
+        _count(self._receive_errors, error)
         self._loop.remove_reader(sock.fileno())
         self._loop.add_reader(sock.fileno(), self._on_readable, sock)
 
@@ -335,13 +330,15 @@ class UdpEndpoint:
         for _ in range(DATAGRAMS_PER_WAKEUP_MAX):
             try:
                 size, source = receive(buffer)
-            except OSError as error:
-                if self._note_error(sock, error):
-                    continue
+            except (BlockingIOError, InterruptedError):
                 break
+            except OSError as error:
+                self._note_error(sock, error)
+                continue
             self._bytes_received += size
             batch.append((bytes(view[:size]), source))
-        self._datagrams_received += len(batch)
+        if batch:
+            self._datagrams_received += len(batch)
         return batch
 
 
