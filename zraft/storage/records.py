@@ -8,7 +8,7 @@ See docs/STORAGE.md, "Records".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, final
 
 import msgpack
 from attrs import fields, frozen
@@ -41,6 +41,7 @@ EntryFields = tuple[int, GroupId, int, int, int, int, int, bytes]
 """An ENTRY record as unpacked: kind, group, index, term, entry kind, position, count, payload."""
 
 
+@final
 @frozen
 class EntryRecord:
     """`entry` is appended to the group's log: its index is one above the last."""
@@ -182,7 +183,7 @@ def encode_records(records: Sequence[Record | BaseRecord]) -> bytes:
     """Return the records as concatenated MessagePack arrays."""
     packer = msgpack.Packer(autoreset=False)
     for record in records:
-        if record.__class__ is EntryRecord:
+        if type(record) is EntryRecord:
             entry = record.entry
             packer.pack(
                 (

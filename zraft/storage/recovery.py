@@ -28,6 +28,7 @@ from zraft.storage.group_log import GroupLog
 from zraft.storage.records import (
     BaseRecord,
     EntryFields,
+    EntryRecord,
     ForgetRecord,
     RecordFormatError,
     RecordReader,
@@ -349,6 +350,7 @@ def _replay_frame(
             record = decode_record(fields)
             if isinstance(record, BaseRecord):
                 raise RecordFormatError("a group is restated in the middle of a segment")
+            assert not isinstance(record, EntryRecord), "`is_entry` has said so"
             group = groups.get(record.group)
             if group is None:
                 group = groups[record.group] = GroupReplay(settings, record.group)

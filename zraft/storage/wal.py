@@ -218,7 +218,7 @@ class Wal:
             if group not in logs:
                 logs[group] = GroupLog(self._logs[group]) if group in self._logs else GroupLog()
             log = logs[group]
-            if record.__class__ is EntryRecord:
+            if type(record) is EntryRecord:
                 entry = record.entry
                 problem = log.append(entry.index, entry.term, entry.position, entry.count)
                 if entry.kind is EntryKind.MEMBERSHIP:
@@ -409,9 +409,9 @@ class Wal:
 
     def _restorations(
         self, snapshots: Mapping[GroupId, SnapshotMeta], replayed: Replay
-    ) -> tuple[list[Record], tuple[GroupId, ...]]:
+    ) -> tuple[list[OtherRecord], tuple[GroupId, ...]]:
         """Return what lets logs begin after snapshots that they end before or contradict, and which logs these are."""
-        records: list[Record] = []
+        records: list[OtherRecord] = []
         restored: list[GroupId] = []
         for group, meta in snapshots.items():
             if group in replayed.forgotten:
@@ -428,7 +428,7 @@ class Wal:
                 replayed.groups[group].tail.clear()
         return records, tuple(restored)
 
-    def _pretend(self, records: Sequence[Record]) -> None:
+    def _pretend(self, records: Sequence[OtherRecord]) -> None:
         """Change the logs as if these records were written."""
         for record in records:
             log = self._logs.setdefault(record.group, GroupLog())
@@ -510,7 +510,7 @@ class Wal:
                     indexes[group] = SparseIndex(
                         self._settings.index_stride_bytes, self._settings.index_points_max
                     )
-                if record.__class__ is not EntryRecord:
+                if type(record) is not EntryRecord:
                     self._note(record, span)
                 elif log_bytes >= indexes[group].due_at:
                     place = Place(span.number, span.end, self._next_frame)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,15 @@ async def test_d22_the_leader_heeds_which_paths_lose_too_much_as_peers_report_it
         assert raft is not None
         follower = next(server for server in nodes.nodes if server != leader.config.id)
         progress = raft._replication.followers[follower]
+
+        def heeds(most: int) -> bool:
+            return progress.bulk_bytes_min == most
+
         for lossy in (True, False):
             # Too few datagrams cross here for reports to change it.
             links._peers[follower].loss.lossy = lossy
             most = links.capacity(follower, datagrams_max(lossy=lossy))
-            await nodes.until(lambda most=most: progress.bulk_bytes_min == most)
+            await nodes.until(partial(heeds, most))
 
 
 async def test_one_message_to_several_servers_is_encoded_once(
