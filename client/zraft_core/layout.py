@@ -742,7 +742,8 @@ class Kinds(Generic[T]):
 
     def pack(self, value: T) -> list[Any]:
         """Return the array `[kind, field, ...]`."""
-        kind, record = self._only.get(type(value)) or self.of(value)
+        of = type(value)
+        kind, record = self._only[of] if of in self._only else self.of(value)
         packed = [kind, *record.values(value)]
         for at, pack in record.packs:
             packed[at + 1] = pack(packed[at + 1])
@@ -757,10 +758,9 @@ class Kinds(Generic[T]):
         if type(value) is not tuple or not value:
             raise wrong(self.what, "an array that starts with its kind", value)
         kind = value[0]
-        reader = self._readers.get(kind) if type(kind) is int else None
-        if reader is None:
+        if type(kind) is not int or kind not in self._readers:
             raise self._unknown(kind)
-        quick, make, checks, labels = reader
+        quick, make, checks, labels = self._readers[kind]
         if quick is not None:
             read: T | None = quick(value)
             if read is not None:
@@ -773,6 +773,22 @@ class Kinds(Generic[T]):
             *[check(one, label) for check, one, label in zip(checks, value[1:], labels, strict=True)]
         )
         return made
+
+    def decode(self, buffer: bytes | memoryview) -> T:
+        """Return the value of an array `[kind, field, ...]` that is exactly these bytes: `unpack` of `from_bytes`.
+
+        Raises:
+            ProtocolError: see there.
+        """
+        try:
+            value = _from_bytes(buffer)
+        except _NOT_MESSAGEPACK as error:
+            raise _not_one_value(buffer, error) from error
+        if type(value) is tuple and value and type(value[0]) is int and value[0] in self._quick:
+            read: T | None = self._quick[value[0]](value)
+            if read is not None:
+                return read
+        return self.unpack(value)
 
     def unpack_all(self, values: Iterable[Any]) -> list[T]:
         """Return the values of unpacked arrays: as `unpack` of each, with less around those that are read quickly.
@@ -810,12 +826,20 @@ def from_bytes(buffer: bytes | memoryview) -> Any:
             on their disks do not have.
     """
     try:
-        return msgpack.unpackb(buffer, use_list=False, max_str_len=0, max_map_len=0, max_ext_len=0)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise ProtocolError(
-            f"expected MessagePack integers, booleans, nil, binaries and arrays; found {len(buffer)} other bytes: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+        return _from_bytes(buffer)
+    except _NOT_MESSAGEPACK as error:
+        raise _not_one_value(buffer, error) from error
+
+
+_from_bytes: Final = partial(msgpack.unpackb, use_list=False, max_str_len=0, max_map_len=0, max_ext_len=0)
+_NOT_MESSAGEPACK: Final = (ValueError, msgpack.UnpackException)
+
+
+def _not_one_value(buffer: bytes | memoryview, error: Exception) -> ProtocolError:
+    return ProtocolError(
+        f"expected MessagePack integers, booleans, nil, binaries and arrays; found {len(buffer)} other bytes: "
+        f"{type(error).__name__}: {error}"
+    )
 
 
 def formatted(value: Any, what: str, version: int, length: int) -> tuple[Any, ...]:

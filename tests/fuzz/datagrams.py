@@ -186,15 +186,15 @@ class _Server:
 
     def receive(self, datagram: bytes) -> ReceivedDatagram:
         """One datagram, as the shell handles it."""
-        received = self.links.receive(datagram, self.now_ms)
-        for to, reply in received.replies:
+        received = sender, messages, beside = self.links.receive(datagram, self.now_ms)
+        for to, reply in beside.replies if beside is not None else ():
             answer = self.voices[to].on_hello(reply, self.now_ms)
             if answer is not None:
-                again = self.links.receive(answer, self.now_ms)
-                self.driver.receive(again.sender or self.me, again.messages)
-        if received.sender is not None and received.messages:
-            self.understood += len(received.messages)
-            self.driver.receive(received.sender, received.messages)
+                again, more, _ = self.links.receive(answer, self.now_ms)
+                self.driver.receive(again or self.me, more)
+        if sender is not None and messages:
+            self.understood += len(messages)
+            self.driver.receive(sender, messages)
         return received
 
     def turn(self, *, answering: bool = False) -> None:

@@ -60,8 +60,9 @@ class Impostor:
                 answer = self._socket.recv(65_536)
             except TimeoutError:
                 return
-            received = links.receive(answer, int(time.monotonic() * 1000))
-            self._send(to, [reply for _, reply in received.replies])
+            _, _, beside = links.receive(answer, int(time.monotonic() * 1000))
+            if beside is not None:
+                self._send(to, [reply for _, reply in beside.replies])
 
     def forge(self, to: Server) -> None:
         """Send the beginning of a handshake that names the right key and is not made with it."""

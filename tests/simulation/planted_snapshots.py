@@ -29,6 +29,7 @@ from zraft.storage import segments as segments_module
 from zraft.storage import snapshots as snapshot_store_module
 from zraft.storage import wal as wal_module
 from zraft.storage.errors import DiskFullError, FsyncError
+from zraft.storage.frames import HEAD_BYTES
 from zraft.storage.wal import Wal
 from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
@@ -241,4 +242,15 @@ def failed_fsync_ignored() -> Sequence[Patch]:
         with suppress(FsyncError):
             original(*arguments)
 
-    return [(wal_module, "sync_file", sync_file), (segments_module, "sync_file", sync_file)]
+    write = Wal._write
+
+    def write_frame(self: Wal, body: bytes) -> int:
+        with suppress(FsyncError):
+            return write(self, body)
+        return HEAD_BYTES + len(body)
+
+    return [
+        (Wal, "_write", write_frame),
+        (wal_module, "sync_file", sync_file),
+        (segments_module, "sync_file", sync_file),
+    ]

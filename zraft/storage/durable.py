@@ -108,7 +108,7 @@ def sync_file(fs: FileSystem, file: int, path: str) -> None:
     try:
         fs.fdatasync(file)
     except OSError as error:
-        raise _fsync_error(path, error) from error
+        raise fsync_error(path, error) from error
 
 
 def sync_directory(fs: FileSystem, path: str) -> None:
@@ -120,7 +120,7 @@ def sync_directory(fs: FileSystem, path: str) -> None:
     try:
         fs.fsync_directory(path)
     except OSError as error:
-        raise _fsync_error(path, error) from error
+        raise fsync_error(path, error) from error
 
 
 def make_directories(fs: FileSystem, path: str) -> None:
@@ -182,7 +182,8 @@ def _names_in(fs: FileSystem, path: str) -> list[str] | None:
             return None
 
 
-def _fsync_error(path: str, error: OSError) -> FsyncError:
+def fsync_error(path: str, error: OSError) -> FsyncError:
+    """Return what `sync_file` makes of a system's error, for the frequent sync that is spared the call."""
     return FsyncError(
         f"{path}: fsync failed ({_reason(error)}); the server has to end: check the disk, then start it again"
     )

@@ -42,10 +42,12 @@ _CRC_KEY: Final = b"\xa3crc\xce"
 HEADER_BYTES: Final = _HEADER.size + _CRC.size
 
 _HEAD = struct.Struct(">3sQBIBIBI")
+_HEAD_BEFORE_CRC = struct.Struct(">3sQBIBI")
+_HEAD_CRC = struct.Struct(">BI")
 _HEAD_MARK: Final = bytes([0x95, FRAME_KIND, 0xCF])
 _U32: Final = 0xCE
 HEAD_BYTES: Final = _HEAD.size
-_HEAD_CRC_AT: Final = HEAD_BYTES - 5  # the head's checksum covers what precedes it
+_HEAD_CRC_AT: Final = _HEAD_BEFORE_CRC.size  # the head's checksum covers what precedes it
 
 
 @frozen
@@ -140,9 +142,10 @@ class Frame(NamedTuple):
 
 def encode_frame(number: int, body: bytes, seed: int) -> bytes:
     """Return one frame. `body` is what `encode_records` made."""
-    assert 0 < len(body) <= RECORD_BYTES_MAX, f"frame body of {len(body)} bytes, limit {RECORD_BYTES_MAX}"
-    head = _HEAD.pack(_HEAD_MARK, number, _U32, len(body), _U32, crc32c(body, seed), _U32, 0)[:_HEAD_CRC_AT]
-    return b"".join((head, b"\xce", _CRC.pack(crc32c(head, seed)), body))
+    size = len(body)
+    assert 0 < size <= RECORD_BYTES_MAX, f"frame body of {size} bytes, limit {RECORD_BYTES_MAX}"
+    head = _HEAD_BEFORE_CRC.pack(_HEAD_MARK, number, _U32, size, _U32, crc32c(body, seed))
+    return head + _HEAD_CRC.pack(_U32, crc32c(head, seed)) + body
 
 
 def decode_head(data: bytes, at: int, seed: int) -> FrameHead | None:

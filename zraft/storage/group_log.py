@@ -9,14 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
-from zraft.raft.messages import NO_INDEX, Entry, EntryKind, HardState
+from zraft.raft.messages import NO_INDEX, Entry, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.records import (
     BaseRecord,
-    EntryRecord,
     ForgetRecord,
     HardStateRecord,
-    Record,
+    OtherRecord,
     RestoreRecord,
     Roster,
     RosterRecord,
@@ -46,15 +45,26 @@ class GroupLog:
         "term_runs",
     )
 
-    def __init__(self) -> None:
-        self.hard_state = HardState()
-        self.roster: Roster | None = None
-        self.base = NO_BASE
-        self.last_index = NO_INDEX
-        self.last_term = 0
-        self.next_position: int | None = 1
-        self.term_runs: tuple[tuple[int, int], ...] = ()
-        self.memberships: tuple[Entry, ...] = ()
+    def __init__(self, like: GroupLog | None = None) -> None:
+        """Make an empty log, or a copy on which records can be tried. It is cheap: all that a log holds is immutable."""
+        if like is None:
+            self.hard_state = HardState()
+            self.roster: Roster | None = None
+            self.base = NO_BASE
+            self.last_index = NO_INDEX
+            self.last_term = 0
+            self.next_position: int | None = 1
+            self.term_runs: tuple[tuple[int, int], ...] = ()
+            self.memberships: tuple[Entry, ...] = ()
+        else:
+            self.hard_state = like.hard_state
+            self.roster = like.roster
+            self.base = like.base
+            self.last_index = like.last_index
+            self.last_term = like.last_term
+            self.next_position = like.next_position
+            self.term_runs = like.term_runs
+            self.memberships = like.memberships
 
     @classmethod
     def from_base(cls, record: BaseRecord) -> GroupLog:
@@ -63,19 +73,6 @@ class GroupLog:
         log.hard_state = record.hard_state
         log.roster = record.roster
         log.restore(record.log)
-        return log
-
-    def fork(self) -> GroupLog:
-        """Return a copy on which records can be tried; cheap, because everything it holds is immutable."""
-        log = GroupLog.__new__(GroupLog)
-        log.hard_state = self.hard_state
-        log.roster = self.roster
-        log.base = self.base
-        log.last_index = self.last_index
-        log.last_term = self.last_term
-        log.next_position = self.next_position
-        log.term_runs = self.term_runs
-        log.memberships = self.memberships
         return log
 
     def term_at(self, index: int) -> int:
@@ -102,11 +99,27 @@ class GroupLog:
         assert self.next_position is not None
         return SnapshotMeta(self.last_index, self.last_term, self.next_position, self.membership)
 
-    def problem(self, record: Record) -> str | None:
+    def append(self, index: int, term: int, position: int, count: int) -> str | None:
+        """Append an entry of these numbers, or return why it may not come next: nothing has changed then.
+
+        The caller adds it to `memberships` if it is one.
+        """
+        if index != self.last_index + 1:
+            return f"entry {index} after entry {self.last_index}"
+        if term < self.last_term or term == 0:
+            return f"entry {index} has term {term} after term {self.last_term}"
+        if position != self.next_position and (self.next_position is not None or position < 1):
+            return f"entry {index} has position {position}, expected {self.next_position}"
+        if term != self.last_term or not self.term_runs:
+            self.term_runs = (*self.term_runs, (index, term))
+            self.last_term = term
+        self.last_index = index
+        self.next_position = position + count
+        return None
+
+    def problem(self, record: OtherRecord) -> str | None:
         """Return why `record` may not come next, or None."""
         match record:
-            case EntryRecord(_, entry):
-                return self.problem_with_entry(entry.index, entry.term, entry.position)
             case HardStateRecord(_, hard_state):
                 return self._problem_with_hard_state(hard_state)
             case TruncateRecord(_, from_index):
@@ -120,16 +133,6 @@ class GroupLog:
                     )
             case RosterRecord() | ForgetRecord():
                 pass
-        return None
-
-    def problem_with_entry(self, index: int, term: int, position: int) -> str | None:
-        """Return why an entry of these numbers may not be appended, or None."""
-        if index != self.last_index + 1:
-            return f"entry {index} after entry {self.last_index}"
-        if term < self.last_term or term == 0:
-            return f"entry {index} has term {term} after term {self.last_term}"
-        if position != self.next_position and (self.next_position is not None or position < 1):
-            return f"entry {index} has position {position}, expected {self.next_position}"
         return None
 
     def _problem_with_hard_state(self, hard_state: HardState) -> str | None:
@@ -160,13 +163,9 @@ class GroupLog:
                 return f"restated with {what} {found!r}, expected {expected!r}"
         return None
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: OtherRecord) -> None:
         """Take a record that has no problem."""
         match record:
-            case EntryRecord(_, entry):
-                self.append(entry.index, entry.term, entry.position + entry.count)
-                if entry.kind is EntryKind.MEMBERSHIP:
-                    self.memberships = (*self.memberships, entry)
             case HardStateRecord(_, hard_state):
                 self.hard_state = hard_state
             case TruncateRecord(_, from_index):
@@ -177,14 +176,6 @@ class GroupLog:
                 self.roster = roster
             case ForgetRecord():
                 self.forget()
-
-    def append(self, index: int, term: int, next_position: int) -> None:
-        """Take an entry that has no problem; the caller adds it to `memberships` if it is one."""
-        if term != self.last_term or not self.term_runs:
-            self.term_runs = (*self.term_runs, (index, term))
-            self.last_term = term
-        self.last_index = index
-        self.next_position = next_position
 
     def truncate(self, from_index: int, next_position: int | None) -> None:
         """Forget `from_index` and above; `next_position` is that of the new last entry, where known."""

@@ -8,7 +8,7 @@ See docs/STORAGE.md, "Records".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, final
 
 import msgpack
 from attrs import fields, frozen
@@ -41,6 +41,7 @@ EntryFields = tuple[int, GroupId, int, int, int, int, int, bytes]
 """An ENTRY record as unpacked: kind, group, index, term, entry kind, position, count, payload."""
 
 
+@final
 @frozen
 class EntryRecord:
     """`entry` is appended to the group's log: its index is one above the last."""
@@ -102,8 +103,9 @@ class BaseRecord:
     log: SnapshotMeta
 
 
-Record = EntryRecord | HardStateRecord | TruncateRecord | RosterRecord | RestoreRecord | ForgetRecord
-"""The records that callers of `Wal.append` write."""
+OtherRecord = HardStateRecord | TruncateRecord | RosterRecord | RestoreRecord | ForgetRecord
+Record = EntryRecord | OtherRecord
+"""The records that callers of `Wal.append` write. Nearly all of them are entries."""
 
 
 _END: Final = b"\0"
@@ -181,7 +183,7 @@ def encode_records(records: Sequence[Record | BaseRecord]) -> bytes:
     """Return the records as concatenated MessagePack arrays."""
     packer = msgpack.Packer(autoreset=False)
     for record in records:
-        if isinstance(record, EntryRecord):  # nearly all of them
+        if type(record) is EntryRecord:
             entry = record.entry
             packer.pack(
                 (

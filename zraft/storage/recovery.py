@@ -28,6 +28,7 @@ from zraft.storage.group_log import GroupLog
 from zraft.storage.records import (
     BaseRecord,
     EntryFields,
+    EntryRecord,
     ForgetRecord,
     RecordFormatError,
     RecordReader,
@@ -334,14 +335,13 @@ def _replay_frame(
                 if group is None:
                     group = groups[fields[1]] = GroupReplay(settings, fields[1])
                 _, _, index, term, _, position, count, _ = fields
-                problem = group.log.problem_with_entry(index, term, position)
+                problem = group.log.append(index, term, position, count)
                 if problem is not None:
                     raise CorruptionError(
                         path, frame.offset, f"frame {frame.number}: group {fields[1]}: {problem}"
                     )
-                if group.index.wants(log_bytes):
+                if log_bytes >= group.index.due_at:
                     group.index.add(index, Place(span.number, frame.offset, frame.number), log_bytes)
-                group.log.append(index, term, position + count)
                 if fields[4] == EntryKind.MEMBERSHIP:
                     group.log.memberships = (*group.log.memberships, entry_of(fields))
                 group.push(fields)
@@ -350,6 +350,7 @@ def _replay_frame(
             record = decode_record(fields)
             if isinstance(record, BaseRecord):
                 raise RecordFormatError("a group is restated in the middle of a segment")
+            assert not isinstance(record, EntryRecord), "`is_entry` has said so"
             group = groups.get(record.group)
             if group is None:
                 group = groups[record.group] = GroupReplay(settings, record.group)

@@ -29,9 +29,12 @@ class SparseIndex:
 
     Seams are never dropped; there is at most one for each election that ended in a conflict, and the
     Raft log keeps a term run for each of those anyway.
+
+    Attributes:
+        due_at: the next entry that stands so many bytes into the log, or more, should become a point.
     """
 
-    __slots__ = ("_due", "_indices", "_next_bytes", "_places", "_points_max", "_seams", "_stride")
+    __slots__ = ("_due", "_indices", "_places", "_points_max", "_seams", "_stride", "due_at")
 
     def __init__(self, stride_bytes: int, points_max: int) -> None:
         self._stride = stride_bytes
@@ -39,12 +42,12 @@ class SparseIndex:
         self._indices: list[int] = []
         self._places: list[Place] = []
         self._seams: list[int] = []
-        self._next_bytes = 0
-        self._due = True  # the next entry is a seam, as the very first one is
+        self._begin_anew()
 
-    def wants(self, log_bytes: int) -> bool:
-        """Return whether an entry that stands `log_bytes` into the log should become a point."""
-        return self._due or log_bytes >= self._next_bytes
+    def _begin_anew(self) -> None:
+        """Let the next entry be a seam, as the very first one is."""
+        self._due = True
+        self.due_at = 0
 
     def add(self, index: int, place: Place, log_bytes: int) -> None:
         """Make a point of the entry. `log_bytes` is the frame's distance from the start of the log."""
@@ -56,21 +59,21 @@ class SparseIndex:
         self._places.append(place)
         if len(self._indices) - len(self._seams) > self._points_max:
             self._thin_out()
-        self._next_bytes = log_bytes + self._stride
+        self.due_at = log_bytes + self._stride
 
     def truncate(self, from_index: int) -> None:
         """Forget the points of truncated entries; the next entry will be a seam."""
         keep = bisect_left(self._indices, from_index)
         del self._indices[keep:], self._places[keep:]
         del self._seams[bisect_left(self._seams, from_index) :]
-        self._due = True
+        self._begin_anew()
 
     def reset(self) -> None:
         """Forget everything: the log begins anew."""
         self._indices.clear()
         self._places.clear()
         self._seams.clear()
-        self._due = True
+        self._begin_anew()
 
     def compact(self, first_index: int, place: Place, *, exists: bool) -> None:
         """Forget what lies before `first_index`, which from now on is found from `place` on, if it exists yet."""

@@ -12,11 +12,11 @@ from contextlib import suppress
 
 from attrs import frozen
 
-from zraft.raft.messages import NO_INDEX, Entry, HardState
+from zraft.raft.messages import NO_INDEX, Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.compaction import bytes_from, is_worth_rolling, oldest_needed
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import reserve, sync_directory, sync_file, write_error, writing
+from zraft.storage.durable import fsync_error, reserve, sync_directory, sync_file, write_error, writing
 from zraft.storage.entry_reading import Span, entries_between
 from zraft.storage.errors import (
     CompactedError,
@@ -40,6 +40,7 @@ from zraft.storage.records import (
     EntryRecord,
     ForgetRecord,
     HardStateRecord,
+    OtherRecord,
     Record,
     RestoreRecord,
     TruncateRecord,
@@ -76,9 +77,13 @@ class WalStatistics:
 class Wal:
     """An open write-ahead log.
 
-    `append`, `has_room`, `compact` and `close` belong to one thread at a time (most of them block for the disk).
+    `append`, `room`, `compact` and `close` belong to one thread at a time (most of them block for the disk).
     `read_entries`, `base`, `held_after` and `statistics` may be called from another at any time; they see what was
     durable when they were called.
+
+    Attributes:
+        room: a frame of so many bytes, or fewer, is written and synced by `append`, which does no more then: the segment
+            is long enough, and all that has to be known of it is.
     """
 
     __slots__ = (
@@ -100,6 +105,7 @@ class Wal:
         "_scraps",
         "_segments",
         "_settings",
+        "room",
     )
 
     def __init__(
@@ -128,6 +134,7 @@ class Wal:
         self._compacted: dict[GroupId, int] = {}  # the index that `compact` was given, by group
         self._doomed: list[int] = []  # segments that are no longer of the log, but may still be files
         self._mutex = threading.Lock()
+        self.room = 0  # `_count_room` counts it whenever that on which it depends has changed
 
     @classmethod
     def open(
@@ -202,41 +209,33 @@ class Wal:
             FsyncError, WriteError: whether it was written is unknown; the process has to end.
         """
         assert records, "an empty frame says nothing"
-        self._check_failure()
+        if self._failure is not None:
+            raise self._nothing_can_follow()
         # Tried on copies: what breaks a rule is our own mistake, and must not reach the disk.
         logs: dict[GroupId, GroupLog] = {}
         for record in records:
-            log = logs.get(record.group)
-            if log is None:
-                known = self._logs.get(record.group)
-                log = logs[record.group] = known.fork() if known is not None else GroupLog()
-            problem = log.problem(record)
-            assert problem is None, f"group {record.group}: {problem}"
-            log.apply(record)
-        body = encode_records(records)
+            group = record.group
+            if group not in logs:
+                logs[group] = GroupLog(self._logs[group]) if group in self._logs else GroupLog()
+            log = logs[group]
+            if type(record) is EntryRecord:
+                entry = record.entry
+                problem = log.append(entry.index, entry.term, entry.position, entry.count)
+                if entry.kind is EntryKind.MEMBERSHIP:
+                    log.memberships = (*log.memberships, entry)
+            else:
+                problem = log.problem(record)
+                if problem is None:
+                    log.apply(record)
+            assert problem is None, f"group {group}: {problem}"
         try:
-            span, frame = self._write(body)
+            size = self._write(encode_records(records))
         except DiskFullError:
             raise
         except StorageError as error:
             self._failure = error
             raise
-        self._commit(records, logs, span, len(frame))
-
-    def has_room(self, frame_bytes: int) -> bool:
-        """Return whether room is reserved for a frame of so many bytes, so that `append` syncs once and does no more.
-
-        Belongs to the thread that appends.
-        """
-        span = self._segments[-1]
-        return (
-            self._recorded
-            and not self._roll_due
-            and not self._scraps
-            and span.end + frame_bytes <= self._allocated
-            and (span.end + frame_bytes <= self._settings.segment_bytes_max or not span.frames)
-            and span.number <= self._directory.newest_segment
-        )
+        self._commit(records, logs, size)
 
     def compact(self, group: GroupId, index: int) -> int:
         """Remove what no group needs any more, since entries up to `index` are in a durable snapshot.
@@ -250,7 +249,8 @@ class Wal:
             DiskFullError: nothing is lost and a later call goes on.
             FsyncError, WriteError: the process has to end.
         """
-        self._check_failure()
+        if self._failure is not None:
+            raise self._nothing_can_follow()
         log = self._logs.get(group)
         if log is None:
             return 0
@@ -272,6 +272,8 @@ class Wal:
         except StorageError as error:
             self._failure = error
             raise
+        finally:
+            self._count_room()
         return removed
 
     def base(self, group: GroupId) -> SnapshotMeta | None:
@@ -389,6 +391,7 @@ class Wal:
             sync_file(self._fs, self._file, path)
         self._announce_segment()
         self._close_segment()
+        self._count_room()
 
     def _check_snapshots(self, snapshots: Mapping[GroupId, SnapshotMeta]) -> None:
         """Check that every log that does not begin with its first entry has a snapshot of what precedes it."""
@@ -406,9 +409,9 @@ class Wal:
 
     def _restorations(
         self, snapshots: Mapping[GroupId, SnapshotMeta], replayed: Replay
-    ) -> tuple[list[Record], tuple[GroupId, ...]]:
+    ) -> tuple[list[OtherRecord], tuple[GroupId, ...]]:
         """Return what lets logs begin after snapshots that they end before or contradict, and which logs these are."""
-        records: list[Record] = []
+        records: list[OtherRecord] = []
         restored: list[GroupId] = []
         for group, meta in snapshots.items():
             if group in replayed.forgotten:
@@ -425,7 +428,7 @@ class Wal:
                 replayed.groups[group].tail.clear()
         return records, tuple(restored)
 
-    def _pretend(self, records: Sequence[Record]) -> None:
+    def _pretend(self, records: Sequence[OtherRecord]) -> None:
         """Change the logs as if these records were written."""
         for record in records:
             log = self._logs.setdefault(record.group, GroupLog())
@@ -469,81 +472,105 @@ class Wal:
 
     # --- writing
 
-    def _write(self, body: bytes) -> tuple[SegmentSpan, bytes]:
-        # Room is made first: a frame is encoded with the seed of the segment that it goes to.
-        span = self._make_room(len(body))
+    def _write(self, body: bytes) -> int:
+        """Make the next frame durable behind the last one; return its size."""
+        size = HEAD_BYTES + len(body)
+        if size > self.room:
+            # This comes first: a frame is encoded with the seed of the segment that it goes to.
+            self._make_room(size)
+        span = self._segments[-1]
         frame = encode_frame(self._next_frame, body, span.seed)
         assert self._file is not None
-        path = segment_path(self._path, span.number)
         try:
             self._fs.pwrite(self._file, frame, span.end)
         except OSError as error:
-            problem = write_error(path, error)
+            problem = write_error(segment_path(self._path, span.number), error)
             if isinstance(problem, DiskFullError):
                 # This happens only on file systems that do not keep the promise of fallocate. Part of the frame
                 # may stand there, and what follows may be shorter: leave nothing of it behind.
                 self._scraps = True
+                self.room = 0
                 self._shorten()
             raise problem from error
-        sync_file(self._fs, self._file, path)
-        return span, frame
+        try:
+            self._fs.fdatasync(self._file)
+        except OSError as error:
+            raise fsync_error(segment_path(self._path, span.number), error) from error
+        return size
 
-    def _commit(
-        self, records: Sequence[Record], logs: dict[GroupId, GroupLog], span: SegmentSpan, size: int
-    ) -> None:
-        """Let readers see the frame, which is durable."""
-        place = Place(span.number, span.end, self._next_frame)
+    def _commit(self, records: Sequence[Record], logs: dict[GroupId, GroupLog], size: int) -> None:
+        """Let readers see the frame, which is durable and has `size` bytes."""
+        span, indexes = self._segments[-1], self._indexes
         log_bytes = span.log_bytes + span.end
-        forgotten: list[GroupId] = []
         with self._mutex:
-            self._logs.update(logs)
+            self._logs |= logs
             for record in records:
-                index = self._indexes.get(record.group)
-                if index is None:
-                    index = self._indexes[record.group] = SparseIndex(
+                group = record.group
+                if group not in indexes:
+                    indexes[group] = SparseIndex(
                         self._settings.index_stride_bytes, self._settings.index_points_max
                     )
-                if isinstance(record, EntryRecord):
-                    if index.wants(log_bytes):
-                        index.add(record.entry.index, place, log_bytes)
-                elif isinstance(record, TruncateRecord):
-                    index.truncate(record.from_index)
-                    span.note_truncation(record.group, record.from_index)
-                elif isinstance(record, RestoreRecord):
-                    index.reset()
-                    span.note_truncation(record.group, NO_INDEX)
-                    # The next segment begins after what was dropped, so that the older ones can go.
-                    self._roll_due = True
-                elif isinstance(record, ForgetRecord):
-                    index.reset()
-                    forgotten.append(record.group)
-            for group in forgotten:
-                if logs[group].is_blank and group in self._logs:
-                    del self._logs[group], self._indexes[group]
-                    self._compacted.pop(group, None)
+                if type(record) is not EntryRecord:
+                    self._note(record, span)
+                elif log_bytes >= indexes[group].due_at:
+                    place = Place(span.number, span.end, self._next_frame)
+                    indexes[group].add(record.entry.index, place, log_bytes)
             span.end += size
             span.frames += 1
             self._next_frame += 1
+        self.room -= size
 
-    def _check_failure(self) -> None:
-        if self._failure is not None:
-            raise WriteError(f"{self._path}: an earlier write failed, nothing can follow it: {self._failure}")
+    def _note(self, record: OtherRecord, span: SegmentSpan) -> None:
+        """Take note of what a durable record of this segment changes beside its group's log."""
+        group = record.group
+        index = self._indexes[group]
+        if isinstance(record, TruncateRecord):
+            index.truncate(record.from_index)
+            span.note_truncation(group, record.from_index)
+        elif isinstance(record, RestoreRecord):
+            index.reset()
+            span.note_truncation(group, NO_INDEX)
+            # The next segment begins after what was dropped, so that the older ones can go.
+            self._roll_due = True
+            self.room = 0
+        elif isinstance(record, ForgetRecord):
+            index.reset()
+            log = self._logs.get(group)  # as it is after the whole frame
+            if log is None or log.is_blank:
+                del self._indexes[group]
+                self._logs.pop(group, None)
+                self._compacted.pop(group, None)
 
-    def _make_room(self, body_bytes: int) -> SegmentSpan:
-        """Return the segment the next frame goes to, its bytes allocated there."""
-        if self._scraps:
-            self._shorten()
+    def _nothing_can_follow(self) -> WriteError:
+        return WriteError(f"{self._path}: an earlier write failed, nothing can follow it: {self._failure}")
+
+    def _count_room(self) -> None:
+        """Count what fits the last segment as it stands; nothing does if something has to be done there first."""
         span = self._segments[-1]
-        if span.number > self._directory.newest_segment:
-            self._announce_segment()
-        frame_bytes = body_bytes + HEAD_BYTES
-        end = span.end + frame_bytes
-        if self._roll_due or (end > self._settings.segment_bytes_max and span.frames):
-            self._roll(frame_bytes)
-            return self._segments[-1]
-        if end > self._allocated or not self._recorded:
-            self._reserve(max(self._settings.segment_bytes_max, end, self._allocated))
-        return span
+        is_ready = (
+            self._recorded
+            and not self._roll_due
+            and not self._scraps
+            and span.number <= self._directory.newest_segment
+        )
+        end = min(self._allocated, self._settings.segment_bytes_max)
+        self.room = end - span.end if is_ready else 0
+
+    def _make_room(self, frame_bytes: int) -> None:
+        """Let the last segment be one to which a frame of this size can be written, its bytes allocated there."""
+        try:
+            if self._scraps:
+                self._shorten()
+            span = self._segments[-1]
+            if span.number > self._directory.newest_segment:
+                self._announce_segment()
+            end = span.end + frame_bytes
+            if self._roll_due or (end > self._settings.segment_bytes_max and span.frames):
+                self._roll(frame_bytes)
+            elif end > self._allocated or not self._recorded:
+                self._reserve(max(self._settings.segment_bytes_max, end, self._allocated))
+        finally:
+            self._count_room()
 
     def _reserve(self, size: int) -> None:
         """Make the last segment so long, and let `meta` know it when that is durable: who cuts it then is noticed."""
@@ -648,7 +675,7 @@ class Wal:
                 log = self._logs[group]
                 if base.index <= log.base.index:
                     continue
-                log = log.fork()
+                log = GroupLog(log)
                 log.compact(base)
                 self._logs[group] = log
                 self._indexes[group].compact(base.index + 1, place, exists=log.last_index > base.index)

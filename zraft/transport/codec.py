@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import msgpack
+
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -70,7 +72,6 @@ from zraft_core.layout import (
     number,
     optional,
     row,
-    to_bytes,
     wrong,
 )
 
@@ -213,9 +214,10 @@ def _append_entries(
 
 def _quick_append_entries(items: tuple[Any, ...]) -> AppendEntries | None:
     """Return the message, if it is well-formed: all the same checks as by its forms and rules, at once."""
-    if len(items) != _APPEND_ENTRIES_ITEMS:
+    try:
+        _, group, term, prev_log_index, prev_log_term, leader_commit, wire_entries = items
+    except ValueError:
         return None
-    _, group, term, prev_log_index, prev_log_term, leader_commit, wire_entries = items
     if (
         type(group) is not int
         or type(term) is not int
@@ -226,18 +228,19 @@ def _quick_append_entries(items: tuple[Any, ...]) -> AppendEntries | None:
         # Both bounds have all bits set: none of the numbers is negative, and none is above it.
         or not 0 <= group | prev_log_index | leader_commit <= NUMBER_MAX
         or not 0 <= term | prev_log_term <= TERM_MAX
-        or not 1 <= len(wire_entries) <= ITEMS_MAX
-        or prev_log_index + len(wire_entries) > NUMBER_MAX
+        or not wire_entries
     ):
         return None
     entries = []
     index, last_term, next_position = prev_log_index, prev_log_term, 0
     for wire_entry in wire_entries:
-        if type(wire_entry) is not tuple or len(wire_entry) != _ENTRY_ITEMS:
+        try:
+            entry_term, kind, position, count, payload = wire_entry
+        except (TypeError, ValueError):
             return None
-        entry_term, kind, position, count, payload = wire_entry
         if (
-            type(entry_term) is not int
+            type(wire_entry) is not tuple
+            or type(entry_term) is not int
             or type(kind) is not int
             or type(position) is not int
             or type(count) is not int
@@ -255,6 +258,8 @@ def _quick_append_entries(items: tuple[Any, ...]) -> AppendEntries | None:
         last_term = entry_term
         next_position = position + count
         entries.append(Entry(index, entry_term, _ENTRY_KINDS[kind], position, count, payload))
+    if index > NUMBER_MAX or index - prev_log_index > ITEMS_MAX:
+        return None
     return AppendEntries(items[1], term, prev_log_index, prev_log_term, leader_commit, tuple(entries))
 
 
@@ -264,9 +269,10 @@ def _quick_beat(
     """Read a heartbeat, or its answer, if it is well-formed: all the same checks as by its forms, at once."""
 
     def read(items: tuple[Any, ...]) -> Heartbeat | HeartbeatReply | None:
-        if len(items) != _BEAT_ITEMS:
+        try:
+            _, group, term, beat_round, index = items
+        except ValueError:
             return None
-        _, group, term, beat_round, index = items
         if (
             type(group) is not int
             or type(term) is not int
@@ -283,9 +289,10 @@ def _quick_beat(
 
 def _quick_append_entries_reply(items: tuple[Any, ...]) -> AppendEntriesReply | None:
     """Return the message, if it is well-formed: all the same checks as by its forms, at once."""
-    if len(items) != _REPLY_ITEMS:
+    try:
+        _, group, term, accepted, match_index, prev_log_index, conflict_index, conflict_term = items
+    except ValueError:
         return None
-    _, group, term, accepted, match_index, prev_log_index, conflict_index, conflict_term = items
     if (
         type(group) is not int
         or type(term) is not int
@@ -303,10 +310,6 @@ def _quick_append_entries_reply(items: tuple[Any, ...]) -> AppendEntriesReply | 
     )
 
 
-_BEAT_ITEMS: Final = 5
-_REPLY_ITEMS: Final = 8
-_APPEND_ENTRIES_ITEMS: Final = 7
-_ENTRY_ITEMS: Final = 5
 _KIND_MAX: Final = len(_ENTRY_KINDS) - 1
 _COMMANDS: Final = int(EntryKind.COMMANDS)
 
@@ -369,16 +372,14 @@ def encode(message: PeerMessage) -> bytes:
         assert message.entries, "an AppendEntries is never empty"
         for index, entry in enumerate(message.entries, message.prev_log_index + 1):
             assert entry.index == index, "entries are not consecutive"
-    return to_bytes(MESSAGES.pack(message))
+    return _Packer().pack(MESSAGES.pack(message))  # type: ignore[no-any-return]
 
 
-def decode(buffer: bytes | memoryview) -> PeerMessage:
-    """Return the message of exactly these bytes.
+_Packer: Final = msgpack.Packer
 
-    Raises:
-        ProtocolError: they are not one well-formed message; says which field, what was found and expected.
-    """
-    return MESSAGES.unpack(from_bytes(buffer))
+decode: Final = MESSAGES.decode
+"""Returns the message of exactly these bytes. If they are not one well-formed message, the `ProtocolError` says which field,
+what was found and expected."""
 
 
 def decode_sequence(buffer: bytes | memoryview) -> tuple[list[PeerMessage], list[ProtocolError]]:

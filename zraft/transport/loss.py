@@ -81,24 +81,23 @@ class Loss:
 
 
 class Reporter:
-    """Reporter to a peer of how many of its datagrams were opened."""
+    """Reporter to a peer of how many of its datagrams were opened.
 
-    __slots__ = ("_opened", "_told_ms")
+    Whoever opens one counts it in `opened`, and calls `is_due` once these are REPORT_EVERY, or it is `due_ms`. A report does
+    not count: two reporters must not keep each other awake.
+    """
+
+    __slots__ = ("due_ms", "opened")
 
     def __init__(self) -> None:
-        self._opened = 0
-        self._told_ms: int | None = None
+        self.opened = 0
+        self.due_ms = 0
 
     def is_due(self, now_ms: int) -> bool:
-        """Count a datagram of the peer that opened; return whether a report is due.
-
-        A report does not count: two reporters must not keep each other awake.
-        """
-        if self._told_ms is None:
-            self._told_ms = now_ms
-        self._opened += 1
-        if self._opened < REPORT_EVERY and now_ms - self._told_ms < REPORT_INTERVAL_MS:
+        """Return whether to report now, and count anew then. The first datagram only begins the time to the next report."""
+        is_first = self.due_ms == 0
+        self.due_ms = now_ms + REPORT_INTERVAL_MS
+        if is_first:
             return False
-        self._opened = 0
-        self._told_ms = now_ms
+        self.opened = 0
         return True

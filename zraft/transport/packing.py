@@ -23,7 +23,10 @@ FRAGMENT: Final = 2
 REPORT: Final = 3
 
 _WHOLE_PREFIX: Final = bytes([WHOLE])
-_ONE_PREFIX: Final = _WHOLE_PREFIX + codec.encode_sequence([b""])
+ONE: Final = _WHOLE_PREFIX + codec.encode_sequence([b""])
+"""What stands in front of the message in a body with exactly one, as nearly all have."""
+ONE_BYTES: Final = len(ONE)
+
 FEW: Final = 16
 """Messages that fit one body together need not be counted into several."""
 
@@ -48,9 +51,13 @@ class UnsendableError(ProtocolError):
 
 
 class Packer:
-    """Packer of the messages for one peer into bodies of at most `body_bytes_max` bytes each."""
+    """Packer of the messages for one peer into bodies of at most `body_bytes_max` bytes each.
 
-    __slots__ = ("_body_bytes_max", "_message_bytes_max", "_message_number", "_single_bytes_max")
+    Attributes:
+        single_bytes_max: the largest message that fits a body: `ONE` and the message are one, without being packed.
+    """
+
+    __slots__ = ("_body_bytes_max", "_message_bytes_max", "_message_number", "single_bytes_max")
 
     def __init__(self, *, body_bytes_max: int, message_bytes_max: int) -> None:
         self._message_bytes_max = message_bytes_max
@@ -62,7 +69,7 @@ class Packer:
         assert body_bytes_max > _FRAGMENT_HEADER.size
         assert message_bytes_max(body_bytes_max) >= self._message_bytes_max
         self._body_bytes_max = body_bytes_max
-        self._single_bytes_max = min(self.capacity(1), self._message_bytes_max)
+        self.single_bytes_max = min(self.capacity(1), self._message_bytes_max)
 
     def capacity(self, bodies: int) -> int:
         """Return the largest message that takes at most so many bodies."""
@@ -76,9 +83,7 @@ class Packer:
         Raises:
             UnsendableError: a message is above `message_bytes_max`; nothing is packed then.
         """
-        if len(encoded) == 1 and len(encoded[0]) <= self._single_bytes_max:
-            return [_ONE_PREFIX + encoded[0]]
-        if encoded and len(encoded) <= FEW and sum(map(len, encoded)) <= self._single_bytes_max:
+        if encoded and len(encoded) <= FEW and sum(map(len, encoded)) <= self.single_bytes_max:
             return [_WHOLE_PREFIX + codec.encode_sequence(encoded)]
         for message in encoded:
             if len(message) > self._message_bytes_max:

@@ -225,18 +225,19 @@ class ReplayWindow:
     """Window of counters that were seen: one bit for each of the last WINDOW counters (RFC 4303, 3.4.3).
 
     Attributes:
-        next: one above the highest counter seen.
+        next: one above the highest counter seen. Who opened the datagram of exactly this counter may count it up by one,
+            which marks it as seen.
     """
 
-    __slots__ = ("_bits", "_in_order", "next")
+    __slots__ = ("_bits", "_bits_end", "next")
 
     _MASK: Final = (1 << WINDOW) - 1
 
     def __init__(self) -> None:
         self.next = 0
-        self._bits = 0  # bit n: counter next - _in_order - 1 - n was seen
-        self._in_order = 0
-        """So many counters below `next` were seen and are no bits yet, because moving all bits takes long."""
+        self._bits = 0  # bit n: counter _bits_end - 1 - n was seen
+        self._bits_end = 0
+        """All counters from this one up to `next` were seen and are no bits yet, because moving all bits takes long."""
 
     def is_new(self, counter: int) -> bool:
         """Return whether the counter is within the window and unseen.
@@ -251,24 +252,22 @@ class ReplayWindow:
         """Remember the counter of a datagram that opened."""
         if counter == self.next:
             self.next = counter + 1
-            self._in_order += 1
             return
         self._fold()
         ahead = counter + 1 - self.next
         if ahead > WINDOW:
             self._bits = 1
-            self.next = counter + 1
         elif ahead > 0:
             self._bits = (self._bits << ahead | 1) & self._MASK
-            self.next = counter + 1
         else:
             self._bits |= 1 << -ahead
+        self.next = self._bits_end = max(self.next, counter + 1)
 
     def _fold(self) -> None:
         """Make bits of the counters that came in order."""
-        count = min(self._in_order, WINDOW)
+        count = min(self.next - self._bits_end, WINDOW)
         if count:
-            self._in_order = 0
+            self._bits_end = self.next
             self._bits = (self._bits << count | (1 << count) - 1) & self._MASK
 
 
@@ -351,8 +350,8 @@ class Incoming:
     __slots__ = (
         "_cipher",
         "_ciphers",
-        "_head",
         "_my_salt",
+        "_next_header",
         "_receiver",
         "_salt_tag",
         "_window",
@@ -368,8 +367,10 @@ class Incoming:
         self._receiver = receiver
         self._salt_tag = salt[:_SALT_TAG_BYTES]
         self._ciphers: dict[bytes, Cipher] = {}
-        self._head = b""  # of the newest datagram that opened, up to its counter; and what opened it
-        self._cipher: Cipher | None = None
+        self._next_header = (
+            b""  # of the next datagram, if it is sealed as the newest one was; empty if none was opened
+        )
+        self._cipher: Cipher = Checksum()  # that opened the newest one
         self._my_salt = b""
         self._window = ReplayWindow()
         self.proved: set[bytes] = set()
@@ -383,7 +384,7 @@ class Incoming:
     def forget_key(self, key_id: bytes) -> None:
         """Forget a key that is worth nothing any more. The replay window stays."""
         self._ciphers.pop(key_id, None)
-        self._cipher = None
+        self._next_header = b""
         self.proved.discard(key_id)
 
     def open_next(self, datagram: bytes) -> bytes | None:
@@ -391,20 +392,20 @@ class Incoming:
 
         None if it is another one: `open` takes it, or says what is wrong with it. Nothing has changed then.
         """
-        cipher = self._cipher
-        if cipher is None or len(datagram) < SEAL_BYTES or datagram[:_COUNTER_AT] != self._head:
-            return None
-        header = datagram[:_HEADER_BYTES]
-        number = header[_COUNTER_AT:]
-        window = self._window
-        counter = int.from_bytes(number)
-        if counter != window.next:
+        header = self._next_header
+        if datagram[:_HEADER_BYTES] != header or not header:
             return None
         try:
-            body = cipher.decrypt(_NONCE_HEAD + number, datagram[_HEADER_BYTES:], header + self._my_salt)
+            body = self._cipher.decrypt(
+                _NONCE_HEAD + header[_COUNTER_AT:], datagram[_HEADER_BYTES:], header + self._my_salt
+            )
         except InvalidTag:
             return None
-        window.mark(counter)
+        window = self._window
+        window.next += 1
+        self._next_header = (
+            header[:_COUNTER_AT] + window.next.to_bytes(8) if window.next <= _COUNTER_MAX else b""
+        )
         self.opened += 1
         return body
 
@@ -448,5 +449,7 @@ class Incoming:
         self._window.mark(counter)
         self.opened += 1
         self.proved.add(key_id)
-        self._head, self._cipher, self._my_salt = datagram[:_COUNTER_AT], cipher, my_salt
+        self._cipher, self._my_salt = cipher, my_salt
+        number = self._window.next
+        self._next_header = header[:_COUNTER_AT] + number.to_bytes(8) if number <= _COUNTER_MAX else b""
         return body

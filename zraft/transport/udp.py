@@ -41,12 +41,11 @@ DATAGRAMS_PER_WAKEUP_MAX: Final = 64
 DATAGRAMS_PER_DRAIN_MAX: Final = 4_096
 """About what a receive buffer of 4 MB holds at 1,400 bytes. More than that is not "queued right now"."""
 
-ALONE_IN_A_ROW: Final = 8
-"""After so many wake-ups of which each found one datagram, the next ones read no more than one: the second read found
-nothing each time. If something is left, the loop finds the socket readable again."""
-
-LOOK_AGAIN: Final = 16
-"""One in so many of them reads on all the same, to notice that datagrams come several at a time now."""
+ALONE_MAX: Final = 15
+"""A wake-up that looked for a second datagram in vain is followed by some that read only one: by 1, 3, 7, and then by so
+many, because datagrams that come several at a time have to be noticed soon. If something is left, the loop finds the socket
+readable again.
+"""
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 """The bytes that are asked of the kernel for each direction; its default holds three datagrams of 60 KB."""
@@ -127,7 +126,12 @@ class UdpEndpoint:
         self._bytes_sent = 0
         self._send_errors: dict[str, int] = {}
         self._receive_errors: dict[str, int] = {}
-        self._alone = 0  # wake-ups in a row that found one datagram, as far as they looked for more
+        self._buffer = bytearray(_DATAGRAM_BYTES_MAX)
+        self._view = memoryview(self._buffer)
+        self._alone = (
+            0  # so many wake-ups read no more than one datagram after one that looked for more in vain
+        )
+        self._alone_left = 0  # how many of them are left
         self._own: dict[int, socket.socket] = {}
         self.sources: dict[int, SocketAddress] = {}
         """The servers whose datagrams come through a socket of their own, and from where; only to be read."""
@@ -207,13 +211,12 @@ class UdpEndpoint:
     def send(self, address: SocketAddress, datagram: bytes) -> None:
         """Send now or not at all. Every failure is a lost datagram: counted by its errno, and dropped."""
         try:
-            self._socket.sendto(datagram, address)
+            self._bytes_sent += self._socket.sendto(datagram, address)
         except OSError as error:
             # Full buffer, no route, port closed, too long, filtered ... all of them may pass, none is ours.
             _count(self._send_errors, error)
             return
         self._datagrams_sent += 1
-        self._bytes_sent += len(datagram)
 
     def hear(self, peer: int, source: SocketAddress) -> None:
         """Take what `peer` sends from a socket of its own, from where it was heard last.
@@ -290,44 +293,52 @@ class UdpEndpoint:
         )
 
     def _on_readable(self, sock: socket.socket) -> None:
-        alone = self._alone
-        one = alone >= ALONE_IN_A_ROW and alone % LOOK_AGAIN
-        batch = self._read(sock, 1 if one else DATAGRAMS_PER_WAKEUP_MAX)
-        self._alone = alone + 1 if len(batch) == 1 else 0
+        if self._alone_left and not self._closed:
+            self._alone_left -= 1
+            try:
+                size, source = sock.recvfrom_into(self._buffer)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._note_error(sock, error)
+                return
+            self._datagrams_received += 1
+            self._bytes_received += size
+            self._on_datagrams([(bytes(self._view[:size]), source)])
+            return
+        batch = self._read(sock)
+        self._alone = min(2 * self._alone + 1, ALONE_MAX) if len(batch) == 1 else 0
+        self._alone_left = self._alone
         if batch:
             self._on_datagrams(batch)
 
-    def _listen_again(self, sock: socket.socket) -> None:
-        """Let the loop watch a socket that had an error: uvloop's stops to, and tells nobody.
+    def _note_error(self, sock: socket.socket, error: OSError) -> None:
+        """Count an ICMP answer to something sent earlier (port closed, filtered by a firewall); the socket itself is well.
 
-        Else whatever comes from a peer that was down for a moment would be read when a timer drains the sockets.
+        Have the loop watch it again: uvloop's stops to, and tells nobody. Else whatever comes from a peer that was down for
+        a moment would be read when a timer drains the sockets.
         """
+        _count(self._receive_errors, error)
         self._loop.remove_reader(sock.fileno())
         self._loop.add_reader(sock.fileno(), self._on_readable, sock)
 
-    def _read(
-        self, sock: socket.socket, datagrams_max: int = DATAGRAMS_PER_WAKEUP_MAX
-    ) -> list[tuple[bytes, SocketAddress]]:
+    def _read(self, sock: socket.socket) -> list[tuple[bytes, SocketAddress]]:
         batch: list[tuple[bytes, SocketAddress]] = []
         if self._closed:
             return batch
-        receive = sock.recvfrom
-        size = 0
-        for _ in range(datagrams_max):
+        receive, buffer, view = sock.recvfrom_into, self._buffer, self._view
+        for _ in range(DATAGRAMS_PER_WAKEUP_MAX):
             try:
-                received = receive(_DATAGRAM_BYTES_MAX)
+                size, source = receive(buffer)
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
-                # An ICMP answer to something sent earlier (port closed, filtered by a firewall); the socket itself is well.
-                _count(self._receive_errors, error)
-                self._listen_again(sock)
+                self._note_error(sock, error)
                 continue
-            batch.append(received)
-            size += len(received[0])
+            self._bytes_received += size
+            batch.append((bytes(view[:size]), source))
         if batch:
             self._datagrams_received += len(batch)
-            self._bytes_received += size
         return batch
 
 

@@ -13,6 +13,7 @@ from tests.unit.server.nodes import Nodes
 from zraft.server.process.client_protocol import ClientProtocol
 from zraft.server.process.node import LATE_MS, Node
 from zraft.server.process.sync_pace import SyncPace
+from zraft.server.process.wal_writer import SMALL_BYTES
 from zraft.storage.records import Record
 from zraft.storage.wal import Wal
 from zraft_client import Client
@@ -133,7 +134,7 @@ async def test_a_vote_that_is_durable_at_once_hides_no_election(
 ) -> None:
     monkeypatch.setattr(SyncPace, "is_fast", is_fast)
     # The log of a server that was stopped is as long as what it holds, so the thread would write the vote.
-    monkeypatch.setattr(Wal, "has_room", lambda *_: True)
+    monkeypatch.setattr(Wal, "room", property(lambda _: SMALL_BYTES, lambda *_: None))
     with capture_logs() as logs:
         async with Nodes(tmp_path, servers=1) as nodes:
             await nodes.stop(nodes.leader.config.id)

@@ -45,9 +45,6 @@ class Disk:
         self._use(index)
         return 0
 
-    def has_room(self, frame_bytes: int) -> bool:
-        return frame_bytes <= self.room
-
     def _use(self, what: Any) -> None:
         assert self._inside.acquire(blocking=False), "two at once"
         try:

@@ -5,34 +5,40 @@ from __future__ import annotations
 import pytest
 
 from tests.so_far import so_far
-from zraft.raft.messages import Entry, EntryKind, HardState
+from zraft.raft.messages import HardState
 from zraft.storage.group_log import GroupLog
-from zraft.storage.records import EntryRecord, HardStateRecord, TruncateRecord
-from zraft_core.ids import GroupId, ServerId
+from zraft.storage.records import HardStateRecord, RosterRecord, TruncateRecord
+from zraft_core.ids import GroupId, Instance, ServerId
 
 G = GroupId(0)
 
 
-def entry(index: int, term: int, position: int = 1) -> EntryRecord:
-    return EntryRecord(G, Entry(index, term, EntryKind.NOOP, position, 0, b""))
+def append(log: GroupLog, index: int, term: int, position: int = 1) -> str | None:
+    return log.append(index, term, position, 0)
 
 
 def log_with(*terms: int) -> GroupLog:
     log = GroupLog()
     for index, term in enumerate(terms, 1):
-        assert log.problem(entry(index, term)) is None
-        log.apply(entry(index, term))
+        assert append(log, index, term) is None
     return log
+
+
+def state(log: GroupLog) -> list[object]:
+    return [getattr(log, name) for name in GroupLog.__slots__]
 
 
 def test_entries_are_contiguous_and_terms_do_not_decrease() -> None:
     log = log_with(1, 1, 3)
-    assert log.problem(entry(5, 3)) == "entry 5 after entry 3"
-    assert log.problem(entry(3, 3)) == "entry 3 after entry 3"
-    assert log.problem(entry(4, 2)) == "entry 4 has term 2 after term 3"
-    assert GroupLog().problem(entry(1, 0)) == "entry 1 has term 0 after term 0"
-    assert log.problem(entry(4, 3, 7)) == "entry 4 has position 7, expected 1"
-    assert log.problem(entry(4, 3)) is None
+    before = state(log)
+    assert append(log, 5, 3) == "entry 5 after entry 3"
+    assert append(log, 3, 3) == "entry 3 after entry 3"
+    assert append(log, 4, 2) == "entry 4 has term 2 after term 3"
+    assert append(GroupLog(), 1, 0) == "entry 1 has term 0 after term 0"
+    assert append(log, 4, 3, 7) == "entry 4 has position 7, expected 1"
+    assert state(log) == before, "what is refused changes nothing"
+    assert append(log, 4, 3) is None
+    assert state(log) != before
 
 
 def test_term_of_every_index_is_known_and_forgotten_with_the_entries() -> None:
@@ -68,10 +74,13 @@ def test_term_never_goes_back_and_a_vote_is_given_once() -> None:
     assert log.problem(HardStateRecord(G, HardState(5, ServerId(3)))) is None
 
 
-def test_fork_leaves_the_original_alone() -> None:
+def test_a_copy_is_equal_and_leaves_the_original_alone() -> None:
     log = log_with(1, 2)
-    fork = log.fork()
-    fork.apply(TruncateRecord(G, 1))
-    fork.apply(entry(1, 9))
-    fork.apply(HardStateRecord(G, HardState(9, None)))
-    assert (log.last_index, log.term_runs, log.hard_state) == (2, ((1, 1), (2, 2)), HardState())
+    log.apply(RosterRecord(G, ((ServerId(1), Instance(bytes(16))),)))
+    copy, before = GroupLog(log), state(log)
+    assert state(copy) == before
+    copy.apply(TruncateRecord(G, 1))
+    assert append(copy, 1, 9) is None
+    copy.apply(HardStateRecord(G, HardState(9, None)))
+    copy.apply(RosterRecord(G, ()))
+    assert state(log) == before

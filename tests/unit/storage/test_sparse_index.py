@@ -25,7 +25,7 @@ def test_index_always_leads_to_the_surviving_entry(seed: int) -> None:
             index.truncate(keep + 1)
         alive.append(frame)
         written.append((len(alive), frame))
-        if index.wants(log_bytes):
+        if log_bytes >= index.due_at:
             index.add(len(alive), Place(1, log_bytes, frame), log_bytes)
         wanted = rng.randint(1, len(alive))
         place, seam = index.find(wanted)
@@ -39,7 +39,7 @@ def test_index_always_leads_to_the_surviving_entry(seed: int) -> None:
 def test_points_are_bounded_and_spread_over_the_whole_log() -> None:
     index = SparseIndex(stride_bytes=10, points_max=16)
     for number in range(1, 10_001):
-        if index.wants(number * 10):
+        if number * 10 >= index.due_at:
             index.add(number, Place(1, number * 10, number), number * 10)
     assert len(index) <= 17
     gaps = [number - index.find(number)[0].frame for number in range(1, 10_001)]

@@ -28,11 +28,19 @@ from tests.unit.storage.scenario import (
     random_records,
 )
 from zraft.raft.messages import HardState
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import RealFileSystem
-from zraft.storage.frames import HEADER_BYTES
-from zraft.storage.records import EntryRecord, HardStateRecord, Record, TruncateRecord
+from zraft.storage.frames import HEAD_BYTES, HEADER_BYTES
+from zraft.storage.records import (
+    EntryRecord,
+    HardStateRecord,
+    Record,
+    RestoreRecord,
+    TruncateRecord,
+    encode_records,
+)
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal
 from zraft_core.errors import ConfigError, StorageError
@@ -80,6 +88,28 @@ def test_one_append_is_one_write_and_one_fsync() -> None:
     after = server.disk.statistics()
     assert after.steps - before.steps == 2
     assert after.fdatasyncs - before.fdatasyncs == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_frame_is_one_write_and_one_fsync_exactly_if_there_is_room_for_it(seed: int) -> None:
+    rng = Random(seed)
+    server = Server()
+    fitted = 0
+    for turn in range(150):
+        records = random_records(server.model, rng)
+        if seed % 2 and rng.random() < 0.1:
+            records.append(RestoreRecord(GROUP, SnapshotMeta(10_000 + turn, 10_000, 10_000, b"")))
+        fits = HEAD_BYTES + len(encode_records(records)) <= server.wal.room
+        before = server.disk.statistics().steps
+        server.append(*records)
+        assert (server.disk.statistics().steps - before == 2) is fits
+        fitted += fits
+        if rng.random() < 0.1:
+            if seed % 2:
+                server.wal.compact(GROUP, server.model.group(GROUP).last_index)
+            else:
+                server.restart()
+    assert 30 < fitted < 140
 
 
 def test_log_of_several_groups_is_recovered() -> None:

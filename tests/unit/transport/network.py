@@ -6,10 +6,13 @@ import random
 from collections import deque
 from collections.abc import Sequence
 
+from attrs import frozen
+
 from zraft.raft.messages import AppendEntries, Entry, EntryKind, ReadIndex
 from zraft.transport.keys import ClusterKey
-from zraft.transport.link import PeerLinks, ReceivedDatagram, TransportSettings
+from zraft.transport.link import PeerLinks, TransportSettings
 from zraft.transport.messages import PeerMessage, Sender
+from zraft.transport.sealing import Rejection
 from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 
 A, B, C = ServerId(1), ServerId(2), ServerId(3)
@@ -51,6 +54,24 @@ def append(payload: bytes) -> AppendEntries:
     return AppendEntries(COORDINATION_GROUP, 5, 7, 3, 6, (Entry(8, 4, EntryKind.COMMANDS, 20, 2, payload),))
 
 
+@frozen
+class Received:
+    """What a datagram brought."""
+
+    sender: Sender | None
+    messages: list[PeerMessage]
+    replies: list[tuple[ServerId, bytes]]
+    error: str | None
+    rejection: Rejection | None
+
+
+def receive(links: PeerLinks, datagram: bytes, now_ms: int = 0) -> Received:
+    sender, messages, beside = links.receive(datagram, now_ms)
+    if beside is None:
+        return Received(sender, list(messages), [], None, None)
+    return Received(sender, list(messages), list(beside.replies), beside.error, beside.rejection)
+
+
 class Network:
     """Runs of servers by id, a queue of datagrams on their way, and a tape of all that ever were."""
 
@@ -70,8 +91,8 @@ class Network:
         for datagram in self.runs[frm].send(to, messages):
             self.put(to, datagram)
 
-    def deliver(self, to: ServerId, datagram: bytes) -> ReceivedDatagram:
-        received = self.runs[to].receive(datagram, self.now_ms)
+    def deliver(self, to: ServerId, datagram: bytes) -> Received:
+        received = receive(self.runs[to], datagram, self.now_ms)
         for reply_to, reply in received.replies:
             self.put(reply_to, reply)
         if received.error is not None:

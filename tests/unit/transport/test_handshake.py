@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.unit.transport.network import KEY, A, B, Network, joined, links, note, sender
+from tests.unit.transport.network import KEY, A, B, Network, joined, links, note, receive, sender
 from zraft.raft.messages import ReadIndex
 from zraft.transport.handshake import ANSWERS_BURST, CHALLENGE_INTERVAL_MS, RUNS_MAX
 from zraft.transport.sealing import HELLO_BYTES, NO_CHALLENGE, HelloDatagram, encode_hello, mac_key_for
@@ -221,7 +221,7 @@ def test_garbage_that_claims_to_be_a_peer_causes_few_questions() -> None:
     for now_ms in range(1_000):
         for _ in range(5):
             # Sealed by "A" for another run of B, with a random rest.
-            received = network.runs[A].receive(genuine[:9] + rng.randbytes(50), now_ms)
+            received = receive(network.runs[A], genuine[:9] + rng.randbytes(50), now_ms)
             assert received.error is not None
             questions += len(received.replies)
     assert 1_000 // CHALLENGE_INTERVAL_MS - 1 <= questions <= 1_000 // CHALLENGE_INTERVAL_MS + 1
@@ -233,7 +233,7 @@ def test_recorded_hellos_cause_few_answers_and_never_starve_an_honest_one() -> N
     network.runs[B] = links(B, seed=3, boot=2)
     answers = 0
     for _ in range(1_000):
-        answers += len(network.runs[B].receive(question, 0).replies)
+        answers += len(receive(network.runs[B], question, 0).replies)
     assert answers == ANSWERS_BURST
     # The honest A now needs B's answer, in the same millisecond: its echo of B's question earns it.
     network.send(A, B, note(1))
@@ -246,7 +246,7 @@ def test_recorded_hellos_cause_few_answers_and_never_starve_an_honest_one() -> N
 def test_the_allowance_for_answers_grows_back() -> None:
     network = pair()
     question = network.runs[A].send(B, [note(1)])[0]
-    answers = sum(len(network.runs[B].receive(question, now_ms).replies) for now_ms in range(1_000))
+    answers = sum(len(receive(network.runs[B], question, now_ms).replies) for now_ms in range(1_000))
     assert ANSWERS_BURST + 95 <= answers <= ANSWERS_BURST + 101
 
 
@@ -267,6 +267,6 @@ def test_an_echo_of_zeros_proves_nothing() -> None:
     network = pair()
     hello = HelloDatagram(sender(A), b"s" * 32, NO_CHALLENGE, NO_CHALLENGE)
     datagram = encode_hello(hello, receiver=B, key_id=KEY.key_id, mac_key=mac_key_for(KEY))
-    received = network.runs[B].receive(datagram, 0)
+    received = receive(network.runs[B], datagram, 0)
     assert received.error is None
     assert network.runs[B].peer(A) is None

@@ -5,13 +5,27 @@ from __future__ import annotations
 import random
 from functools import cache
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.transport.network import KEY, OTHER_KEY, A, B, C, Network, append, joined, links, note, sender
+from tests.unit.transport.network import (
+    KEY,
+    OTHER_KEY,
+    A,
+    B,
+    C,
+    Network,
+    append,
+    joined,
+    links,
+    note,
+    receive,
+    sender,
+)
 from zraft.raft.messages import Heartbeat
-from zraft.transport import packing
+from zraft.transport import codec, link, packing
 from zraft.transport.keys import ClusterKey
 from zraft.transport.link import (
     DATAGRAM_BYTES_LOOPBACK,
@@ -21,6 +35,7 @@ from zraft.transport.link import (
     PeerLinks,
     TransportSettings,
 )
+from zraft.transport.loss import REPORT_EVERY, REPORT_INTERVAL_MS
 from zraft.transport.messages import PeerMessage
 from zraft.transport.packing import UnsendableError
 from zraft.transport.sealing import HELLO_BYTES, Rejection
@@ -136,7 +151,7 @@ def test_no_changed_byte_and_no_cut_gets_through(keys: tuple[ClusterKey, ...] | 
                 datagram[:at] + bytes([datagram[at] ^ 1 << bit]) + datagram[at + 1 :] for bit in (0, 3, 7)
             ]
         for each in wrong:
-            received = run.receive(each, 0)
+            received = receive(run, each)
             assert received.error is not None
             assert received.sender is None
             assert received.messages == []
@@ -153,7 +168,7 @@ def test_arbitrary_bytes_never_raise(noise: bytes, plausible: bool, plain: bool)
     if plausible:
         kind = noise[0] % 4 if noise else 0
         noise = bytes([0x7A, 1, kind, A, B]) + (bytes(4) if plain else KEY.key_id) + noise
-    received = run.receive(noise, 0)
+    received = receive(run, noise)
     assert received.error is not None
     assert received.messages == []
 
@@ -206,7 +221,7 @@ def test_memory_stays_bounded_under_garbage_in_plain_mode() -> None:
 def test_datagrams_of_servers_that_are_not_configured_are_dropped_before_any_cryptography() -> None:
     network = joined()
     stranger = links(C, seed=0, peers=[B])
-    received = network.runs[B].receive(stranger.send(B, [note(1)])[0], 0)
+    received = receive(network.runs[B], stranger.send(B, [note(1)])[0], 0)
     assert received.error == "datagram from server 3: expected one of the configured peers [1]"
     assert received.replies == []
     assert network.runs[B].statistics().rejected["unknown_sender"] == 1
@@ -215,7 +230,7 @@ def test_datagrams_of_servers_that_are_not_configured_are_dropped_before_any_cry
 def test_a_datagram_for_another_server_says_to_check_the_addresses() -> None:
     network = joined()
     datagram = links(C, seed=0, peers=[A]).send(A, [note(1)])[0]
-    received = network.runs[B].receive(datagram, 0)
+    received = receive(network.runs[B], datagram, 0)
     assert received.error is not None
     assert "for server 1, but this is server 2; do the configured addresses agree?" in received.error
 
@@ -223,7 +238,7 @@ def test_a_datagram_for_another_server_says_to_check_the_addresses() -> None:
 def test_a_datagram_reflected_to_its_sender_is_dropped() -> None:
     network = joined()
     for datagram in network.runs[A].send(B, [note(1)]) + links(A, seed=1).send(B, [note(1)]):
-        assert network.runs[A].receive(datagram, 0).error is not None
+        assert receive(network.runs[A], datagram, 0).error is not None
 
 
 STEPS = [(KEY,), (KEY, OTHER_KEY), (OTHER_KEY, KEY), (OTHER_KEY,)]
@@ -376,3 +391,66 @@ def test_sealing_a_60_kb_append_costs_one_datagram_of_little_more_than_its_paylo
     network = joined(datagram_bytes_max=DATAGRAM_BYTES_LOOPBACK)
     (datagram,) = network.runs[A].send(B, [append(payload(59_000)), Heartbeat(COORDINATION_GROUP, 5, 1, 6)])
     assert len(datagram) - 59_000 < 80
+
+
+SAYINGS = {
+    "a message": [codec.encode(note(1))],
+    "two": [codec.encode(note(2)), codec.encode(note(3))],
+    "entries": [codec.encode(append(payload(1_000)))],
+    "fragments": [codec.encode(append(payload(3_000)))],
+    "of a newer release": [msgpack.packb([99, 1])],
+    "an answer and one of a newer release": [codec.encode(note(4)), msgpack.packb([99, 1])],
+    "no record": [b"\x01"],
+    "more than one value": [b"\x01\x01"],
+    "no MessagePack": [b"\xc1"],
+    "nothing": [b""],
+}
+
+
+@pytest.mark.parametrize("keys", [(KEY,), None], ids=["sealed", "plain"])
+@settings(deadline=None)
+@given(said=st.lists(st.sampled_from([*SAYINGS, "a report", "a while", *["a message"] * 8]), max_size=60))
+def test_the_short_way_of_a_datagram_brings_what_the_long_one_brings(
+    keys: list[ClusterKey] | None, said: list[str]
+) -> None:
+    short, long = (joined(keys=keys).runs[B] for _ in range(2))
+    voice, now_ms = joined(keys=keys).runs[A], 0
+    for what in said:
+        datagrams: list[bytes] = []
+        if what == "a while":
+            now_ms += REPORT_INTERVAL_MS // 2
+        elif what == "a report":
+            peer = voice._peers[B]
+            assert peer.handshake.incoming is not None
+            datagrams.append(voice._report(peer, peer.handshake.incoming))
+        else:
+            for _ in range(REPORT_EVERY // 8):
+                datagrams += voice.send_encoded(B, SAYINGS[what])
+        for datagram in datagrams:
+            brought = short.receive(datagram, now_ms)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(link, "ONE", b"no body begins so")
+                assert long.receive(datagram, now_ms) == brought
+    assert short.statistics() == long.statistics()
+
+
+@pytest.mark.parametrize("keys", [(KEY,), None], ids=["sealed", "plain"])
+@pytest.mark.parametrize("size", [0, 1_000, *range(1_300, 1_400, 3), 5_000])
+def test_one_message_is_sent_as_several_are_or_not_at_all(keys: list[ClusterKey] | None, size: int) -> None:
+    encoded = codec.encode(append(payload(size)))
+    one, several = (joined(keys=keys).runs[A] for _ in range(2))
+    before = one.statistics()
+    datagram, datagrams = one.send_one(B, encoded), several.send_encoded(B, [encoded])
+    if datagram is not None:
+        assert [datagram] == datagrams
+        assert one.statistics() == several.statistics()
+    else:
+        assert len(datagrams) > 1
+        assert one.statistics() == before
+
+
+def test_one_message_waits_for_the_handshake_like_several() -> None:
+    run = links(A, seed=1)
+    before = run.statistics()
+    assert run.send_one(B, codec.encode(note(1))) is None
+    assert run.statistics() == before

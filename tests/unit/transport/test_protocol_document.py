@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.unit.transport.network import receive
 from zraft.operator.protocol import OPERATIONS
 from zraft.raft.messages import Heartbeat
 from zraft.transport import codec
@@ -46,10 +47,10 @@ def conversation(keys: list[ClusterKey] | None) -> list[bytes]:
     """A's hello, B's, A's, and the heartbeat."""
     a, b = example(A, 0xAA, 0xCA, keys=keys), example(B, 0xBB, 0xCB, keys=keys)
     (first,) = a.send(B, [Heartbeat(COORDINATION_GROUP, 5, 300, 6)])
-    ((_, second),) = b.receive(first, 0).replies
-    (_, third), (_, data) = a.receive(second, 0).replies
-    assert b.receive(third, 0).replies == []
-    received = b.receive(data, 0)
+    ((_, second),) = receive(b, first).replies
+    (_, third), (_, data) = receive(a, second).replies
+    assert receive(b, third).replies == []
+    received = receive(b, data)
     assert received.messages == [Heartbeat(COORDINATION_GROUP, 5, 300, 6)]
     assert received.error is None
     return [first, second, third, data]

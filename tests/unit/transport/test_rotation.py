@@ -8,7 +8,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.transport.network import KEY, OTHER_KEY, A, B, C, Network, append, joined, links, note
+from tests.unit.transport.network import (
+    KEY,
+    OTHER_KEY,
+    A,
+    B,
+    C,
+    Network,
+    append,
+    joined,
+    links,
+    note,
+    receive,
+)
 from zraft.transport.keys import ClusterKey
 from zraft.transport.sealing import DATA, HELLO, HELLO_BYTES, SEAL_BYTES, Rejection, read_prefix
 from zraft_core.errors import ConfigError
@@ -105,7 +117,7 @@ def test_a_dropped_key_opens_nothing_any_more() -> None:
         for server in (A, B):
             set_keys(network, server, step)
     set_keys(network, B, STEPS[3])
-    rejected = network.runs[B].receive(stolen, 0)
+    rejected = receive(network.runs[B], stolen)
     assert rejected.messages == []
     assert rejected.rejection is Rejection.UNKNOWN_KEY
 
@@ -285,7 +297,7 @@ def test_a_stranger_is_never_answered_and_makes_us_say_little(seed: int) -> None
         )
         if forged[2] == DATA and rng.random() < 0.5:
             forged[rng.randrange(9, len(forged)) if len(forged) > 9 else 0] ^= 1
-        received = victim.receive(bytes(forged), number // 10)
+        received = receive(victim, bytes(forged), number // 10)
         assert received.messages == []
         said += received.replies
     assert {to for to, _ in said} <= {A}, "only ever to the configured peer"
@@ -299,6 +311,6 @@ def test_a_few_forged_bytes_do_not_make_us_ask() -> None:
     """A hello has 129 bytes: it must not be had for nine."""
     alone = links(B, seed=1)
     for size in range(9, SEAL_BYTES):
-        received = alone.receive((bytes([0x7A, 1, DATA, A, B]) + KEY.key_id).ljust(size, b"\0"), size * 100)
+        received = receive(alone, (bytes([0x7A, 1, DATA, A, B]) + KEY.key_id).ljust(size, b"\0"), size * 100)
         assert received.replies == []
         assert received.rejection is Rejection.MALFORMED

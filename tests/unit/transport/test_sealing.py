@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from enum import Enum
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.transport.network import KEY, OTHER_KEY, A, B, C, sender
+from zraft.transport import sealing
 from zraft.transport.keys import ClusterKey
 from zraft.transport.messages import Sender
 from zraft.transport.sealing import (
@@ -207,6 +209,27 @@ def test_a_forged_counter_does_not_move_the_window() -> None:
     with pytest.raises(RejectedError):
         open_at(ear, forged)
     assert open_at(ear, first) == open_at(ear, second) == BODY
+
+
+@KEYS
+@pytest.mark.parametrize("way", [Incoming.open_next, None], ids=["short", "general"])
+def test_no_counter_is_too_large_to_be_opened_and_the_largest_is_followed_by_none(
+    key: ClusterKey | None, way: Callable[[Incoming, bytes], bytes | None] | None
+) -> None:
+    """In plain mode anybody can send them."""
+    mouth, ear = outgoing(key), incoming()
+    first = mouth.seal(BODY, SALT_B)
+    mouth._counter = 2**64 - 2
+    wire = [mouth.seal(BODY, SALT_B)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sealing, "_COUNTER_MAX", 2**64)  # our own runs stop before the last one
+        wire.append(mouth.seal(BODY, SALT_B))
+    assert open_at(ear, wire[0], key=key) == BODY
+    assert (way(ear, wire[1]) if way is not None else open_at(ear, wire[1], key=key)) == BODY
+    for datagram in (first, *wire):
+        assert ear.open_next(datagram) is None
+        with pytest.raises(RejectedError):
+            open_at(ear, datagram, key=key)
 
 
 class Arrivals(Enum):

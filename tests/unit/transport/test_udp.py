@@ -12,9 +12,8 @@ import pytest
 from tests.ipv6 import has_ipv6
 from tests.unit.profiled import profiled
 from zraft.transport.udp import (
-    ALONE_IN_A_ROW,
+    ALONE_MAX,
     DATAGRAMS_PER_WAKEUP_MAX,
-    LOOK_AGAIN,
     AddressError,
     SocketAddress,
     UdpEndpoint,
@@ -65,7 +64,7 @@ async def test_datagrams_that_come_alone_are_read_once_each_and_a_burst_after_th
 
     def note(_frame: FrameType, event: str, called: Any) -> None:
         nonlocal reads
-        reads += event == "c_call" and called.__name__ == "recvfrom"
+        reads += event == "c_call" and called.__name__ == "recvfrom_into"
 
     async def say(*datagrams: bytes) -> None:
         ear.enough += len(datagrams)
@@ -75,12 +74,12 @@ async def test_datagrams_that_come_alone_are_read_once_each_and_a_burst_after_th
         await ear.done.wait()
 
     ear.enough = 0
-    for _ in range(ALONE_IN_A_ROW):
-        await say(b"x")
     with profiled(note):
-        for _ in range(4 * LOOK_AGAIN):
-            await say(b"y")
-    assert reads == 4 * LOOK_AGAIN + 4, "a second time only to look whether they come together now"
+        for _ in range(5 * (ALONE_MAX + 1)):
+            await say(b"x")
+    # The first wake-up looks for a second one, then the one after 1, 3, 7 and 15 more, and after each 15 again.
+    looks = ALONE_MAX.bit_length() + 1 + 3
+    assert reads == 5 * (ALONE_MAX + 1) + looks, "a second time only to look whether they come together now"
     burst = [number.to_bytes(2) for number in range(100)]
     await say(*burst)
     assert ear.datagrams[-100:] == burst
@@ -181,10 +180,10 @@ class BrokenSocket(socket.socket):
             raise self.send_error
         return super().sendto(*args)
 
-    def recvfrom(self, *args: Any) -> Any:
+    def recvfrom_into(self, *args: Any) -> Any:
         if self.receive_errors:
             raise self.receive_errors.pop(0)
-        return super().recvfrom(*args)
+        return super().recvfrom_into(*args)
 
 
 async def test_a_full_buffer_and_a_refused_datagram_are_counted_by_errno() -> None:

@@ -44,7 +44,8 @@ class PeerAddresses:
         self._resolve = resolve
         self.known: dict[ServerId, SocketAddress] = {}
         self._resolved: dict[tuple[ServerId, Address], SocketAddress] = {}
-        self._heard: dict[ServerId, SocketAddress] = {}
+        self.sources: dict[ServerId, SocketAddress] = {}
+        """Where servers were heard from, of the addresses that are known of them: `heard` says nothing new of these."""
         self._relayed: set[ServerId] = set()
         self._told: set[tuple[ServerId, Address]] = set()
         self._round = 0
@@ -62,12 +63,12 @@ class PeerAddresses:
 
     def heard(self, server: ServerId, source: SocketAddress) -> None:
         """Note that an authenticated datagram of `server` came from there."""
-        if self._heard.get(server) == source or server in self._relayed:
+        if self.sources.get(server) == source or server in self._relayed:
             return
         candidates = self._candidates(server)
         if source in candidates:
-            self._heard[server] = self.known[server] = source
-        elif server not in self._heard and candidates:
+            self.sources[server] = self.known[server] = source
+        elif server not in self.sources and candidates:
             self._relayed.add(server)
             self.known[server] = candidates[0]
 
@@ -82,8 +83,8 @@ class PeerAddresses:
     def _choose(self) -> None:
         for server in self._peers:
             candidates = self._candidates(server)
-            if self._heard.get(server) not in candidates:
-                self._heard.pop(server, None)
+            if self.sources.get(server) not in candidates:
+                self.sources.pop(server, None)
                 if candidates:
                     other = (
                         server not in self._relayed and self._round % TRY_OTHER_EVERY == TRY_OTHER_EVERY - 1
@@ -95,7 +96,7 @@ class PeerAddresses:
         """True if somebody has no address, or two and was not heard from either."""
         return any(
             server not in self.known
-            or (len(addresses) > 1 and server not in self._heard and server not in self._relayed)
+            or (len(addresses) > 1 and server not in self.sources and server not in self._relayed)
             for server, addresses in self._peers.items()
         )
 

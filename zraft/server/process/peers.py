@@ -25,7 +25,7 @@ from zraft.server.process.rejections import Rejections
 from zraft.server.process.security.reloading import Reloading
 from zraft.transport import codec, routing
 from zraft.transport.keys import ClusterKey, key_ring
-from zraft.transport.link import LinkStatistics, PeerLinks
+from zraft.transport.link import Beside, LinkStatistics, PeerLinks
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import UnsendableError
 from zraft.transport.udp import SocketAddress, UdpEndpoint, UdpStatistics, discard_waiting
@@ -98,8 +98,8 @@ class Peers:
         self._endpoint: UdpEndpoint | None = None
         self._addresses: PeerAddresses | None = None
         self._heard_at: dict[ServerId, int] = {}
-        self._packed: tuple[PeerMessage | None, bytes] = None, b""
-        """The message that was packed last: what goes to several servers is the same one."""
+        self._encoded: tuple[PeerMessage | None, bytes] = None, b""
+        """The message that was sent last, and its bytes: what goes to several servers is the same one."""
         self._lossy: set[ServerId] = set()
         """Peers whose path loses so many datagrams that larger messages go by a stream (D-22)."""
         self._met: dict[ServerId, tuple[ListenAddress, ...]] = {
@@ -136,47 +136,43 @@ class Peers:
         """Send what a turn of the driver has for one other server."""
         assert self._addresses is not None
         assert self._endpoint is not None
-        address = self._addresses.known.get(to)
-        if address is None:
+        known = self._addresses.known
+        if to not in known:
             return
-        links = self._links
-        lossy = links.is_lossy(to)
-        if lossy is not (to in self._lossy):
-            self._note_loss(to, lossy=lossy)
+        match messages:
+            case [message]:
+                # Nearly always it is one that fits a datagram.
+                if message is not self._encoded[0]:
+                    self._encoded = message, codec.encode(message)
+                datagram = self._links.send_one(to, self._encoded[1])
+                if datagram is not None:
+                    self._endpoint.send(known[to], datagram)
+                    return
+        last, last_encoded = self._encoded
+        encoded = [last_encoded if message is last else codec.encode(message) for message in messages]
         try:
-            encoded, large = [], False
-            for message in messages:
-                if message is self._packed[0]:
-                    packed = self._packed[1]
-                else:
-                    packed = codec.encode(message)
-                    self._packed = message, packed
-                encoded.append(packed)
-                large = large or len(packed) > links.small_bytes
-            if large:
-                encoded = self._send_large(to, encoded, lossy=lossy)
-            datagrams = links.send_encoded(to, encoded)
+            datagrams = self._links.send_encoded(to, self._send_large(to, encoded))
         except UnsendableError as error:
             # Batches are bounded so that this cannot happen; were it to, Raft's repetition would find it again.
             log.error("message too large for a peer", peer=to, error=str(error))
             return
         for datagram in datagrams:
-            self._endpoint.send(address, datagram)
+            self._endpoint.send(known[to], datagram)
 
-    def _note_loss(self, to: ServerId, *, lossy: bool) -> None:
-        """Take note that the path to a peer loses so many datagrams that larger messages go by a stream, or no longer."""
-        raft = self._driver.raft
-        if raft is not None:
-            (self._lossy.add if lossy else self._lossy.discard)(to)
-            raft.set_bulk_bytes_min(to, self._links.capacity(to, routing.datagrams_max(lossy=lossy)))
+    def _note_loss(self, server: ServerId) -> None:
+        """Take note whether the path to a peer loses so many datagrams that larger messages go by a stream."""
+        raft, lossy = self._driver.raft, self._links.is_lossy(server)
+        if raft is not None and lossy is not (server in self._lossy):
+            (self._lossy.add if lossy else self._lossy.discard)(server)
+            raft.set_bulk_bytes_min(server, self._links.capacity(server, routing.datagrams_max(lossy=lossy)))
 
-    def _send_large(self, to: ServerId, encoded: list[bytes], *, lossy: bool) -> list[bytes]:
+    def _send_large(self, to: ServerId, encoded: list[bytes]) -> list[bytes]:
         """Send by a stream what is too long for datagrams; the rest is returned, in order.
 
         Raises:
             UnsendableError: a message is longer than any may be.
         """
-        bytes_max = self._links.capacity(to, routing.datagrams_max(lossy=lossy))
+        bytes_max = self._links.capacity(to, routing.datagrams_max(lossy=self._links.is_lossy(to)))
         encoded, streamed = routing.divide(
             encoded, bytes_max=bytes_max, stream=lambda: self._streams.offers(to)
         )
@@ -194,29 +190,42 @@ class Peers:
     def _on_datagrams(self, datagrams: list[tuple[bytes, SocketAddress]]) -> None:
         now = self._now_ms()
         self._driver.pass_time(now)
+        links, addresses, endpoint = self._links, self._addresses, self._endpoint
+        assert addresses is not None
+        assert endpoint is not None
         for datagram, source in datagrams:
-            received = self._links.receive(datagram, now)
-            sender = received.sender
-            if sender is not None and self._addresses is not None:
-                self._addresses.heard(sender.server, source)
-                if self._endpoint is not None and self._endpoint.sources.get(sender.server) != source:
-                    self._hear(sender.server, source, now)
-            for to, reply in received.replies:
-                address = self._addresses.answer_to(to, source) if self._addresses is not None else None
-                if address is not None and address != source:
-                    self._strangers.note(to, source, address)
-                if address is not None and self._endpoint is not None:
-                    self._endpoint.send(address, reply)
-            if received.rejection is not None:
-                self._rejections.note(received.rejection, received.error or "")
-            if sender is not None and received.messages:
+            sender, messages, beside = links.receive(datagram, now)
+            if sender is not None:
+                server = sender.server
+                if server not in addresses.sources or addresses.sources[server] != source:
+                    addresses.heard(server, source)
+                if server not in endpoint.sources or endpoint.sources[server] != source:
+                    self._hear(server, source, now)
+            if beside is not None:
+                self._see_to(beside, source)
+            if sender is not None and messages:
                 try:
-                    self._driver.receive(sender, received.messages)
+                    self._driver.receive(sender, messages)
                 except ZraftError as error:
                     self._on_failed(error)
                     return
+            elif sender is not None:
+                self._note_loss(sender.server)  # it may have told of it
         if self._driver.wants_turn:
             self._on_arrived()
+
+    def _see_to(self, beside: Beside, source: SocketAddress) -> None:
+        """Send the answers to a datagram from `source`, and log why it was dropped."""
+        assert self._addresses is not None
+        assert self._endpoint is not None
+        for to, reply in beside.replies:
+            address = self._addresses.answer_to(to, source)
+            if address is not None and address != source:
+                self._strangers.note(to, source, address)
+            if address is not None:
+                self._endpoint.send(address, reply)
+        if beside.rejection is not None:
+            self._rejections.note(beside.rejection, beside.error or "")
 
     def _hear(self, server: ServerId, source: SocketAddress, now: int) -> None:
         """Note where datagrams of a peer come from, if that was not known.

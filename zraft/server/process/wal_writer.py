@@ -92,7 +92,7 @@ class WalWriter:
             size is not None
             and self._pace.is_fast
             and self._given == self._finished
-            and self._wal.has_room(size)
+            and size <= self._wal.room
         ):
             began = time.perf_counter()
             try:
@@ -178,8 +178,9 @@ def _small_bytes(records: Sequence[Record]) -> int | None:
     """Return the most bytes that the frame of these records has, if the loop may write it; None if it may not."""
     if len(records) > SMALL_RECORDS:
         return None
-    size = HEAD_BYTES + RECORD_BYTES * len(records)
+    size = HEAD_BYTES
     for record in records:
+        size += RECORD_BYTES
         if record.__class__ is EntryRecord:
             size += len(record.entry.payload)
         elif record.__class__ is not HardStateRecord and record.__class__ is not TruncateRecord:
