@@ -37,7 +37,7 @@ _HEADER_AND_STAT: Final = Struct(">iiqi" + STAT_FIELDS)
 
 _pack_header: Final = _HEADER.pack
 _pack_header_and_length: Final = _HEADER_AND_LENGTH.pack
-_pack_header_and_stat: Final = _HEADER_AND_STAT.pack
+pack_header_and_stat: Final = _HEADER_AND_STAT.pack
 
 
 CREATES_WITH_STAT: Final = frozenset({CREATE2, CREATE_CONTAINER, CREATE_TTL})
@@ -71,7 +71,7 @@ def encode_set_data_reply(xid: int, zxid: int, node: Znode) -> bytes:
     """Return the Stat: of setData, and of exists on a znode that is there."""
     data = node.data
     children = node.children
-    return _pack_header_and_stat(
+    return pack_header_and_stat(
         HEADER_BYTES + STAT_BYTES,
         xid,
         zxid,

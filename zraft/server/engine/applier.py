@@ -91,6 +91,7 @@ class Applier:
         self._touches = touches
         self._clients = clients
         self._sessions = clients.sessions
+        self._watched = clients.watches.paths
         self._on_answered = on_answered
         self._on_applied = on_applied
         self._on_members = on_members
@@ -145,8 +146,9 @@ class Applier:
         """Apply an entry of commands, and yield wherever enough is done for one turn."""
         machine = self._machine
         log_time, wall_time, batches = unpack_entry(entry.payload)
-        # Whoever begins to follow meanwhile sets it again.
-        machine.observed = self.audit is not None or self._clients.is_followed
+        # Whoever begins to follow meanwhile sets both again.
+        machine.observed = followed = self.audit is not None or self._clients.is_followed
+        machine.watched = self._watched if not followed else self._clients.watched
         machine.begin_entry(entry.index, entry.term, entry.position, log_time, wall_time)
         for server, instance, boot, seq, runs in batches:
             if not machine.begin_batch(server, instance, boot, seq):
@@ -188,7 +190,14 @@ class Applier:
             code = machine.begin_run(session, ids)
             if expiry is not None and session and code == Code.OK:
                 expiry.touch(session)
-            for command in commands:
+            at, count = 0, len(commands)
+            while at < count:
+                if audit is None:
+                    at += machine.execute_ordinary(commands[at:] if at else commands, None)
+                    if at == count:
+                        break
+                command = commands[at]
+                at += 1
                 result = execute(command)
                 if events:
                     enough = self._clients.publish(events, machine.last_zxid)
@@ -225,7 +234,17 @@ class Applier:
                 # The session has moved to another connection: the error is never sent (trap 19).
                 self._clients.close(owner)
                 alive = False
-            for command in commands:
+            at, count = 0, len(commands)
+            while at < count:
+                if audit is None and not (alive and owner.is_interleaved):
+                    results: list[Any] | None = [] if alive else None
+                    at += machine.execute_ordinary(commands[at:] if at else commands, results)
+                    if results:
+                        owner.complete_run(results, machine.last_zxid)
+                    if at == count:
+                        break
+                command = commands[at]
+                at += 1
                 result = execute(command)
                 if events:
                     enough = self._clients.publish(events, machine.last_zxid)

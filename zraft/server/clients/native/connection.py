@@ -10,6 +10,7 @@ Source: docs/PROTOCOL-NATIVE.md.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final
 
 from zraft.config.features import LEVEL_OF_NATIVE
@@ -426,14 +427,38 @@ class NativeConnection(NativeSpeaker):
             self.out.append(answers.encode_outcome(number, inner, outcome))
             if not self.dirty:
                 self.clients.mark_dirty(self)
+        if self._decoder is not None:
+            self._take_more()
+
+    @property
+    def is_interleaved(self) -> bool:
+        """True while something else stands among its writes, so that each is to be answered before the next is executed."""
+        return self.ending or bool(self.unpushed)
+
+    def complete_run(self, results: Sequence[Any], zxid: int) -> None:
+        """Answer as many of the oldest writes, which were applied one behind the other, the last of them at this zxid."""
+        if self.closing:
+            return
+        behind = len(results)
+        position = self.clients.machine.position
+        for result in results:
+            behind -= 1
+            number, _, command = self.queue.popleft()
+            assert number is not None, "it is asked once, and then the connection ends"
+            if len(result) == 2:
+                path, node = result
+                result = path, tuple(node.stat())
+            outcome = zxid - behind, position - behind, 0, result
+            self.out.append(answers.encode_outcome(number, command, outcome))
+        if not self.dirty:
+            self.clients.mark_dirty(self)
+        if self._decoder is not None:
+            self._take_more()
+
+    def _take_more(self) -> None:
+        """Take what is not looked at yet, if nothing stands before it and this turn has room."""
         turn = self.clients.turn
-        if (
-            self._decoder is not None
-            and not queue
-            and not turn.full
-            and not turn.rests_ms
-            and not self.wants_flush
-        ):
+        if not self.queue and not turn.full and not turn.rests_ms and not self.wants_flush:
             self.take_backlog()
 
     def _is_forgotten(self, command: Command) -> bool:

@@ -53,7 +53,7 @@ from zraft.tree.node import Znode
 from zraft.tree.reads import DescendantCount
 from zraft.tree.sessions.session import Session
 from zraft_core.errors import Code, MarshallingError, ProtocolError
-from zraft_core.wire import opcodes, replies, requests
+from zraft_core.wire import opcodes, pipelines, replies, requests
 from zraft_core.wire.connect import (
     ConnectRequest,
     ConnectResponse,
@@ -297,7 +297,34 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
             self._defer(frames)
 
     def _take(self, frames: list[bytes]) -> None:
-        """Handle requests in order. The hot path: one call for all that one read of the socket brought."""
+        """Handle requests in order: those that came with others of their kind together, the rest one by one."""
+        if not self._synced:  # otherwise it matters where in the backlog each stood
+            while taken := self._take_writes(frames):
+                if taken == len(frames):
+                    return
+                frames = frames[taken:]
+        self._take_each(frames)
+
+    def _take_writes(self, frames: list[bytes]) -> int:
+        """Handle the writes that `frames` begin with, if they are of a common kind; return how many there are."""
+        writes = pipelines.decode_writes(frames)
+        count = len(writes)
+        if not count:
+            return 0
+        size = sum(map(len, frames if count == len(frames) else frames[:count]))
+        if size > SUBMIT_BYTES_MAX:
+            return 0
+        clients = self.clients
+        self.last_opcode, xid, _ = writes[-1]
+        if xid >= 0:
+            self.last_xid = xid
+        self.queue += writes
+        clients.submit(self, [command for _, _, command in writes], size)
+        clients.turn.taken += count
+        return count
+
+    def _take_each(self, frames: list[bytes]) -> None:
+        """Handle requests one by one."""
         queue = self.queue
         commands: list[txn.Command] = []
         size = 0
@@ -592,6 +619,25 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
             self.closing = True
         elif queue and queue[0].__class__ is not tuple:
             self._pump()
+
+    @property
+    def is_interleaved(self) -> bool:
+        """True while something else stands among its writes, so that each is to be answered before the next is executed."""
+        return self._queued_bytes > 0
+
+    def complete_run(self, results: Sequence[Any], zxid: int) -> None:
+        """Answer as many of the oldest writes, which were applied one behind the other, the last of them at this zxid."""
+        if self.closing:
+            return
+        queue, answered = self.queue, len(results)
+        self.out += pipelines.encode_replies(queue, results, zxid - answered + 1)  # type: ignore[arg-type]  # all are writes
+        if answered == len(queue):
+            queue.clear()
+        else:
+            for _ in range(answered):
+                queue.popleft()
+        if not self.dirty:
+            self.clients.mark_dirty(self)
 
     def complete_sync(self) -> None:
         """Answer the sync, in its turn: everything committed before it was asked for is applied here."""
