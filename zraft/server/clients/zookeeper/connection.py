@@ -32,6 +32,7 @@ from zraft.server.clients.zookeeper.answers import (
     answer_count,
     answer_unknown,
 )
+from zraft.server.clients.zookeeper.ordinary_reads import answer_reads
 from zraft.server.clients.zookeeper.queries import RestoredWatches
 from zraft.server.clients.zookeeper.services import Steps, ZooKeeperServices, ZooKeeperSpeaker
 from zraft.server.clients.zookeeper.waiting import (
@@ -299,7 +300,7 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
     def _take(self, frames: list[bytes]) -> None:
         """Handle requests in order: those that came with others of their kind together, the rest one by one."""
         if not self._synced:  # otherwise it matters where in the backlog each stood
-            while taken := self._take_writes(frames):
+            while taken := self._take_writes(frames) or self._take_reads(frames):
                 if taken == len(frames):
                     return
                 frames = frames[taken:]
@@ -315,12 +316,26 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
         if size > SUBMIT_BYTES_MAX:
             return 0
         clients = self.clients
-        self.last_opcode, xid, _ = writes[-1]
-        if xid >= 0:
-            self.last_xid = xid
+        opcode, xid, _ = writes[-1]
+        self._note_last(xid, opcode)
         self.queue += writes
         clients.submit(self, [command for _, _, command in writes], size)
         clients.turn.taken += count
+        return count
+
+    def _take_reads(self, frames: list[bytes]) -> int:
+        """Answer the common reads that `frames` begin with, if nothing stands before them; return how many are done with."""
+        if self.queue:
+            return 0
+        before = self.out_bytes
+        count = answer_reads(self, self.clients.machine, frames)
+        if not count:
+            return 0
+        self._note_last(*HEADER(frames[count - 1]))
+        self.clients.turn.taken += count + (self.out_bytes - before >> 10)
+        if self.out_bytes >= ANSWERS_BYTES_MAX:
+            self._put_off(ENOUGH, frames[count - 1 :])
+            return len(frames)
         return count
 
     def _take_each(self, frames: list[bytes]) -> None:
@@ -420,12 +435,16 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
                     break
             except MarshallingError:
                 self._fail(xid, Code.MARSHALLING_ERROR)
-        self.last_opcode = opcode
-        if xid >= 0:
-            self.last_xid = xid
+        self._note_last(xid, opcode)
         if commands:
             self.clients.submit(self, commands, size)
         self.clients.turn.taken += place + 1 + (self.out_bytes - answered >> 10)
+
+    def _note_last(self, xid: int, opcode: int) -> None:
+        """Remember the last request, for operators; pings and the like have no number of their own."""
+        self.last_opcode = opcode
+        if xid >= 0:
+            self.last_xid = xid
 
     def _pong(self) -> None:
         self.emit(replies.encode_empty_reply(XID_PING, self.clients.machine.last_zxid))
