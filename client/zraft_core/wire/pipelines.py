@@ -7,7 +7,7 @@ Only what is written as nearly every client writes it is decoded here. The first
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -31,21 +31,8 @@ _MALFORMED: Final = (struct.error, UnicodeDecodeError)
 _ACL_BYTES: Final = len(WORLD_ANYONE_ALL)
 
 
-def decode_writes(frames: Sequence[bytes]) -> list[Write]:
-    """Return the writes at the beginning of `frames`, as far as they are all setData, or all create or create2."""
+def _set_data(frames: Sequence[bytes]) -> list[Write]:
     writes: list[Write] = []
-    if frames[0].startswith(_SET_DATA, 4):
-        _decode_set_data(frames, writes)
-    elif frames[0].startswith(_CREATES, 4):
-        _decode_creates(frames, writes)
-    return writes
-
-
-_SET_DATA: Final = INT.pack(SET_DATA)
-_CREATES: Final = (INT.pack(CREATE), INT.pack(CREATE2))
-
-
-def _decode_set_data(frames: Sequence[bytes], writes: list[Write]) -> None:
     for frame in frames:
         try:
             xid, opcode, length = _HEADER_AND_LENGTH(frame)
@@ -61,9 +48,11 @@ def _decode_set_data(frames: Sequence[bytes], writes: list[Write]) -> None:
         except _MALFORMED:
             break
         writes.append((SET_DATA, xid, (SET_DATA, path, frame[at : at + size], version)))
+    return writes
 
 
-def _decode_creates(frames: Sequence[bytes], writes: list[Write]) -> None:
+def _creates(frames: Sequence[bytes]) -> list[Write]:
+    writes: list[Write] = []
     for frame in frames:
         try:
             xid, opcode, length = _HEADER_AND_LENGTH(frame)
@@ -82,9 +71,21 @@ def _decode_creates(frames: Sequence[bytes], writes: list[Write]) -> None:
         except _MALFORMED:
             break
         writes.append((opcode, xid, (opcode, path, frame[at:end], None, flags, NO_TTL)))
+    return writes
 
 
-def encode_replies(writes: Iterable[Write], results: Sequence[Any], zxid: int) -> list[bytes]:
+OPCODE: Final = slice(4, 8)
+"""Where a frame has its opcode."""
+
+DECODERS: Final[Mapping[bytes, Callable[[Sequence[bytes]], list[Write]]]] = {
+    INT.pack(SET_DATA): _set_data,
+    INT.pack(CREATE): _creates,
+    INT.pack(CREATE2): _creates,
+}
+"""By the packed opcode of the first frame: what decodes it, and the writes of its kind that follow at once."""
+
+
+def encode_replies(writes: Sequence[Write], results: Sequence[Any], zxid: int) -> list[bytes]:
     """Return the replies to writes of one kind that were executed one behind the other, the first of them at `zxid`.
 
     Args:
@@ -92,7 +93,7 @@ def encode_replies(writes: Iterable[Write], results: Sequence[Any], zxid: int) -
         results: of SET_DATA the fields of a `Stat`, of creates (path, znode). None of them is a failure.
     """
     numbered = zip(results, count(zxid), writes)  # the results end it
-    if len(results[0]) > 2:
+    if writes[0][0] == SET_DATA:
         return [
             pack_header_and_stat(HEADER_BYTES + STAT_BYTES, xid, zxid, 0, *stat)
             for stat, zxid, (_, xid, _) in numbered

@@ -71,8 +71,8 @@ def _played(seed: int) -> list[list[object]]:
 def test_what_clients_are_told_is_the_same_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     together = _played(seed)
     monkeypatch.setattr(Machine, "execute_ordinary", lambda *_: 0)
-    monkeypatch.setattr(pipelines, "decode_writes", lambda _: [])
-    monkeypatch.setattr(connection_module, "answer_reads", lambda *_: 0)
+    monkeypatch.setattr(pipelines, "DECODERS", {})
+    monkeypatch.setattr(connection_module, "COMMON", ())
     assert together == _played(seed)
 
 

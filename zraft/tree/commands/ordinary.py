@@ -24,6 +24,9 @@ from zraft_core.znodes.txn import CREATE, CREATE2, FLAG_SEQUENTIAL, PUT, SET_DAT
 Watched = tuple[Container[str], Container[str]]
 """Paths at which somebody watches the data, and paths at which somebody watches the children."""
 
+UNWATCHED: Final[Watched] = ((), ())
+"""Nobody watches anything."""
+
 _SHARD_MASK: Final = SHARD_COUNT - 1
 _ANY: Final = -1
 

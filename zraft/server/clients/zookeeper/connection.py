@@ -32,7 +32,7 @@ from zraft.server.clients.zookeeper.answers import (
     answer_count,
     answer_unknown,
 )
-from zraft.server.clients.zookeeper.ordinary_reads import answer_reads
+from zraft.server.clients.zookeeper.ordinary_reads import COMMON, answer_reads
 from zraft.server.clients.zookeeper.queries import RestoredWatches
 from zraft.server.clients.zookeeper.services import Steps, ZooKeeperServices, ZooKeeperSpeaker
 from zraft.server.clients.zookeeper.waiting import (
@@ -48,6 +48,7 @@ from zraft.server.clients.zookeeper.waiting import (
     Sync,
     Unknown,
     Waiting,
+    Write,
 )
 from zraft.tree import reads
 from zraft.tree.node import Znode
@@ -300,38 +301,41 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
     def _take(self, frames: list[bytes]) -> None:
         """Handle requests in order: those that came with others of their kind together, the rest one by one."""
         if not self._synced:  # otherwise it matters where in the backlog each stood
-            while taken := self._take_writes(frames) or self._take_reads(frames):
+            while taken := self._take_common(frames):
                 if taken == len(frames):
                     return
                 frames = frames[taken:]
         self._take_each(frames)
 
-    def _take_writes(self, frames: list[bytes]) -> int:
-        """Handle the writes that `frames` begin with, if they are of a common kind; return how many there are."""
-        writes = pipelines.decode_writes(frames)
+    def _take_common(self, frames: list[bytes]) -> int:
+        """Handle the common requests of one kind that `frames` begin with; return how many are done with."""
+        opcode = frames[0][pipelines.OPCODE]
+        if opcode in pipelines.DECODERS:
+            return self._take_writes(frames, pipelines.DECODERS[opcode](frames))
+        if opcode in COMMON and not self.queue:
+            return self._take_reads(frames)
+        return 0
+
+    def _take_writes(self, frames: list[bytes], writes: list[Write]) -> int:
+        """Handle the writes that `frames` begin with."""
         count = len(writes)
-        if not count:
-            return 0
         size = sum(map(len, frames if count == len(frames) else frames[:count]))
-        if size > SUBMIT_BYTES_MAX:
+        if not count or size > SUBMIT_BYTES_MAX:
             return 0
-        clients = self.clients
-        opcode, xid, _ = writes[-1]
-        self._note_last(xid, opcode)
+        self.last_opcode, self.last_xid, _ = writes[-1]
         self.queue += writes
+        clients = self.clients
         clients.submit(self, [command for _, _, command in writes], size)
         clients.turn.taken += count
         return count
 
     def _take_reads(self, frames: list[bytes]) -> int:
-        """Answer the common reads that `frames` begin with, if nothing stands before them; return how many are done with."""
-        if self.queue:
-            return 0
+        """Answer the common reads that `frames` begin with, nothing standing before them."""
         before = self.out_bytes
         count = answer_reads(self, self.clients.machine, frames)
         if not count:
             return 0
-        self._note_last(*HEADER(frames[count - 1]))
+        self.last_xid, self.last_opcode = HEADER(frames[count - 1])
         self.clients.turn.taken += count + (self.out_bytes - before >> 10)
         if self.out_bytes >= ANSWERS_BYTES_MAX:
             self._put_off(ENOUGH, frames[count - 1 :])
@@ -435,16 +439,12 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
                     break
             except MarshallingError:
                 self._fail(xid, Code.MARSHALLING_ERROR)
-        self._note_last(xid, opcode)
-        if commands:
-            self.clients.submit(self, commands, size)
-        self.clients.turn.taken += place + 1 + (self.out_bytes - answered >> 10)
-
-    def _note_last(self, xid: int, opcode: int) -> None:
-        """Remember the last request, for operators; pings and the like have no number of their own."""
         self.last_opcode = opcode
         if xid >= 0:
             self.last_xid = xid
+        if commands:
+            self.clients.submit(self, commands, size)
+        self.clients.turn.taken += place + 1 + (self.out_bytes - answered >> 10)
 
     def _pong(self) -> None:
         self.emit(replies.encode_empty_reply(XID_PING, self.clients.machine.last_zxid))

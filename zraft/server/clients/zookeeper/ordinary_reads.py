@@ -15,6 +15,7 @@ from zraft.server.clients.zookeeper.answers import EXISTS, GET_DATA
 from zraft.server.clients.zookeeper.services import ZooKeeperSpeaker
 from zraft.tree.machine import Machine
 from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT
+from zraft_core.wire.jute import INT
 from zraft_core.wire.replies import (
     HEADER_BYTES,
     STAT_BYTES,
@@ -30,6 +31,9 @@ _ELSEWHERE: Final = (struct.error, UnicodeDecodeError, IndexError, KeyError)
 """What a request raises that is for `answer`: it is malformed, or there is no such znode."""
 
 _pack_stat: Final = STAT.pack
+
+COMMON: Final = frozenset({INT.pack(GET_DATA), INT.pack(EXISTS)})
+"""The packed opcodes of these reads."""
 
 
 def answer_reads(connection: ZooKeeperSpeaker, machine: Machine, frames: Sequence[bytes]) -> int:
