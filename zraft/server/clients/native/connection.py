@@ -48,7 +48,7 @@ from zraft_core.wire.native.topic_answers import encode_topic_outcome
 from zraft_core.wire.native.zatt import ZattResult, decode_one_shot, encode_zatt_map, encode_zatt_result
 from zraft_core.wire.requests import Credentials
 from zraft_core.znodes.acl import Ids
-from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
+from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, PUT, SET_DATA, TOPICS, Command
 
 HELD_TWICE: Final = 2
 """The factor for what has come: it is kept as it came, and once more for the walk over it, or by what reads
@@ -289,7 +289,7 @@ class NativeConnection(NativeSpeaker):
         else:
             self.last_id = number
             request = requests.decode_request(message)
-        self.last_kind = requests.shown_type(message)
+        self.last_kind = request.kind if request.__class__ is requests.Write else requests.shown_type(message)
         if not self._is_let_in:
             self._guard(request)
         if self.phase is Phase.NEW and request.__class__ is not Hello:
@@ -445,11 +445,14 @@ class NativeConnection(NativeSpeaker):
             behind -= 1
             number, _, command = self.queue.popleft()
             assert number is not None, "it is asked once, and then the connection ends"
-            if len(result) == 2:
-                path, node = result
-                result = path, tuple(node.stat())
-            outcome = zxid - behind, position - behind, 0, result
-            self.out.append(answers.encode_outcome(number, command, outcome))
+            if command[0] == PUT:
+                answer = answers.encode_put(number, zxid - behind, position - behind, result)
+            else:
+                if command[0] != SET_DATA:
+                    result = result[0], tuple(result[1].stat())
+                outcome = zxid - behind, position - behind, 0, result
+                answer = answers.encode_outcome(number, command, outcome)
+            self.out.append(answer)
         if not self.dirty:
             self.clients.mark_dirty(self)
         if self._decoder is not None:
