@@ -143,9 +143,12 @@ def create(
         above, slash, name = path.rpartition("/")
         if above != directory:
             directory = above
-            parent = _directory(tree, above or ROOT, first_zxid) if slash and above != ROOT else None
-            if parent is None or (above or ROOT) in watched_children:
+            if not slash or above == ROOT or (above or ROOT) in watched_children:
                 break
+            found = _directory(tree, above or ROOT, first_zxid)
+            if found is None:
+                break
+            parent = found
             marks.add(above or ROOT)
             creates = parent.creates
             siblings = parent.children if parent.children is not None else set()
