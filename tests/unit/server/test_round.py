@@ -161,7 +161,8 @@ async def _calls_of_many(nodes: Nodes, clients: list[C], ask: Callable[[C, str],
     async def ask_all() -> None:
         await asyncio.gather(*(ask(client, f"/{number}") for number, client in enumerate(clients)))
 
-    await ask_all()
+    for _ in range(3):
+        await ask_all()
     counts = NodeCounts(nodes)
     with counts.counted():
         await ask_all()
