@@ -86,7 +86,7 @@ def test_reads_that_ask_for_more_than_a_turn_should_give_wait(monkeypatch: pytes
     server.run()
     client.take()
     client.send(*[client.codec.read(Opcode.GET_DATA, "/a") for _ in range(9)])
-    answered = []
+    answered: list[int] = []
     while server.clients.turn.cut_short or not answered:
         server.flush()
         answered.append(len(client.take()))
