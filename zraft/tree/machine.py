@@ -9,7 +9,7 @@ entry can hold raises: what cannot be understood is answered with a code, the sa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from zraft.topics.registry_image import registry_image
 from zraft.topics.registry_items import full_digest
 from zraft.tree.commands.multi import execute_multi, part_handlers
 from zraft.tree.commands.once import execute_once
+from zraft.tree.commands.ordinary import LOOPS, Watched
 from zraft.tree.commands.topics import change_topics, limits_of
 from zraft.tree.commands.truncation import drain, forget_hidden, truncate
 from zraft.tree.commands.upsert import add, put
@@ -106,10 +107,13 @@ class Machine:
 
     `events` collects what `execute` made happen, in ZooKeeper's order; whoever consumes it clears it. What `begin_entry`
     took out of memory (D-20) is told with the first command after it, at whose zxid nobody has been answered yet. While
-    `observed` is false, whoever consumes them has nobody to tell of them, and few are made; it is no part of the state.
+    `observed` is false, whoever consumes them has nobody to tell of them, and few are made. `watched` are the paths of
+    which somebody has to be told, as long as it is known by path; None: everything may have to be told. Both are no part
+    of the state.
     """
 
     __slots__ = (
+        "_checked_ids",
         "_feature_level",
         "_leader_handlers",
         "_next_zxid",
@@ -133,6 +137,7 @@ class Machine:
         "registry",
         "sessions",
         "term",
+        "watched",
         "wills_dropped",
     )
 
@@ -150,6 +155,7 @@ class Machine:
         self._noted_index = 0
         self.image_writer: ImageWriter | None = None
         self.wills_dropped = 0
+        self.watched: Watched | None = None
         self.set_members(members)
         self._next_zxid = zxid_after(0, 0)
         self._set_handlers()
@@ -162,6 +168,7 @@ class Machine:
             TOPICS: self._change_topics,
         }
         self._owner: Owner = _NO_OWNER
+        self._checked_ids: Ids = ()
         self._run_handlers = _NOTHING
         self._run_code = Code.BAD_ARGUMENTS
 
@@ -299,12 +306,12 @@ class Machine:
         self.term = term
         self._next_zxid = zxid_after(self.last_zxid, term)
         # None of the three may go back or leave 64 bits, whatever a faulty leader stamps.
-        self.position = max(self.position, position - 1)
+        if position - 1 > self.position:
+            self.position = position - 1
         if log_time_ms.__class__ is int and self._tree.log_time < log_time_ms <= _INT64_MAX:
             self._tree.log_time = log_time_ms
         if wall_time_ms.__class__ is int and 0 <= wall_time_ms <= _INT64_MAX:
             self._tree.wall_time = wall_time_ms
-        self._end_run(Code.BAD_ARGUMENTS)
         self._tree.digest.relieve(-index % DIGEST_EVERY + 1)
         if self._tree.hidden:
             drain(self._tree)
@@ -330,7 +337,12 @@ class Machine:
     def begin_run(self, session: int, ids: Ids) -> Code:
         """Begin a run; if the code is not OK, each of its commands fails with it, at its own zxid."""
         tree = self._tree
-        if not are_ids(ids) or session.__class__ is not int:
+        if ids != self._checked_ids:
+            # Most runs are of clients with the ids of those before them.
+            if not are_ids(ids):
+                return self._end_run(Code.MARSHALLING_ERROR)
+            self._checked_ids = ids
+        if session.__class__ is not int:
             return self._end_run(Code.MARSHALLING_ERROR)
         tree.ids = ids
         if session == 0:
@@ -370,6 +382,44 @@ class Machine:
         except (TypeError, LookupError):
             return self._why_not(command)
         return handler(command, zxid)
+
+    def execute_ordinary(self, commands: Sequence[Command], results: list[Any] | None) -> int:
+        """Execute the commands of a run from the first one on, as long as they are ordinary.
+
+        They come to what `execute` would make of them, and nobody has to be told an event of them; see
+        `zraft.tree.commands.ordinary`.
+
+        Args:
+            commands: at least one.
+            results: gets what each came to, as values that later commands do not change; None if nobody is answered.
+
+        Returns:
+            How many were executed: the next one, if there is any, is for `execute`.
+        """
+        tree = self._tree
+        watched = self.watched
+        try:
+            loop = LOOPS[commands[0][0]]
+            handled = commands[0][0] in self._run_handlers
+        except (TypeError, LookupError):
+            return 0
+        if (
+            not handled
+            or watched is None
+            or tree.hidden
+            or tree.quotas.limited
+            or self.image_writer is not None
+        ):
+            return 0
+        zxid = self._next_zxid
+        done = loop(tree, watched, commands, zxid, results)
+        if done:
+            self.position += done
+            self._next_zxid = zxid + done
+            self.last_zxid = zxid + done - 1
+            if tree.session is not None:
+                tree.session.write_position = self.position
+        return done
 
     def _why_not(self, command: Command) -> Code:
         """Return what a command is answered that cannot be executed in this run."""

@@ -10,14 +10,14 @@ ROOT: Final = "/"
 # ZooKeeper judges UTF-16 units, so every character beyond U+FFFF falls under its ban of surrogates.
 _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
-_NO_NAMES: Final = frozenset({"", ".", ".."})
+NO_NAMES: Final = frozenset({"", ".", ".."})
 
 
 def is_valid_name(name: str) -> bool:
     """Return whether `name` can be the last segment of a path."""
     if name.isascii() and name.isprintable():
         # Printable ASCII holds no forbidden character; this spares the hot path the regular expression.
-        return name not in _NO_NAMES and "/" not in name
+        return name not in NO_NAMES and "/" not in name
     return name != "" and "/" not in name and _FORBIDDEN.search(name) is None
 
 

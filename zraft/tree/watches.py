@@ -65,15 +65,21 @@ class WatchTable(Generic[W]):
 
     Attributes:
         gone: watchers that were removed, and the paths in whose rows they still stand. `sweep` takes them out.
+        paths: those whose data somebody watches, and those whose children; only to be looked into. What happens below a
+            path that somebody watches recursively is not found in them.
     """
 
-    __slots__ = ("_by_watcher", "_child", "_data", "_lasting", "_on_first", "_recursive", "gone")
+    __slots__ = ("_by_watcher", "_child", "_data", "_lasting", "_on_first", "_recursive", "gone", "paths")
 
     def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
-        """Begin without watches; `on_first` is called when somebody watches and nobody did."""
+        """Begin without watches.
+
+        `on_first` is called when somebody watches and nobody did, or watches recursively and nobody did.
+        """
         self._on_first = on_first
         self._data: _Table[W] = {}
         self._child: _Table[W] = {}
+        self.paths: Final = (self._data.keys(), self._child.keys())
         self._by_watcher: dict[W, tuple[set[str], set[str]]] = {}
         self._lasting = 0
         """Entries with a mode that a change does not consume; while there is none, whole rows are dropped."""
@@ -84,6 +90,11 @@ class WatchTable(Generic[W]):
     def __bool__(self) -> bool:
         """Return whether anybody watches anything; most servers most of the time need not look further."""
         return bool(self._by_watcher)
+
+    @property
+    def is_recursive(self) -> bool:
+        """True if somebody watches all that is below some path."""
+        return self._recursive > 0
 
     @property
     def lasting_count(self) -> int:
@@ -110,6 +121,8 @@ class WatchTable(Generic[W]):
     def add_lasting(self, path: str, watcher: W, mode: AddWatchMode) -> None:
         """Tell `watcher` from now on, until it is removed or gone."""
         if mode is AddWatchMode.PERSISTENT_RECURSIVE:
+            if not self._recursive:
+                self._on_first()
             self._add(self._data, 0, path, watcher, _RECURSIVE)
         else:
             self._add(self._data, 0, path, watcher, _PERSISTENT)

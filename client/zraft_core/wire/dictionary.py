@@ -45,6 +45,9 @@ INT_MAX: Final = 2**64 - 1
 PAIR: Final = b"\x92"
 """The beginning of an entry's data: an array of two."""
 
+# It is kept between calls because making a packer costs as much as using it.
+_packed: Final = msgpack.Packer(use_bin_type=True).pack
+
 _SAFE: Final = "_.~-"  # beside letters and digits
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 _TEXT, _INT, _PACKED, _HASHED = "=", "#", "*", "!"
@@ -57,7 +60,7 @@ def pack(value: Any) -> bytes:
         MarshallingError: it is none, or nested too deeply.
     """
     try:
-        return msgpack.packb(value, use_bin_type=True)  # type: ignore[no-any-return]
+        return _packed(value)  # type: ignore[no-any-return]
     except (ValueError, TypeError, OverflowError) as error:
         raise MarshallingError(f"no MessagePack value: {error}") from error
 
@@ -223,6 +226,24 @@ def entry_of(key: Any) -> tuple[str, bytes]:
     key = normalised(key)
     packed = pack(key)
     return f"{_INT}{key}" if key.__class__ is int else _name_of(packed), PAIR + packed
+
+
+def entry_with(key: Any, value: Any) -> tuple[str, bytes]:
+    """Return the name of a key's znode, and its data, which hold the key and this value.
+
+    Raises:
+        MarshallingError: see `normalised` and `pack_value`.
+    """
+    if key.__class__ is str and value.__class__ in _FLAT and _PLAIN.fullmatch(key):
+        name = _TEXT + key
+        if len(name) <= ENTRY_NAME_BYTES_MAX:
+            return name, pack((key, value))
+    name, head = entry_of(key)
+    return name, head + pack_value(value)
+
+
+_FLAT: Final = frozenset((bytes, str, int, bool, float, type(None)))
+"""Types of values in which nothing is nested."""
 
 
 def packed_key_of(name: str) -> bytes | None:

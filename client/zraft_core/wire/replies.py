@@ -36,8 +36,8 @@ _HEADER_AND_LENGTH: Final = Struct(">iiqii")
 _HEADER_AND_STAT: Final = Struct(">iiqi" + STAT_FIELDS)
 
 _pack_header: Final = _HEADER.pack
-_pack_header_and_length: Final = _HEADER_AND_LENGTH.pack
-_pack_header_and_stat: Final = _HEADER_AND_STAT.pack
+pack_header_and_length: Final = _HEADER_AND_LENGTH.pack
+pack_header_and_stat: Final = _HEADER_AND_STAT.pack
 
 
 CREATES_WITH_STAT: Final = frozenset({CREATE2, CREATE_CONTAINER, CREATE_TTL})
@@ -71,7 +71,7 @@ def encode_set_data_reply(xid: int, zxid: int, node: Znode) -> bytes:
     """Return the Stat: of setData, and of exists on a znode that is there."""
     data = node.data
     children = node.children
-    return _pack_header_and_stat(
+    return pack_header_and_stat(
         HEADER_BYTES + STAT_BYTES,
         xid,
         zxid,
@@ -97,12 +97,12 @@ def encode_get_data_reply(xid: int, zxid: int, node: Znode) -> bytes:
     """Return the reply to getData. Null data and empty data are different answers."""
     data = node.data
     if data is None:
-        return _pack_header_and_length(
-            HEADER_BYTES + 4 + STAT_BYTES, xid, zxid, 0, NULL_LENGTH
-        ) + encode_stat(node)
+        return pack_header_and_length(HEADER_BYTES + 4 + STAT_BYTES, xid, zxid, 0, NULL_LENGTH) + encode_stat(
+            node
+        )
     size = len(data)
     return (
-        _pack_header_and_length(HEADER_BYTES + 4 + size + STAT_BYTES, xid, zxid, 0, size)
+        pack_header_and_length(HEADER_BYTES + 4 + size + STAT_BYTES, xid, zxid, 0, size)
         + data
         + encode_stat(node)
     )
@@ -113,7 +113,7 @@ def encode_get_data_parts(xid: int, zxid: int, node: Znode) -> tuple[bytes, byte
     data = node.data
     assert data is not None, "null data are small"
     size = len(data)
-    head = _pack_header_and_length(HEADER_BYTES + 4 + size + STAT_BYTES, xid, zxid, 0, size)
+    head = pack_header_and_length(HEADER_BYTES + 4 + size + STAT_BYTES, xid, zxid, 0, size)
     return head, data, encode_stat(node)
 
 
@@ -121,7 +121,7 @@ def encode_create_reply(xid: int, zxid: int, path: str) -> bytes:
     """Return the path as created, with the number of a sequential znode."""
     raw = path.encode()
     size = len(raw)
-    return _pack_header_and_length(HEADER_BYTES + 4 + size, xid, zxid, 0, size) + raw
+    return pack_header_and_length(HEADER_BYTES + 4 + size, xid, zxid, 0, size) + raw
 
 
 encode_sync_reply = encode_create_reply
@@ -132,7 +132,7 @@ def encode_create2_reply(xid: int, zxid: int, path: str, node: Znode) -> bytes:
     raw = path.encode()
     size = len(raw)
     return (
-        _pack_header_and_length(HEADER_BYTES + 4 + size + STAT_BYTES, xid, zxid, 0, size)
+        pack_header_and_length(HEADER_BYTES + 4 + size + STAT_BYTES, xid, zxid, 0, size)
         + raw
         + encode_stat(node)
     )

@@ -253,3 +253,16 @@ class ClientConnection(ABC):
     @abstractmethod
     def complete(self, result: Any, zxid: int) -> None:
         """Answer the oldest write, which was applied with this result at this zxid."""
+
+    @property
+    @abstractmethod
+    def is_interleaved(self) -> bool:
+        """True while something else stands among its writes, so that each is to be answered before the next is executed."""
+
+    @abstractmethod
+    def complete_run(self, results: Sequence[Any], zxid: int) -> None:
+        """Answer as many of the oldest writes, which were applied one behind the other, the last of them at this zxid.
+
+        Args:
+            results: of `Machine.execute_ordinary`.
+        """

@@ -7,7 +7,7 @@ can take them, whoever leads, and none is carried out twice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from zraft.server.clients.connection import Phase
 
@@ -23,6 +23,9 @@ class Errand:
     """Errand that stands where a batch expects the connection that waits for its results."""
 
     __slots__ = ("_done", "phase")
+
+    is_interleaved: Final = True
+    """Its results are told one by one."""
 
     def __init__(self, done: Callable[[object], None]) -> None:
         self._done = done

@@ -43,6 +43,7 @@ from zraft.server.clients.zookeeper.services import Steps, ZooKeeperSpeaker
 from zraft.server.coordination.origin import OriginStream
 from zraft.server.coordination.touches import TouchReporter
 from zraft.topics.service import TopicService
+from zraft.tree.commands.ordinary import Watched
 from zraft.tree.machine import Machine
 from zraft.tree.watches import WatchTable
 from zraft_core.wire.connect import ConnectRequest
@@ -421,6 +422,7 @@ class Clients:
     def _observe(self) -> None:
         """Let what happens from now on be told: somebody begins to follow it."""
         self.machine.observed = True
+        self.machine.watched = None
 
     # -- what the applier calls
 
@@ -428,6 +430,11 @@ class Clients:
     def is_followed(self) -> bool:
         """Whether anybody here watches znodes or subscribes to changes."""
         return bool(self.watches or self.feeds)
+
+    @property
+    def watched(self) -> Watched | None:
+        """The paths of which somebody here has to be told; None if it takes more than a path to know that."""
+        return None if self.feeds or self.watches.is_recursive else self.watches.paths
 
     def publish(self, events: Sequence[Event], zxid: int) -> bool:
         """Tell watchers, before any reply of the same or a later zxid is written to them; True if that is enough for now."""

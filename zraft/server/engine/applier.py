@@ -19,6 +19,7 @@ from zraft.server.clients.table import Clients
 from zraft.server.coordination.expiry import SessionExpiry
 from zraft.server.coordination.origin import NumberedBatch, OriginStream
 from zraft.server.coordination.touches import TouchReporter
+from zraft.tree.commands.ordinary import UNWATCHED
 from zraft.tree.machine import LEADER, Machine
 from zraft.tree.sessions.session import Session
 from zraft_core.errors import Code
@@ -145,8 +146,8 @@ class Applier:
         """Apply an entry of commands, and yield wherever enough is done for one turn."""
         machine = self._machine
         log_time, wall_time, batches = unpack_entry(entry.payload)
-        # Whoever begins to follow meanwhile sets it again.
-        machine.observed = self.audit is not None or self._clients.is_followed
+        if machine.watched is not UNWATCHED or self.audit is not None:
+            self._look_who_follows()
         machine.begin_entry(entry.index, entry.term, entry.position, log_time, wall_time)
         for server, instance, boot, seq, runs in batches:
             if not machine.begin_batch(server, instance, boot, seq):
@@ -156,7 +157,9 @@ class Applier:
             if mine and boot > self._boot:
                 raise self._identity.copied(boot)
             batch = self._origin.take_applied(seq) if mine and boot == self._boot else None
-            if batch is not None and not _holds(entry.payload, batch.message.blob):
+            if batch is not None and not (
+                entry.payload.endswith(batch.message.blob) or _holds(entry.payload, batch.message.blob)
+            ):
                 # A batch never changes (D-2), so this is not the one that was sent. Its clients must find out anew what
                 # became of their requests.
                 self._disown(batch)
@@ -165,6 +168,12 @@ class Applier:
                 yield from self._apply_foreign(runs, mine, server == LEADER)
             else:
                 yield from self._apply_own(runs, batch)
+
+    def _look_who_follows(self) -> None:
+        """Note who has to be told what happens in an entry. Whoever begins to follow meanwhile sets this again."""
+        machine, clients = self._machine, self._clients
+        machine.observed = self.audit is not None or clients.is_followed
+        machine.watched = clients.watched if machine.observed else UNWATCHED
 
     def _disown(self, batch: NumberedBatch) -> None:
         """Refuse the owners of a batch that is not the one sent, because its results are no answers to their commands."""
@@ -188,7 +197,14 @@ class Applier:
             code = machine.begin_run(session, ids)
             if expiry is not None and session and code == Code.OK:
                 expiry.touch(session)
-            for command in commands:
+            at, count = 0, len(commands)
+            while at < count:
+                if audit is None:
+                    at += machine.execute_ordinary(commands[at:] if at else commands, None)
+                    if at == count:
+                        break
+                command = commands[at]
+                at += 1
                 result = execute(command)
                 if events:
                     enough = self._clients.publish(events, machine.last_zxid)
@@ -225,7 +241,17 @@ class Applier:
                 # The session has moved to another connection: the error is never sent (trap 19).
                 self._clients.close(owner)
                 alive = False
-            for command in commands:
+            at, count = 0, len(commands)
+            while at < count:
+                if audit is None and not (alive and owner.is_interleaved):
+                    results: list[Any] | None = [] if alive else None
+                    at += machine.execute_ordinary(commands[at:] if at else commands, results)
+                    if results:
+                        owner.complete_run(results, machine.last_zxid)
+                    if at == count:
+                        break
+                command = commands[at]
+                at += 1
                 result = execute(command)
                 if events:
                     enough = self._clients.publish(events, machine.last_zxid)

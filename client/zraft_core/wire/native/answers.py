@@ -96,6 +96,21 @@ def encode_outcome(number: int, command: Command, outcome: Outcome) -> bytes:
     return _pack(answer)  # type: ignore[no-any-return]
 
 
+def encode_put(number: int, zxid: int, position: int, stat: Sequence[int]) -> bytes:
+    """Return what `encode_outcome` makes of a put that succeeded, in one step: the most frequent write."""
+    return _pack(  # type: ignore[no-any-return]
+        {
+            "id": number,
+            "type": "result",
+            "success": True,
+            "zxid": zxid,
+            "position": position,
+            "version": stat[4],
+            "mzxid": stat[1],
+        }
+    )
+
+
 def _fields(opcode: int, body: Any) -> dict[str, Any]:
     """Return the fields of one command that succeeded."""
     if opcode == PUT:

@@ -16,7 +16,7 @@ from zraft_core.wire.dictionary import (
     directory_of,
     entry_name,
     entry_of,
-    pack_value,
+    entry_with,
 )
 from zraft_core.wire.native import fields
 from zraft_core.wire.native.fields import ABSENT, expected_version, int64, part
@@ -65,8 +65,8 @@ DictionaryQuery = GetEntry | GetState | GetItems | GetSize
 
 
 def _put(key: Any, value: Any, dictionary: str = DEFAULT, version: int | None = None) -> Command:
-    name, head = entry_of(key)
-    return PUT, f"{directory_of(dictionary)}/{name}", head + pack_value(value), version
+    name, data = entry_with(key, value)
+    return PUT, f"{directory_of(dictionary)}/{name}", data, version
 
 
 def _delete(key: Any, dictionary: str = DEFAULT, version: int | None = None) -> Command:

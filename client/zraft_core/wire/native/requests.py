@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import NOTHING, frozen
+from attrs import NOTHING
 
 from zraft_core.errors import MarshallingError, ProtocolError
+from zraft_core.frozen import statically_frozen
 from zraft_core.layout import (
     Field,
     FieldError,
@@ -54,7 +55,7 @@ FLOOR_TIMEOUT_MS_MAX: Final = 60_000
 # -- what a request can be
 
 
-@frozen
+@statically_frozen
 class Write:
     """A command for the log. `kind` is the request's type; `seq` None: as often as it is sent.
 
@@ -79,7 +80,7 @@ Query = (
 )
 
 
-@frozen
+@statically_frozen
 class Read:
     """A query, answered once this server has applied `floor`; `linearizable`: and all that was committed before it came."""
 

@@ -10,6 +10,7 @@ Source: docs/PROTOCOL-NATIVE.md.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final
 
 from zraft.config.features import LEVEL_OF_NATIVE
@@ -47,7 +48,7 @@ from zraft_core.wire.native.topic_answers import encode_topic_outcome
 from zraft_core.wire.native.zatt import ZattResult, decode_one_shot, encode_zatt_map, encode_zatt_result
 from zraft_core.wire.requests import Credentials
 from zraft_core.znodes.acl import Ids
-from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
+from zraft_core.znodes.txn import CLOSE_SESSION, MEMBERS, ONCE, PUT, SET_DATA, TOPICS, Command
 
 HELD_TWICE: Final = 2
 """The factor for what has come: it is kept as it came, and once more for the walk over it, or by what reads
@@ -288,7 +289,7 @@ class NativeConnection(NativeSpeaker):
         else:
             self.last_id = number
             request = requests.decode_request(message)
-        self.last_kind = requests.shown_type(message)
+        self.last_kind = request.kind if request.__class__ is requests.Write else requests.shown_type(message)
         if not self._is_let_in:
             self._guard(request)
         if self.phase is Phase.NEW and request.__class__ is not Hello:
@@ -426,14 +427,41 @@ class NativeConnection(NativeSpeaker):
             self.out.append(answers.encode_outcome(number, inner, outcome))
             if not self.dirty:
                 self.clients.mark_dirty(self)
+        if self._decoder is not None:
+            self._take_more()
+
+    @property
+    def is_interleaved(self) -> bool:
+        """True while something else stands among its writes, so that each is to be answered before the next is executed."""
+        return self.ending or bool(self.unpushed)
+
+    def complete_run(self, results: Sequence[Any], zxid: int) -> None:
+        """Answer as many of the oldest writes, which were applied one behind the other, the last of them at this zxid."""
+        if self.closing:
+            return
+        behind = len(results)
+        position = self.clients.machine.position
+        for result in results:
+            behind -= 1
+            number, _, command = self.queue.popleft()
+            assert number is not None, "it is asked once, and then the connection ends"
+            if command[0] == PUT:
+                answer = answers.encode_put(number, zxid - behind, position - behind, result)
+            else:
+                if command[0] != SET_DATA:
+                    result = result[0], tuple(result[1].stat())
+                outcome = zxid - behind, position - behind, 0, result
+                answer = answers.encode_outcome(number, command, outcome)
+            self.out.append(answer)
+        if not self.dirty:
+            self.clients.mark_dirty(self)
+        if self._decoder is not None:
+            self._take_more()
+
+    def _take_more(self) -> None:
+        """Take what is not looked at yet, if nothing stands before it and this turn has room."""
         turn = self.clients.turn
-        if (
-            self._decoder is not None
-            and not queue
-            and not turn.full
-            and not turn.rests_ms
-            and not self.wants_flush
-        ):
+        if not self.queue and not turn.full and not turn.rests_ms and not self.wants_flush:
             self.take_backlog()
 
     def _is_forgotten(self, command: Command) -> bool:

@@ -32,6 +32,7 @@ from zraft.server.clients.zookeeper.answers import (
     answer_count,
     answer_unknown,
 )
+from zraft.server.clients.zookeeper.ordinary_reads import COMMON, answer_reads
 from zraft.server.clients.zookeeper.queries import RestoredWatches
 from zraft.server.clients.zookeeper.services import Steps, ZooKeeperServices, ZooKeeperSpeaker
 from zraft.server.clients.zookeeper.waiting import (
@@ -47,13 +48,14 @@ from zraft.server.clients.zookeeper.waiting import (
     Sync,
     Unknown,
     Waiting,
+    Write,
 )
 from zraft.tree import reads
 from zraft.tree.node import Znode
 from zraft.tree.reads import DescendantCount
 from zraft.tree.sessions.session import Session
 from zraft_core.errors import Code, MarshallingError, ProtocolError
-from zraft_core.wire import opcodes, replies, requests
+from zraft_core.wire import opcodes, pipelines, replies, requests
 from zraft_core.wire.connect import (
     ConnectRequest,
     ConnectResponse,
@@ -297,7 +299,51 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
             self._defer(frames)
 
     def _take(self, frames: list[bytes]) -> None:
-        """Handle requests in order. The hot path: one call for all that one read of the socket brought."""
+        """Handle requests in order: those that came with others of their kind together, the rest one by one."""
+        if not self._synced:  # otherwise it matters where in the backlog each stood
+            while taken := self._take_common(frames):
+                if taken == len(frames):
+                    return
+                frames = frames[taken:]
+        self._take_each(frames)
+
+    def _take_common(self, frames: list[bytes]) -> int:
+        """Handle the common requests of one kind that `frames` begin with; return how many are done with."""
+        opcode = frames[0][pipelines.OPCODE]
+        if opcode in pipelines.DECODERS:
+            return self._take_writes(frames, pipelines.DECODERS[opcode](frames))
+        if opcode in COMMON and not self.queue:
+            return self._take_reads(frames)
+        return 0
+
+    def _take_writes(self, frames: list[bytes], writes: list[Write]) -> int:
+        """Handle the writes that `frames` begin with."""
+        count = len(writes)
+        size = sum(map(len, frames if count == len(frames) else frames[:count]))
+        if not count or size > SUBMIT_BYTES_MAX:
+            return 0
+        self.last_opcode, self.last_xid, _ = writes[-1]
+        self.queue += writes
+        clients = self.clients
+        clients.submit(self, [command for _, _, command in writes], size)
+        clients.turn.taken += count
+        return count
+
+    def _take_reads(self, frames: list[bytes]) -> int:
+        """Answer the common reads that `frames` begin with, nothing standing before them."""
+        before = self.out_bytes
+        count = answer_reads(self, self.clients.machine, frames)
+        if not count:
+            return 0
+        self.last_xid, self.last_opcode = HEADER(frames[count - 1])
+        self.clients.turn.taken += count + (self.out_bytes - before >> 10)
+        if self.out_bytes >= ANSWERS_BYTES_MAX:
+            self._put_off(ENOUGH, frames[count - 1 :])
+            return len(frames)
+        return count
+
+    def _take_each(self, frames: list[bytes]) -> None:
+        """Handle requests one by one."""
         queue = self.queue
         commands: list[txn.Command] = []
         size = 0
@@ -592,6 +638,25 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
             self.closing = True
         elif queue and queue[0].__class__ is not tuple:
             self._pump()
+
+    @property
+    def is_interleaved(self) -> bool:
+        """True while something else stands among its writes, so that each is to be answered before the next is executed."""
+        return self._queued_bytes > 0
+
+    def complete_run(self, results: Sequence[Any], zxid: int) -> None:
+        """Answer as many of the oldest writes, which were applied one behind the other, the last of them at this zxid."""
+        if self.closing:
+            return
+        queue, answered = self.queue, len(results)
+        self.out += pipelines.encode_replies(queue, results, zxid - answered + 1)  # type: ignore[arg-type]  # all are writes
+        if answered == len(queue):
+            queue.clear()
+        else:
+            for _ in range(answered):
+                queue.popleft()
+        if not self.dirty:
+            self.clients.mark_dirty(self)
 
     def complete_sync(self) -> None:
         """Answer the sync, in its turn: everything committed before it was asked for is applied here."""
