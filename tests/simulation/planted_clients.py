@@ -132,7 +132,7 @@ def batches_recut() -> Sequence[Patch]:
 
     def on_leader_change(self: OriginStream) -> None:
         original(self)
-        batches = list(self._unapplied.values())
+        batches = list(self.unapplied.values())
         if len(batches) < 2:
             return
         seq = batches[0].message.seq
@@ -142,7 +142,7 @@ def batches_recut() -> Sequence[Patch]:
         message = OriginBatch(COORDINATION_GROUP, self._boot, seq, count, blob)
         owners = [owner for batch in batches for owner in batch.owners]
         merged = NumberedBatch(message, owners, self._unapplied_bytes, batches[0].cut_at, batches[0].arrivals)
-        self._unapplied = {seq: merged}
+        self.unapplied = {seq: merged}
         self._last_seq = seq
 
     return [(OriginStream, "on_leader_change", on_leader_change)]

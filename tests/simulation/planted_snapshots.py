@@ -109,7 +109,7 @@ def uncovered_batches_dropped() -> Sequence[Patch]:
 
     def on_restore(self: OriginStream, boot: int, seq: int) -> list[Any]:
         owners = original(self, boot, seq)
-        self._unapplied.clear()
+        self.unapplied.clear()
         return owners
 
     return [(OriginStream, "on_restore", on_restore)]

@@ -44,16 +44,18 @@ class LogFrame:
 
     Attributes:
         due: whether a frame could be written now.
+        waiting_bytes: by group, the bytes of payload of its entries that wait for the next frame: many if the disk
+            hangs. A group of which none wait is not in it.
     """
 
-    __slots__ = ("_forgotten", "_numbers", "_pending", "_waiting_bytes", "_writing", "due")
+    __slots__ = ("_forgotten", "_numbers", "_pending", "_writing", "due", "waiting_bytes")
 
     def __init__(self) -> None:
         self._pending: list[Record] = []
         self._numbers: dict[GroupId, int] = {}
         self._forgotten: list[GroupId] = []
         self._writing: Durable | None = None
-        self._waiting_bytes: dict[GroupId, int] = {}
+        self.waiting_bytes: dict[GroupId, int] = {}
         self.due = False
 
     @property
@@ -71,10 +73,6 @@ class LogFrame:
             or (writing is not None and (any(writing.numbers) or bool(writing.forgotten)))
         )
 
-    def waiting_bytes(self, group: GroupId) -> int:
-        """Return the bytes of payload of the group's entries that wait for the next frame: many if the disk hangs."""
-        return self._waiting_bytes.get(group, 0)
-
     def add(self, group: GroupId, write: LogWrite) -> int:
         """Add a write of a group's core, which follows all its earlier ones; return the bytes of payload in it."""
         records = self._pending
@@ -91,7 +89,7 @@ class LogFrame:
         self._numbers[group] = write.number
         self.due = self._writing is None
         if size:
-            waiting = self._waiting_bytes
+            waiting = self.waiting_bytes
             waiting[group] = waiting[group] + size if group in waiting else size
         return size
 
@@ -104,7 +102,7 @@ class LogFrame:
         self._pending = [record for record in self._pending if record.group != group]
         self._pending.append(ForgetRecord(group))
         self._numbers.pop(group, None)
-        self._waiting_bytes.pop(group, None)
+        self.waiting_bytes.pop(group, None)
         self._forgotten.append(group)
         self.due = self._writing is None
         if self._writing is not None:
@@ -126,7 +124,7 @@ class LogFrame:
             return None
         records, self._pending = self._pending, []
         self._writing = Durable(self._numbers, self._forgotten)
-        self._numbers, self._forgotten, self._waiting_bytes = {}, [], {}
+        self._numbers, self._forgotten, self.waiting_bytes = {}, [], {}
         return records
 
     def durable(self) -> Durable:

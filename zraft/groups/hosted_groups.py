@@ -107,6 +107,7 @@ class HostedGroups:
     Args:
         machine: the coordination group's state.
         submit: puts a command into the coordination group's log.
+        cluster: returns the id of the cluster, which snapshots name.
         snapshots: the snapshots of all groups of this server, with the deliveries that travel with them.
         log_end: index at which the coordination group's log ended when this process started.
         retention, frame: what each group of this server holds back of the log, and what waits to be written
@@ -130,6 +131,7 @@ class HostedGroups:
         hosting: Hosting,
         machine: Machine,
         submit: Callable[[Command], None],
+        cluster: Callable[[], bytes],
         outbox: PeerOutbox,
         snapshots: Snapshots,
         log_end: int,
@@ -157,6 +159,7 @@ class HostedGroups:
         self._mark_of = hosting.mark_of
         self._machine = machine
         self._submit = submit
+        self._cluster = cluster
         self._outbox = outbox
         self._log_end: int | None = log_end
         self._revision: int | None = None
@@ -303,12 +306,7 @@ class HostedGroups:
     @property
     def wants_turn(self) -> bool:
         """Whether what arrived since the last turn gives a turn something to do now."""
-        return self.host.stirred or self.partitions.wants_turn
-
-    @property
-    def _rests(self) -> bool:
-        """Whether there is nothing to do: no groups are here and nothing was said of any, as on servers without topics."""
-        return not (self._stirred or self.host.groups or self.partitions.wants_turn)
+        return (self._stirred and self.host.stirred) or self.partitions.wants_turn
 
     def take_touched(self) -> set[GroupId]:
         """Return the groups of which something may have changed since the last call; some of them may be gone."""
@@ -342,16 +340,16 @@ class HostedGroups:
         *,
         coordination: Raft,
         applied: int,
-        cluster: bytes,
     ) -> GroupsShare | None:
         """Do the groups' share of the driver's turn, after the coordination group's; None if nothing is to be carried out.
+
+        There is nothing where no groups are and nothing was said of any, as on servers without topics.
 
         Args:
             step: ms in which this process ran since the last turn.
             now_ms, wall_ms: the process's own clock and the wall clock, in ms.
             coordination: the core of the coordination group.
             applied: index up to which the coordination group is applied.
-            cluster: id of the cluster, which snapshots name.
 
         Raises:
             DivergedError: this server leads a group and is in its minority (D-26).
@@ -365,7 +363,7 @@ class HostedGroups:
             or self._members_changed_index != coordination.members_changed_index
         ):
             self._follow_table(coordination, applied)
-        if self._rests:
+        if not (self._stirred or self.host.groups or self.partitions.wants_turn):
             return None
         self.partitions.before(self.host, step, now_ms, wall_ms)
         round_before, self._round = self._round, coordination.round
@@ -384,7 +382,7 @@ class HostedGroups:
         if effects.placed or self._placed:
             self._report_placed(effects.placed, now_ms)
         for image in effects.snapshots:
-            self.snapshots.write(image, cluster, wall_ms)
+            self.snapshots.write(image, self._cluster(), wall_ms)
         if effects.needs_snapshot:
             self.snapshots.offer(effects.needs_snapshot, now_ms)
             self._say(self.snapshots.work.take_outgoing())

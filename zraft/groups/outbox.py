@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from zraft.transport.messages import PeerMessage
 from zraft_core.ids import ServerId
@@ -28,8 +28,19 @@ class PeerOutbox:
         """Send `message` at the end of this turn; to this server itself, within the turn or in the next."""
         if to == self._server:
             self.local.append(message)
+        elif to in self._sends:
+            self._sends[to].append(message)
         else:
-            self._sends.setdefault(to, []).append(message)
+            self._sends[to] = [message]
+
+    def send_each(self, messages: Iterable[tuple[ServerId, PeerMessage]]) -> None:
+        """Send each of these to its receiver, which is another server, at the end of this turn."""
+        sends = self._sends
+        for to, message in messages:
+            if to in sends:
+                sends[to].append(message)
+            else:
+                sends[to] = [message]
 
     def send_all(self, to: ServerId, messages: Sequence[PeerMessage]) -> None:
         """Send these to another server at the end of this turn."""

@@ -116,7 +116,7 @@ class Replica:
                     self._in_part = not machine.stopped
                     return True
                 self.applied_index = entry.index
-                self.next_position = entry.next_position
+                self.next_position = entry.position + entry.count
                 if digest is not None and not entry.index % self.digest_interval:
                     self.digests.append((entry.index, digest()))
                 left -= len(entry.payload) + 1

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from math import inf
 from typing import Final
+
+from attrs import frozen
 
 from zraft.monitoring.statistics import Distribution
 
@@ -19,29 +22,40 @@ BYTE_BOUNDS: Final = tuple(64 << shift for shift in range(0, 18, 2))
 class Histogram:
     """The numbers of observed values, in buckets."""
 
-    __slots__ = ("_bounds", "_counts", "_largest", "_smallest", "_total")
+    __slots__ = ("_above", "_bounds", "_bucket", "_counts", "_largest", "_smallest", "_total", "_up_to")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
+        # The bucket of the last value, which most values share with the one before.
+        self._bucket = 0
+        self._above, self._up_to = -inf, bounds[0]
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
         self._largest = 0.0
-        self._smallest = float("inf")
+        self._smallest = inf
 
     def add(self, value: float, count: int = 1) -> None:
         """Count `value`, which was observed `count` times."""
-        self._counts[bisect_left(self._bounds, value)] += count
+        if not self._above < value <= self._up_to:
+            self._find_bucket(value)
+        self._counts[self._bucket] += count
         self._total += value * count
         if value > self._largest:
             self._largest = value
         if value < self._smallest:
             self._smallest = value
 
+    def _find_bucket(self, value: float) -> None:
+        bounds = self._bounds
+        self._bucket = bucket = bisect_left(bounds, value)
+        self._above = bounds[bucket - 1] if bucket else -inf
+        self._up_to = bounds[bucket] if bucket < len(bounds) else inf
+
     def reset(self) -> None:
         """Forget everything."""
         self._counts = [0] * len(self._counts)
         self._total = self._largest = 0.0
-        self._smallest = float("inf")
+        self._smallest = inf
 
     def view(self) -> Distribution:
         """Return what was observed so far as an immutable value."""
@@ -76,8 +90,8 @@ class Latencies:
     def answered(self, now_ms: float) -> None:
         """Count the answers of this turn, which are written now."""
         for histogram, arrived_ms, count in self.waiting:
-            histogram.add(max(0.0, now_ms - arrived_ms) / 1000, count)
-        self.waiting.clear()
+            histogram.add((now_ms - arrived_ms) / 1000 if now_ms > arrived_ms else 0.0, count)
+        self.waiting = []
 
     def reset(self) -> None:
         """Forget what was counted."""
@@ -85,46 +99,42 @@ class Latencies:
         self.reads.reset()
 
 
+@frozen
 class Sizes:
     """The last, smallest and largest of some sizes in bytes; -1 before the first, as ZooKeeper shows it."""
 
-    __slots__ = ("largest", "last", "smallest")
-
-    def __init__(self) -> None:
-        self.last = self.smallest = self.largest = -1
-
-    def add(self, size: int) -> None:
-        """Take one more size."""
-        self.last = size
-        if size > self.largest:
-            self.largest = size
-        if self.smallest < 0 or size < self.smallest:
-            self.smallest = size
-
-    def reset(self) -> None:
-        """Forget all sizes."""
-        self.last = self.smallest = self.largest = -1
+    last: int = -1
+    smallest: int = -1
+    largest: int = -1
 
 
 class Proposals:
     """The entries that this server proposed as a leader: bytes and commands of each."""
 
-    __slots__ = ("bytes", "commands", "sizes")
+    __slots__ = ("_last_bytes", "bytes", "commands")
 
     def __init__(self) -> None:
-        self.sizes = Sizes()
+        self._last_bytes: int | None = None
         self.bytes = Histogram(BYTE_BOUNDS)
         self.commands = Histogram(COMMAND_BOUNDS)
 
     def add(self, size: int, commands: int) -> None:
         """Count one entry of `size` bytes."""
-        self.sizes.add(size)
+        self._last_bytes = size
         self.bytes.add(size)
         self.commands.add(commands)
 
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes of these entries."""
+        if self._last_bytes is None:
+            return Sizes()
+        sizes = self.bytes.view()
+        return Sizes(self._last_bytes, int(sizes.smallest), int(sizes.largest))
+
     def reset(self) -> None:
         """Forget everything."""
-        self.sizes.reset()
+        self._last_bytes = None
         self.bytes.reset()
         self.commands.reset()
 
@@ -147,7 +157,8 @@ class ProcessStatistics:
     def add_lag(self, seconds: float) -> None:
         """Take note that an alarm of the loop rang so many seconds late."""
         self.loop_lag.add(seconds)
-        self.stall_ms_max = max(self.stall_ms_max, seconds * 1000)
+        if seconds * 1000 > self.stall_ms_max:
+            self.stall_ms_max = seconds * 1000
 
     def reset(self) -> None:
         """Forget what was measured; `disk_full` and `leaving` stay."""

@@ -47,7 +47,7 @@ class Changing(Leading):
         """
         return (
             self.role is Role.LEADER
-            and self._handover is None
+            and self.handover is None
             and self._is_voter
             and self._has_committed_own()
             and self.membership_committed
@@ -61,17 +61,17 @@ class Changing(Leading):
             False if this server does not lead, hands over to another one, or `target` is another than a
             voter of the configuration that holds in the end.
         """
-        if self._handover is not None:
-            return self._handover.target == target
+        if self.handover is not None:
+            return self.handover.target == target
         if self.role is not Role.LEADER or not self._may_lead_next(target):
             return False
-        self._handover = Handover(target, self.now + self.settings.election_timeout_ticks)
+        self.handover = Handover(target, self.now + self.settings.election_timeout_ticks)
         return True
 
     @property
     def transferring(self) -> bool:
         """True while this leader hands its leadership over."""
-        return self._handover is not None
+        return self.handover is not None
 
     # -- membership
 
@@ -98,7 +98,8 @@ class Changing(Leading):
         return index
 
     def _on_commit(self) -> None:
-        self._advance_membership()
+        if self.membership.joint or not self._is_voter:
+            self._advance_membership()
 
     def _has_committed_own(self) -> bool:
         """Return whether an entry of the own term is committed: only then is everything before known to be."""
@@ -106,7 +107,7 @@ class Changing(Leading):
 
     def _advance_membership(self) -> None:
         """Follow a committed joint configuration by the final one; a leader that is left out goes."""
-        if self._handover is not None or not self._has_committed_own() or not self.membership_committed:
+        if self.handover is not None or not self._has_committed_own() or not self.membership_committed:
             return
         if self.membership.joint:
             self._append_membership(self.membership.final())
@@ -116,7 +117,7 @@ class Changing(Leading):
     def _hand_over_to_best(self) -> None:
         """Hand over to the voter that holds most of the log; step down anyway after an election timeout."""
         target = max(self.membership.voters, key=lambda voter: (self._match_of(voter), -voter))
-        self._handover = Handover(target, self.now + self.settings.election_timeout_ticks)
+        self.handover = Handover(target, self.now + self.settings.election_timeout_ticks)
 
     def _end_departures(self) -> None:
         patience = self.settings.election_timeout_ticks
@@ -134,13 +135,13 @@ class Changing(Leading):
 
     def _continue_handover(self) -> None:
         """Tell the target to campaign, until it does, once it holds the whole log."""
-        handover = self._handover
+        handover = self.handover
         if handover is not None and self._handover_due():
             handover.told_at = self.now
             self._send_with_hard_state(handover.target, TimeoutNow(self.group, self.term))
 
     def _handover_due(self) -> bool:
-        handover = self._handover
+        handover = self.handover
         if handover is None:
             return False
         progress = self._replication.followers.get(handover.target)
@@ -152,10 +153,10 @@ class Changing(Leading):
 
     def _tick_handover(self) -> None:
         """Give up a handover that has taken too long: lead on, or leave the group without a successor."""
-        handover = self._handover
+        handover = self.handover
         if handover is None or self.now < handover.gives_up_at:
             return
-        self._handover = None
+        self.handover = None
         if self._is_voter:
             self._advance_membership()
         else:
@@ -164,4 +165,4 @@ class Changing(Leading):
     def _stop_leading(self) -> None:
         super()._stop_leading()
         self._departures.clear()
-        self._handover = None
+        self.handover = None

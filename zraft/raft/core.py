@@ -36,8 +36,7 @@ from zraft.raft.messages import (
     RequestVoteReply,
     TimeoutNow,
 )
-from zraft.raft.progress import Progress
-from zraft.raft.ready import Ready
+from zraft.raft.ready import NOTHING, Ready
 from zraft.raft.role import Role
 from zraft.raft.statistics import RaftStatistics
 from zraft_core.ids import Instance, ServerId
@@ -71,6 +70,8 @@ class Raft(Changing):
         commit_index: known to be committed. May be above `durable_index`.
         noop_index: first entry of this leadership, 0 while not leading.
         elected_by: who voted for the newest leadership of this server, itself among them.
+        rounds: its rounds of heartbeats while it leads. Others only look at them.
+        handover: how this leader hands its leadership over; None if it does not.
         holds_back: set by the caller: its disk takes no writes at the moment, so it does not stand for election.
         membership: the newest configuration of the log, committed or not.
         members_changed_index: index of its entry, 0 if it has none. After a restored snapshot it is that of the
@@ -88,7 +89,7 @@ class Raft(Changing):
         self.pass_time(elapsed)
         now = self.now
         if self.role is Role.LEADER:
-            rounds = self._rounds
+            rounds = self.rounds
             if rounds.silence(now) > self.settings.election_timeout_ticks:
                 # Check-quorum (section 6.2): it may be cut off, and its clients are better served elsewhere.
                 self._become_follower(self.term, None)
@@ -98,7 +99,7 @@ class Raft(Changing):
             self._ask_again()
             if self._departures:
                 self._end_departures()
-            if self._handover is not None:
+            if self.handover is not None:
                 self._tick_handover()
         else:
             self._tick_election()
@@ -108,30 +109,40 @@ class Raft(Changing):
         assert elapsed >= 0
         self.now += elapsed
 
-    def step(self, sender: ServerId, instance: Instance, message: Message) -> None:
+    def step(
+        self, sender: ServerId, instance: Instance, message: Message, *, is_member: bool | None = None
+    ) -> None:
         """Take a message; the transport has authenticated that `instance` of `sender` sent it.
 
         Messages from who is no member, or for another group, are ignored and counted (but see `vouch`).
 
+        Args:
+            is_member: whether `membership` has that disk, if the caller has looked already.
+
         Raises:
             ProtocolError: the message cannot come from a correct member; nothing of it was used.
         """
-        if message.group != self.group or sender == self.server or not self._hears(sender, instance, message):
+        if is_member is None:
+            is_member = self.membership.has(sender, instance)
+        if (
+            message.group != self.group
+            or sender == self.server
+            or not (is_member or self._hears_stranger(sender, instance, message))
+        ):
             self._messages_ignored += 1
             return
+        followers = self._replication.followers
         match message:
             case AppendEntries():
                 self._on_append_entries(sender, message)
             case AppendEntriesReply():
-                progress = self._follower(sender, message.term)
-                if progress is not None:
-                    self._on_append_entries_reply(progress, message)
+                if self._is_reply_to_me(message.term) and sender in followers:
+                    self._on_append_entries_reply(followers[sender], message)
             case Heartbeat():
                 self._on_heartbeat(sender, message)
             case HeartbeatReply():
-                progress = self._follower(sender, message.term)
-                if progress is not None:
-                    self._on_heartbeat_reply(progress, message)
+                if self._is_reply_to_me(message.term) and sender in followers:
+                    self._on_heartbeat_reply(followers[sender], message)
             case ReadIndex():
                 if self._is_reply_to_me(message.term):
                     self._add_read(sender, message.context)
@@ -165,7 +176,7 @@ class Raft(Changing):
         size = len(payload)
         if (
             self.role is not Role.LEADER
-            or self._handover is not None
+            or self.handover is not None
             or (
                 self._uncommitted_bytes
                 and self._uncommitted_bytes + size > self.settings.uncommitted_bytes_max
@@ -174,7 +185,7 @@ class Raft(Changing):
             self._proposals_refused += 1
             return None
         self._uncommitted_bytes += size
-        return self._append_own(EntryKind.COMMANDS, payload, count, origins)
+        return self._append_own(EntryKind.COMMANDS, payload, count, size, origins)
 
     def read_index(self, context: int) -> None:
         """Ask for an index such that a read at or after it is linearizable; it comes in `Ready.read_states`.
@@ -194,20 +205,17 @@ class Raft(Changing):
         """Take everything that accumulated since the last call."""
         if self.role is Role.LEADER:
             self._lead()
-            if self._handover is not None:
+            if self.handover is not None:
                 self._continue_handover()
         if self._ack_index:
             self._acknowledge()
-        write = self._writes.take(self.log.last_index) if self._writes.pending else None
-        if write is None and not self._outbox.messages and not self._read_states:
-            # So it is in every other turn: the same value says so until the commit moves.
-            if self._nothing.commit_index != self.commit_index:
-                self._nothing = Ready((), None, self.commit_index, ())
-            return self._nothing
-        read_states = tuple(self._read_states)
-        if read_states:
-            self._read_states.clear()
-        return Ready(self._outbox.take(), write, self.commit_index, read_states)
+        writes, outbox = self._writes, self._outbox
+        if not (writes.pending or outbox.messages or self._read_states):
+            return NOTHING
+        messages, outbox.messages = outbox.messages, []
+        read_states, self._read_states = self._read_states, []
+        write = writes.take(self.log.last_index) if writes.pending else None
+        return Ready(tuple(messages), write, tuple(read_states))
 
     @property
     def has_ready(self) -> bool:
@@ -215,7 +223,7 @@ class Raft(Changing):
         if self._outbox.messages or self._ack_index or self._read_states or self._writes.pending:
             return True
         return self.role is Role.LEADER and (
-            self._has_to_lead() or (self._handover is not None and self._handover_due())
+            self._has_to_lead() or (self.handover is not None and self._handover_due())
         )
 
     def persisted(self, number: int) -> None:
@@ -254,10 +262,13 @@ class Raft(Changing):
             # Without an entry to send, a follower could not be asked where it stands.
             self._append_own(EntryKind.NOOP, b"", 0)
         self.log.compact_to(index)
+        self._replication.may_need_snapshot = True
 
     @property
     def followers_needing_snapshot(self) -> tuple[ServerId, ...]:
         """The members whose next entry is older than the log, while leading."""
+        if not self._replication.may_need_snapshot:
+            return ()
         needing = self._replication.needing_snapshot()
         return tuple(server for server in needing if server not in self._departures) if needing else ()
 
@@ -343,10 +354,10 @@ class Raft(Changing):
             and self.log.last_index == self.commit_index == self.durable_index
             and self._is_voter
             and not self.membership.joint
-            and self._handover is None
+            and self.handover is None
             and not self._departures
             and not len(self._reads)
-            and not self._rounds.wanted
+            and not self.rounds.wanted
             and not self._writes.pending
             and not self._outbox.messages
             and not self._read_states
@@ -359,14 +370,14 @@ class Raft(Changing):
             election = self._election
             waits = self.role is not Role.FOLLOWER
             return min(election.deadline, election.repeat_at) if waits else election.deadline
-        rounds = self._rounds
+        rounds = self.rounds
         due = min(self._tell_at, rounds.next_at, rounds.silent_at + self.settings.election_timeout_ticks + 1)
         for progress in self._replication.followers.values():
             overdue = progress.due_at
             if overdue is not None and overdue < due:
                 due = overdue
-        if self._handover is not None:
-            due = min(due, self._handover.gives_up_at)
+        if self.handover is not None:
+            due = min(due, self.handover.gives_up_at)
         return due
 
     @property
@@ -376,7 +387,7 @@ class Raft(Changing):
         What else `due_at` knows of, such as asking a silent follower again, may be late by a heartbeat.
         """
         if self.role is Role.LEADER:
-            next_at, tell_at = self._rounds.next_at, self._tell_at
+            next_at, tell_at = self.rounds.next_at, self._tell_at
             return (next_at if next_at < tell_at else tell_at) - self.now
         election = self._election
         due = election.deadline
@@ -386,9 +397,8 @@ class Raft(Changing):
 
     # -- who is heard
 
-    def _hears(self, sender: ServerId, instance: Instance, message: Message) -> bool:
-        if self.membership.has(sender, instance):
-            return True
+    def _hears_stranger(self, sender: ServerId, instance: Instance, message: Message) -> bool:
+        """Return whether to take a message of who is no member by the newest configuration here."""
         if isinstance(message, (AppendEntriesReply, HeartbeatReply)):
             return self._departures.has(sender, instance)
         if not isinstance(
@@ -398,7 +408,3 @@ class Raft(Changing):
         # A leader that the newest configuration leaves out leads until that is committed (section 4.2.2).
         was_member = self._before is not None and self._before.has(sender, instance)
         return was_member or self._vouched.get(sender) == instance
-
-    def _follower(self, sender: ServerId, term: int) -> Progress | None:
-        """Return whose answer this is, if it is one to this leadership."""
-        return self._replication.followers.get(sender) if self._is_reply_to_me(term) else None

@@ -50,11 +50,14 @@ class Election:
         self.transfer = False
         self.draw_deadline(0)
 
-    def draw_deadline(self, now: int) -> None:
-        """Draw the time of the next candidacy.
+    def draw_deadline(self, now: int, *, heard_leader: bool = False) -> None:
+        """Draw the time of the next candidacy, maybe because the leader was heard now.
 
         It is continuous, so that two servers hardly ever time out together (section 3.4).
         """
+        if heard_leader:
+            self.heard_leader_at = now
+            self.lost_leader = False
         self.deadline = now + self._settings.election_timeout_ticks * (1.0 + self._rng.random())
 
     def heard_leader(self, now: int) -> None:

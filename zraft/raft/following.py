@@ -79,9 +79,9 @@ class Following(Voting):
                     f"{self.leader} leads: two servers share an identity, or one has lost its vote"
                 )
             self._become_follower(term, sender)
+            self._election.heard_leader(self.now)
         else:
-            self._election.draw_deadline(self.now)
-        self._election.heard_leader(self.now)
+            self._election.draw_deadline(self.now, heard_leader=True)
         return True
 
     def follows(self, leader: ServerId, term: int) -> bool:
@@ -94,8 +94,7 @@ class Following(Voting):
         For a caller that does not tick this server while it hears that; it says so before it ticks it again.
         """
         if self.role is Role.FOLLOWER and self.leader is not None and tick > self._election.heard_leader_at:
-            self._election.heard_leader(tick)
-            self._election.draw_deadline(tick)
+            self._election.draw_deadline(tick, heard_leader=True)
 
     def note_lost(self, server: ServerId, spread_ticks: int) -> None:
         """Note that the connection to the process of `server` has ended.
@@ -135,11 +134,15 @@ class Following(Voting):
             )
             return
         log = self.log
-        conflict = find_conflict(log, self.commit_index, sender, message)
-        if conflict is not None:
-            self._refuse_append(sender, message, *conflict)
-            return
-        entries = new_entries(self.log, message)
+        entries = message.entries
+        last_index = entries[-1].index
+        if message.prev_log_index != log.last_index or message.prev_log_term != log.last_term:
+            # It does not just go on where the log ends.
+            conflict = find_conflict(log, self.commit_index, sender, message)
+            if conflict is not None:
+                self._refuse_append(sender, message, *conflict)
+                return
+            entries = new_entries(log, message)
         if entries:
             first = entries[0]
             if first.index <= self.commit_index:
@@ -162,9 +165,10 @@ class Following(Voting):
             self._writes.append(entries)
             if memberships_changed:
                 self._adopt_newest_membership()
-        match_index = message.prev_log_index + len(message.entries)
-        self._ack_index = max(self._ack_index, match_index)
-        self._commit_to(min(message.leader_commit, match_index))
+        if last_index > self._ack_index:
+            self._ack_index = last_index
+        commit_index = message.leader_commit
+        self._commit_to(last_index if last_index < commit_index else commit_index)
 
     def _truncate(self, index: int) -> None:
         assert index > self.commit_index, (

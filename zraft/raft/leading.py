@@ -31,7 +31,7 @@ class Leading(Following):
     def request_round(self) -> int:
         """Begin a round of heartbeats with the next ready(), whatever the timer says; returns its number."""
         assert self.role is Role.LEADER, "only a leader has rounds"
-        self._rounds.request()
+        self.rounds.request()
         return self.round + 1
 
     def join_round(self) -> bool:
@@ -39,17 +39,17 @@ class Leading(Following):
 
         For when something else is said to the followers anyway, so that they are woken once. Returns whether one begins.
         """
-        return self.role is Role.LEADER and self._rounds.join(self.now)
+        return self.role is Role.LEADER and self.rounds.join(self.now)
 
     @property
     def round(self) -> int:
         """Newest round of heartbeats begun in this leadership, 0 before the first."""
-        return self._rounds.newest
+        return self.rounds.newest
 
     @property
     def quorum_round(self) -> int:
         """Newest round that a quorum answered in this leadership, 0 before the first."""
-        return self._rounds.confirmed
+        return self.rounds.confirmed
 
     @property
     def quorum_contact(self) -> int:
@@ -57,7 +57,7 @@ class Leading(Following):
 
         What a leader may still promise is judged by it (D-11c, D-14).
         """
-        return self._rounds.contact
+        return self.rounds.contact
 
     # -- what is known beside this group's own messages (zraft.groups.covers.cover)
 
@@ -86,10 +86,10 @@ class Leading(Following):
                 return now if self._is_voter else 0
             return contacts.get(voter, 0)
 
-        self._rounds.note_contact(self._agreed(contact_of))
-        if everybody and self._rounds.confirmed == self._rounds.newest:
+        self.rounds.note_contact(self._agreed(contact_of))
+        if everybody and self.rounds.confirmed == self.rounds.newest:
             # One that is not answered is followed by the next: somebody may wait for it, and its answers may be lost.
-            self._rounds.next_at = max(self._rounds.next_at, now + self.settings.heartbeat_ticks)
+            self.rounds.next_at = max(self.rounds.next_at, now + self.settings.heartbeat_ticks)
 
     # -- the beginning and the end
 
@@ -99,7 +99,7 @@ class Leading(Following):
         self.elected_by = tuple(sorted(server for server, granted in self._election.votes.items() if granted))
         self._election.votes.clear()
         self._election.transfer = False
-        self._rounds.lead(self.now, contact=self._election.began_at)
+        self.rounds.lead(self.now, contact=self._election.began_at)
         log = self.log
         self._replication.lead(self.term, self._others())
         if log.last_index == 0:
@@ -112,7 +112,7 @@ class Leading(Following):
 
     def _stop_leading(self) -> None:
         self._replication.stop()
-        self._rounds.stop()
+        self.rounds.stop()
         self._reads.clear()
         self._proposed.clear()
         self._uncommitted_bytes = 0
@@ -128,29 +128,34 @@ class Leading(Following):
         ]
 
     def _append_own(
-        self, kind: EntryKind, payload: bytes, count: int, origins: frozenset[ServerId] | None = None
+        self,
+        kind: EntryKind,
+        payload: bytes,
+        count: int,
+        size: int = 0,
+        origins: frozenset[ServerId] | None = None,
     ) -> int:
+        """Append an entry, of which `size` bytes count against `uncommitted_bytes_max`, and return its index."""
         log = self.log
         entry = Entry(log.last_index + 1, self.term, kind, log.next_position, count, payload)
         log.append(entry)
         self._writes.append((entry,))
-        self._proposed.append((entry.index, len(payload) if kind is EntryKind.COMMANDS else 0, origins))
+        self._replication.unsent = True
+        self._proposed.append((entry.index, size, origins))
         soon = self.now + self.settings.heartbeat_ticks
-        if self._rounds.next_at > soon:
+        if self.rounds.next_at > soon:
             # It is sent in a moment, may be lost, and is asked for again with the next round at the latest.
-            self._rounds.next_at = soon
+            self.rounds.next_at = soon
         return entry.index
 
     # -- sending
 
     def _lead(self) -> None:
         """Send all that a leader sends: entries first, so that the reply to a heartbeat tells of their loss."""
-        last_index = self.log.last_index
-        for progress in self._replication.followers.values():
-            if progress.next_index <= last_index:
-                for append in self._replication.appends(progress, self.now, self.commit_index):
-                    self._send_with_hard_state(progress.server, append)
-        rounds = self._rounds
+        replication, rounds = self._replication, self.rounds
+        if replication.unsent:
+            # They need not wait for the hard state, which was durable before votes for this leader were asked for.
+            self._outbox.messages += replication.appends(self.now, self.commit_index)
         if (
             self._reads.need_round
             # The next round takes all reads that arrive meanwhile; nobody waits behind one that asks few.
@@ -160,14 +165,17 @@ class Leading(Following):
             rounds.request()
         if rounds.wanted:
             self._begin_round()
-        else:
+        elif replication.commits_moved or self.now >= self._tell_at:
             self._tell_commits()
 
     def _has_to_lead(self) -> bool:
         """Return whether `_lead` would send anything."""
-        if self._rounds.wanted or self._reads.need_round:
+        if self.rounds.wanted or self._reads.need_round:
             return True
-        last_index, commit_index, all_due = self.log.last_index, self.commit_index, self.now >= self._tell_at
+        all_due = self.now >= self._tell_at
+        if not (self._replication.unsent or self._replication.commits_moved or all_due):
+            return False
+        last_index, commit_index = self.log.last_index, self.commit_index
         for progress in self._replication.followers.values():
             if progress.next_index <= last_index and progress.state is not ProgressState.SNAPSHOT:
                 return True
@@ -200,12 +208,14 @@ class Leading(Following):
         Mostly the next entry has told them by then, without a datagram of its own.
         """
         commit_index, all_due = self.commit_index, self.now >= self._tell_at
-        untold = False
+        untold = waits = False
         for progress in self._replication.followers.values():
             if progress.commit_sent < commit_index:
                 if all_due or progress.commit_sent < progress.awaits:
                     self._tell_commit(progress)
                 untold = untold or progress.commit_sent < commit_index
+                waits = waits or progress.commit_sent < progress.awaits
+        self._replication.commits_moved = waits
         if self._tell_at != NEVER and (all_due or not untold):
             # Who has not acknowledged it yet is told when it does.
             self._tell_at = NEVER
@@ -222,7 +232,7 @@ class Leading(Following):
         settings = self.settings
         # With followers to spare, a majority holds all of the log, and it answered the last round.
         interval = settings.idle_heartbeat_ticks if spared or alone else settings.heartbeat_ticks
-        number = self._rounds.begin(self.now, interval, everybody=not spared)
+        number = self.rounds.begin(self.now, interval, everybody=not spared)
         if self.commit_index >= self.noop_index:
             # Earlier it might not know of everything that its predecessors committed (section 6.4, step 1).
             self._reads.begin_round(number, self.commit_index)
@@ -246,7 +256,7 @@ class Leading(Following):
         Voters that answered when they were asked last, and that hold the whole log, take turns in it: half of the answers
         only confirm what is known. Once a round is not answered, all are asked.
         """
-        rounds = self._rounds
+        rounds = self.rounds
         if rounds.awaited or rounds.confirmed != rounds.newest or not self._is_voter or self.membership.joint:
             return ()
         voters, last_index = self.membership.voters, self.log.last_index
@@ -266,21 +276,19 @@ class Leading(Following):
     def _round_of(self, voter: ServerId) -> int:
         """Return the newest round that a voter answered; a leader answers itself, if it votes."""
         if voter == self.server:
-            return self._rounds.newest if self._is_voter else 0
+            return self.rounds.newest if self._is_voter else 0
         progress = self._replication.followers.get(voter)
         return 0 if progress is None else progress.round
 
     def _confirm_rounds(self) -> None:
         confirmed = self._agreed(self._round_of)
-        if not self._rounds.confirm(confirmed):
+        if not self.rounds.confirm(confirmed):
             return
         for (asker, context), index in self._reads.confirmed(confirmed):
             if asker == self.server:
                 self._read_states.append((context, index))
             else:
-                progress = self._replication.followers.get(asker)
-                if progress is not None and progress.awaits < index:
-                    progress.awaits = index  # it answers when it has applied that far
+                self._replication.await_commit(asker, index)  # it answers when it has applied that far
                 self._send_with_hard_state(asker, ReadIndexReply(self.group, self.term, context, index))
 
     def _add_read(self, asker: ServerId, context: int) -> None:
@@ -321,7 +329,7 @@ class Leading(Following):
 
         The leader counts what is durable there, not what it holds in memory (D-7).
         """
-        return self.durable_index
+        return self._writes.durable_index
 
     def _match_of(self, voter: ServerId) -> int:
         """Return what a voter holds durably of this leader's log; a leader that does not vote holds nothing."""
@@ -333,25 +341,48 @@ class Leading(Following):
     def _may_count(self, index: int) -> bool:
         """Return whether an entry may be committed by counting.
 
-        Only entries of its own term are; older ones with them (paper, figure 8).
+        Only entries of its own term are, which begin with the no-op; older ones with them (paper, figure 8).
         """
-        return self.log.term_at(index) == self.term
+        return index >= self.noop_index
+
+    def _held_by_quorum(self) -> int:
+        """Return the newest index that a quorum holds, if it is above the commit; if not, any that is not above it.
+
+        Where all members vote, and just as many as are needed hold more than the commit, the quorum holds what the last
+        of them does. So it is with nearly every answer, and no others have to be asked.
+        """
+        needed = self._majority
+        if not needed:
+            return self._agreed(self._match_of)
+        commit_index, followers = self.commit_index, self._replication.followers
+        least = self._own_match_index()
+        holders = 1 if least > commit_index else 0
+        for voter in self.membership.voters:
+            if voter in followers:
+                match_index = followers[voter].match_index
+                if match_index > commit_index:
+                    if not holders or match_index < least:
+                        least = match_index
+                    holders += 1
+        if holders < needed:
+            return commit_index
+        return least if holders == needed else self._agreed(self._match_of)
 
     def _maybe_commit(self) -> None:
         """Advance commit_index to the highest entry of our own term that a quorum holds."""
         if self.commit_index == self.log.last_index:
             return  # there is none: so it is with every second acknowledgement
-        index = self._agreed(self._match_of)
+        index = self._held_by_quorum()
         if index <= self.commit_index or not self._may_count(index):
             return
         self._commit_to(index)
-        proposed, followers = self._proposed, self._replication.followers
+        proposed, replication = self._proposed, self._replication
         while proposed and proposed[0][0] <= index:
             committed, size, origins = proposed.popleft()
             self._uncommitted_bytes -= size
-            for server in followers if origins is None else origins:
-                if server in followers:
-                    followers[server].awaits = committed
+            for server in replication.followers if origins is None else origins:
+                if server != self.server:
+                    replication.await_commit(server, committed)
             if origins is not None and self._tell_at == NEVER:
                 self._tell_at = self.now + COMMIT_TOLD_TICKS
         self._on_commit()

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
-from zraft.raft.messages import AppendEntries
 from zraft.raft.settings import RaftSettings
 from zraft_core.ids import ServerId
 
@@ -29,11 +28,13 @@ class Progress:
 
     `match_index < next_index` always; `match_index` never falls, because only an acknowledgement of verified,
     durable entries raises it (never a heartbeat's reply, whose last index is a hint).
+
+    Attributes:
+        inflight: (last index, bytes, bulk) of messages that are not acknowledged.
     """
 
     __slots__ = (
         "_bulk_inflight",
-        "_inflight",
         "_settings",
         "awaits",
         "beat_next",
@@ -41,6 +42,7 @@ class Progress:
         "bulk_bytes_min",
         "commit_sent",
         "heard_at",
+        "inflight",
         "inflight_bytes",
         "match_index",
         "next_index",
@@ -64,15 +66,14 @@ class Progress:
         self.heard_at = -1  # tick of its last answer in this leadership
         self.waiting_since = 0  # tick of the last progress, or of the last message after a pause
         self.bulk_bytes_min = settings.bulk_bytes_min  # less where a path loses datagrams
-        # (last index, bytes, bulk) of messages not acknowledged
-        self._inflight: deque[tuple[int, int, bool]] = deque()
+        self.inflight: deque[tuple[int, int, bool]] = deque()
         self._bulk_inflight = 0
         self._settings = settings
 
     @property
     def inflight_messages(self) -> int:
         """The number of messages that are not acknowledged."""
-        return len(self._inflight)
+        return len(self.inflight)
 
     @property
     def answers(self) -> bool:
@@ -80,39 +81,30 @@ class Progress:
         return 0 < self.beat_round == self.round
 
     def may_send(self, size: int) -> bool:
-        """Return whether a message of `size` bytes keeps to the window and overtakes no bulk message (D-22)."""
-        if self.state is ProgressState.SNAPSHOT:
-            return False
-        if not self._inflight:
-            return True
-        if self.state is ProgressState.PROBE:
-            return False
-        settings = self._settings
+        """Return whether a message of `size` bytes may follow those under way.
+
+        It must keep to the window, and overtake no bulk message (D-22).
+        """
         if self._bulk_inflight and size < self.bulk_bytes_min:
             return False
-        return (
-            len(self._inflight) < settings.inflight_messages_max
-            and self.inflight_bytes + size <= settings.inflight_bytes_max
-        )
+        return self.inflight_bytes + size <= self._settings.inflight_bytes_max
 
-    def sent(self, last_index: int, size: int, now: int) -> None:
-        """Note that a message with entries up to `last_index` left."""
-        if not self._inflight:
+    def sent(self, last_index: int, size: int, now: int, commit_index: int) -> None:
+        """Note that a message left, with entries of `size` bytes up to `last_index`.
+
+        Args:
+            commit_index: up to where the message lets it use its entries.
+        """
+        if commit_index > self.commit_sent:
+            self.commit_sent = commit_index
+        if not self.inflight:
             self.waiting_since = now
         bulk = size >= self.bulk_bytes_min
-        self._inflight.append((last_index, size, bulk))
+        self.inflight.append((last_index, size, bulk))
         self.inflight_bytes += size
         self._bulk_inflight += bulk
         if self.state is ProgressState.REPLICATE:
             self.next_index = last_index + 1
-
-    def tell_commit(self, append: AppendEntries) -> None:
-        """Note that it may use the commit index of a message, as far as its entries go."""
-        index, last_index = append.leader_commit, append.entries[-1].index
-        if index > last_index:
-            index = last_index
-        if index > self.commit_sent:
-            self.commit_sent = index
 
     def accepted(self, match_index: int, now: int) -> bool:
         """Note that the follower holds the leader's log up to `match_index`, durably.
@@ -123,7 +115,7 @@ class Progress:
             return False
         self.match_index = match_index
         self.waiting_since = now
-        inflight = self._inflight
+        inflight = self.inflight
         while inflight and inflight[0][0] <= match_index:
             _, size, bulk = inflight.popleft()
             self.inflight_bytes -= size
@@ -180,7 +172,7 @@ class Progress:
 
         A follower that answers nothing gets heartbeats only: its silence does not fill anybody's buffers.
         """
-        if not self._inflight or self.heard_at <= self.waiting_since:
+        if not self.inflight or self.heard_at <= self.waiting_since:
             return False
         settings = self._settings
         patience = settings.bulk_resend_ticks if self._bulk_inflight else settings.resend_ticks
@@ -189,12 +181,12 @@ class Progress:
     @property
     def due_at(self) -> int | None:
         """The tick from which `is_overdue` may be true; None if nothing is on its way, or nothing is heard."""
-        if not self._inflight or self.heard_at <= self.waiting_since:
+        if not self.inflight or self.heard_at <= self.waiting_since:
             return None
         settings = self._settings
         patience = settings.bulk_resend_ticks if self._bulk_inflight else settings.resend_ticks
         return self.waiting_since + patience
 
     def _forget_all(self) -> None:
-        self._inflight.clear()
+        self.inflight.clear()
         self.inflight_bytes = self._bulk_inflight = 0

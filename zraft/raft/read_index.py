@@ -16,29 +16,30 @@ Read = tuple[ServerId, int]
 
 
 class ReadIndexQueue:
-    """Reads of one leadership: those that wait for a round to begin, then those that wait for its answer."""
+    """Reads of one leadership: those that wait for a round to begin, then those that wait for its answer.
 
-    __slots__ = ("_confirming", "_count", "_count_max", "_unassigned")
+    Attributes:
+        need_round: whether reads wait for a round to begin.
+    """
+
+    __slots__ = ("_confirming", "_count", "_count_max", "_unassigned", "need_round")
 
     def __init__(self, count_max: int) -> None:
         self._unassigned: list[Read] = []
         self._confirming: deque[tuple[int, int, list[Read]]] = deque()  # (round, index, reads)
         self._count = 0
         self._count_max = count_max
+        self.need_round = False
 
     def __len__(self) -> int:
         return self._count
-
-    @property
-    def need_round(self) -> bool:
-        """True if reads wait for a round to begin."""
-        return bool(self._unassigned)
 
     def add(self, read: Read) -> bool:
         """Take a read; False if there are too many already (it is dropped, its asker repeats it)."""
         if self._count >= self._count_max:
             return False
         self._unassigned.append(read)
+        self.need_round = True
         self._count += 1
         return True
 
@@ -47,6 +48,7 @@ class ReadIndexQueue:
         if self._unassigned:
             self._confirming.append((number, commit_index, self._unassigned))
             self._unassigned = []
+            self.need_round = False
 
     def confirmed(self, number: int) -> Iterator[tuple[Read, int]]:
         """Yield (read, index) of everything that round `number`, which a quorum answered, and earlier ones prove."""
@@ -59,5 +61,6 @@ class ReadIndexQueue:
     def clear(self) -> None:
         """Forget all reads, since the leadership ended; every asker repeats its reads elsewhere."""
         self._unassigned = []
+        self.need_round = False
         self._confirming.clear()
         self._count = 0

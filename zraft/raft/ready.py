@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
 
 from zraft.raft.messages import Entry, HardState, Message
@@ -32,12 +34,13 @@ class Ready:
     """Work that accumulated since the last one.
 
     `messages` may leave at once, before `write` is durable: whatever depends on a write is held back by the
-    core until `Raft.persisted` (D-7). `commit_index` may be above what is durable here; the driver applies up
-    to `Raft.applicable_index` only. `read_states` are (context, index): that read may be answered once index
-    is applied.
+    core until `Raft.persisted` (D-7). `read_states` are (context, index): that read may be answered once index
+    is applied. What to apply is no part of it: the driver applies up to `Raft.applicable_index`.
     """
 
     messages: tuple[tuple[ServerId, Message], ...]
     write: LogWrite | None
-    commit_index: int
     read_states: tuple[tuple[int, int], ...]
+
+
+NOTHING: Final = Ready((), None, ())

@@ -5,9 +5,9 @@ It makes messages and notes that they leave; when they may leave is not decided 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from zraft.raft.log import Log, entry_bytes
+from zraft.raft.log import ENTRY_OVERHEAD_BYTES, Log, entry_bytes
 from zraft.raft.matching import next_probe
 from zraft.raft.messages import AppendEntries, AppendEntriesReply, Entry
 from zraft.raft.progress import Progress, ProgressState
@@ -20,8 +20,15 @@ from zraft_core.ids import GroupId, ServerId
 class Replication:
     """The followers of one leadership after the other, and the messages with entries for them.
 
+    What is true of no follower, as mostly, need not be looked for: flags say that it may be true of one.
+
     Attributes:
         followers: the progress of each; empty while not leading.
+        unsent: whether a follower may lack entries that were not sent to it. Whoever appends one says so.
+        commits_moved: whether a follower may wait for a commit that it was not told, or what followers were told of
+            commits has changed. Whoever has looked into that says so.
+        may_need_snapshot: whether the next entry of a follower may be older than the log. Whoever shortens the log says
+            so.
     """
 
     __slots__ = (
@@ -32,7 +39,10 @@ class Replication:
         "_newest_bytes",
         "_settings",
         "_term",
+        "commits_moved",
         "followers",
+        "may_need_snapshot",
+        "unsent",
     )
 
     def __init__(self, group: GroupId, settings: RaftSettings, log: Log) -> None:
@@ -45,11 +55,13 @@ class Replication:
         self._newest: AppendEntries | None = None
         """The last one that was made: followers that are equally far get the same, which is packed once."""
         self._newest_bytes = 0
+        self.unsent = self.commits_moved = self.may_need_snapshot = False
 
     def lead(self, term: int, followers: Iterable[ServerId]) -> None:
         """Begin a leadership: where a follower's log matches is unknown, so the end is tried first."""
         self._term = term
         self._newest = None
+        self.unsent = self.commits_moved = self.may_need_snapshot = True
         next_index = self._log.last_index + 1
         self.followers = {server: self._progress(server, next_index) for server in followers}
 
@@ -59,6 +71,7 @@ class Replication:
         The entry that made it one is tried first: without an entry to send, it could not be asked where it stands.
         """
         self.followers[server] = self._progress(server, self._log.last_index)
+        self.unsent = self.commits_moved = self.may_need_snapshot = True
 
     def _progress(self, server: ServerId, next_index: int) -> Progress:
         progress = Progress(server, next_index, self._settings)
@@ -78,31 +91,43 @@ class Replication:
     def remove(self, server: ServerId) -> None:
         """Stop replicating to a server."""
         self.followers.pop(server, None)
+        self.commits_moved = True
 
     def stop(self) -> None:
         """Stop replicating to all servers."""
         self.followers.clear()
         self._newest = None
+        self.unsent = self.commits_moved = self.may_need_snapshot = False
 
-    def appends(self, progress: Progress, now: int, commit_index: int) -> Iterator[AppendEntries]:
-        """Yield all that its window lets leave now."""
-        log = self._log
-        if progress.next_index < log.first_index:
-            if progress.state is not ProgressState.SNAPSHOT:
-                progress.await_snapshot(now)
-            return
-        if progress.state is ProgressState.PROBE:
-            if not progress.inflight_messages:
-                entries = log.slice(progress.next_index, progress.next_index + 1, 0)
-                progress.sent(entries[-1].index, entry_bytes(entries[0]), now)
-                probe = self._append(entries, commit_index)
-                progress.tell_commit(probe)
-                yield probe
-            return
-        settings = self._settings
+    def appends(self, now: int, commit_index: int) -> list[tuple[ServerId, AppendEntries]]:
+        """Return all that the windows of the followers let leave now, in order, by receiver."""
+        appends: list[tuple[ServerId, AppendEntries]] = []
+        last_index = self._log.last_index
+        self.unsent = False
+        self.commits_moved = True
+        for progress in self.followers.values():
+            if progress.next_index > last_index:
+                continue
+            if progress.state is ProgressState.REPLICATE and progress.next_index >= self._log.first_index:
+                self._stream(progress, now, commit_index, appends)
+            else:
+                self._probe(progress, now, commit_index, appends)
+            if progress.next_index <= last_index:
+                self.unsent = True
+        return appends
+
+    def _stream(
+        self,
+        progress: Progress,
+        now: int,
+        commit_index: int,
+        appends: list[tuple[ServerId, AppendEntries]],
+    ) -> None:
+        """Add what a follower lacks whose log is known to match, ahead of its acknowledgements."""
+        log, settings = self._log, self._settings
         last_index = log.last_index
-        while (
-            progress.next_index <= last_index and progress.inflight_messages < settings.inflight_messages_max
+        while progress.next_index <= last_index and (
+            not progress.inflight or progress.inflight_messages < settings.inflight_messages_max
         ):
             newest = self._newest
             if (
@@ -113,12 +138,34 @@ class Replication:
             ):
                 entries = log.slice(progress.next_index, last_index + 1, settings.append_bytes_max)
                 self._newest = newest = self._append(entries, commit_index)
-                self._newest_bytes = sum(map(entry_bytes, entries))
-            if not progress.may_send(self._newest_bytes):
+                size = 0
+                for entry in entries:
+                    size += len(entry.payload) + ENTRY_OVERHEAD_BYTES
+                self._newest_bytes = size
+            size = self._newest_bytes
+            if progress.inflight and not progress.may_send(size):
                 return
-            progress.sent(newest.entries[-1].index, self._newest_bytes, now)
-            progress.tell_commit(newest)
-            yield newest
+            last_sent = newest.entries[-1].index
+            progress.sent(last_sent, size, now, commit_index if commit_index < last_sent else last_sent)
+            appends.append((progress.server, newest))
+
+    def _probe(
+        self,
+        progress: Progress,
+        now: int,
+        commit_index: int,
+        appends: list[tuple[ServerId, AppendEntries]],
+    ) -> None:
+        """Add the entry at which a follower's log may match, unless its answer is awaited or needs a snapshot."""
+        log, next_index = self._log, progress.next_index
+        if next_index < log.first_index:
+            if progress.state is not ProgressState.SNAPSHOT:
+                progress.await_snapshot(now)
+        elif progress.state is ProgressState.PROBE and not progress.inflight:
+            entries = log.slice(next_index, next_index + 1, 0)
+            probe = self._append(entries, commit_index)
+            progress.sent(next_index, entry_bytes(entries[0]), now, min(commit_index, next_index))
+            appends.append((progress.server, probe))
 
     def ask_again(self, progress: Progress, now: int, commit_index: int) -> AppendEntries | None:
         """Return the last entry on its way again: the answer covers all before it, or says what is missing.
@@ -126,14 +173,18 @@ class Replication:
         None for a follower that is probed: the next `appends` repeats the probe.
         """
         if progress.state is ProgressState.PROBE:
-            progress.probe_from(progress.next_index)
+            self._probe_from(progress, progress.next_index)
             return None
         if progress.next_index <= self._log.first_index:
-            progress.probe_from(self._log.first_index)  # that entry was compacted; the first left may do
+            self._probe_from(
+                progress, self._log.first_index
+            )  # that entry was compacted; the first left may do
             return None
         progress.waiting_since = now
-        again = self._append(self._log.slice(progress.next_index - 1, progress.next_index, 0), commit_index)
-        progress.tell_commit(again)
+        last_sent = progress.next_index - 1
+        again = self._append(self._log.slice(last_sent, last_sent + 1, 0), commit_index)
+        progress.commit_sent = max(progress.commit_sent, min(commit_index, last_sent))
+        self.commits_moved = True
         return again
 
     def on_reply(self, progress: Progress, reply: AppendEntriesReply, now: int) -> bool:
@@ -153,17 +204,28 @@ class Replication:
         if progress.state is ProgressState.SNAPSHOT:
             if reply.conflict_term == 0 and reply.conflict_index >= self._log.first_index:
                 # It tells where its log ends since it took a snapshot; what it holds there is asked.
-                progress.probe_from(min(reply.conflict_index, self._log.last_index))
+                self._probe_from(progress, min(reply.conflict_index, self._log.last_index))
         elif progress.is_current_refusal(reply.prev_log_index):
-            progress.probe_from(next_probe(self._log, reply))
+            self._probe_from(progress, next_probe(self._log, reply))
         return False
 
     def on_last_index(self, progress: Progress, last_index: int, now: int) -> None:
         """Take a follower's hint about the end of its log, which came with an answer to its newest heartbeat."""
         if progress.misses(last_index, now):
-            progress.probe_from(last_index + 1)
+            self._probe_from(progress, last_index + 1)
         elif progress.may_have_restored(last_index, self._log.first_index, now):
-            progress.probe_from(min(last_index + 1, self._log.last_index))
+            self._probe_from(progress, min(last_index + 1, self._log.last_index))
+
+    def _probe_from(self, progress: Progress, next_index: int) -> None:
+        progress.probe_from(next_index)
+        self.unsent = self.may_need_snapshot = True
+
+    def await_commit(self, server: ServerId, index: int) -> None:
+        """Note that clients of a follower, if it is one, wait for it to hear of the commit of `index`."""
+        progress = self.followers.get(server)
+        if progress is not None and progress.awaits < index:
+            progress.awaits = index
+            self.commits_moved = True
 
     def needing_snapshot(self) -> tuple[ServerId, ...]:
         """Return the followers whose next entry is older than the log."""
@@ -172,6 +234,7 @@ class Replication:
         for progress in self.followers.values():
             if progress.next_index < first_index:
                 needing += (progress.server,)
+        self.may_need_snapshot = bool(needing)
         return needing
 
     def statistics(self) -> tuple[FollowerStatistics, ...]:

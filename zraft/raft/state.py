@@ -14,12 +14,11 @@ from zraft.raft.election import Election
 from zraft.raft.handover import Handover
 from zraft.raft.log import Log
 from zraft.raft.membership.departures import Departures
-from zraft.raft.membership.quorum import VoteResult, agreed_value
+from zraft.raft.membership.quorum import VoteResult, agreed_value, majority
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import HardState, Message
 from zraft.raft.outbox import Outbox
 from zraft.raft.read_index import ReadIndexQueue
-from zraft.raft.ready import Ready
 from zraft.raft.replication import Replication
 from zraft.raft.role import Role
 from zraft.raft.rounds import Rounds
@@ -78,12 +77,13 @@ class GroupState:
         self._is_voter = False
         self._was_voter = False
         self._is_known = False
+        # How many members are enough, if this server and all others of them vote, and nobody else does; else 0.
+        self._majority = 0
         self._adopt_newest_membership()
         self._vouched: dict[ServerId, Instance] = {}
 
         self._writes = Writes(durable_index=log.last_index)
         self._outbox = Outbox()
-        self._nothing = Ready((), None, self.commit_index, ())
         self._ack_index = 0  # to be acknowledged to the leader by the next ready(), 0 if nothing
         self._read_states: list[tuple[int, int]] = []
         self._election = Election(settings, rng)
@@ -94,14 +94,14 @@ class GroupState:
 
         # Leading.
         self._replication = Replication(group, settings, log)
-        self._rounds = Rounds()
+        self.rounds = Rounds()
         self._reads = ReadIndexQueue(settings.pending_reads_max)
         # (index, bytes, servers whose clients wait, or None for all) of own entries that are not committed yet
         self._proposed: deque[tuple[int, int, frozenset[ServerId] | None]] = deque()
         self._uncommitted_bytes = 0
         self._tell_at: float = NEVER  # tick by which every follower in reach is told of the newest commit
         self._departures = Departures()
-        self._handover: Handover | None = None
+        self.handover: Handover | None = None
 
         # Counters.
         self._messages_ignored = 0
@@ -150,6 +150,8 @@ class GroupState:
         me = (self.server, self.instance)
         self._is_voter = newest.has_voter(*me)
         self._was_voter = before is not None and before.has_voter(*me)
+        all_vote = self._is_voter and not newest.joint and len(newest.voters) == len(newest.members)
+        self._majority = majority(len(newest.voters)) if all_vote else 0
         self._is_known = any(
             known.has(*me) for known in (newest, before, self._bootstrap_membership) if known is not None
         )
@@ -202,8 +204,12 @@ class GroupState:
         self._outbox.send_after(number, to, message)
 
     def _send_with_hard_state(self, to: ServerId, message: Message) -> None:
-        """Send what claims nothing but term and vote."""
-        self._send_after(self._writes.hard_state_write, to, message)
+        """Send what claims nothing but term and vote, which are mostly durable."""
+        number = self._writes.hard_state_write
+        if number <= self._outbox.persisted:
+            self._outbox.messages.append((to, message))
+        else:
+            self._send_after(number, to, message)
 
     # -- role and commit
 

@@ -21,6 +21,7 @@ class Writes:
         durable_index: end of the log that survives a crash.
         hard_state_write, log_write: the writes that hold the newest hard state and the newest entries, maybe
             the one not taken yet; 0 if recovered.
+        pending: whether there is anything for the next write.
     """
 
     __slots__ = (
@@ -34,12 +35,14 @@ class Writes:
         "durable_index",
         "hard_state_write",
         "log_write",
+        "pending",
     )
 
     def __init__(self, durable_index: int) -> None:
         self.durable_index = durable_index
         self.hard_state_write = 0
         self.log_write = 0
+        self.pending = False
         self._newest = 0  # the newest number handed out
         self._persisted = 0
         self._hard_state: HardState | None = None
@@ -52,11 +55,13 @@ class Writes:
         """Add a new term and vote to the next write."""
         self._hard_state = hard_state
         self.hard_state_write = self._newest + 1
+        self.pending = True
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Add entries to the next write."""
         self._unwritten += entries
         self.log_write = self._newest + 1
+        self.pending = True
 
     def truncate_from(self, index: int) -> None:
         """Drop entries from `index` on; new ones follow."""
@@ -69,6 +74,12 @@ class Writes:
             if self._truncate_from is None or index < self._truncate_from:
                 self._truncate_from = index
         self._limit_durable(index - 1)
+        self.pending = (
+            bool(unwritten)
+            or self._hard_state is not None
+            or self._truncate_from is not None
+            or self._restore is not None
+        )
 
     def restore(self, meta: SnapshotMeta) -> None:
         """Drop the whole log, which begins after `meta.index`; new entries follow.
@@ -79,6 +90,7 @@ class Writes:
         self._truncate_from = None
         self._restore = meta
         self.log_write = self._newest + 1
+        self.pending = True
         self._limit_durable(meta.index - 1)
 
     def _limit_durable(self, index: int) -> None:
@@ -88,17 +100,9 @@ class Writes:
 
     def holding(self, index: int) -> int:
         """Return the write after which the newest hard state and the log up to `index` are durable."""
-        return max(self.hard_state_write, self.log_write if index > self.durable_index else 0)
-
-    @property
-    def pending(self) -> bool:
-        """True if there is anything for the next write."""
-        return (
-            bool(self._unwritten)
-            or self._hard_state is not None
-            or self._truncate_from is not None
-            or self._restore is not None
-        )
+        if index > self.durable_index and self.log_write > self.hard_state_write:
+            return self.log_write
+        return self.hard_state_write
 
     @property
     def hard_state_waits(self) -> bool:
@@ -116,7 +120,8 @@ class Writes:
         self._hard_state = None
         self._restore = None
         self._truncate_from = None
-        self._unwritten.clear()
+        self._unwritten = []
+        self.pending = False
         self._under_way.append((self._newest, last_index))
         return write
 

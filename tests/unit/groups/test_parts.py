@@ -111,7 +111,7 @@ def test_what_comes_while_a_frame_is_written_waits_for_the_next_and_does_not_cou
     frame.take()
     frame.add(G1, LogWrite(2, None, None, (entry(2),)))
     assert frame.take() is None
-    assert frame.waiting_bytes(G1) == 3
+    assert frame.waiting_bytes == {G1: 3}
     assert frame.durable() == Durable({G1: 1}, [])
     assert frame.take() == [EntryRecord(G1, entry(2))]
 

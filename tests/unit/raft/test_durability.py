@@ -222,4 +222,4 @@ def test_nothing_to_do_is_an_empty_ready() -> None:
     raft = make_raft(2, terms=(1,))
     raft.tick(1)
     ready = raft.ready()
-    assert (ready.messages, ready.write, ready.commit_index, ready.read_states) == ((), None, 0, ())
+    assert (ready.messages, ready.write, ready.read_states) == ((), None, ())

@@ -15,14 +15,14 @@ def test_d22_on_a_path_that_loses_datagrams_smaller_messages_count_as_bulk_ones(
     replication.lead(1, [ServerId(2), ServerId(3)])
     for server, misses in ((2, False), (3, True)):
         progress = replication.followers[ServerId(server)]
-        progress.sent(1, 10, 0)
+        progress.sent(1, 10, 0, 0)
         progress.accepted(1, 0)
-        progress.sent(2, 2_000, 10)
+        progress.sent(2, 2_000, 10, 0)
         progress.beat_next = progress.next_index
         assert progress.misses(1, 20) is misses
     progress = replication.followers[ServerId(2)]
     replication.set_bulk_bytes_min(ServerId(2), 100_000)
     progress.accepted(2, 30)
-    progress.sent(3, 2_000, 40)
+    progress.sent(3, 2_000, 40, 0)
     progress.beat_next = progress.next_index
     assert progress.misses(2, 50), "the path is well again, and what was under way is counted off"

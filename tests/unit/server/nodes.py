@@ -76,7 +76,7 @@ class Nodes:
     async def stop(self, server: int) -> int:
         """At once, without handing anything over; what is on the disk stays."""
         number = ServerId(server)
-        self.nodes.pop(number)._stop.set()
+        self.nodes.pop(number)._end()
         return await self._runs.pop(number)
 
     def wipe(self, server: int) -> None:

@@ -428,9 +428,9 @@ def test_a_leader_whose_followers_have_what_they_pulled_looks_at_snapshots_no_mo
     header = SnapshotHeader(GroupId(1), SnapshotMeta(5, 1, 6, b""), b"c" * 16, S1, DISKS[S1], b"i" * 16, 1, 0)
     snapshots.found(SnapshotInfo(header, "/x", 10, 1, 0, 0))
     snapshots.sender.offer(GroupId(1), S2, snapshots.newest[GroupId(1)], term=1, match=0, now_ms=world.now)
-    assert snapshots.sender.busy
+    assert snapshots.sender.receivers
     world.run(2 * GIVE_UP_MS + COMPACT_INTERVAL_MS + 100)
-    assert not snapshots.sender.busy
+    assert not snapshots.sender.receivers
 
 
 def test_what_followers_of_all_groups_ask_for_is_read_within_the_servers_one_budget() -> None:

@@ -23,7 +23,7 @@ def _batch(
 
 
 def _taken(intake: BatchIntake) -> list[tuple[int, int]]:
-    blobs = intake.take(1 << 30).blobs
+    blobs = intake.take(1 << 30)[0]
     return [unpack_batch(blob)[2:4] for blob in blobs]
 
 
@@ -106,7 +106,7 @@ def test_a_server_that_is_no_member_batches_for_nobody() -> None:
     intake = _intake()
     intake.offer(OTHER, OTHER_INSTANCE, _batch(1, 1, server=OTHER, instance=OTHER_INSTANCE))
     intake.offer(ME, OTHER_INSTANCE, _batch(2, 6, instance=OTHER_INSTANCE))
-    assert not intake
+    assert not intake.ready
 
 
 def test_a_replaced_disk_begins_anew() -> None:
@@ -132,7 +132,7 @@ def test_a_batch_that_is_not_what_it_says_is_not_appended(spoiled: OriginBatch) 
     """What is in the log must be walkable on every server for ever."""
     intake = _intake()
     intake.offer(ME, INSTANCE, spoiled)
-    assert not intake
+    assert not intake.ready
     intake.offer(ME, INSTANCE, _batch(2, 6))
     assert _taken(intake) == [(2, 6)]
 
@@ -142,13 +142,12 @@ def test_an_entry_takes_one_batch_at_least_and_stops_at_its_size() -> None:
     for seq in range(6, 10):
         intake.offer(ME, INSTANCE, _batch(2, seq, commands=3))
     size = len(_batch(2, 6, commands=3).blob)
-    assert len(intake.take(1).blobs) == 1
-    taken = intake.take(2 * size)
-    blobs, count = taken.blobs, taken.count
+    assert len(intake.take(1)[0]) == 1
+    blobs, count, _ = intake.take(2 * size)
     assert (len(blobs), count) == (2, 6)
-    assert intake
-    assert len(intake.take(1 << 20).blobs) == 1
-    assert not intake
+    assert intake.ready
+    assert len(intake.take(1 << 20)[0]) == 1
+    assert not intake.ready
 
 
 def test_repetitions_leave_the_reorder_buffer_to_early_batches() -> None:

@@ -120,7 +120,7 @@ async def test_what_a_server_hears_after_a_long_sync_may_end_it_and_then_it_says
     async with Nodes(tmp_path, servers=1) as nodes:
         leader = nodes.leader
         notes = watch(monkeypatch, leader, took_s=LATE_MS / 1000)
-        monkeypatch.setattr(leader._peers, "drain", leader._stop.set)
+        monkeypatch.setattr(leader._peers, "drain", leader._end)
         leader.driver.submit((CREATE, "/n", b"", None, 0, 0), lambda _: None)
         leader.schedule()
         await leader._stop.wait()

@@ -307,3 +307,36 @@ def test_a_batch_of_many_sessions_that_may_have_to_be_told_to_many_is_bounded_to
     assert sum(counts) == 2_000
     assert max(counts) <= TOLD_AT_WORST_MAX // 1_000
     assert counts[0] == 200, "each session has its share"
+
+
+class _NeverAtOnce(OriginStream):
+    """Looks at each run, also if one batch may hold all of them."""
+
+    def _fit_in_a_batch(self) -> bool:
+        return False
+
+
+def test_a_batch_of_all_that_was_collected_is_the_one_that_looking_at_each_run_gives(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(20):
+        settings = OriginSettings(batch_bytes_max=rng.choice([200, 2_000, 200_000]))
+        streams = [kind(ME, INSTANCE, BOOT, settings) for kind in (OriginStream, _NeverAtOnce)]
+        followers = rng.choice([0, 1, 1_000])
+        for stream in streams:
+            stream.count_followers = lambda count=followers: count  # type: ignore[misc]
+        for now in range(20):
+            for _ in range(rng.choice([0, 1, 1, 5, 50])):
+                session, size = rng.randrange(4), rng.choice([20, 150])
+                commands = [_command(rng.randrange(100)) for _ in range(rng.choice([1, 3]))]
+                for stream in streams:
+                    stream.add(session, session, IDS, [*commands], size)
+            arrived, applies = now - rng.random(), rng.random() < 0.6
+            found = []
+            for stream in streams:
+                stream.cut(now, arrived)
+                found.append(
+                    [(b.message, b.owners, b.size, b.cut_at, b.arrivals) for b in stream.unapplied.values()]
+                )
+                if applies and stream.unapplied:
+                    stream.take_applied(min(stream.unapplied))
+            assert found[0] == found[1]

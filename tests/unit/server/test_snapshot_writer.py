@@ -92,7 +92,7 @@ def test_images_of_several_groups_share_one_pace_and_take_turns() -> None:
         [(WriteBlock, COORDINATION_GROUP), (Finish, COORDINATION_GROUP)],
     ]
     assert place.writer.wake_in_ms is None, "the rest is the disk's"
-    assert place.writer.busy
+    assert place.writer.images
 
 
 def test_d13_an_image_waits_until_what_its_group_delivered_is_durable_and_others_do_not_wait_for_it() -> None:

@@ -44,6 +44,7 @@ class SnapshotKeeper:
     Attributes:
         newest: the newest durable snapshot, None before the first.
         writing: whether one is being written.
+        may_be_due: whether `is_due` may be true; if not, it need not be asked.
         taken_total, failed_total: how many were written, and could not be written.
         log_bytes, commands: bytes and commands of the entries applied since the newest snapshot, or since the
             one that is being written was begun.
@@ -63,6 +64,7 @@ class SnapshotKeeper:
         self._machine = machine
         self.newest = newest
         self.writing = False
+        self.may_be_due = True
         self._fallback_index = 0
         self.taken_total = 0
         self.failed_total = 0
@@ -92,6 +94,11 @@ class SnapshotKeeper:
         """Take note that entry `index`, of `size` bytes and so many commands, was applied."""
         self.log_bytes += size
         self.commands += commands
+        if (
+            self.log_bytes * 100 >= self._bytes_due_percent
+            or self.commands * 100 >= self._commands_due_percent
+        ):
+            self.may_be_due = True
         retention, marks = self._retention, self._marks
         before = retention.written
         retention.written += size
@@ -118,14 +125,17 @@ class SnapshotKeeper:
 
     def request(self) -> None:
         """Write a snapshot as soon as possible, whatever the log's size: an operator or a follower needs one."""
-        self._wanted = True
+        self._want()
 
     def shorten_log(self) -> None:
         """Write a snapshot soon, because other groups wrote much since the newest one, unless it would say nothing new."""
         if self.newest is not None and self.newest.meta.index == self._machine.index:
             self._retention.covered(self._retention.others)
         else:
-            self._wanted = True
+            self._want()
+
+    def _want(self) -> None:
+        self._wanted = self.may_be_due = True
 
     def _size_up(self, image_bytes: int, items: int) -> None:
         """Compute from the state's size how much log may gather beside it, in hundredths of bytes and of commands."""
@@ -134,15 +144,23 @@ class SnapshotKeeper:
         self._bytes_due_percent = bytes_due * self._stagger_percent
         self._retention.allow(image_bytes * self._stagger_percent // 100)
         self._commands_due_percent = max(settings.commands_min, items // 2) * self._stagger_percent
+        self.may_be_due = True
 
     def is_due(self, *, idle: bool) -> bool:
         """Return whether the log since the last snapshot is long enough; a busy server waits for twice as much."""
-        factor = 1 if idle else 2
-        long_enough = (
-            self.log_bytes * 100 >= self._bytes_due_percent * factor
-            or self.commands * 100 >= self._commands_due_percent * factor
+        bytes_percent, commands_percent = self.log_bytes * 100, self.commands * 100
+        self.may_be_due = (
+            self._wanted
+            or bytes_percent >= self._bytes_due_percent
+            or commands_percent >= self._commands_due_percent
         )
-        return (long_enough or self._wanted) and not self.writing and self._machine.index != 0
+        long_enough = self.may_be_due and (
+            idle
+            or self._wanted
+            or bytes_percent >= 2 * self._bytes_due_percent
+            or commands_percent >= 2 * self._commands_due_percent
+        )
+        return long_enough and not self.writing and self._machine.index != 0
 
     def begun(self, meta: SnapshotMeta) -> None:
         """Take note that an image of the present state is being written, which covers what `meta` says."""
@@ -159,7 +177,7 @@ class SnapshotKeeper:
         if info is None:
             self.failed_total += 1
             # The log that made it due is still there, only no longer counted.
-            self._wanted = True
+            self._want()
             return
         self._size_up(written.size, info.items)
         self.taken_total += 1

@@ -148,6 +148,7 @@ class SnapshotReceiver:
         core_of: returns the core of a group; None if the group is not here.
 
     Attributes:
+        transfers: the groups that are being received.
         failed_total: how many transfers failed.
         received_bytes_total: bytes of images and deliveries that came.
     """
@@ -155,7 +156,7 @@ class SnapshotReceiver:
     def __init__(self, work: Work, core_of: Callable[[GroupId], Raft | None]) -> None:
         self._work = work
         self._core_of = core_of
-        self._transfers: dict[GroupId, _Transfer] = {}
+        self.transfers: dict[GroupId, _Transfer] = {}
         self._not_before: dict[GroupId, int] = {}
         self.failed_total = 0
         self.received_bytes_total = 0
@@ -163,20 +164,20 @@ class SnapshotReceiver:
     @property
     def active(self) -> int:
         """The number of groups that are being received."""
-        return len(self._transfers)
+        return len(self.transfers)
 
     def __contains__(self, group: object) -> bool:
         """Return whether a snapshot of the group is on its way, or being rebuilt."""
-        return group in self._transfers
+        return group in self.transfers
 
     @property
     def loading(self) -> bool:
         """Whether a turn can go on with rebuilding at once."""
-        return any(transfer.step is _Step.LOADING for transfer in self._transfers.values())
+        return any(transfer.step is _Step.LOADING for transfer in self.transfers.values())
 
     def progress_of(self, group: GroupId) -> tuple[int, int] | None:
         """Return (bytes here, bytes of the file) of the group's transfer; None if there is none."""
-        transfer = self._transfers.get(group)
+        transfer = self.transfers.get(group)
         if transfer is None:
             return None
         size, pull = transfer.offer.size, transfer.pull
@@ -191,7 +192,7 @@ class SnapshotReceiver:
         group = offer.group
         if not self._is_needed(offer, commit_index):
             return
-        transfer = self._transfers.get(group)
+        transfer = self.transfers.get(group)
         if transfer is not None:
             if transfer.offer.id == offer.id:
                 # This is the same file, perhaps from another leader that got it from the same source.
@@ -203,12 +204,12 @@ class SnapshotReceiver:
                 return
             # The sender is gone, or has another snapshot by now.
             self.drop(group)
-        full = len(self._transfers) >= TRANSFERS_MAX and group != COORDINATION_GROUP
+        full = len(self.transfers) >= TRANSFERS_MAX and group != COORDINATION_GROUP
         if full or now_ms < self._not_before.get(group, 0):
             return
         self._not_before.pop(group, None)
         loader = ImageReader() if group == COORDINATION_GROUP else SmallLoader()
-        self._transfers[group] = _Transfer(group, server, offer, now_ms, loader)
+        self.transfers[group] = _Transfer(group, server, offer, now_ms, loader)
         self._work.tasks.append(Receive(group, offer.id, offer.size))
 
     def _is_needed(self, offer: SnapshotOffer, commit_index: int) -> bool:
@@ -217,7 +218,7 @@ class SnapshotReceiver:
 
     def on_chunk(self, chunk: SnapshotChunk, now_ms: int) -> None:
         """Take a piece of an image's file."""
-        transfer = self._transfers.get(chunk.group)
+        transfer = self.transfers.get(chunk.group)
         if transfer is None or transfer.step is not _Step.FILE or transfer.pull is None:
             return
         if chunk.id != transfer.pull.id:
@@ -231,7 +232,7 @@ class SnapshotReceiver:
 
     def on_list(self, listed: DeliveryList, now_ms: int) -> None:
         """Take the leader's list of delivery segments."""
-        transfer = self._transfers.get(listed.group)
+        transfer = self.transfers.get(listed.group)
         if transfer is None or transfer.step is not _Step.LIST or listed.id != transfer.offer.id:
             return
         transfer.heard_at = now_ms
@@ -247,7 +248,7 @@ class SnapshotReceiver:
 
     def on_piece(self, piece: DeliveryPiece, now_ms: int) -> None:
         """Take a piece of a delivery segment."""
-        transfer = self._transfers.get(piece.group)
+        transfer = self.transfers.get(piece.group)
         if transfer is None or transfer.step is not _Step.SEGMENTS or transfer.pull is None:
             return
         if piece.id != transfer.pull.id:
@@ -264,7 +265,7 @@ class SnapshotReceiver:
 
     def performed(self, task: Receive | Store | Complete | Load, result: Result, now_ms: int) -> None:
         """Take the result of a task that the disk of snapshots has done for a transfer."""
-        transfer = self._transfers.get(task.group)
+        transfer = self.transfers.get(task.group)
         if transfer is None or task.id != transfer.offer.id:
             return
         if isinstance(result, StorageError):
@@ -291,7 +292,7 @@ class SnapshotReceiver:
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result, now_ms: int) -> None:
         """Take the result of a task that the disk of deliveries has done for a transfer."""
-        transfer = self._transfers.get(task.group)
+        transfer = self.transfers.get(task.group)
         if transfer is None or transfer.step is not _Step.SEGMENTS:
             return
         if isinstance(result, StorageError):
@@ -315,7 +316,7 @@ class SnapshotReceiver:
             refused it.
         """
         received: list[ReceivedSnapshot] = []
-        for transfer in tuple(self._transfers.values()):
+        for transfer in tuple(self.transfers.values()):
             core = self._core_of(transfer.group)
             if core is None:
                 self.drop(transfer.group)
@@ -394,17 +395,17 @@ class SnapshotReceiver:
 
     def refuse(self, group: GroupId, why: str, now_ms: int) -> None:
         """Let a transfer fail because the `ReceivedSnapshot` is of no use."""
-        self._fail(self._transfers[group], why, now_ms)
+        self._fail(self.transfers[group], why, now_ms)
 
     def drop(self, group: GroupId) -> None:
         """End a transfer that is over, or not needed."""
-        transfer = self._transfers.pop(group, None)
+        transfer = self.transfers.pop(group, None)
         if transfer is not None and transfer.fetching:
             self._work.deliveries.append(AbandonFetch(group))
 
     def forget(self, group: GroupId) -> None:
         """Forget a group that is gone."""
-        self._transfers.pop(group, None)
+        self.transfers.pop(group, None)
         self._not_before.pop(group, None)
 
     def _fail(self, transfer: _Transfer, why: str, now_ms: int) -> None:

@@ -62,6 +62,7 @@ class SnapshotSender:
         bytes_per_s: how much may be read for all followers of all groups together.
 
     Attributes:
+        receivers: the followers that are offered or sent a snapshot, by group and server.
         waiting: requests that wait for the budget, in the order in which they came.
     """
 
@@ -69,7 +70,7 @@ class SnapshotSender:
         self._bytes_per_s = bytes_per_s
         self._budget = 0.0
         self._budget_at = 0
-        self._receivers: dict[tuple[GroupId, ServerId], _Receiver] = {}
+        self.receivers: dict[tuple[GroupId, ServerId], _Receiver] = {}
         self.waiting: deque[ReadSnapshot | ReadSegment] = deque()
 
     # -- who is sent what
@@ -93,12 +94,12 @@ class SnapshotSender:
         Returns:
             None if there is no snapshot, or the follower was offered one or asked for a piece a moment ago.
         """
-        receiver = self._receivers.get((group, server))
+        receiver = self.receivers.get((group, server))
         # A snapshot that it took over before it fell behind again does not help it any more.
         if receiver is None or receiver.info.meta.index <= match:
             if newest is None:
                 return None
-            receiver = self._receivers[group, server] = _Receiver(newest, now_ms, now_ms)
+            receiver = self.receivers[group, server] = _Receiver(newest, now_ms, now_ms)
         elif now_ms - max(receiver.offered_at, receiver.heard_at) < OFFER_INTERVAL_MS:
             return None
         elif newest is not None and now_ms - receiver.heard_at > GIVE_UP_MS:
@@ -110,31 +111,26 @@ class SnapshotSender:
 
     def forget(self, group: GroupId, but: Collection[ServerId] = ()) -> None:
         """Forget the followers of a group, none of which needs a snapshot from here except those of `but`."""
-        for key in [key for key in self._receivers if key[0] == group and key[1] not in but]:
-            del self._receivers[key]
+        for key in [key for key in self.receivers if key[0] == group and key[1] not in but]:
+            del self.receivers[key]
         if self.waiting:
             self.waiting = deque(one for one in self.waiting if one.group != group or one.server in but)
 
     def forget_silent(self, now_ms: int) -> None:
         """Forget followers that ask no more, because they have what they need or are gone."""
-        silent = [key for key, one in self._receivers.items() if now_ms - one.heard_at > 2 * GIVE_UP_MS]
+        silent = [key for key, one in self.receivers.items() if now_ms - one.heard_at > 2 * GIVE_UP_MS]
         for key in silent:
-            del self._receivers[key]
-
-    @property
-    def busy(self) -> bool:
-        """Whether any follower is being offered or sent a snapshot."""
-        return bool(self._receivers)
+            del self.receivers[key]
 
     def progress_of(self, group: GroupId, server: ServerId) -> tuple[int, int] | None:
         """Return (bytes that the follower has, roughly, bytes of the file); None if it is offered no snapshot."""
-        receiver = self._receivers.get((group, server))
+        receiver = self.receivers.get((group, server))
         return None if receiver is None else (min(receiver.offset, receiver.info.size), receiver.info.size)
 
     def oldest_index(self, group: GroupId) -> int | None:
         """Return the index after which the group's log must be kept for followers that pull; None if none does."""
         return min(
-            (one.info.meta.index for key, one in self._receivers.items() if key[0] == group), default=None
+            (one.info.meta.index for key, one in self.receivers.items() if key[0] == group), default=None
         )
 
     # -- what followers ask for
@@ -151,7 +147,7 @@ class SnapshotSender:
         Args:
             log: the group's deliveries; None if they are not open.
         """
-        receiver = self._receivers.get((request.group, server))
+        receiver = self.receivers.get((request.group, server))
         if receiver is None or (request.id != receiver.info.id and not isinstance(request, DeliveryRequest)):
             return None
         receiver.heard_at = now_ms
@@ -193,10 +189,10 @@ class SnapshotSender:
         if isinstance(result, bytes):
             return SnapshotChunk(task.group, term, task.id, task.offset, result) if result else None
         key = task.group, ServerId(task.server)
-        receiver = self._receivers.get(key)
+        receiver = self.receivers.get(key)
         if receiver is not None and receiver.info.id == task.id:
             # It was purged or is damaged: the newest snapshot is offered next.
-            del self._receivers[key]
+            del self.receivers[key]
         return None
 
     def read_segment(self, task: ReadSegment, result: DeliveryResult) -> DeliveryPiece:

@@ -137,14 +137,14 @@ class Snapshots:
             or work.tasks
             or work.outgoing
             or work.deliveries
-            or self.receiver.active
-            or self.writer.busy
-            or (self.keeper.is_due(idle=idle) and self.writer.may_begin(COORDINATION_GROUP, now_ms))
+            or self.receiver.transfers
+            or self.writer.images
+            or (self.keeper.may_be_due and self._is_due(now_ms, idle=idle))
         ):
             return False
         if raft.role is not Role.LEADER:
             return not self._led_term
-        return self._led_term == raft.term and not self.sender.busy and not raft.followers_needing_snapshot
+        return self._led_term == raft.term and not (self.sender.receivers or raft.followers_needing_snapshot)
 
     def turn(
         self,
@@ -162,7 +162,7 @@ class Snapshots:
         `raft` and `meta` are the coordination group's: its core, and where its log stands at the machine's
         index.
         """
-        received = self.receiver.turn(now_ms) if self.receiver.active else []
+        received = self.receiver.turn(now_ms) if self.receiver.transfers else []
         # While another server's state is on its way, an image of the present one would be obsolete.
         if (
             cluster is not None
@@ -196,7 +196,7 @@ class Snapshots:
 
     def _lead(self, now_ms: int, raft: Raft) -> None:
         sender, needing = self.sender, raft.followers_needing_snapshot
-        if sender.busy:
+        if sender.receivers:
             sender.forget(COORDINATION_GROUP, needing if self._led_term == raft.term else ())
         self._led_term = raft.term
         if needing and self.keeper.newest is None:

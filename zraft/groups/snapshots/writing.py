@@ -126,6 +126,9 @@ class SnapshotWriter:
         entropy: returns so many random bytes, for ids of snapshots.
         work: gets what the disks are to do.
         cut_index: returns the index of a topic's group up to which all its deliveries are durable.
+
+    Attributes:
+        images: those on their way, by group.
     """
 
     def __init__(
@@ -139,15 +142,10 @@ class SnapshotWriter:
         self._entropy = entropy
         self._work = work
         self._cut_index = cut_index
-        self._images: dict[GroupId, _Writing] = {}
+        self.images: dict[GroupId, _Writing] = {}
         self._retry_at: dict[GroupId, int] = {}
         self._queued = 0
         self._next_at = 0
-
-    @property
-    def busy(self) -> bool:
-        """Whether any image is on its way."""
-        return bool(self._images)
 
     def may_begin(self, group: GroupId, now_ms: int) -> bool:
         """Return whether the group's last attempt succeeded, or failed long enough ago."""
@@ -166,7 +164,7 @@ class SnapshotWriter:
         """Write this image from now on, instead of one under way; `performed` tells what became of it."""
         identity = self._identity
         self.abandon(group)
-        self._images[group] = _Writing(
+        self.images[group] = _Writing(
             SnapshotHeader(
                 group,
                 meta,
@@ -186,7 +184,7 @@ class SnapshotWriter:
         Args:
             received: groups for which another server's state is on its way: their images would be obsolete.
         """
-        for group, writing in self._images.items():
+        for group, writing in self.images.items():
             if writing.begun or group in received or not self.may_begin(group, now_ms):
                 continue
             if self._is_covered(writing, now_ms):
@@ -195,7 +193,7 @@ class SnapshotWriter:
                 self._queued += 1
         if now_ms < self._next_at or self._queued > BLOCKS_QUEUED_MAX:
             return
-        for group, writing in self._images.items():
+        for group, writing in self.images.items():
             if writing.begun and not writing.finishing and group not in received:
                 self._next_at = now_ms + SLICE_GAP_MS
                 self._give_slice(group, writing)
@@ -223,7 +221,7 @@ class SnapshotWriter:
             writing.finishing = True
         else:
             # The other images have their turn before its next slice.
-            self._images[group] = self._images.pop(group)
+            self.images[group] = self.images.pop(group)
 
     def performed(
         self, task: Begin | WriteBlock | Finish | Abort | Purge, result: Result, now_ms: int
@@ -236,7 +234,7 @@ class SnapshotWriter:
         group = task.group
         if isinstance(task, Begin | WriteBlock):
             self._queued -= 1
-        writing = self._images.get(group)
+        writing = self.images.get(group)
         if writing is None or not writing.begun or isinstance(task, Purge):
             # Tasks of an earlier attempt say nothing of this one.
             return None
@@ -250,13 +248,13 @@ class SnapshotWriter:
             return Written(group, meta, None, writing.size)
         if isinstance(result, SnapshotInfo):
             self._retry_at.pop(group, None)
-            del self._images[group]
+            del self.images[group]
             return Written(group, meta, result, writing.size)
         return None
 
     def abandon(self, group: GroupId) -> None:
         """Stop writing the group's image; the tasks under way come to nothing."""
-        writing = self._images.pop(group, None)
+        writing = self.images.pop(group, None)
         if writing is not None:
             writing.image.close()
 
@@ -268,7 +266,7 @@ class SnapshotWriter:
     @property
     def wake_in_ms(self) -> int | None:
         """The ms after which a turn can go on with an image; None if only the disk can, or there is none."""
-        for writing in self._images.values():
+        for writing in self.images.values():
             if writing.begun and not writing.finishing:
                 return SLICE_GAP_MS
         return None

@@ -70,22 +70,20 @@ class Membership:
         outgoing: the voters before it while it is joint, else empty.
         voters: those with role VOTER.
         electorate: whose vote is asked for: the voters and the outgoing ones.
+        joint: whether every decision needs a majority of the outgoing voters, too.
     """
 
     members: Mapping[ServerId, Member] = field(converter=_read_only)
     outgoing: tuple[ServerId, ...] = field(default=(), converter=_ordered)
     voters: tuple[ServerId, ...] = field(init=False, eq=False, repr=False)
     electorate: tuple[ServerId, ...] = field(init=False, eq=False, repr=False)
+    joint: bool = field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         voters = tuple(server for server, member in self.members.items() if member.voter)
         object.__setattr__(self, "voters", voters)
         object.__setattr__(self, "electorate", _ordered({*voters, *self.outgoing}))
-
-    @property
-    def joint(self) -> bool:
-        """True if every decision needs a majority of the outgoing voters, too."""
-        return bool(self.outgoing)
+        object.__setattr__(self, "joint", bool(self.outgoing))
 
     def final(self) -> Membership:
         """Return the configuration that a joint one leads to; itself if it is not joint."""
@@ -101,8 +99,8 @@ class Membership:
 
     def has(self, server: ServerId, instance: Instance) -> bool:
         """Return whether that disk of that server is a member, voting or not."""
-        member = self.members.get(server)
-        return member is not None and member.instance == instance != UNKNOWN_INSTANCE
+        members = self.members
+        return server in members and members[server].instance == instance != UNKNOWN_INSTANCE
 
     def has_voter(self, server: ServerId, instance: Instance) -> bool:
         """Return whether that disk of that server votes, now or, while joint, still."""

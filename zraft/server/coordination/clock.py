@@ -52,7 +52,13 @@ class TurnClock:
         self.passed += step
         return step
 
-    def take_passed(self) -> int:
-        """Return the time that counted as passed since the last call, by which a turn has to judge."""
+    def begin_turn(self, now_ms: int) -> tuple[int, int]:
+        """Set the clock to `now_ms` for a turn.
+
+        Returns:
+            What passed since the last call of `advance`, and since the last turn, by which this one has to judge: as far
+            as it counts.
+        """
+        rest = self.advance(now_ms) if now_ms != self.now else 0
         passed, self.passed = self.passed, 0
-        return passed
+        return rest, passed

@@ -25,7 +25,11 @@ class Sessions(Protocol):
 
 
 class Contact:
-    """The moment at which this server last knew that a leader with a quorum existed, and what follows for its clients."""
+    """The moment at which this server last knew that a leader with a quorum existed, and what follows for its clients.
+
+    Attributes:
+        newest_round, answered_round: the rounds that `note_rounds` was told last, 0 before the first of a leadership.
+    """
 
     def __init__(
         self,
@@ -41,21 +45,22 @@ class Contact:
         self._machine = machine
         self._election_timeout_ms = election_timeout_ms
         self._round_sent: dict[int, int] = {}
-        self._last_round = 0
+        self.newest_round = self.answered_round = 0
         self._quorum_at = NEVER
 
     def new_term(self) -> None:
         """Forget the rounds of an earlier leadership, because the core of a new one numbers them anew."""
         self._round_sent.clear()
-        self._last_round = 0
+        self.newest_round = self.answered_round = 0
         self._quorum_at = NEVER
 
     def note_rounds(self, last_sent: int, answered: int) -> None:
         """Take note of the rounds that the leader's core has sent, and of those that a quorum has answered."""
         now = self._clock.now
-        while self._last_round < last_sent:
-            self._last_round += 1
-            self._round_sent[self._last_round] = now
+        while self.newest_round < last_sent:
+            self.newest_round += 1
+            self._round_sent[self.newest_round] = now
+        self.answered_round = answered
         sent = self._round_sent.get(answered)
         if sent is not None:
             self._quorum_at = max(self._quorum_at, sent)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from math import ceil
 from typing import Final
 
 from zraft.groups.digests import check_digests
@@ -139,6 +138,7 @@ class CoordinationGroup:
         self._on_removal = on_removal
         timeout_ms = settings.raft.election_timeout_ticks
         self.contact = Contact(clock, touches, sessions, machine, timeout_ms)
+        self._syncs = syncs
         self._reads = LinearizableReads(syncs, identity.boot, settings.origin.resend_ms)
         self.belonging = Belonging(identity, peers, settings, stored, addresses, outbox)
         self.bootstrap = self.belonging.bootstrap
@@ -306,7 +306,8 @@ class CoordinationGroup:
                 self.leadership = None
                 self._early_batches.clear()
         elif leadership is not None and raft.term == self._led_term:
-            leadership.expiry.advance(step)
+            if step:
+                leadership.expiry.advance(step)
         else:
             self._begin_leadership(raft)
 
@@ -315,8 +316,13 @@ class CoordinationGroup:
         leader, now = self.leader, self._clock.now
         if leader is None:
             return
-        for batch in self._origin.due(now):
-            self._outbox.send(leader, batch)
+        if now >= self._origin.due_at:
+            me = self.identity
+            for batch in self._origin.due(now):
+                if leader == me.server:
+                    self._take_batch(me.server, me.instance, batch)
+                else:
+                    self._outbox.send(leader, batch)
         touches = self._touches
         if now >= touches.may_leave_at:
             # The log may not hold the settings yet, as in a cluster that was founded a moment ago.
@@ -327,10 +333,11 @@ class CoordinationGroup:
             if leader != self.identity.server:
                 digests = tuple(self.machine.digests)
                 self._outbox.send(leader, MemberReport(self._settings.features, digests))
-        context = self._reads.ask(now)
-        if context is not None:
-            assert self.raft is not None
-            self.raft.read_index(context)
+        if self._reads.waiting or self._syncs.has_syncs:
+            context = self._reads.ask(now)
+            if context is not None:
+                assert self.raft is not None
+                self.raft.read_index(context)
 
     def settle(self) -> None:
         """Take what the core wants done, and apply what is committed and durable here (D-7)."""
@@ -338,14 +345,17 @@ class CoordinationGroup:
         assert replica is not None
         assert raft is not None
         ready = raft.ready()
-        send = self._outbox.send
-        for to, message in ready.messages:
-            send(to, message)
+        if ready.messages:
+            self._outbox.send_each(ready.messages)
         if ready.write is not None:
             self._frame.add(COORDINATION_GROUP, ready.write)
-        replica.reads += ready.read_states
-        if raft.role is Role.LEADER:
-            self.contact.note_rounds(raft.round, raft.quorum_round)
+        if ready.read_states:
+            replica.reads += ready.read_states
+        rounds, contact = raft.rounds, self.contact
+        if raft.role is Role.LEADER and (
+            rounds.newest != contact.newest_round or rounds.confirmed != contact.answered_round
+        ):
+            contact.note_rounds(rounds.newest, rounds.confirmed)
         if raft.commit_index > replica.applied_index and replica.apply(APPLY_BYTES_PER_TURN):
             log = raft.log
             if log.bytes_in_memory > self._settings.log_memory_bytes_max:
@@ -372,8 +382,7 @@ class CoordinationGroup:
         ):
             return False
         ready = raft.ready()
-        for to, message in ready.messages:
-            self._outbox.send(to, message)
+        self._outbox.send_each(ready.messages)
         if ready.write is not None:
             self._frame.add(COORDINATION_GROUP, ready.write)
         if ready.read_states:
@@ -406,7 +415,7 @@ class CoordinationGroup:
             in_ms = raft.alarm_in
             self._tick_at = raft.now + in_ms
             if in_ms < IDLE_TURN_MS:
-                due = now + ceil(in_ms)
+                due = now - int(-in_ms // 1)  # rounded up
         if self.leader is not None and self._touches.due_at < due:
             # Without a leader there is no server to report to, however long a report is overdue.
             due = self._touches.due_at
@@ -469,12 +478,7 @@ class CoordinationGroup:
             self.stirred = True
         match message:
             case OriginBatch():
-                if leadership is not None:
-                    leadership.intake.offer(server, instance, message)
-                elif raft is not None and raft.role is Role.LEADER:
-                    # Its origin has heard of this leader before the leader's first entry is applied. It would send the
-                    # batch again only after a while, and clients have waited for an election already.
-                    self._early_batches.append((server, instance, message))
+                self._take_batch(server, instance, message)
             case TouchReport():
                 if raft is not None and leadership is not None:
                     has_quorum = self.contact.has_quorum
@@ -497,6 +501,15 @@ class CoordinationGroup:
             case _:
                 assert isinstance(message, RaftMessage), f"{message!r} is not about the coordination group"
                 self.on_consensus(server, instance, message)
+
+    def _take_batch(self, server: ServerId, instance: Instance, batch: OriginBatch) -> None:
+        """Take a batch of an origin, which may be this server itself, if this server leads."""
+        if self.leadership is not None:
+            self.leadership.intake.offer(server, instance, batch)
+        elif self.raft is not None and self.raft.role is Role.LEADER:
+            # Its origin has heard of this leader before the leader's first entry is applied. It would send the batch again
+            # only after a while, and clients have waited for an election already.
+            self._early_batches.append((server, instance, batch))
 
     def _on_membership(
         self,
@@ -545,7 +558,7 @@ class CoordinationGroup:
         if not self.bootstrap.founded and not self.bootstrap.admits(message, from_member=is_member):
             return
         try:
-            raft.step(server, instance, message)
+            raft.step(server, instance, message, is_member=is_member)
         except ProtocolError as error:
             # Only that message is lost: a peer must not be able to end this server.
             self._on_mistake(server, str(error))

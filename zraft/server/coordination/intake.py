@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import frozen
-
 from zraft.transport.messages import OriginBatch
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import Instance, ServerId
@@ -47,31 +45,20 @@ def is_next(boot: int, seq: int, batch_boot: int, batch_seq: int) -> bool:
     return (batch_boot == boot and batch_seq == seq + 1) or (batch_boot > boot and batch_seq == 1)
 
 
-@frozen
-class Taken:
-    """What goes into one entry: packed batches, the number of commands in them, and the servers whose clients wait."""
-
-    blobs: list[bytes]
-    count: int
-    origins: frozenset[ServerId]
-
-
 class BatchIntake:
     """The batches of every origin, as one leadership sees them: the last number taken, and what waits for the next entry.
 
     Attributes:
+        ready: the batches that wait for the next entry, with their servers.
         malformed: batches that a peer should never have sent; an origin that repeats one makes no progress.
     """
 
     def __init__(self, rows: Mapping[Origin, tuple[int, int]]) -> None:
         self._taken: dict[Origin, tuple[int, int]] = dict(rows)
         self._early: dict[Origin, dict[tuple[int, int], OriginBatch]] = {}
-        self._ready: deque[tuple[ServerId, OriginBatch]] = deque()
+        self.ready: deque[tuple[ServerId, OriginBatch]] = deque()
         self._ready_bytes = 0
         self.malformed = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._ready)
 
     def set_origins(self, rows: Mapping[Origin, tuple[int, int]]) -> None:
         """Take the rows of a new configuration: rows exist exactly for its members (D-3)."""
@@ -80,9 +67,9 @@ class BatchIntake:
     def offer(self, server: ServerId, instance: Instance, batch: OriginBatch) -> None:
         """Take `batch` if it is the next one of its origin; keep a few early ones; drop the rest."""
         origin = (server, instance)
-        taken = self._taken.get(origin)
-        if taken is None or self._ready_bytes >= READY_BYTES_MAX:
+        if origin not in self._taken or self._ready_bytes >= READY_BYTES_MAX:
             return
+        taken = self._taken[origin]
         number = (batch.boot, batch.seq)
         next_one = is_next(*taken, *number)
         if not next_one and number <= taken:
@@ -112,19 +99,26 @@ class BatchIntake:
 
     def _accept(self, origin: Origin, batch: OriginBatch) -> None:
         self._taken[origin] = (batch.boot, batch.seq)
-        self._ready.append((origin[0], batch))
+        self.ready.append((origin[0], batch))
         self._ready_bytes += len(batch.blob)
 
-    def take(self, bytes_max: int) -> Taken:
-        """Return the batches for one entry: one if there is any, and further ones up to `bytes_max` bytes."""
-        blobs: list[bytes] = []
-        origins: list[ServerId] = []
-        size = count = 0
-        while self._ready and (not blobs or size + len(self._ready[0][1].blob) <= bytes_max):
-            server, batch = self._ready.popleft()
+    def take(self, bytes_max: int) -> tuple[list[bytes], int, frozenset[ServerId]]:
+        """Return the batches for one entry: one if there is any, and further ones up to `bytes_max` bytes.
+
+        Returns:
+            The packed batches, how many commands they have, and the servers whose clients wait for them.
+        """
+        ready = self.ready
+        if not ready:
+            return [], 0, frozenset()
+        server, batch = ready.popleft()
+        blobs, count, origins = [batch.blob], batch.count, [server]
+        size = len(batch.blob)
+        while ready and size + len(ready[0][1].blob) <= bytes_max:
+            server, batch = ready.popleft()
             blobs.append(batch.blob)
             origins.append(server)
             size += len(batch.blob)
             count += batch.count
         self._ready_bytes -= size
-        return Taken(blobs, count, frozenset(origins))
+        return blobs, count, frozenset(origins)

@@ -123,18 +123,17 @@ class Leadership:
         if self._clock.now >= self._look_at or self.topics.heard or self._reaper.left:
             self._look_at = self._clock.now + LOOK_INTERVAL_MS
             self._look(raft, log_time)
-        if not (intake or commands):
+        if not (intake.ready or commands) or raft.handover is not None:
             return
-        stuck = self._frame.waiting_bytes(COORDINATION_GROUP) > settings.raft.uncommitted_bytes_max
+        waiting = self._frame.waiting_bytes
+        stuck = (
+            COORDINATION_GROUP in waiting
+            and waiting[COORDINATION_GROUP] > settings.raft.uncommitted_bytes_max
+        )
         window = 0 if stuck else settings.entries_in_flight_max
-        while (
-            (intake or commands)
-            and raft.log.last_index - raft.commit_index < window
-            and not raft.transferring
-        ):
-            taken = intake.take(settings.entry_bytes_max)
-            blobs, count = taken.blobs, taken.count
-            origins: frozenset[ServerId] | None = taken.origins
+        origins: frozenset[ServerId] | None
+        while (intake.ready or commands) and raft.log.last_index - raft.commit_index < window:
+            blobs, count, origins = intake.take(settings.entry_bytes_max)
             if commands:
                 origins = None  # such as the end of a session, whose connection may be anywhere
                 own = commands[:LEADER_COMMANDS_PER_ENTRY_MAX]

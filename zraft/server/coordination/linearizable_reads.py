@@ -30,14 +30,18 @@ class Syncs(Protocol):
 
 
 class LinearizableReads:
-    """The syncs of this server's clients that wait for a read index, or for its entry to be applied."""
+    """The syncs of this server's clients that wait for a read index, or for its entry to be applied.
+
+    Attributes:
+        waiting: those that were asked for, by context.
+    """
 
     def __init__(self, syncs: Syncs, boot: int, resend_ms: int) -> None:
         self._syncs = syncs
         self._resend_ms = resend_ms
         # No number is used twice, not even in another boot: a late answer would be taken for that of a later read.
         self._context = boot << 32
-        self._waiting: dict[int, list[Waiter]] = {}
+        self.waiting: dict[int, list[Waiter]] = {}
         self._asked_at = 0
 
     def ask_again(self) -> None:
@@ -46,18 +50,18 @@ class LinearizableReads:
 
     def ask(self, now: int) -> int | None:
         """Return the context with which to ask for the leader's read index now; None if there is nothing to ask."""
-        if not self._waiting and not self._syncs.has_syncs:
+        if not self.waiting and not self._syncs.has_syncs:
             return None
         waiting = list(self._syncs.take_syncs())
-        overdue = self._waiting and now - self._asked_at >= self._resend_ms
+        overdue = self.waiting and now - self._asked_at >= self._resend_ms
         if not waiting and not overdue:
             return None
         if overdue:
-            for connections in self._waiting.values():
+            for connections in self.waiting.values():
                 waiting.extend(connections)
-            self._waiting.clear()
+            self.waiting.clear()
         self._context += 1
-        self._waiting[self._context] = waiting
+        self.waiting[self._context] = waiting
         self._asked_at = now
         return self._context
 
@@ -66,6 +70,6 @@ class LinearizableReads:
         for context in contexts:
             # Earlier syncs are completed as well: their own answers may be lost, and while there is a new question every
             # few milliseconds they would not be asked for again.
-            for asked in [number for number in self._waiting if number <= context]:
-                for connection in self._waiting.pop(asked):
+            for asked in [number for number in self.waiting if number <= context]:
+                for connection in self.waiting.pop(asked):
                     connection.complete_sync()

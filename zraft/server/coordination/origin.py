@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from math import inf
 from typing import Any, Final
 
 from attrs import define, frozen
@@ -119,6 +120,9 @@ class OriginStream:
     """A stream of batches: it collects commands, cuts batches, and keeps the unapplied ones for repetition.
 
     Attributes:
+        collected: how many commands were taken and are in no batch yet.
+        unapplied: the batches that are not applied yet, by their numbers.
+        due_at: until then, in ms, `due` returns nothing.
         count_followers: returns how many clients follow what is written here, by lasting watches and
             subscriptions. The object that knows them sets it.
         is_slowed: whether batches are smaller than they may be, because many clients have to be told of what
@@ -139,8 +143,7 @@ class OriginStream:
         """When the runs not yet numbered arrived, oldest first."""
         self._stamped = 0
         self._collected_bytes = 0
-        self._collected = 0
-        """How many commands the runs not yet numbered have."""
+        self.collected = 0
         self._commands = 0
         """How many commands were taken and are not applied yet."""
         self.count_followers: Callable[[], int] = lambda: 0
@@ -148,8 +151,9 @@ class OriginStream:
         self._batch_bytes_max = settings.batch_bytes_max
         """The present bound of a batch: that of the settings, or less while the stream is slowed."""
         self.is_slowed = False
-        self._unapplied: dict[int, NumberedBatch] = {}
+        self.unapplied: dict[int, NumberedBatch] = {}
         self._unapplied_bytes = 0
+        self.due_at: float = inf
 
     @property
     def full(self) -> bool:
@@ -167,7 +171,7 @@ class OriginStream:
     @property
     def idle(self) -> bool:
         """Whether nothing was collected that is not applied yet."""
-        return not self._runs and not self._unapplied
+        return not self.collected and not self.unapplied
 
     def add(self, owner: Any, session: int, ids: Ids, commands: list[Command], size: int) -> None:
         """Queue commands of one owner, in order; `size` is about their bytes.
@@ -190,8 +194,9 @@ class OriginStream:
             self._sizes.append(size + RUN_OVERHEAD_BYTES)
             size += RUN_OVERHEAD_BYTES
         self._collected_bytes += size
-        self._collected += len(commands)
-        self._commands += len(commands)
+        count = len(commands)
+        self.collected += count
+        self._commands += count
 
     def cut(self, now: int, arrived: float | None = None) -> None:
         """Give numbers to what was collected, as far as the window of batches in flight allows.
@@ -205,46 +210,76 @@ class OriginStream:
         """
         if not self._runs:
             return
+        at = now if arrived is None or arrived > now else arrived
+        if not (self._stamped or self.unapplied) and self._fit_in_a_batch():
+            runs: list[Run] = [*self._runs]
+            owners = [*self._owners]
+            self._runs, self._owners, self._sizes = deque(), deque(), deque()
+            self._number(now, runs, owners, self._collected_bytes, self.collected, [(at, self.collected)])
+            return
         new = len(self._runs) - self._stamped
         if new:
-            self._arrivals.append(_Arrival(now if arrived is None or arrived > now else arrived, new))
-        settings = self._settings
-        while self._runs and len(self._unapplied) < settings.batches_in_flight_max:
-            bytes_max = self._batch_bytes_max
-            runs_max = len(self._runs)
-            followers = self.count_followers() if self._collected > SHARE_COMMANDS_MIN else 0
-            if followers * self._collected > TOLD_PER_BATCH_MAX or (
-                self._collected_bytes > bytes_max and (runs_max > 1 or bytes_max < settings.batch_bytes_max)
-            ):
-                runs_max = self._bring_forward(followers)
-            runs: list[Run] = []
-            owners: list[Any] = []
-            size = count = counted = 0
-            arrivals: list[tuple[float, int]] = []
-            oldest = self._arrivals[0]
-            while len(runs) < runs_max and (not runs or size + self._sizes[0] <= bytes_max):
-                run = self._runs.popleft()
-                owners.append(self._owners.popleft())
-                size += self._sizes.popleft()
-                count += len(run[2])
-                runs.append(run)
-                oldest.runs -= 1
-                if not oldest.runs:
-                    arrivals.append((oldest.at, count - counted))
-                    counted = count
-                    self._arrivals.popleft()
-                    if self._arrivals:
-                        oldest = self._arrivals[0]
-            if count > counted:
-                arrivals.append((oldest.at, count - counted))
-            self._last_seq += 1
-            blob = pack_batch(self._server, self._instance, self._boot, self._last_seq, runs)
-            message = OriginBatch(COORDINATION_GROUP, self._boot, self._last_seq, count, blob)
-            self._unapplied[self._last_seq] = NumberedBatch(message, owners, size, now, arrivals)
-            self._collected_bytes -= size
-            self._collected -= count
-            self._unapplied_bytes += size
+            self._arrivals.append(_Arrival(at, new))
+        while self._runs and len(self.unapplied) < self._settings.batches_in_flight_max:
+            self._cut_part(now)
         self._stamped = len(self._runs)
+
+    def _fit_in_a_batch(self) -> bool:
+        """Return whether one batch may hold all that was collected, by its bytes and by how many are told of it."""
+        if self._collected_bytes > self._batch_bytes_max:
+            return False
+        collected = self.collected
+        return collected <= SHARE_COMMANDS_MIN or self.count_followers() * collected <= TOLD_PER_BATCH_MAX
+
+    def _cut_part(self, now: int) -> None:
+        """Make one batch of what was collected first, or of a share of each session if there is too much."""
+        bytes_max = self._batch_bytes_max
+        runs_max = len(self._runs)
+        followers = self.count_followers() if self.collected > SHARE_COMMANDS_MIN else 0
+        if followers * self.collected > TOLD_PER_BATCH_MAX or (
+            self._collected_bytes > bytes_max and (runs_max > 1 or bytes_max < self._settings.batch_bytes_max)
+        ):
+            runs_max = self._bring_forward(followers)
+        runs: list[Run] = []
+        owners: list[Any] = []
+        size = count = counted = 0
+        arrivals: list[tuple[float, int]] = []
+        oldest = self._arrivals[0]
+        while len(runs) < runs_max and (not runs or size + self._sizes[0] <= bytes_max):
+            run = self._runs.popleft()
+            owners.append(self._owners.popleft())
+            size += self._sizes.popleft()
+            count += len(run[2])
+            runs.append(run)
+            oldest.runs -= 1
+            if not oldest.runs:
+                arrivals.append((oldest.at, count - counted))
+                counted = count
+                self._arrivals.popleft()
+                if self._arrivals:
+                    oldest = self._arrivals[0]
+        if count > counted:
+            arrivals.append((oldest.at, count - counted))
+        self._number(now, runs, owners, size, count, arrivals)
+
+    def _number(
+        self,
+        now: int,
+        runs: list[Run],
+        owners: list[Any],
+        size: int,
+        count: int,
+        arrivals: list[tuple[float, int]],
+    ) -> None:
+        """Make the next batch of runs that are no longer collected."""
+        self._last_seq += 1
+        blob = pack_batch(self._server, self._instance, self._boot, self._last_seq, runs)
+        message = OriginBatch(COORDINATION_GROUP, self._boot, self._last_seq, count, blob)
+        self.unapplied[self._last_seq] = NumberedBatch(message, owners, size, now, arrivals)
+        self._collected_bytes -= size
+        self.collected -= count
+        self._unapplied_bytes += size
+        self.due_at = now
 
     def _bring_forward(self, followers: int) -> int:
         """Put a share of each session in front of the rest; return how many runs these shares are.
@@ -257,7 +292,7 @@ class OriginStream:
         """
         self._small_first = not self._small_first
         flows = list(map(_flow, self._runs, self._owners))
-        commands_max = self._collected
+        commands_max = self.collected
         if followers:
             commands_max = min(
                 max(SHARE_COMMANDS_MIN, TOLD_PER_BATCH_MAX // followers),
@@ -321,19 +356,25 @@ class OriginStream:
 
     def due(self, now: int) -> Sequence[OriginBatch]:
         """Return the batches to send to the leader now: new ones, and unapplied ones that were sent too long ago."""
-        if not self._unapplied:
-            return ()
         due = []
-        for batch in self._unapplied.values():
-            if batch.sent_at is None or now - batch.sent_at >= self._settings.resend_ms:
+        resend_ms = self._settings.resend_ms
+        self.due_at = inf
+        for batch in self.unapplied.values():
+            if batch.sent_at is None or now - batch.sent_at >= resend_ms:
                 batch.sent_at = now
                 due.append(batch.message)
+            if batch.sent_at + resend_ms < self.due_at:
+                self.due_at = batch.sent_at + resend_ms
         return due
 
     def on_leader_change(self) -> None:
         """Let all unapplied batches be sent again, because another leader may have none of them."""
-        for batch in self._unapplied.values():
+        self._send_again()
+
+    def _send_again(self) -> None:
+        for batch in self.unapplied.values():
             batch.sent_at = None
+        self.due_at = -inf
 
     def on_restore(self, boot: int, seq: int) -> list[Any]:
         """Take note that a snapshot in which this origin stands at (boot, seq) has replaced the state (D-4).
@@ -346,21 +387,20 @@ class OriginStream:
         """
         owners: list[Any] = []
         if boot == self._boot:
-            for number in [number for number in self._unapplied if number <= seq]:
-                batch = self._unapplied[number]
+            for number in [number for number in self.unapplied if number <= seq]:
+                batch = self.unapplied[number]
                 self.take_applied(number)
                 owners += batch.owners
-        for batch in self._unapplied.values():
-            batch.sent_at = None
+        self._send_again()
         return owners
 
     def owners(self) -> list[Any]:
         """Return the owners of everything that is not applied yet."""
-        return [owner for batch in self._unapplied.values() for owner in batch.owners] + list(self._owners)
+        return [owner for batch in self.unapplied.values() for owner in batch.owners] + list(self._owners)
 
     def take_applied(self, seq: int) -> NumberedBatch | None:
         """Take note that batch `seq` was applied, and return it; None if this process did not send it."""
-        batch = self._unapplied.pop(seq, None)
+        batch = self.unapplied.pop(seq, None)
         if batch is not None:
             self._unapplied_bytes -= batch.size
             self._commands -= batch.message.count

@@ -45,6 +45,7 @@ class RegistryKeeper:
 
     Attributes:
         heard: what groups have reported since the last turn; the next turn puts it into the log.
+        outgoing: messages for leaders of groups, until they are taken. Any of them may be lost.
     """
 
     def __init__(self, me: ServerId, registry: Registry, now_ms: int) -> None:
@@ -63,7 +64,7 @@ class RegistryKeeper:
         """The position of the view that each group was sent last, and when."""
         self._changes_at = 0
         self._changes_sent = 0
-        self._outgoing: list[ToGroup] = []
+        self.outgoing: list[ToGroup] = []
 
     def hear(self, message: Report | Reply) -> None:
         """Take what a group's leader says: how far it is, or its answer to a change of a topic."""
@@ -76,8 +77,8 @@ class RegistryKeeper:
             self.heard[command] = None
 
     def take_outgoing(self) -> list[ToGroup]:
-        """Return the messages for leaders of groups; any of them may be lost."""
-        outgoing, self._outgoing = self._outgoing, []
+        """Return the messages for leaders of groups, and forget them."""
+        outgoing, self.outgoing = self.outgoing, []
         return outgoing
 
     def turn(self, raft: Raft, machine: Machine, now_ms: int) -> list[Command]:
@@ -140,16 +141,16 @@ class RegistryKeeper:
 
     def _tell(self) -> None:
         now, sent = self._now_ms, self._sent
-        if len(self._outgoing) > OUTGOING_MAX:
-            self._outgoing.clear()
+        if len(self.outgoing) > OUTGOING_MAX:
+            self.outgoing.clear()
         for group, update in self._leader.views():
             position, at = sent.get(group, (0, 0))
             if position != update.view.position or now - at >= RESEND_MS:
                 sent[group] = (update.view.position, now)
-                self._outgoing.append((group, update))
+                self.outgoing.append((group, update))
         if len(sent) > len(self._registry.groups):
             self._sent = {group: last for group, last in sent.items() if group in self._registry.groups}
         newest = self._registry.last_change
         if self._registry.changes and (newest != self._changes_sent or now - self._changes_at >= RESEND_MS):
             self._changes_at, self._changes_sent = now, newest
-            self._outgoing += self._leader.changes()
+            self.outgoing += self._leader.changes()

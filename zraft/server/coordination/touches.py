@@ -77,9 +77,9 @@ class TouchReporter:
         Nothing is remembered of a session that is no longer here: its last writes may be applied after it
         left.
         """
-        known = self._acked.get(session)
-        if known is not None and at > known:
-            self._acked[session] = at
+        acked = self._acked
+        if session in acked and at > acked[session]:
+            acked[session] = at
 
     def heard(self, session: int) -> int | None:
         """Return when the last packet of this session arrived here; None if it has no connection here."""

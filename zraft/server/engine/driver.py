@@ -203,6 +203,7 @@ class Driver:
                 hosting=hosting,
                 machine=self.machine,
                 submit=lambda command: self.submit(command, lambda _: None),
+                cluster=lambda: self.cluster or b"",
                 outbox=self._outbox,
                 snapshots=self.snapshots,
                 log_end=stored.log.last_index,
@@ -281,8 +282,8 @@ class Driver:
 
     def _later_boot(self, sender: Sender) -> int | None:
         """Return the boot that is registered for the sender's directory, if it is later than the sender's own."""
-        row = self.machine.rows.get((sender.server, sender.instance))
-        return row.boot if row is not None and sender.boot < row.boot else None
+        rows, origin = self.machine.origins.rows, (sender.server, sender.instance)
+        return rows[origin].boot if origin in rows and sender.boot < rows[origin].boot else None
 
     def _note_mistake(self, server: ServerId, mistake: str) -> None:
         self.peer_mistakes += 1
@@ -293,21 +294,26 @@ class Driver:
         raft = self.coordination.raft
         self.pace.ended(self.clock.run, overtaken=raft is not None and raft.commit_index > raft.durable_index)
         durable = self._frame.durable()
-        if self.groups is not None:
+        numbers = durable.numbers
+        ours = COORDINATION_GROUP in numbers
+        if self.groups is not None and (len(numbers) > ours or durable.forgotten):
             self.groups.persisted(durable)
         if durable.roster:
             self.coordination.roster_durable()
-        if COORDINATION_GROUP in durable.numbers:
+        if ours:
             assert raft is not None
-            raft.persisted(durable.numbers[COORDINATION_GROUP])
+            raft.persisted(numbers[COORDINATION_GROUP])
 
     def acknowledge(self) -> Sequence[tuple[ServerId, Sequence[PeerMessage]]]:
         """Return what other servers are told of a frame that is durable, if nothing else follows from it.
 
         So it is on a follower in nearly every round. The next turn would say the same, after it had gone past everything.
         """
+        raft = self.coordination.raft
         if (
-            self._stirred
+            raft is None
+            or raft.role is not Role.FOLLOWER
+            or self._stirred
             or self._outbox.local
             or (self.groups is not None and self.groups.wants_turn)
             or not self.coordination.acknowledge()
@@ -450,9 +456,8 @@ class Driver:
                 (D-1).
             DivergedError: a state of this server is not the majority's (D-26).
         """
-        coordination, clients = self.coordination, self.clients
-        rest = self.clock.advance(now_ms)
-        step = self.clock.take_passed()
+        coordination, clients, origin = self.coordination, self.clients, self.origin
+        rest, step = self.clock.begin_turn(now_ms)
         if self.latencies.waiting:
             self.latencies.answered(now_ms)
         sent_before = clients.sent_total - clients.events_total
@@ -469,7 +474,8 @@ class Driver:
                 self.pace.step(raft, self.clock.run)
                 coordination.look()
             clients.begin_turn()
-            self.origin.cut(now_ms, clients.arrived)
+            if origin.collected:
+                origin.cut(now_ms, clients.arrived)
             coordination.ask_leader()
             if self._outbox.local:
                 self._deliver_local()
@@ -481,7 +487,8 @@ class Driver:
             if looks:
                 leaves = self._leaving.stops or coordination.belonging.leaves(raft, self.machine, now_ms)
                 self._leaving.look(now_ms, leaves=leaves)
-            quiet = self.snapshots.is_quiet(now_ms, raft, idle=self.origin.idle)
+            idle = not (origin.collected or origin.unapplied)
+            quiet = self.snapshots.is_quiet(now_ms, raft, idle=idle)
             if (self._remains or not quiet) and not self.applier.halfway:
                 self._keep_snapshots(replica, wall_ms)
             if self.groups is not None:
@@ -513,7 +520,7 @@ class Driver:
         self, groups: HostedGroups, replica: Replica, step: int, wall_ms: int
     ) -> GroupsShare | None:
         leadership = self.coordination.leadership
-        if leadership is not None:
+        if leadership is not None and leadership.topics.outgoing:
             for group, message in leadership.topics.take_outgoing():
                 groups.partitions.tell(group, message)
         share = groups.turn(
@@ -522,7 +529,6 @@ class Driver:
             wall_ms,
             coordination=replica.raft,
             applied=replica.applied_index,
-            cluster=self.coordination.bootstrap.cluster or b"",
         )
         if share is not None and share.coordination_due:
             self.snapshots.keeper.shorten_log()
@@ -537,7 +543,10 @@ class Driver:
     ) -> Effects:
         """Gather what the shell is to do; `quiet` says that there is nothing of snapshots."""
         # What all groups of this server have to write now is one frame (D-13); there is none while one is being written.
-        frame = self._frame.take(self.coordination.bootstrap.to_make_durable())
+        bootstrap = self.coordination.bootstrap
+        frame = None
+        if self._frame.due or not bootstrap.founded:
+            frame = self._frame.take(None if bootstrap.founded else bootstrap.to_make_durable())
         if frame is not None:
             self.pace.began(self.clock.run)
         wake_at = now_ms if self._outbox.local else self.coordination.due_at()
@@ -609,7 +618,7 @@ class Driver:
         if reads > 0:
             self.latencies.add_reads(clients.arrived, reads)
         last_index = 0 if raft is None else raft.log.last_index
-        self._view.rates.turn(wall_ms, max(0, reads), self._writes_answered, last_index)
+        self._view.rates.turn(wall_ms, reads if reads > 0 else 0, self._writes_answered, last_index)
         self._writes_answered = 0
 
     # -- snapshots

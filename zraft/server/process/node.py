@@ -196,6 +196,7 @@ class Node:
         )
         self._journal.add(self._journaling.opened(self.driver.raft, time.time_ns() // 1_000_000))
         self._stop = asyncio.Event()
+        self._ends = False  # whether `_stop` is set, which each turn asks
         self._peers = Peers(
             config,
             Sender(config.id, directory.instance, directory.boot),
@@ -405,7 +406,7 @@ class Node:
     async def _close(self) -> None:
         """Let the clients go, end all threads, and close what `__init__` and `_serve` have opened so far."""
         # A start that fails comes here directly, and no turn may follow.
-        self._stop.set()
+        self._end()
         log.info("server stopping", server=self.config.id)
         for keeper in self._keepers:
             keeper.cancel()
@@ -471,18 +472,18 @@ class Node:
                 if 3 * left_ms > 2 * (at_ms - now_ms):
                     return
                 # How late it is by now tells of the loop, as if it had rung.
-                self._process.add_lag(max(0, -left_ms) / 1000)
+                self._process.add_lag(-left_ms / 1000 if left_ms < 0 else 0.0)
             self._alarm.cancel()
         self._alarm_at = at_ms
         self._alarm = self._loop.call_later((at_ms - now_ms) / 1000, self._on_alarm)
 
     def _on_alarm(self) -> None:
         """Have a turn if one is due: time has passed in which nothing arrived, or nothing that was worth a turn."""
-        if self._stop.is_set():
+        if self._ends:
             return
         now = now_ms()
         late = now - self._alarm_at
-        self._process.add_lag(max(0, late) / 1000)
+        self._process.add_lag(late / 1000 if late > 0 else 0.0)
         self._alarm_at, self._alarm = NEVER, None
         if late >= LATE_MS:
             # Heartbeats may wait in the socket: they have arrived, so they count first.
@@ -529,7 +530,7 @@ class Node:
     def _batch(self) -> bool:
         """Do one batch: decide, then send, write and answer; return whether the next one is due at once."""
         self._scheduled = False
-        if self._stop.is_set():
+        if self._ends:
             return False
         if self._tls is not None and self._tls.handshakes.ready:
             self._tls.handshakes.run()
@@ -651,7 +652,7 @@ class Node:
     def _on_durable(self, seconds: float) -> None:
         """Take note that a frame is durable, and tell other servers what waited for it."""
         self._process.fsync.add(seconds)
-        if self._stop.is_set():
+        if self._ends:
             # Nothing more may be said if the state differs from the majority's (D-26).
             return
         self.driver.persisted()
@@ -685,10 +686,15 @@ class Node:
         else:
             self._fail(error)
 
+    def _end(self) -> None:
+        """Let this server end: no turn follows."""
+        self._ends = True
+        self._stop.set()
+
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:
             self._failure = error
-        self._stop.set()
+        self._end()
 
     # -- what protocols report
 
@@ -713,7 +719,7 @@ class Node:
         """Let another server lead and the clients go, then stop; a second signal stops at once (SIGTERM or SIGINT)."""
         driver = self.driver
         if self._leave_by is not None or not driver.serving:
-            self._stop.set()
+            self._end()
             return
         self._process.leaving = True
         for server in self._servers:
@@ -731,11 +737,11 @@ class Node:
         driver = self.driver
         raft = driver.raft
         if now >= leave_by or raft is None:
-            self._stop.set()
+            self._end()
         elif driver.leader is not None and not raft.transferring:
             driver.leave()
             if driver.left:
-                self._stop.set()
+                self._end()
             else:
                 self.schedule()
 
