@@ -94,17 +94,22 @@ def disagreement(first: Sequence[Any], second: Sequence[Any]) -> tuple[list[Any]
 
 
 def check_groups(history: History) -> None:
-    """*Integrity*: each message once, where it was sent to, as it was sent; stamps ascend and are equal everywhere."""
+    """*Integrity*: each message once, where it was sent to, as it was sent; stamps ascend and are equal everywhere.
+
+    Each of its records has an offset.
+    """
     stamps: dict[MessageId, Stamp] = {}
     for group, hosted in history.groups.items():
         seen: set[MessageId] = set()
-        for at, delivery in enumerate(hosted.delivered):
+        end = 0
+        for delivery in hosted.delivered:
             message, mid = delivery.message, delivery.message.mid
             if mid in seen:
                 raise BrokenPromiseError("exactly once", f"{tuple(mid)} twice at {group}")
             seen.add(mid)
-            if delivery.offset != at:
-                raise BrokenPromiseError("offsets", f"offset {delivery.offset} at place {at} of {group}")
+            if delivery.offset != end:
+                raise BrokenPromiseError("offsets", f"offset {delivery.offset} of {group}, expected {end}")
+            end = delivery.offset + message.span
             if group not in message.destinations or history.messages.get(mid) != message:
                 raise BrokenPromiseError("integrity", f"{message} delivered at {group} is not what was sent")
             if stamps.setdefault(mid, delivery.stamp) != delivery.stamp:
