@@ -137,6 +137,7 @@ def check_agreement(history: History) -> None:
     """*Agreement*: begun anywhere, the same outcome at every destination. What a producer was told is true."""
     delivered = {g: {*(d.message.mid for d in h.delivered), *h.rounds} for g, h in history.groups.items()}
     voids = {g: set(h.voids) for g, h in history.groups.items()}
+    at_offsets = {g: {d.offset: d.message.mid for d in h.delivered} for g, h in history.groups.items()}
     begun = {message.mid for h in history.groups.values() for message in h.begun}
     unmade = {mid for mid, ended in history.ended.items() if ended.ending in (Ending.NEVER, Ending.UNKNOWN)}
     for mid in sorted(begun | (history.promised - unmade)):
@@ -158,7 +159,7 @@ def check_agreement(history: History) -> None:
             raise BrokenPromiseError("answers", f"{tuple(mid)} ended {ended.ending}, delivered: {somewhere}")
         round_ = history.messages[mid].round is not None
         for group, offset in () if round_ else ended.offsets.items():
-            if history.groups[group].delivered[offset].message.mid != mid:
+            if at_offsets[group].get(offset) != mid:
                 raise BrokenPromiseError("answers", f"{tuple(mid)} is not at offset {offset} of {group}")
 
 
