@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.processes.cluster import Cluster, wait_until
+from zraft_client import Client
+from zraft_client.claims import Marshaler
+from zraft_client.topics import Start, Topics
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -146,6 +150,72 @@ def test_who_types_has_each_line_sent_at_once(running: Cluster) -> None:
         typing.stdin.close()
         assert typing.stderr.read() == b"1 record: typed/0 offset 0\n"
         assert typing.wait(30) == 0
+
+
+async def consumer(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[bytes]:
+    connect = ("--connect", str(cluster.servers[1].address))
+    command = [sys.executable, "-m", "zraft", "consumer", words[0], *connect, *words[1:]]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
+
+
+async def test_consumers_are_listed_with_their_lag_and_moved(running: Cluster) -> None:
+    name = await asyncio.to_thread(made, running, "read", 2)
+    await asyncio.to_thread(produced, running, name, "--partition", "0", lines=b"a\nb\nc\n")
+    async with Client(str(running.servers[1].address)) as client, Topics(client) as topics:
+        async with topics.consumer(name, name="billing") as billing:
+            assert len(await billing.poll(10, limit=2)) == 2
+            await billing.commit()
+        listed = await consumer(running, "list", "--topic", name, "--json")
+        (row,) = map(json.loads, listed.stdout.splitlines())
+        assert row == {
+            "consumer": "billing",
+            "kind": "offset",
+            "topic": name,
+            "partitions": 2,
+            "lag": 1,
+            "members": None,
+        }
+        assert b"billing" in (await consumer(running, "list")).stdout
+        places = [
+            json.loads(line)
+            for line in (await consumer(running, "describe", "billing", "--json")).stdout.splitlines()
+        ]
+        assert [(one["partition"], one["offset"], one["lag"]) for one in places] == [(0, 2, 1), (1, 0, 0)]
+        moved = await consumer(running, "reset", "billing", "--topic", name, "--to", "earliest")
+        assert moved.stdout == b"read/0: goes on at offset 0\nread/1: goes on at offset 0\n"
+        async with topics.consumer(name, name="billing", start=Start.STORED) as billing:
+            assert [one.value for one in await billing.poll(10)] == [b"a", b"b", b"c"]
+        done = await consumer(running, "reset", "billing", "--topic", name, "--partition", "0", "--to", "2")
+        assert done.stdout == b"read/0: goes on at offset 2\n"
+        assert [place.offset for place in await topics.consumers(name)] == [2, 0]
+        forgotten = await consumer(running, "reset", "billing", "--topic", name, "--forget")
+        assert forgotten.stdout == b"read/0: forgotten\nread/1: forgotten\n"
+        assert await topics.consumers(name) == ()
+    refused = await consumer(running, "describe", "billing")
+    assert refused.returncode == 1
+    assert b"consumer 'billing': it consumes no partition of any topic" in refused.stderr
+    for words in (("--to", "soon"), (), ("--to", "latest", "--forget")):
+        assert (await consumer(running, "reset", "billing", "--topic", name, *words)).returncode == 2
+
+
+async def test_a_group_that_shares_partitions_is_shown_and_not_moved(running: Cluster) -> None:
+    name = await asyncio.to_thread(made, running, "shared")
+    await asyncio.to_thread(produced, running, name, lines=b"a\nb\n")
+    async with Client(str(running.servers[1].address)) as client, Topics(client) as topics:
+        marshaler = Marshaler(topics.claims_port(), "anna", "workers")
+        async with marshaler.consumer([name]) as workers:
+            message = await anext(aiter(workers.consume()))
+            await workers.commit(message)
+            (place,) = await topics.consumers(name)
+            assert (place.name, place.offset, place.lag, place.owners) == (b"workers", 1, 1, ("anna",))
+            (row,) = map(
+                json.loads, (await consumer(running, "list", "--topic", name, "--json")).stdout.splitlines()
+            )
+            assert (row["kind"], row["lag"], row["members"]) == ("group", 1, 1)
+            assert b"anna" in (await consumer(running, "describe", "workers")).stdout
+            refused = await consumer(running, "reset", "workers", "--topic", name, "--to", "latest")
+            assert refused.returncode == 1
+            assert b"it is a group that shares partitions by claims" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -406,6 +406,7 @@ class _LateCommand(click.Command):
 
 
 for _name, _help in (
+    ("consumer", "Show who consumes topics and how far each is, and change that."),
     ("key", "Make and change the cluster key, by which servers know each other."),
     ("log", "Show a server's log, and check whether it is whole."),
     ("member", "List the members of a cluster, and change them while it runs."),

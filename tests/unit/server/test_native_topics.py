@@ -11,7 +11,7 @@ import pytest
 from tests.unit.server.native import Map, NativeClient, started
 from zraft.server.clients.native import topics as native_topics
 from zraft.server.clients.turn_share import REQUESTS_PER_TURN_MAX
-from zraft.topics.service import Fetched, Offset, TopicClient, TopicRefusal
+from zraft.topics.service import Consumers, Fetched, Offset, TopicClient, TopicRefusal
 from zraft_core.claims.answers import Accepted
 from zraft_core.claims.codec import decode_answer, encode_command
 from zraft_core.claims.commands import Expire, Heartbeat
@@ -61,6 +61,9 @@ class Service:
 
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
         self._note(client, "offset", id, group, consumer)
+
+    def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
+        self._note(client, "consumers", id, group)
 
     def drop(self, client: TopicClient) -> None:
         self.dropped += 1
@@ -370,15 +373,18 @@ def test_what_has_one_answer_is_passed_on_and_answered(served: Served) -> None:
         {"type": "seek", "id": 3, "group": GROUP, "consumer": b"c", "offset": 4},
         {"type": "offset", "id": 4, "group": GROUP, "consumer": b"c"},
         {"type": "need", "id": 5, "partitions": [[GROUP, 6]]},
+        {"type": "consumers", "id": 6, "group": GROUP},
     )
-    claim, claims, seek, offset = [one[1] for one in served.service.asked[:4]]
-    assert [one[2:] for one in served.service.asked[:4]] == [
+    need = served.service.asked.pop(4)
+    claim, claims, seek, offset, consumers = [one[1] for one in served.service.asked]
+    assert [one[2:] for one in served.service.asked] == [
         (GROUP, beat),
         (GROUP, "g"),
         (GROUP, b"c", 4),
         (GROUP, b"c"),
+        (GROUP,),
     ]
-    assert served.service.asked[4] == ("need", GROUP, 6)
+    assert need == ("need", GROUP, 6)
     client = served.service.client
     assert client is not None
     accepted = Accepted(1, 3, 0, False, False, 9)
@@ -386,10 +392,12 @@ def test_what_has_one_answer_is_passed_on_and_answered(served: Served) -> None:
     client.on_refused(claims, TopicRefusal("not_leader", GROUP, ServerId(2)))
     client.on_offset(seek, Offset(GROUP, b"c", 4))
     client.on_offset(offset, Offset(GROUP, b"c", None))
+    client.on_consumers(consumers, Consumers(GROUP, ((b"c", 4, None), (b"g", 2, ("anna",))), 9))
     answers = {one["id"]: one for one in served.push()}
     assert decode_answer(answers[1]["answer"]) == accepted
     assert answers[2]["refused"] == [GROUP, "not_leader", 2, None, ""]
     assert (answers[3]["offset"], answers[4]["offset"]) == (4, None)
+    assert (answers[6]["consumers"], answers[6]["end"]) == ([[b"c", 4, None], [b"g", 2, ["anna"]]], 9)
     assert answers[5]["success"]
     assert served.client.connection.outstanding == 0
 

@@ -10,7 +10,13 @@ from itertools import count
 from zraft.config.features import LEVEL_OF_RECORDS, LEVEL_OF_ROUNDS, LEVEL_OF_TOPICS
 from zraft.server.partitions.delivery_reading import ReadDeliveries, ReadResult
 from zraft.server.partitions.hosted_partition import FetchWaiter, HostedPartition
-from zraft.server.partitions.leadership import OffsetQuery, PartitionLeadership, ViewQuery
+from zraft.server.partitions.leadership import (
+    ConsumersQuery,
+    OffsetQuery,
+    PartitionLeadership,
+    Query,
+    ViewQuery,
+)
 from zraft.server.partitions.settings import PartitionsSettings
 from zraft.server.partitions.topic_answers import Asker, TopicAnswers
 from zraft.storage.errors import DeliveriesGoneError
@@ -212,10 +218,7 @@ class TopicRequests:
 
     def claims_view(self, client: TopicClient, id: int, group: GroupId, name: str) -> None:
         """Answer with a consumer group's claims once a quorum confirmed the leader, or refuse."""
-        leadership = self._led(client, id, group)
-        if leadership is not None:
-            leadership.ask(ViewQuery((client, id), name))
-            self._stir(group)
+        self._ask(client, id, group, ViewQuery((client, id), name))
 
     def seek(self, client: TopicClient, id: int, group: GroupId, consumer: bytes, offset: int | None) -> None:
         """Let the group's leader store a consumer's offset, or refuse."""
@@ -226,9 +229,16 @@ class TopicRequests:
 
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
         """Answer with a consumer's offset once a quorum confirmed the leader, or refuse."""
+        self._ask(client, id, group, OffsetQuery((client, id), consumer))
+
+    def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
+        """Answer with who consumes the partition once a quorum confirmed the leader, or refuse."""
+        self._ask(client, id, group, ConsumersQuery((client, id)))
+
+    def _ask(self, client: TopicClient, id: int, group: GroupId, query: Query) -> None:
         leadership = self._led(client, id, group)
         if leadership is not None:
-            leadership.ask(OffsetQuery((client, id), consumer))
+            leadership.ask(query)
             self._stir(group)
 
     def drop(self, client: TopicClient) -> None:

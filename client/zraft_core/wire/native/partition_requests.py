@@ -133,7 +133,25 @@ class ReadOffset:
     consumer: bytes
 
 
-PartitionRequest = SubscribeProducer | Produce | Fetch | Need | Claim | LookAtClaims | SeekOffset | ReadOffset
+@frozen
+class ListConsumers:
+    """Whoever stores an offset in a partition, or shares it by claims."""
+
+    id: int
+    group: GroupId
+
+
+PartitionRequest = (
+    SubscribeProducer
+    | Produce
+    | Fetch
+    | Need
+    | Claim
+    | LookAtClaims
+    | SeekOffset
+    | ReadOffset
+    | ListConsumers
+)
 
 
 def _subscribe(
@@ -229,4 +247,5 @@ REQUESTS: Final[tuple[Fields[PartitionRequest], ...]] = (
     request("claims", LookAtClaims, group=from_one, name=_name),
     request("seek", SeekOffset, group=from_one, consumer=forms.consumer, offset=optional(number)),
     request("offset", ReadOffset, group=from_one, consumer=forms.consumer),
+    request("consumers", ListConsumers, group=from_one),
 )

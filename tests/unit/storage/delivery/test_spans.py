@@ -11,7 +11,6 @@ from attrs import evolve
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.delivery.scenario import (
     GROUP,
-    PATH,
     SMALL,
     START,
     between,
@@ -20,6 +19,7 @@ from tests.unit.storage.delivery.scenario import (
     history,
     open_log,
 )
+from tests.unit.storage.scenario import PATH
 from zraft.storage.delivery.inspection import read_group, verify_deliveries
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.values import (
