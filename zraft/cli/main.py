@@ -411,7 +411,7 @@ for _name, _help in (
     ("member", "List the members of a cluster, and change them while it runs."),
     ("settings", "Show and change the settings that all servers must agree on."),
     ("snapshot", "Save, inspect and restore snapshots of the state."),
-    ("topic", "Show topics and where their partitions are, and change them."),
+    ("topic", "Show topics and where their partitions are, change them, and send and read records."),
 ):
     main.add_command(_Late(_name, f"zraft.cli.{_name}_command", _help))
 main.add_command(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from itertools import count
 
-from zraft.config.features import LEVEL_OF_ROUNDS
+from zraft.config.features import LEVEL_OF_RECORDS, LEVEL_OF_ROUNDS, LEVEL_OF_TOPICS
 from zraft.server.partitions.delivery_reading import ReadDeliveries, ReadResult
 from zraft.server.partitions.hosted_partition import FetchWaiter, HostedPartition
 from zraft.server.partitions.leadership import OffsetQuery, PartitionLeadership, ViewQuery
@@ -82,8 +82,13 @@ class TopicRequests:
         if leadership is None:
             return
         message = request.message
-        if (request.staged or message.round is not None) and self._features() < LEVEL_OF_ROUNDS:
-            self._refuse_newer((client, id), group)
+        level = LEVEL_OF_TOPICS
+        if message.records:
+            level = LEVEL_OF_RECORDS
+        elif request.staged or message.round is not None:
+            level = LEVEL_OF_ROUNDS
+        if self._features() < level:
+            self._refuse_newer((client, id), group, level)
             return
         size, to = len(message.payload), len(message.destinations)
         if size > self._settings.payload_bytes_max:
@@ -195,14 +200,14 @@ class TopicRequests:
         if leadership is None:
             return
         if is_newer(command) and self._features() < LEVEL_OF_ROUNDS:
-            self._refuse_newer((client, id), group)
+            self._refuse_newer((client, id), group, LEVEL_OF_ROUNDS)
             return
         leadership.claim((client, id), command)
         self._stir(group)
 
-    def _refuse_newer(self, asker: Asker, group: GroupId) -> None:
+    def _refuse_newer(self, asker: Asker, group: GroupId, level: int) -> None:
         """Refuse a request of a client that knows of a level that this server will know in a moment."""
-        detail = f"the feature level here is {self._features()}, this needs {LEVEL_OF_ROUNDS}; ask again"
+        detail = f"the feature level here is {self._features()}, this needs {level}; ask again"
         self._answers.refuse(asker, "busy", group, detail)
 
     def claims_view(self, client: TopicClient, id: int, group: GroupId, name: str) -> None:
