@@ -7,6 +7,7 @@ from typing import Any
 
 import msgpack
 import pytest
+from attrs import evolve
 
 from tests.unit.server.native import Map, NativeClient, started
 from zraft.server.clients.native import topics as native_topics
@@ -16,6 +17,7 @@ from zraft_core.claims.answers import Accepted
 from zraft_core.claims.codec import decode_answer, encode_command
 from zraft_core.claims.commands import Expire, Heartbeat
 from zraft_core.ids import GroupId, ProducerId, ServerId
+from zraft_core.records import BatchRecord, encode_batch, with_base_offset
 from zraft_core.topics.codec import encode_message
 from zraft_core.topics.message import Message, as_fields
 from zraft_core.topics.messages import Answer, Reply, StartRequest
@@ -264,6 +266,44 @@ def test_a_message_of_another_producer_ends_the_stream(served: Served) -> None:
     assert answer["code"] == "BAD_ARGUMENTS"
     served.client.send(produce(message(1)))
     assert served.service.asked == []
+
+
+def batch(count: int) -> bytes:
+    return encode_batch([BatchRecord(None, b"value %d" % at, (), 1_000 + at) for at in range(count)])
+
+
+def test_a_batch_of_records_is_passed_on_as_it_came(served: Served) -> None:
+    served.subscribe()
+    whole = evolve(message(1, payload=batch(3)), records=3)
+    served.client.send(produce(whole))
+    assert served.service.asked[-1][-1].message == whole
+
+
+@pytest.mark.parametrize(
+    ("payload", "records", "told"),
+    [
+        (batch(3), 2, "produce.messages[0].records: found 2, expected 3, as the batch says"),
+        (batch(3)[:-1] + b"x", 3, "produce.messages[0]: a record batch: the CRC-32C: expected 0x"),
+        (batch(3)[:-1], 3, "produce.messages[0]: a record batch: the length field: expected"),
+        (
+            b"no batch",
+            1,
+            "produce.messages[0]: a record batch: its length: expected 61 bytes or more, found 8",
+        ),
+        (
+            with_base_offset(batch(1), 7, 0),
+            1,
+            "produce.messages[0]: a record batch: the base offset: expected 0",
+        ),
+    ],
+)
+def test_what_is_no_batch_of_so_many_records_is_refused(
+    served: Served, payload: bytes, records: int, told: str
+) -> None:
+    served.subscribe()
+    (answer,) = served.client.ask(produce(evolve(message(1, payload=payload), records=records)))
+    assert told in answer["error"]
+    assert not served.service.asked
 
 
 def test_a_closed_producer_ends_its_stream(served: Served) -> None:
