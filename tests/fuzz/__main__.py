@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from tests.fuzz.batches import BatchFuzz
 from tests.fuzz.datagrams import DatagramFuzz
 from tests.fuzz.frames import FrameFuzz
 from tests.fuzz.live import ANSWER_S_MAX, LiveFuzz, LiveSettings, require_loopback
@@ -23,9 +24,15 @@ from tests.simulation.broken import BrokenPromiseError
 from zraft_core.address import parse_address
 from zraft_core.errors import ConfigError
 
-TARGETS: Final = ("frames", "native", "datagrams", "segments")
-IN_PROCESS: Final = frozenset({"segments", "native"})
-DEFAULT_COUNTS: Final = {"frames": 20_000, "native": 20_000, "datagrams": 10_000, "segments": 2_000}
+TARGETS: Final = ("frames", "native", "datagrams", "segments", "batches")
+IN_PROCESS: Final = frozenset({"segments", "native", "batches"})
+DEFAULT_COUNTS: Final = {
+    "frames": 20_000,
+    "native": 20_000,
+    "datagrams": 10_000,
+    "segments": 2_000,
+    "batches": 20_000,
+}
 REMOTE: Final = "I may break this server"
 
 
@@ -113,7 +120,7 @@ def _bar(console: Console) -> Progress:
 def _in_process(
     console: Console, name: str, count: int, seed: int, connections: int
 ) -> tuple[Outcome, float]:
-    fuzz: FrameFuzz | NativeFuzz | DatagramFuzz | SegmentFuzz
+    fuzz: FrameFuzz | NativeFuzz | DatagramFuzz | SegmentFuzz | BatchFuzz
     match name:
         case "frames":
             fuzz = FrameFuzz(seed, connections)
@@ -121,6 +128,8 @@ def _in_process(
             fuzz = NativeFuzz(seed, connections)
         case "datagrams":
             fuzz = DatagramFuzz(seed)
+        case "batches":
+            fuzz = BatchFuzz(seed)
         case _:
             fuzz = SegmentFuzz(seed)
     began = time.monotonic()

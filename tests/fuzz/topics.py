@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from zraft.topics.service import Fetched, Offset, RefusalKind, TopicClient, TopicRefusal
+from zraft.topics.service import Consumers, Fetched, Offset, RefusalKind, TopicClient, TopicRefusal
 from zraft_core.claims.answers import Accepted, Reason, Refused
 from zraft_core.claims.commands import ClaimCommand
 from zraft_core.claims.state import Claims
@@ -75,6 +75,10 @@ class FuzzedPartitions:
 
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
         self._say(client, id, group, lambda: client.on_offset(id, Offset(group, consumer, None)))
+
+    def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
+        found = ((b"c", 4, None), (b"g", 2, ("anna",)))
+        self._say(client, id, group, lambda: client.on_consumers(id, Consumers(group, found, 9)))
 
     def drop(self, client: TopicClient) -> None:
         self._late = [one for one in self._late if one[0] is not client]

@@ -30,7 +30,7 @@ _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         *("register_producer", "close_producer", "topics"),
     ),
     "Consuming": ("fetch", "need"),
-    "Sharing": ("claim", "claims", "seek", "offset"),
+    "Sharing": ("claim", "claims", "seek", "offset", "consumers"),
 }
 """What has results, by the first title of its table."""
 

@@ -63,7 +63,7 @@ def test_servers_need_the_client_of_their_own_version() -> None:
 
 def test_the_client_has_few_dependencies() -> None:
     assert set(setup_cfg("zraft-client")["options"]["install_requires"].split()) <= {
-        *("attrs>=23.2", "msgpack>=1.0.7", "zstandard>=0.22")
+        *("attrs>=23.2", "crc32c>=2.4", "msgpack>=1.0.7", "zstandard>=0.22")
     }
 
 

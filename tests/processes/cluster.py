@@ -148,8 +148,8 @@ class Cluster:
     def __init__(self, directory: Path, *, servers: int = 3, env: Mapping[str, str] | None = None) -> None:
         self.directory = directory
         self._env = dict(env or {})
-        self._key = directory / "cluster.key"
-        create_key_file(self._key)
+        self.key = directory / "cluster.key"
+        create_key_file(self.key)
         self.servers: dict[int, Server] = {}
         self._extra: list[subprocess.Popen[bytes]] = []
         self._place(servers)
@@ -180,7 +180,7 @@ class Cluster:
         return [
             *(sys.executable, "-X", "faulthandler", "-m", "zraft", "serve", "--id", str(number)),
             *("--data", str(data or server.data), "--address", str(server.address)),
-            *("--cluster", cluster, "--key", str(self._key)),
+            *("--cluster", cluster, "--key", str(self.key)),
         ]
 
     def environment(self, hash_seed: int) -> dict[str, str]:

@@ -107,7 +107,7 @@ class GrowingCluster(Cluster):
         founders = self.servers | {server.number: server}
         command = [
             *(sys.executable, "-m", "zraft", "serve", "--id", str(server.number), "--data", str(server.data)),
-            *("--address", str(server.address), "--cluster", self._list(founders), "--key", str(self._key)),
+            *("--address", str(server.address), "--cluster", self._list(founders), "--key", str(self.key)),
         ]
         with server.log.open("ab") as log:
             process = subprocess.Popen(
@@ -135,7 +135,7 @@ class GrowingCluster(Cluster):
         """What `zraft member …` does, without starting an interpreter for it."""
         addresses: list[Address] = [server.address for server in self.servers.values() if server.running]
         with OperatorClient(
-            addresses, key_ring(read_keys([self._key]), False), timeout_s=OPERATOR_S
+            addresses, key_ring(read_keys([self.key]), False), timeout_s=OPERATOR_S
         ) as client:
             return client.call(request, reply)
 
@@ -192,7 +192,7 @@ class GrowingCluster(Cluster):
         asked = [s for n, s in self.servers.items() if s.running and only in (None, n)]
         connect = ",".join(str(server.address) for server in asked)
         return subprocess.run(
-            [sys.executable, "-m", "zraft", *arguments, "--key", str(self._key), "--connect", connect],
+            [sys.executable, "-m", "zraft", *arguments, "--key", str(self.key), "--connect", connect],
             capture_output=True,
             text=True,
             timeout=timeout_s,

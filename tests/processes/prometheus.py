@@ -59,7 +59,7 @@ class ScrapedCluster(FaultyCluster):
         """From its next start on, server `number` has a copy of the cluster's key, as on a machine of its own."""
         self.keys[number] = copy = self.directory / f"cluster-{number}.key"
         copy.touch(0o600)
-        copy.write_bytes(self._key.read_bytes())
+        copy.write_bytes(self.key.read_bytes())
         return copy
 
     @property

@@ -32,7 +32,7 @@ class KeyPerServer(Cluster):
         copy = self.directory / f"cluster-{number}.key"
         if not copy.exists():
             copy.touch(0o600)
-            copy.write_bytes(self._key.read_bytes())
+            copy.write_bytes(self.key.read_bytes())
         return copy
 
     def command(self, number: int, *, data: Path | None = None) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zraft.topics.service import Fetched, Offset, TopicRefusal
+from zraft.topics.service import Consumers, Fetched, Offset, TopicRefusal
 from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.topics.messages import Reply
 
@@ -14,6 +14,7 @@ class Deaf:
     def on_fetched(self, id: int, fetched: Fetched) -> None: ...
     def on_claim(self, id: int, answer: ClaimAnswer | ClaimsView) -> None: ...
     def on_offset(self, id: int, offset: Offset) -> None: ...
+    def on_consumers(self, id: int, consumers: Consumers) -> None: ...
     def on_refused(self, id: int, refusal: TopicRefusal) -> None: ...
 
 

@@ -19,6 +19,7 @@ SEEDS: Final[Mapping[str, int]] = {
     "after_begun_elsewhere": 4,
     "after_pending_suffices": 21,
     "after_unknown_satisfied": 5,
+    "batch_takes_one_offset": 0,
     "boundary_ignored": 0,
     "bypass_below_round": 109,
     "clear_ignores_settled": 31,

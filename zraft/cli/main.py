@@ -406,12 +406,13 @@ class _LateCommand(click.Command):
 
 
 for _name, _help in (
+    ("consumer", "Show who consumes topics and how far each is, and change that."),
     ("key", "Make and change the cluster key, by which servers know each other."),
     ("log", "Show a server's log, and check whether it is whole."),
     ("member", "List the members of a cluster, and change them while it runs."),
     ("settings", "Show and change the settings that all servers must agree on."),
     ("snapshot", "Save, inspect and restore snapshots of the state."),
-    ("topic", "Show topics and where their partitions are, and change them."),
+    ("topic", "Show topics and where their partitions are, change them, and send and read records."),
 ):
     main.add_command(_Late(_name, f"zraft.cli.{_name}_command", _help))
 main.add_command(

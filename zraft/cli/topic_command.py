@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zraft.cli.operator_options import asks_cluster, console, do, wait_done
+from zraft.cli.topic_records import consume, produce
 
 if TYPE_CHECKING:
     from zraft.operator.client import OperatorClient
@@ -51,10 +52,17 @@ def topic() -> None:
         zraft topic describe orders --key cluster.key
         zraft topic alter orders --partitions 16 --retain-size 50GiB --key cluster.key
         zraft topic delete orders --key cluster.key
+        zraft topic produce orders < lines
+        zraft topic consume orders --follow
 
-    Whoever has the cluster key may do this; ACLs are for clients. The exit code is 0 on success, 1 if the request was
-    refused or no server could be asked, 2 if the command is wrong, and 3 if it is not known whether it was done.
+    Whoever has the cluster key may change topics; `produce` and `consume` are clients and need none. The exit
+    code is 0 on success, 1 if the request was refused or no server could be asked, 2 if the command is wrong,
+    and 3 if it is not known whether it was done.
     """
+
+
+topic.add_command(produce)
+topic.add_command(consume)
 
 
 @topic.command("list")

@@ -12,6 +12,7 @@ level  what is in force beside what the levels below it have
 4      TOPICS, and the settings of topics
 5      server lines of /zookeeper/config that ZooKeeper's Java classes read; in partitions:
        messages in rounds, claims whose owners choose an interval, commits of ranges
+6      in partitions: messages that are record batches, with an offset for each record
 ====== ==============================================================================
 """
 
@@ -22,7 +23,7 @@ from typing import Final
 from zraft_core.errors import ZraftError
 
 FEATURE_LEVEL_MIN: Final = 1
-FEATURE_LEVEL_MAX: Final = 5
+FEATURE_LEVEL_MAX: Final = 6
 """The newest level that this release knows."""
 
 LEVEL_OF_MEMBERS: Final = 2
@@ -30,6 +31,7 @@ LEVEL_OF_NATIVE: Final = 3
 LEVEL_OF_TOPICS: Final = 4
 LEVEL_OF_ONE_PORT: Final = 5
 LEVEL_OF_ROUNDS: Final = 5
+LEVEL_OF_RECORDS: Final = 6
 
 
 class FeatureLevelError(ZraftError):

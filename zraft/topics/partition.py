@@ -432,7 +432,7 @@ class Partition:
         if entry.void:
             self._failed.append(message.mid)
             return
-        self.next_offset += 1
+        self.next_offset += message.span
         self.chain = next_link(self.chain, offset, stamp, entry.digest)
         self._delivered.append(Delivery(offset, stamp, message, self._position))
 

@@ -53,6 +53,19 @@ class Offset:
 
 
 @frozen
+class Consumers:
+    """Who consumes a partition; `end` is the offset behind its last record.
+
+    Each of `found` is (name, the offset that it continues with, owners): of a group that shares the partition by claims
+    the owners of these, None of one that stores its offset itself.
+    """
+
+    group: GroupId
+    found: tuple[tuple[bytes, int, tuple[str, ...] | None], ...]
+    end: int
+
+
+@frozen
 class TopicRefusal:
     """A request that was not carried out, or of which this server does not know. `detail` is for people."""
 
@@ -80,6 +93,9 @@ class TopicClient(Protocol):
 
     def on_offset(self, id: int, offset: Offset) -> None:
         """Take the offset that `offset_of` found, or that `seek` has stored."""
+
+    def on_consumers(self, id: int, consumers: Consumers) -> None:
+        """Take who consumes a partition."""
 
     def on_refused(self, id: int, refusal: TopicRefusal) -> None:
         """Take a refusal of a request."""
@@ -124,6 +140,12 @@ class TopicService(Protocol):
 
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
         """Read it, at the leader and not from a stale one. Answered by `on_offset` or `on_refused`."""
+
+    def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
+        """Tell who consumes a partition, at the leader and not from a stale one.
+
+        Answered by `on_consumers` or `on_refused`.
+        """
 
     def drop(self, client: TopicClient) -> None:
         """Drop a connection that is gone: nothing of it is answered any more. What was taken goes on."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from zraft_client.client import Client
-from zraft_client.errors import DeadlineError, FailedError
+from zraft_client.errors import BadArgumentsError, DeadlineError, FailedError
 from zraft_client.topics import requests
 from zraft_client.topics.bounds import bounds_of
 from zraft_client.topics.claims_port import TopicsPort
@@ -15,7 +15,7 @@ from zraft_client.topics.consumer import Consumer, Partition
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.merged import MergedConsumer
 from zraft_client.topics.producer import Producer
-from zraft_client.topics.values import Bounds, Metadata, Topic
+from zraft_client.topics.values import Bounds, ConsumerPlace, Metadata, Topic
 from zraft_core.errors import Code
 
 POLL_S: Final = 0.05
@@ -71,6 +71,52 @@ class Topics:
             *(bounds_of(self.directory, group, timeout_s) for group in topic.partitions)
         )
         return dict(enumerate(found))
+
+    async def consumers(self, name: str, *, timeout_s: float | None = None) -> tuple[ConsumerPlace, ...]:
+        """Return who consumes a topic, and how far each is: by partition, those first that store their offset themselves.
+
+        Raises:
+            NoTopicError: there is no such topic.
+            DeadlineError: a partition's leader did not answer in time.
+        """
+        topic = await self.directory.topic(name)
+        timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
+        found = await asyncio.gather(
+            *(
+                self.directory.ask_leader(group, requests.consumers(group), timeout_s)
+                for group in topic.partitions
+            )
+        )
+        return tuple(
+            ConsumerPlace(name, partition, consumer, offset, result.end or 0, owners)
+            for partition, result in enumerate(found)
+            for consumer, offset, owners in result.consumers or ()
+        )
+
+    async def set_offset(
+        self,
+        name: str,
+        partition: int,
+        consumer: bytes,
+        offset: int | None,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Set the offset that a consumer continues with when it begins anew; None forgets the consumer.
+
+        Raises:
+            NoTopicError: there is no such partition.
+            BadArgumentsError: the partition keeps no more names.
+            DeadlineError: its leader did not answer in time.
+        """
+        await self.directory.topic(name)
+        group = (await self.directory.known()).group(name, partition)
+        timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
+        stored = await self.directory.ask_leader(group, requests.seek(group, consumer, offset), timeout_s)
+        if stored is None and offset is not None:
+            raise BadArgumentsError(
+                f"{name}/{partition}: the partition keeps as many consumers' offsets as topics.consumers_max allows"
+            )
 
     # -- changes
 

@@ -31,6 +31,7 @@ from zraft_core.wire.native.topic_results import (
     TOPICS,
     ClaimResult,
     ClaimsResult,
+    ConsumersResult,
     OffsetResult,
     ReplicaRefusal,
     TopicResult,
@@ -393,3 +394,13 @@ def seek(group: GroupId, consumer: bytes, offset: int | None) -> Request[int | R
 def offset(group: GroupId, consumer: bytes) -> Request[int | ReplicaRefusal | None]:
     """Make a request for a consumer's stored offset."""
     return Request({"type": "offset", "group": group, "consumer": consumer}, Kind.READ, _offset)
+
+
+def consumers(group: GroupId) -> Request[ConsumersResult | ReplicaRefusal]:
+    """Make a request for who consumes a partition."""
+
+    def answered(answer: Answer) -> ConsumersResult | ReplicaRefusal:
+        result: ConsumersResult = RESULTS["consumers"].unpack_map(answer, "consumers")
+        return result if result.refused is None else result.refused
+
+    return Request({"type": "consumers", "group": group}, Kind.READ, answered)

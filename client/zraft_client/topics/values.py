@@ -133,6 +133,27 @@ class Receipt:
 
 
 @frozen
+class ConsumerPlace:
+    """Place of a consumer in a partition: the offset that it continues with. `end` is behind the partition's last record.
+
+    `owners`: who claims the partition now, if the consumer is a group that shares partitions by claims; None if it is one
+    that stores its offset itself.
+    """
+
+    topic: str
+    partition: int
+    name: bytes
+    offset: int
+    end: int
+    owners: tuple[str, ...] | None
+
+    @property
+    def lag(self) -> int:
+        """The number of records that are still to be consumed."""
+        return max(0, self.end - self.offset)
+
+
+@frozen
 class Bounds:
     """Bounds of a partition: its first offset, and the offset behind its last record."""
 

@@ -53,6 +53,8 @@ DISKS_MAX: Final = 1 << 12
 """Disks of one group, those of earlier moves included."""
 ROUND_MAX: Final = 1 << 20
 """Numbers of one round: above any window."""
+RECORDS_MAX: Final = 1 << 20
+"""Records of one message."""
 VALUES_MAX: Final = 1 << 20
 """Commands of a batch, messages of a bundle."""
 
@@ -93,7 +95,8 @@ _as_tuple: Final[Any] = tuple.__new__
 
 
 _FIELDS: Final = 8
-"""The number of a message's fields; a round has one more."""
+"""The number of a message's fields; a round has one more, and a batch of records two."""
+_FIELDS_OF_RECORDS: Final = 10
 
 
 def _plain_message(value: Any) -> Message | None:
@@ -101,9 +104,22 @@ def _plain_message(value: Any) -> Message | None:
 
     It makes all the same checks, at once.
     """
-    if type(value) is not tuple or len(value) != _FIELDS:
+    if type(value) is not tuple:
         return None
-    mid, dst, payload, its_number, after, condition, depends, partitions = value
+    records = 0
+    if len(value) == _FIELDS:
+        mid, dst, payload, its_number, after, condition, depends, partitions = value
+    elif len(value) == _FIELDS_OF_RECORDS:
+        mid, dst, payload, its_number, after, condition, depends, partitions, its_round, records = value
+        if (
+            its_round is not None
+            or type(records) is not int
+            or not 1 <= records <= RECORDS_MAX
+            or not payload
+        ):
+            return None
+    else:
+        return None
     if (
         after is not None
         or condition is not None
@@ -136,7 +152,9 @@ def _plain_message(value: Any) -> Message | None:
         last = one
     if last > NUMBER_MAX:
         return None
-    return Message(_as_tuple(MessageId, mid), dst, payload, its_number, None, None, depends)
+    return Message(
+        _as_tuple(MessageId, mid), dst, payload, its_number, None, None, depends, None, None, records
+    )
 
 
 def _ruled_message(*values: Any) -> Message:
@@ -150,6 +168,8 @@ def _ruled_message(*values: Any) -> Message:
         message.payload or message.partitions or message.after or message.condition
     ):
         raise ProtocolError("Message.round: expected nothing else in the message, found more")
+    if message.records and (message.partitions is not None or not message.payload):
+        raise wrong("Message.records", "a payload that holds them, and no change of a topic", message.records)
     if not may_change_topics(message):
         raise wrong("Message.partitions", "nil, as from every producer but group 0", message.partitions)
     return message
@@ -170,7 +190,8 @@ _MESSAGE: Final = Record(
     optional(Record(Condition, group, consumer, number, number).form),
     asked_time,
     optional(listed(group, DESTINATIONS_MAX, 1)),
-    _round,
+    optional(_round),
+    integer(1, RECORDS_MAX),
     made=_ruled_message,
     least=_FIELDS,
 )
@@ -180,6 +201,12 @@ def _message(value: Any, name: str) -> Message:
     plain = _plain_message(value)
     if plain is not None:
         return plain
+    if (
+        type(value) is tuple
+        and len(value) > _FIELDS
+        and (value[_FIELDS] is None) == (len(value) < _FIELDS_OF_RECORDS)
+    ):
+        raise wrong(name, "a round as the 9th field, or nil there and a count of records as the 10th", value)
     read: Message = _MESSAGE.form.unpack(value, name)
     return read
 

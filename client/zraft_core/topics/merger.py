@@ -61,7 +61,11 @@ class Merger:
     def position(self) -> MergePosition:
         """Return the position behind the deliveries that were taken so far."""
         return MergePosition(
-            {group: self._read[group] - len(buffer) for group, buffer in self._buffers.items()}, self._last
+            {
+                group: buffer[0].offset if buffer else self._read[group]
+                for group, buffer in self._buffers.items()
+            },
+            self._last,
         )
 
     def feed(self, group: GroupId, deliveries: Sequence[Delivery], frontier: Stamp) -> None:
@@ -86,7 +90,7 @@ class Merger:
             if not buffer:
                 heappush(self._heads, (delivery.stamp, group))
             buffer.append(delivery)
-            self._read[group] += 1
+            self._read[group] = delivery.end
         self._frontiers[group] = max(frontier, self._frontiers.get(group, NOWHERE))
 
     def take(self, limit: int) -> list[Delivery]:

@@ -68,7 +68,8 @@ class Message:
     `destinations` ascend. `number` counts the messages of the producer to this only destination, from 1; it is 0 if
     there are several (D-17b). `depends` is the largest stamp time that the producer had seen: the stamp will be above
     it (0: no claim). `partitions` is a change of a topic: its partitions from this stamp on (D-17d). With a `round` it
-    carries nothing and is delivered nowhere itself; its `number` is 0.
+    carries nothing and is delivered nowhere itself; its `number` is 0. `records`: the payload is a record batch of so
+    many (`zraft_core.records`), each with an offset of its own; 0: it is one record, in the form of its producer.
     """
 
     mid: MessageId
@@ -80,6 +81,12 @@ class Message:
     depends: int = 0
     partitions: tuple[GroupId, ...] | None = None
     round: Round | None = None
+    records: int = 0
+
+    @property
+    def span(self) -> int:
+        """The number of offsets that the message takes where it is delivered."""
+        return self.records or 1
 
     @property
     def is_single(self) -> bool:
@@ -111,6 +118,8 @@ def as_fields(message: Message) -> list[object]:
     ]
     if message.round is not None:
         fields.append((message.round.first, message.round.upto))
+    elif message.records:
+        fields += (None, message.records)
     return fields
 
 
@@ -126,13 +135,18 @@ class Outcome(Enum):
 class Delivery:
     """Message as consumers read it.
 
-    `offset` counts a partition's deliveries from 0, `position` its commands (D-16).
+    `offset` is that of its first record: they count a partition's records from 0. `position` counts its commands (D-16).
     """
 
     offset: int
     stamp: Stamp
     message: Message
     position: int
+
+    @property
+    def end(self) -> int:
+        """The offset behind the message's last record."""
+        return self.offset + self.message.span
 
 
 def without_payload(message: Message) -> Message:

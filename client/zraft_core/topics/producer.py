@@ -150,10 +150,12 @@ class ProducerCore:
         partitions: tuple[GroupId, ...] | None = None,
         ordered: bool = False,
         causal: bool = False,
+        records: int = 0,
     ) -> Message:
         """Take a message; `requests` says what to send for it. `after` is an earlier one of this producer.
 
-        `ordered`: it comes behind everything that was sent before, in every partition; `causal`: with a stamp above theirs.
+        `records`: how many the payload holds as a batch, 0 if it is none. `ordered`: it comes behind everything that was
+        sent before, in every partition; `causal`: with a stamp above theirs.
 
         Raises:
             WindowFullError: too many are undecided.
@@ -176,7 +178,9 @@ class ProducerCore:
         if causal:
             depends = max(depends, self.time)
         if ordered:
-            message = Message(mid, groups, payload, number, None, condition, depends, partitions)
+            message = Message(
+                mid, groups, payload, number, None, condition, depends, partitions, records=records
+            )
             opened = _Open(message, self.table.epoch)
             if self._open and not self._follows(message):
                 if message.may_be_staged:
@@ -185,7 +189,9 @@ class ProducerCore:
                     opened.last_of_all, opened.causal = True, causal
         else:
             behind, named = self._order(groups, after)
-            message = Message(mid, groups, payload, number, named, condition, depends, partitions)
+            message = Message(
+                mid, groups, payload, number, named, condition, depends, partitions, records=records
+            )
             opened = _Open(message, self.table.epoch, behind)
         self._add(opened)
         return message
@@ -449,7 +455,7 @@ class ProducerCore:
             for group in one.message.destinations:
                 if group in following:
                     one.offsets[group] = following[group]
-                    following[group] += 1
+                    following[group] += one.message.span
             ended += self._end(one.message.mid.seq, Ending.DELIVERED)
         return ended
 

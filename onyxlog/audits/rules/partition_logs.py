@@ -18,8 +18,8 @@ _LOG: Final = ("server", "instance", "group")
 def _dense(rows: Iterator[DeliveryRow]) -> Iterator[Violation]:
     before: DeliveryRow | None = None
     for row in rows:
-        if before is not None and row.offset != before.offset + 1:
-            yield _about(row, DENSE, f"offset {before.offset + 1}", f"offset {row.offset}")
+        if before is not None and row.offset != before.offset + before.span:
+            yield _about(row, DENSE, f"offset {before.offset + before.span}", f"offset {row.offset}")
         elif before is not None and row.index < before.index:
             yield _about(row, DENSE, f"Raft index {before.index} or later", f"{row.index}")
         before = row
@@ -76,9 +76,9 @@ PARTITION_LOGS: Final = Rule(
             (Input("deliveries", _LOG, ("offset",)),),
             _dense,
             suspects="SELECT DISTINCT server, instance, `group` FROM (SELECT server, instance, `group`, offset, `index`, "
-            "lag(offset) OVER w AS before, lag(`index`) OVER w AS index_before FROM deliveries "
+            "lag(offset + span) OVER w AS expected, lag(`index`) OVER w AS index_before FROM deliveries "
             "WINDOW w AS (PARTITION BY server, instance, `group` ORDER BY offset)) "
-            "WHERE offset != before + 1 OR `index` < index_before",
+            "WHERE offset != expected OR `index` < index_before",
         ),
         Check(
             PRODUCERS,

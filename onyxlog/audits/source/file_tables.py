@@ -126,7 +126,7 @@ def delivery_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
             except ProtocolError:
                 destinations = None
             yield (
-                *(*head, placed.path, placed.position, piece.group, one.offset),
+                *(*head, placed.path, placed.position, piece.group, one.offset, one.span),
                 *map(signed, one.stamp),
                 *(one.producer, one.number, one.index, one.time, destinations, len(one.payload)),
                 blake2b(one.payload, digest_size=DIGEST_BYTES).digest(),

@@ -16,6 +16,7 @@ class DeliveryRow(Placed):
 
     Attributes:
         offset: dense, from 0, in the partition's log; `file_offset` is that of the frame.
+        span: how many offsets the message takes, one for each of its records.
         time, time_group, sub, single: the stamp (T, G, sub, g).
         producer, number: name the message.
         index: Raft index of the entry that delivered it.
@@ -27,6 +28,7 @@ class DeliveryRow(Placed):
 
     group: int
     offset: int
+    span: int = 1
     time: int
     time_group: int
     sub: int

@@ -19,7 +19,7 @@ from zraft.topics.leader_settings import LeaderSettings
 from zraft.topics.partition import Partition
 from zraft.topics.registry import Registry
 from zraft.topics.registry_leader import RegistryLeader
-from zraft.topics.service import Fetched, Offset, TopicClient, TopicRefusal
+from zraft.topics.service import Consumers, Fetched, Offset, TopicClient, TopicRefusal
 from zraft.tree.commands.outcomes import outcome_of
 from zraft_core.claims.commands import ClaimCommand
 from zraft_core.claims.expiry import ClaimExpiry
@@ -220,6 +220,12 @@ class FakeService:
         found = self._leading(client, id, group)
         if found is not None:
             client.on_offset(id, Offset(group, consumer, found.partition.offsets.get(consumer)))
+
+    def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
+        found = self._leading(client, id, group)
+        if found is not None:
+            rows = tuple((name, offset, None) for name, offset in sorted(found.partition.offsets.items()))
+            client.on_consumers(id, Consumers(group, rows, found.partition.next_offset))
 
     def drop(self, client: TopicClient) -> None:
         for group in self.cluster.groups.values():

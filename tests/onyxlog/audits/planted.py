@@ -19,6 +19,7 @@ from onyxlog.replica.replica import Replica
 from tests.onyxlog.audits.sound import (
     INSTANCES,
     LEFT,
+    NORTH,
     ONYX,
     RIGHT,
     SESSION,
@@ -593,6 +594,13 @@ def two_messages_share_a_stamp(tables: Tables) -> None:
 @plant("S20", "offsets are dense and follow the Raft log", server=2, group=LEFT, index=4, expected="offset 3")
 def an_offset_is_skipped(tables: Tables) -> None:
     change(tables, "deliveries", _delivered(2, LEFT, 5), offset=4)
+
+
+@plant(
+    "S20", "offsets are dense and follow the Raft log", server=2, group=NORTH, index=1, expected="offset 3"
+)
+def a_batch_takes_one_offset(tables: Tables) -> None:
+    change(tables, "deliveries", _delivered(2, NORTH, 2), offset=1)
 
 
 @plant(

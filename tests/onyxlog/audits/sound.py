@@ -318,7 +318,7 @@ ORDERED: Final = 10
 
 
 def _rounds(tables: Tables, server: int) -> None:
-    """Message 1 goes to one partition, 2 to both; 4 follows in a round of its own."""
+    """Message 1 is a batch and goes to one partition, 2 to both; 4 follows in a round of its own."""
     to = {1: (NORTH,), 2: (NORTH, SOUTH), 4: (SOUTH,)}
     rounds = {3: (1, 2, {NORTH: 6, SOUTH: 7}), 5: (4, 4, {SOUTH: 8})}
     for group in (NORTH, SOUTH):
@@ -349,6 +349,7 @@ def _rounds(tables: Tables, server: int) -> None:
                     **contents,
                     group=group,
                     offset=offset,
+                    span=3 if place == 1 else 1,
                     time=time,
                     time_group=time_group,
                     sub=place - first + 1,
@@ -360,7 +361,7 @@ def _rounds(tables: Tables, server: int) -> None:
                     chain=hashed("chain", group, offset),
                 )
                 tables["deliveries"].append(row)
-                offset += 1
+                offset = row.offset + row.span
             said |= {"number": number, "payload_digest": hashed("round", number)}
             start = MulticastRow(
                 **said,

@@ -94,17 +94,22 @@ def disagreement(first: Sequence[Any], second: Sequence[Any]) -> tuple[list[Any]
 
 
 def check_groups(history: History) -> None:
-    """*Integrity*: each message once, where it was sent to, as it was sent; stamps ascend and are equal everywhere."""
+    """*Integrity*: each message once, where it was sent to, as it was sent; stamps ascend and are equal everywhere.
+
+    Each of its records has an offset.
+    """
     stamps: dict[MessageId, Stamp] = {}
     for group, hosted in history.groups.items():
         seen: set[MessageId] = set()
-        for at, delivery in enumerate(hosted.delivered):
+        end = 0
+        for delivery in hosted.delivered:
             message, mid = delivery.message, delivery.message.mid
             if mid in seen:
                 raise BrokenPromiseError("exactly once", f"{tuple(mid)} twice at {group}")
             seen.add(mid)
-            if delivery.offset != at:
-                raise BrokenPromiseError("offsets", f"offset {delivery.offset} at place {at} of {group}")
+            if delivery.offset != end:
+                raise BrokenPromiseError("offsets", f"offset {delivery.offset} of {group}, expected {end}")
+            end = delivery.offset + message.span
             if group not in message.destinations or history.messages.get(mid) != message:
                 raise BrokenPromiseError("integrity", f"{message} delivered at {group} is not what was sent")
             if stamps.setdefault(mid, delivery.stamp) != delivery.stamp:
@@ -132,6 +137,7 @@ def check_agreement(history: History) -> None:
     """*Agreement*: begun anywhere, the same outcome at every destination. What a producer was told is true."""
     delivered = {g: {*(d.message.mid for d in h.delivered), *h.rounds} for g, h in history.groups.items()}
     voids = {g: set(h.voids) for g, h in history.groups.items()}
+    at_offsets = {g: {d.offset: d.message.mid for d in h.delivered} for g, h in history.groups.items()}
     begun = {message.mid for h in history.groups.values() for message in h.begun}
     unmade = {mid for mid, ended in history.ended.items() if ended.ending in (Ending.NEVER, Ending.UNKNOWN)}
     for mid in sorted(begun | (history.promised - unmade)):
@@ -153,7 +159,7 @@ def check_agreement(history: History) -> None:
             raise BrokenPromiseError("answers", f"{tuple(mid)} ended {ended.ending}, delivered: {somewhere}")
         round_ = history.messages[mid].round is not None
         for group, offset in () if round_ else ended.offsets.items():
-            if history.groups[group].delivered[offset].message.mid != mid:
+            if at_offsets[group].get(offset) != mid:
                 raise BrokenPromiseError("answers", f"{tuple(mid)} is not at offset {offset} of {group}")
 
 

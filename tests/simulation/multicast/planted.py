@@ -533,6 +533,18 @@ def one_stamp_per_round() -> Sequence[Patch]:
     return [(Partition, "_record", record)]
 
 
+@plant("I11", "a message takes one offset, however many records it has")
+def batch_takes_one_offset() -> Sequence[Patch]:
+    original = Partition._record
+
+    def record(self: Partition, entry: Any, stamp: Stamp) -> None:
+        before = self.next_offset
+        original(self, entry, stamp)
+        self.next_offset = min(self.next_offset, before + 1)
+
+    return [(Partition, "_record", record)]
+
+
 @plant("D-17e", "what takes the bypass after a round has a stamp below some of it", Mode.ORDERED)
 def bypass_below_round() -> Sequence[Patch]:
     original = Partition._release

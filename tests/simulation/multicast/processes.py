@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from random import Random
 
 from tests.simulation.multicast.hosted import HostedGroup
@@ -15,6 +17,11 @@ from zraft_core.topics.registry_values import Table
 from zraft_core.topics.stamps import MessageId, Stamp
 
 CONSUMERS = (b"one", b"two")
+
+
+def records_of(seq: int) -> int:
+    """Return how many records a producer's message of this number has: every third one is a batch."""
+    return 0 if seq % 3 else 1 + seq // 3 % 4
 
 
 class Producing:
@@ -71,6 +78,7 @@ class Producing:
             seen = [g.delivered[-1].stamp.time for g in self._groups.values() if g.delivered]
             depends = max(seen, default=0)
         payload = b"%d/%d" % (producer.producer, producer.last + 1)
+        records = records_of(producer.last + 1)
         if self.ordered:
             message = producer.multicast(
                 destinations,
@@ -79,10 +87,11 @@ class Producing:
                 depends=depends,
                 ordered=True,
                 causal=self.stamps_ascend,
+                records=records,
             )
         else:
             message = producer.multicast(
-                destinations, payload, after=after, condition=condition, depends=depends
+                destinations, payload, after=after, condition=condition, depends=depends, records=records
             )
         self._sent = [*self._sent[-2:], message]
         return message
@@ -127,7 +136,8 @@ class Consuming:
     def _read(self, group: GroupId) -> None:
         hosted = self._groups[group]
         first = self.merger.next_offset(group)
-        rest = hosted.delivered[first:]
+        at = bisect_left(hosted.delivered, first, key=attrgetter("offset"))
+        rest = hosted.delivered[at:]
         if rest and self._rng.random() < 0.3:
             some = rest[: self._rng.randint(1, len(rest))]
         else:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from tests.simulation.broken import BrokenPromiseError
+from tests.simulation.multicast.processes import records_of
 from tests.simulation.topic_clients import Deaf
 from zraft.topics.service import Fetched, Offset, TopicRefusal, TopicService
 from zraft_core.claims.answers import ClaimAnswer, ClaimsView, Granted
@@ -63,9 +64,11 @@ class Producing(Deaf):
         if payload is None:
             payload = b"%d/%d " % (producer.producer, producer.last + 1) * rng.choice((1, 1, 1, 60))
         if self.ordered:
-            message = producer.multicast(groups, payload, ordered=True, causal=self.causal)
+            message = producer.multicast(
+                groups, payload, ordered=True, causal=self.causal, records=records_of(producer.last + 1)
+            )
         else:
-            message = producer.multicast(groups, payload, after=after)
+            message = producer.multicast(groups, payload, after=after, records=records_of(producer.last + 1))
         self._say(message)
 
     def _say(self, message: Message) -> None:
@@ -154,7 +157,7 @@ class Merging(Deaf):
             Delivery(offset, stamp, decode_message(message), 0)
             for offset, stamp, message in fetched.deliveries
         ]
-        if fetched.next != self.merger.next_offset(group) + len(found):
+        if fetched.next != self.merger.next_offset(group) + sum(one.message.span for one in found):
             raise BrokenPromiseError("fetch", f"{fetched} at offset {self.merger.next_offset(group)}")
         self.merger.feed(group, found, fetched.frontier)
         self.out += [(one.stamp, one.message.mid) for one in self.merger.take(1_000)]

@@ -20,7 +20,7 @@ from tests.unit.server.test_native_topics import GROUP, OTHER, PRODUCER, STAMP, 
 from tests.unit.server.test_sasl import response_to
 from zraft.server.clients.authentication.proofs import AuthSettings
 from zraft.server.clients.native.view import ClusterView
-from zraft.topics.service import Fetched, Offset, TopicRefusal
+from zraft.topics.service import Consumers, Fetched, Offset, TopicRefusal
 from zraft_core.claims.answers import Accepted
 from zraft_core.claims.codec import encode_command
 from zraft_core.claims.commands import Heartbeat
@@ -267,16 +267,18 @@ def about_partitions(talk: Talk, served: Served) -> Iterator[Step]:
         {"type": "claims", "group": GROUP, "name": "g"},
         {"type": "seek", "group": GROUP, "consumer": b"c", "offset": 4},
         {"type": "offset", "group": GROUP, "consumer": b"c"},
+        {"type": "consumers", "group": GROUP},
     ]
     talk.client.send(*asked)
-    claim, claims, seek, offset = (one[1] for one in service.asked[-4:])
+    claim, claims, seek, offset, consumers = (one[1] for one in service.asked[-5:])
     client.on_claim(claim, Accepted(1, 3, 0, False, False, 9))
     client.on_claim(claims, Claims(60_000).view("g", 0))
     client.on_offset(seek, Offset(GROUP, b"c", 4))
     client.on_offset(offset, Offset(GROUP, b"c", None))
+    client.on_consumers(consumers, Consumers(GROUP, ((b"c", 4, None), (b"g", 2, ("anna",))), 9))
     yield talk.hear("; ".join(map(str, asked)))
     talk.client.send(*asked)
-    for one in service.asked[-4:]:
+    for one in service.asked[-5:]:
         client.on_refused(one[1], TopicRefusal("not_leader", GROUP, ServerId(2)))
     yield talk.hear("the same of a replica that does not lead")
 

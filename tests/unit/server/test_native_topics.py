@@ -7,15 +7,17 @@ from typing import Any
 
 import msgpack
 import pytest
+from attrs import evolve
 
 from tests.unit.server.native import Map, NativeClient, started
 from zraft.server.clients.native import topics as native_topics
 from zraft.server.clients.turn_share import REQUESTS_PER_TURN_MAX
-from zraft.topics.service import Fetched, Offset, TopicClient, TopicRefusal
+from zraft.topics.service import Consumers, Fetched, Offset, TopicClient, TopicRefusal
 from zraft_core.claims.answers import Accepted
 from zraft_core.claims.codec import decode_answer, encode_command
 from zraft_core.claims.commands import Expire, Heartbeat
 from zraft_core.ids import GroupId, ProducerId, ServerId
+from zraft_core.records import BatchRecord, encode_batch, with_base_offset
 from zraft_core.topics.codec import encode_message
 from zraft_core.topics.message import Message, as_fields
 from zraft_core.topics.messages import Answer, Reply, StartRequest
@@ -61,6 +63,9 @@ class Service:
 
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
         self._note(client, "offset", id, group, consumer)
+
+    def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
+        self._note(client, "consumers", id, group)
 
     def drop(self, client: TopicClient) -> None:
         self.dropped += 1
@@ -263,6 +268,44 @@ def test_a_message_of_another_producer_ends_the_stream(served: Served) -> None:
     assert served.service.asked == []
 
 
+def batch(count: int) -> bytes:
+    return encode_batch([BatchRecord(None, b"value %d" % at, (), 1_000 + at) for at in range(count)])
+
+
+def test_a_batch_of_records_is_passed_on_as_it_came(served: Served) -> None:
+    served.subscribe()
+    whole = evolve(message(1, payload=batch(3)), records=3)
+    served.client.send(produce(whole))
+    assert served.service.asked[-1][-1].message == whole
+
+
+@pytest.mark.parametrize(
+    ("payload", "records", "told"),
+    [
+        (batch(3), 2, "produce.messages[0].records: found 2, expected 3, as the batch says"),
+        (batch(3)[:-1] + b"x", 3, "produce.messages[0]: a record batch: the CRC-32C: expected 0x"),
+        (batch(3)[:-1], 3, "produce.messages[0]: a record batch: the length field: expected"),
+        (
+            b"no batch",
+            1,
+            "produce.messages[0]: a record batch: its length: expected 61 bytes or more, found 8",
+        ),
+        (
+            with_base_offset(batch(1), 7, 0),
+            1,
+            "produce.messages[0]: a record batch: the base offset: expected 0",
+        ),
+    ],
+)
+def test_what_is_no_batch_of_so_many_records_is_refused(
+    served: Served, payload: bytes, records: int, told: str
+) -> None:
+    served.subscribe()
+    (answer,) = served.client.ask(produce(evolve(message(1, payload=payload), records=records)))
+    assert told in answer["error"]
+    assert not served.service.asked
+
+
 def test_a_closed_producer_ends_its_stream(served: Served) -> None:
     served.subscribe()
     served.registry.apply(CloseProducer(PRODUCER), 9)
@@ -370,15 +413,18 @@ def test_what_has_one_answer_is_passed_on_and_answered(served: Served) -> None:
         {"type": "seek", "id": 3, "group": GROUP, "consumer": b"c", "offset": 4},
         {"type": "offset", "id": 4, "group": GROUP, "consumer": b"c"},
         {"type": "need", "id": 5, "partitions": [[GROUP, 6]]},
+        {"type": "consumers", "id": 6, "group": GROUP},
     )
-    claim, claims, seek, offset = [one[1] for one in served.service.asked[:4]]
-    assert [one[2:] for one in served.service.asked[:4]] == [
+    need = served.service.asked.pop(4)
+    claim, claims, seek, offset, consumers = [one[1] for one in served.service.asked]
+    assert [one[2:] for one in served.service.asked] == [
         (GROUP, beat),
         (GROUP, "g"),
         (GROUP, b"c", 4),
         (GROUP, b"c"),
+        (GROUP,),
     ]
-    assert served.service.asked[4] == ("need", GROUP, 6)
+    assert need == ("need", GROUP, 6)
     client = served.service.client
     assert client is not None
     accepted = Accepted(1, 3, 0, False, False, 9)
@@ -386,10 +432,12 @@ def test_what_has_one_answer_is_passed_on_and_answered(served: Served) -> None:
     client.on_refused(claims, TopicRefusal("not_leader", GROUP, ServerId(2)))
     client.on_offset(seek, Offset(GROUP, b"c", 4))
     client.on_offset(offset, Offset(GROUP, b"c", None))
+    client.on_consumers(consumers, Consumers(GROUP, ((b"c", 4, None), (b"g", 2, ("anna",))), 9))
     answers = {one["id"]: one for one in served.push()}
     assert decode_answer(answers[1]["answer"]) == accepted
     assert answers[2]["refused"] == [GROUP, "not_leader", 2, None, ""]
     assert (answers[3]["offset"], answers[4]["offset"]) == (4, None)
+    assert (answers[6]["consumers"], answers[6]["end"]) == ([[b"c", 4, None], [b"g", 2, ["anna"]]], 9)
     assert answers[5]["success"]
     assert served.client.connection.outstanding == 0
 

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.fuzz.__main__ import main
+from tests.fuzz.batches import BatchFuzz
 from tests.fuzz.costly import costly_message
 from tests.fuzz.datagrams import ME, OTHERS, DatagramFuzz, _Server
 from tests.fuzz.documented import Answer, expected_answer
@@ -56,6 +57,7 @@ RUNS: dict[str, tuple[Run, int]] = {
     "native": (lambda seed: NativeFuzz(seed, 8).run(800, ignore), 800),
     "datagrams": (lambda seed: DatagramFuzz(seed).run(2_000, ignore), 2_000),
     "segments": (lambda seed: SegmentFuzz(seed).run(300, ignore), 300),
+    "batches": (lambda seed: BatchFuzz(seed).run(500, ignore), 500),
 }
 
 

@@ -111,6 +111,21 @@ def test_offsets_are_dense_and_positions_count_commands() -> None:
     assert [(d.offset, d.position) for d in applied.delivered] == [(0, 41), (1, 42)]
 
 
+def test_a_batch_takes_an_offset_for_each_record_and_says_the_first() -> None:
+    state = partition()
+    first = message(1, A, records=5)
+    second = message(2, A, B, records=3)
+    third = message(3, A, number=2)
+    applied = apply(state, start(first), start(second), start(third), remote(second, B, 7))
+    assert [(one.message.mid.seq, one.offset, one.end) for one in applied.delivered] == [
+        (1, 0, 5),
+        (3, 5, 6),
+        (2, 6, 9),
+    ]
+    assert state.next_offset == 9
+    assert state.rows[P].outcomes == {1: 0, 3: 5, 2: 6}
+
+
 def test_the_same_id_with_other_contents_is_counted_and_changes_nothing() -> None:
     state = partition()
     mine = message(1, A, B)

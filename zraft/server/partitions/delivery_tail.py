@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 from zraft.storage.delivery.values import StoredDelivery
 
@@ -18,10 +20,13 @@ class DeliveryTail:
         size: bytes in memory, roughly.
     """
 
-    __slots__ = ("_kept", "_unwritten", "end", "first", "size", "written")
+    __slots__ = ("_forgotten", "_kept", "_offsets", "_unwritten", "end", "first", "size", "written")
 
     def __init__(self, end: int = 0) -> None:
         self._kept: dict[int, StoredDelivery] = {}
+        self._offsets: list[int] = []
+        """Those of the deliveries, and before them of `_forgotten` that are no longer kept."""
+        self._forgotten = 0
         self._unwritten: deque[tuple[int, int]] = deque()
         self.first = self.end = self.written = end
         self.size = 0
@@ -29,6 +34,8 @@ class DeliveryTail:
     def restart(self, end: int) -> None:
         """Begin anew at the end of a snapshot whose deliveries are on the disk."""
         self._kept.clear()
+        self._offsets.clear()
+        self._forgotten = 0
         self._unwritten.clear()
         self.first = self.end = self.written = end
         self.size = 0
@@ -38,8 +45,9 @@ class DeliveryTail:
         for one in deliveries:
             assert one.offset == self.end, f"offset {one.offset} after {self.end}"
             self._kept[one.offset] = one
+            self._offsets.append(one.offset)
             self.size += len(one.payload) + OVERHEAD_BYTES
-            self.end += 1
+            self.end = one.end
         self._unwritten.append((index, self.end))
 
     def wrote(self, index: int) -> None:
@@ -53,17 +61,23 @@ class DeliveryTail:
         while self.size > size_max and self.first < self.written:
             one = self._kept.pop(self.first)
             self.size -= len(one.payload) + OVERHEAD_BYTES
-            self.first += 1
+            self.first = one.end
+            self._forgotten += 1
+        if 2 * self._forgotten > len(self._offsets):
+            del self._offsets[: self._forgotten]
+            self._forgotten = 0
 
     def read(self, offset: int, bytes_max: int) -> list[StoredDelivery]:
-        """Return deliveries from `offset` on, which is at least `first`.
+        """Return deliveries from the one on that holds `offset`, which is at least `first`.
 
         They are as many as `bytes_max` allows, at least one if there is any.
         """
         found: list[StoredDelivery] = []
         size = 0
-        for at in range(offset, self.end):
-            one = self._kept[at]
+        at = max(self._forgotten, bisect_right(self._offsets, offset) - 1)
+        for one in map(self._kept.__getitem__, islice(self._offsets, at, None)):
+            if one.end <= offset:
+                continue
             size += len(one.payload)
             if found and size > bytes_max:
                 break

@@ -131,7 +131,7 @@ class HostedPartition:
         """
         end = self.end
         given = [one for one in found if one.offset < end]
-        following = given[-1].offset + 1 if given else offset
+        following = given[-1].end if given else offset
         frontier = self.frontier() if following >= end else _stamp(given[-1])
         return Fetched(
             self.group,

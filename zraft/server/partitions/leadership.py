@@ -20,7 +20,7 @@ from zraft.server.partitions.topic_answers import Asker, TopicAnswers
 from zraft.topics.entries import BatchEntry, encode_entry
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import MulticastStatistics
-from zraft.topics.service import Offset, TopicClient
+from zraft.topics.service import Consumers, Offset, TopicClient
 from zraft_core.claims.answers import Reason, Refused
 from zraft_core.claims.commands import ClaimCommand, Expire
 from zraft_core.claims.expiry import SCAN_INTERVAL_MS, ClaimExpiry
@@ -54,6 +54,16 @@ class OffsetQuery:
 
     asker: Asker
     consumer: bytes
+
+
+@frozen(eq=False)
+class ConsumersQuery:
+    """An operator wants to know who consumes the partition."""
+
+    asker: Asker
+
+
+Query = ViewQuery | OffsetQuery | ConsumersQuery
 
 
 @frozen
@@ -131,7 +141,7 @@ class PartitionLeadership:
         self._encoded: _Encoded | None = None
         self._in_flight: dict[int, _InFlight] = {}
         self._requests = 0
-        self._reads = QuorumReads[ViewQuery | OffsetQuery](contexts)
+        self._reads = QuorumReads[Query](contexts)
         self._expiry = ClaimExpiry()
         self._aged_at = run_ms
         self._scan_at: int | None = run_ms if machine.claims is not None else None
@@ -182,7 +192,7 @@ class PartitionLeadership:
         self._requests += 1
         return True
 
-    def ask(self, query: ViewQuery | OffsetQuery) -> None:
+    def ask(self, query: Query) -> None:
         """Read something that must not be stale."""
         if len(self._reads) >= self._settings.requests_max:
             self._answers.refuse(query.asker, "busy", self.group, f"{len(self._reads)} reads wait")
@@ -224,9 +234,22 @@ class PartitionLeadership:
             if isinstance(query, OffsetQuery):
                 offset = self._partition.offsets.get(query.consumer)
                 self._answers.give(query.asker, Offset(self.group, query.consumer, offset))
+            elif isinstance(query, ConsumersQuery):
+                self._answers.give(query.asker, self._consumers())
             elif self._machine.claims is not None:
                 view = self._machine.claims.view(query.name, self.log_time_ms(run_ms))
                 self._answers.give(query.asker, view)
+
+    def _consumers(self) -> Consumers:
+        claims, partition = self._machine.claims, self._partition
+        found: list[tuple[bytes, int, tuple[str, ...] | None]] = [
+            (name, offset, None) for name, offset in sorted(partition.offsets.items())
+        ]
+        if claims is not None:
+            for name in sorted(group.name for group in claims.groups()):
+                view = claims.view(name)
+                found.append((name.encode(), view.start, tuple(claim.owner.client for claim in view.claims)))
+        return Consumers(self.group, tuple(found), partition.next_offset)
 
     # -- a turn
 

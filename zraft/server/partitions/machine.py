@@ -133,6 +133,7 @@ class PartitionMachine:
                     encode_message(one.message),
                     entry.index,
                     found.wall_ms,
+                    one.message.span,
                 )
                 for one in applied.delivered
             ]

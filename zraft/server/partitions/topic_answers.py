@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zraft.topics.service import Fetched, Offset, RefusalKind, TopicClient, TopicRefusal
+from zraft.topics.service import Consumers, Fetched, Offset, RefusalKind, TopicClient, TopicRefusal
 from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.messages import Reply
@@ -10,7 +10,7 @@ from zraft_core.topics.messages import Reply
 Asker = tuple[TopicClient, int]
 """A connection and its number for the request."""
 
-AnswerValue = Reply | Fetched | ClaimAnswer | ClaimsView | Offset | TopicRefusal
+AnswerValue = Reply | Fetched | ClaimAnswer | ClaimsView | Offset | Consumers | TopicRefusal
 
 
 class TopicAnswers:
@@ -65,6 +65,8 @@ class TopicAnswers:
                 client.on_fetched(id, value)
             elif isinstance(value, Offset):
                 client.on_offset(id, value)
+            elif isinstance(value, Consumers):
+                client.on_consumers(id, value)
             elif isinstance(value, TopicRefusal):
                 client.on_refused(id, value)
             else:

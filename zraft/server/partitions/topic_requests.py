@@ -7,10 +7,16 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from itertools import count
 
-from zraft.config.features import LEVEL_OF_ROUNDS
+from zraft.config.features import LEVEL_OF_RECORDS, LEVEL_OF_ROUNDS, LEVEL_OF_TOPICS
 from zraft.server.partitions.delivery_reading import ReadDeliveries, ReadResult
 from zraft.server.partitions.hosted_partition import FetchWaiter, HostedPartition
-from zraft.server.partitions.leadership import OffsetQuery, PartitionLeadership, ViewQuery
+from zraft.server.partitions.leadership import (
+    ConsumersQuery,
+    OffsetQuery,
+    PartitionLeadership,
+    Query,
+    ViewQuery,
+)
 from zraft.server.partitions.settings import PartitionsSettings
 from zraft.server.partitions.topic_answers import Asker, TopicAnswers
 from zraft.storage.errors import DeliveriesGoneError
@@ -82,8 +88,13 @@ class TopicRequests:
         if leadership is None:
             return
         message = request.message
-        if (request.staged or message.round is not None) and self._features() < LEVEL_OF_ROUNDS:
-            self._refuse_newer((client, id), group)
+        level = LEVEL_OF_TOPICS
+        if message.records:
+            level = LEVEL_OF_RECORDS
+        elif request.staged or message.round is not None:
+            level = LEVEL_OF_ROUNDS
+        if self._features() < level:
+            self._refuse_newer((client, id), group, level)
             return
         size, to = len(message.payload), len(message.destinations)
         if size > self._settings.payload_bytes_max:
@@ -195,22 +206,19 @@ class TopicRequests:
         if leadership is None:
             return
         if is_newer(command) and self._features() < LEVEL_OF_ROUNDS:
-            self._refuse_newer((client, id), group)
+            self._refuse_newer((client, id), group, LEVEL_OF_ROUNDS)
             return
         leadership.claim((client, id), command)
         self._stir(group)
 
-    def _refuse_newer(self, asker: Asker, group: GroupId) -> None:
+    def _refuse_newer(self, asker: Asker, group: GroupId, level: int) -> None:
         """Refuse a request of a client that knows of a level that this server will know in a moment."""
-        detail = f"the feature level here is {self._features()}, this needs {LEVEL_OF_ROUNDS}; ask again"
+        detail = f"the feature level here is {self._features()}, this needs {level}; ask again"
         self._answers.refuse(asker, "busy", group, detail)
 
     def claims_view(self, client: TopicClient, id: int, group: GroupId, name: str) -> None:
         """Answer with a consumer group's claims once a quorum confirmed the leader, or refuse."""
-        leadership = self._led(client, id, group)
-        if leadership is not None:
-            leadership.ask(ViewQuery((client, id), name))
-            self._stir(group)
+        self._ask(client, id, group, ViewQuery((client, id), name))
 
     def seek(self, client: TopicClient, id: int, group: GroupId, consumer: bytes, offset: int | None) -> None:
         """Let the group's leader store a consumer's offset, or refuse."""
@@ -221,9 +229,16 @@ class TopicRequests:
 
     def offset_of(self, client: TopicClient, id: int, group: GroupId, consumer: bytes) -> None:
         """Answer with a consumer's offset once a quorum confirmed the leader, or refuse."""
+        self._ask(client, id, group, OffsetQuery((client, id), consumer))
+
+    def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
+        """Answer with who consumes the partition once a quorum confirmed the leader, or refuse."""
+        self._ask(client, id, group, ConsumersQuery((client, id)))
+
+    def _ask(self, client: TopicClient, id: int, group: GroupId, query: Query) -> None:
         leadership = self._led(client, id, group)
         if leadership is not None:
-            leadership.ask(OffsetQuery((client, id), consumer))
+            leadership.ask(query)
             self._stir(group)
 
     def drop(self, client: TopicClient) -> None:

@@ -53,7 +53,7 @@ def count_known(
         if (stamp is not None and one.stamp <= stamp) or one.index < index + first:
             raise differs(offset, f"comes after stamp {stamp} and entry {index}", f"delivers {_brief(one)}")
         assert len(one.payload) <= PAYLOAD_BYTES_MAX, f"payload of {len(one.payload)} bytes"
-        offset, stamp, index = offset + 1, one.stamp, one.index
+        offset, stamp, index = one.end, one.stamp, one.index
     return known
 
 

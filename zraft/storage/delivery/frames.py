@@ -76,7 +76,7 @@ class DeliverySegmentHeader:
 class DeliveryFrameHead:
     """Head that stands before a frame's records.
 
-    `offset` and `stamp` are those of the first, `chain` the digest before it, `count` how many there are, `time` the
+    `offset` and `stamp` are those of the first, `chain` the digest before it, `count` how many offsets they take, `time` the
     latest of their wall times. `synced`: everything before that offset was durable when this was written. `index`:
     every delivery up to that Raft index is in this frame or before it. `size`: of the records before compression;
     `length` as stored.

@@ -151,7 +151,7 @@ def read_group(
                     mark, found = follow(mark, frame, name)
                     for one, chain in found:
                         counts = is_last or one.offset < segment.end.offset
-                        if counts and one.offset >= first and (last is None or one.offset <= last):
+                        if counts and one.end > first and (last is None or one.offset <= last):
                             yield PlacedDelivery(group, name, frame.position, one, chain)
             if scanner.position < segment.size:
                 raise CorruptionError(

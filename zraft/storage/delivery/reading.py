@@ -146,7 +146,7 @@ class DeliveryReader:
         size = 0
         for segment, frame in self._frames(view, offset):
             for one in self._deliveries(segment, frame):
-                if one.offset < offset:
+                if one.end <= offset:
                     continue
                 size += len(one.payload) + DELIVERY_OVERHEAD_BYTES
                 if found and size > bytes_max:
@@ -194,13 +194,13 @@ class DeliveryReader:
             try:
                 records = records_of(frame.head, frame.data, path, frame.position)
                 for one, chain in decode_deliveries(records, frame.head.chain):
-                    if one.offset == offset - 1:
+                    if one.end == offset:
                         # There may be more to come of its entry.
                         return Mark(offset, one.stamp, chain, one.index - 1)
             except DeliveryFormatError as error:
                 raise CorruptionError(path, frame.position, str(error)) from error
             break
-        raise CorruptionError(self._path, 0, f"delivery {offset - 1} is in none of its segments")
+        raise CorruptionError(self._path, 0, f"no delivery in its segments ends at offset {offset}")
 
     def _frames(self, view: DeliveryView, offset: int) -> Iterator[tuple[Segment, DeliveryFrame]]:
         """Yield the frames from the one on that holds `offset`, with their segments."""
@@ -240,7 +240,7 @@ class DeliveryReader:
             found = read_deliveries(records_of(head, frame.data, path, frame.position))
         except DeliveryFormatError as error:
             raise CorruptionError(path, frame.position, str(error)) from error
-        if len(found) != head.count or found[0].offset != head.offset:
+        if not found or (found[0].offset, found[-1].end) != (head.offset, head.end_offset):
             raise CorruptionError(path, frame.position, "the head does not tell of these records")
         for one in found:
             if one.offset < segment.end.offset:

@@ -142,22 +142,24 @@ def follow(mark: Mark, frame: DeliveryFrame, path: str) -> tuple[Mark, list[tupl
     else:
         try:
             records = records_of(head, frame.data, path, frame.position)
-            for at, (one, digest) in enumerate(decode_deliveries(records, chain)):
-                if one.offset != head.offset + at:
-                    problem = f"delivery {one.offset} where {head.offset + at} was expected"
+            expected = head.offset
+            for one, digest in decode_deliveries(records, chain):
+                if one.offset != expected:
+                    problem = f"delivery {one.offset} where {expected} was expected"
                 elif stamp is not None and one.stamp <= stamp:
                     problem = f"delivery {one.offset} has stamp {one.stamp}, the one before {stamp}"
-                elif one.index < index or (at == 0 and one.index <= mark.index):
+                elif one.index < index or (not found and one.index <= mark.index):
                     problem = f"delivery {one.offset} is of entry {one.index}, but entry {index} came before"
                 if problem is not None:
                     break
-                stamp, index, chain = one.stamp, one.index, digest
+                expected, stamp, index, chain = one.end, one.stamp, one.index, digest
                 found.append((one, digest))
         except DeliveryFormatError as error:
             problem = str(error)
     if problem is None:
         said = (head.count, head.stamp, head.time)
-        is_so = (len(found), found[0][0].stamp, max(one.time for one, _ in found)) if found else (0, None, 0)
+        count = found[-1][0].end - head.offset if found else 0
+        is_so = (count, found[0][0].stamp, max(one.time for one, _ in found)) if found else (0, None, 0)
         # The frame may hold the beginning of an entry that it cuts in two.
         if said != is_so or index > head.index + 1:
             problem = "the head does not tell of these records"
@@ -278,10 +280,10 @@ class SegmentVerifier:
         with reading(path):
             for frame in scanner:
                 self._mark, found = follow(self._mark, frame, path)
-                last = self._segment.end.offset - 1
-                if found[0][0].offset <= last <= found[-1][0].offset:
-                    one, digest = found[last - found[0][0].offset]
-                    self._reached = Mark(last + 1, one.stamp, digest, 0)
+                end = self._segment.end.offset
+                if found[0][0].offset < end <= found[-1][0].end:
+                    one, digest = next(each for each in found if each[0].end >= end)
+                    self._reached = Mark(one.end, one.stamp, digest, 0)
                 self._count(scanner.position)
         self._damage = scanner.damage
 

@@ -123,7 +123,7 @@ class Tail:
         head = DeliveryFrameHead(
             compressed,
             first.offset,
-            len(deliveries),
+            last.end - first.offset,
             self.durable.end.offset,
             index,
             before.end.chain,

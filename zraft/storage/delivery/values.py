@@ -29,6 +29,9 @@ NUMBER_MAX: Final = 2**64 - 1
 a header.
 """
 
+SPAN_MAX: Final = 1 << 20
+"""The most offsets of one delivery, of which a frame's head counts all."""
+
 _LINK: Final = Struct(f">{DIGEST_BYTES}sQQQQQ{DIGEST_BYTES}s")
 
 Stamp = tuple[int, int, int, int]
@@ -43,7 +46,8 @@ class DeliveryFormatError(ValueError):
 class StoredDelivery:
     """One message as a partition delivered it.
 
-    `offset` is dense, from 0. `producer` and `number` name the message, `payload` is what consumers are given of it.
+    `offset` is dense, from 0: a message takes `span` offsets, one for each of its records. `producer` and `number` name the
+    message, `payload` is what consumers are given of it.
     `index` is the Raft index of the entry that delivered it, `time` that entry's wall time in milliseconds (for people
     and for retention; it may go back between leaders).
     """
@@ -55,6 +59,12 @@ class StoredDelivery:
     payload: bytes
     index: int
     time: int
+    span: int = 1
+
+    @property
+    def end(self) -> int:
+        """The offset behind the message's last record."""
+        return self.offset + self.span
 
 
 @frozen
@@ -86,14 +96,22 @@ def next_digest(chain: bytes, one: StoredDelivery) -> bytes:
 def encode_deliveries(deliveries: Iterable[StoredDelivery], chain: bytes) -> tuple[list[bytes], bytes]:
     """Return the record of each delivery, and the digest after the last one.
 
-    A record is `[offset, T, G, sub, g, producer, number, index, time, payload]`.
+    A record is `[offset, T, G, sub, g, producer, number, index, time, payload]`, and has the span as one field more if it
+    is not 1.
     """
     pack = msgpack.Packer().pack
     records: list[bytes] = []
     for one in deliveries:
-        records.append(
-            pack((one.offset, *one.stamp, one.producer, one.number, one.index, one.time, one.payload))
+        fields: tuple[Any, ...] = (
+            one.offset,
+            *one.stamp,
+            one.producer,
+            one.number,
+            one.index,
+            one.time,
+            one.payload,
         )
+        records.append(pack(fields if one.span == 1 else (*fields, one.span)))
         chain = next_digest(chain, one)
     return records, chain
 
@@ -137,8 +155,9 @@ def read_deliveries(data: bytes) -> list[StoredDelivery]:
 
 
 def _delivery(fields: Any) -> StoredDelivery:
-    if type(fields) is tuple and len(fields) == 10:
-        offset, t, g, sub, group, producer, number, index, time, payload = fields
+    if type(fields) is tuple and 10 <= len(fields) <= 11:
+        offset, t, g, sub, group, producer, number, index, time, payload = fields[:10]
+        span = fields[10] if len(fields) == 11 else 1
         if (
             type(offset) is int
             and type(t) is int
@@ -150,7 +169,9 @@ def _delivery(fields: Any) -> StoredDelivery:
             and type(index) is int
             and type(time) is int
             and type(payload) is bytes
+            and type(span) is int
             and min(offset, t, g, sub, group, producer, number, index, time) >= 0
+            and 1 <= span <= SPAN_MAX
         ):
-            return StoredDelivery(offset, (t, g, sub, group), producer, number, payload, index, time)
+            return StoredDelivery(offset, (t, g, sub, group), producer, number, payload, index, time, span)
     raise DeliveryFormatError(f"not a delivery: {str(fields)[:80]}")

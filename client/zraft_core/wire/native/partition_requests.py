@@ -31,6 +31,7 @@ from zraft_core.layout import (
     ruled,
     wrong,
 )
+from zraft_core.records.header import check_batch
 from zraft_core.topics import forms
 from zraft_core.topics.message import Message
 from zraft_core.topics.messages import StartRequest
@@ -133,7 +134,25 @@ class ReadOffset:
     consumer: bytes
 
 
-PartitionRequest = SubscribeProducer | Produce | Fetch | Need | Claim | LookAtClaims | SeekOffset | ReadOffset
+@frozen
+class ListConsumers:
+    """Whoever stores an offset in a partition, or shares it by claims."""
+
+    id: int
+    group: GroupId
+
+
+PartitionRequest = (
+    SubscribeProducer
+    | Produce
+    | Fetch
+    | Need
+    | Claim
+    | LookAtClaims
+    | SeekOffset
+    | ReadOffset
+    | ListConsumers
+)
 
 
 def _subscribe(
@@ -157,12 +176,23 @@ def _produce(
     relayed: bool = False,
     staged: bool = False,
 ) -> Produce:
-    if staged:
-        for at, message in enumerate(messages):
-            if not message.may_be_staged:
-                raise wrong(f"produce.messages[{at}]", forms.staged.expected, message)
+    for at, message in enumerate(messages):
+        if staged and not message.may_be_staged:
+            raise wrong(f"produce.messages[{at}]", forms.staged.expected, message)
+        if message.records:
+            _check_records(message, f"produce.messages[{at}]")
     requests = tuple([StartRequest(message, floor, epoch, relayed, staged) for message in messages])
     return Produce(id, group, requests)
+
+
+def _check_records(message: Message, name: str) -> None:
+    """Check the header and the sum of a batch, so that every consumer can read it. No record is decoded."""
+    try:
+        header = check_batch(message.payload)
+    except ProtocolError as error:
+        raise ProtocolError(f"{name}: {error}") from error
+    if header.count != message.records:
+        raise wrong(f"{name}.records", f"{header.count}, as the batch says", message.records)
 
 
 def _fetch(id: int, partitions: tuple[Any, ...], wait_ms: int = 0) -> Fetch:
@@ -229,4 +259,5 @@ REQUESTS: Final[tuple[Fields[PartitionRequest], ...]] = (
     request("claims", LookAtClaims, group=from_one, name=_name),
     request("seek", SeekOffset, group=from_one, consumer=forms.consumer, offset=optional(number)),
     request("offset", ReadOffset, group=from_one, consumer=forms.consumer),
+    request("consumers", ListConsumers, group=from_one),
 )

@@ -122,6 +122,19 @@ class OffsetResult:
     refused: ReplicaRefusal | None = None
 
 
+@frozen
+class ConsumersResult:
+    """Who consumes a partition, unless the replica refused to tell; `end` is the offset behind its last record.
+
+    Each of `consumers` is (name, the offset that it continues with, owners): of a group that shares the partition by
+    claims the owners of these, None of one that stores its offset itself.
+    """
+
+    consumers: tuple[tuple[bytes, int, tuple[str, ...] | None], ...] | None = None
+    end: int | None = None
+    refused: ReplicaRefusal | None = None
+
+
 def _addresses(value: Any, name: str) -> dict[int, str]:
     if type(value) is dict and all(type(one) is int and type(at) is str for one, at in value.items()):
         return value
@@ -178,5 +191,13 @@ RESULTS: Final[Mapping[str, Record[Any]]] = {
     "claims": Record(ClaimsResult, any_binary, _refused),
     "seek": _offset,
     "offset": _offset,
+    "consumers": Record(
+        ConsumersResult,
+        optional(
+            listed(row(name=any_binary, offset=number, owners=optional(listed(any_string, MANY))), MANY)
+        ),
+        optional(number),
+        _refused,
+    ),
 }
 """The own fields of results, beside those of every result and of every write."""

@@ -6,7 +6,7 @@ import random
 
 from tests.simulation.partitions import programs as simulated
 from tests.unit.server.partitions.cluster import Cluster
-from zraft.topics.service import Fetched, Offset, TopicRefusal
+from zraft.topics.service import Consumers, Fetched, Offset, TopicRefusal
 from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.ids import GroupId
 from zraft_core.topics.message import Message
@@ -23,6 +23,7 @@ class Client:
         self.fetched: list[tuple[int, Fetched]] = []
         self.claims: list[tuple[int, ClaimAnswer | ClaimsView]] = []
         self.offsets: list[tuple[int, Offset]] = []
+        self.consumers: list[tuple[int, Consumers]] = []
         self.refused: list[tuple[int, TopicRefusal]] = []
 
     def on_reply(self, id: int, reply: Reply) -> None:
@@ -36,6 +37,9 @@ class Client:
 
     def on_offset(self, id: int, offset: Offset) -> None:
         self.offsets.append((id, offset))
+
+    def on_consumers(self, id: int, consumers: Consumers) -> None:
+        self.consumers.append((id, consumers))
 
     def on_refused(self, id: int, refusal: TopicRefusal) -> None:
         self.refused.append((id, refusal))

@@ -6,6 +6,8 @@ import random
 import threading
 from itertools import count
 
+from attrs import evolve
+
 from tests.simulation.disk import SimulatedDisk
 from zraft.server.partitions.delivery_reading import DeliveryReaders, ReadDeliveries, ReadResult
 from zraft.server.partitions.delivery_tail import OVERHEAD_BYTES, DeliveryTail
@@ -47,6 +49,26 @@ def test_a_read_of_the_tail_keeps_to_its_bytes_but_gives_one() -> None:
     tail.append([delivery(offset) for offset in range(5, 9)], 9)
     assert [one.offset for one in tail.read(5, 25)] == [5, 6]
     assert [one.offset for one in tail.read(6, 1)] == [6]
+
+
+def test_a_read_of_the_tail_in_the_middle_of_a_batch_begins_with_it() -> None:
+    tail = DeliveryTail()
+    ends = [0]
+    for at in range(20):
+        tail.append([evolve(delivery(ends[-1]), span=1 + at % 4)], at + 1)
+        ends.append(tail.end)
+    tail.wrote(12)
+    for size_max in (1 << 20, 15 * (10 + OVERHEAD_BYTES), 0):
+        tail.shrink(size_max)
+        assert tail.first in ends
+        for offset in range(tail.first, tail.end):
+            begin = max(one for one in ends if one <= offset)
+            assert [one.offset for one in tail.read(offset, 1)] == [begin]
+            assert [one.offset for one in tail.read(offset, 1 << 20)] == [
+                one for one in ends[:-1] if one >= begin
+            ]
+        assert tail.read(tail.end, 1) == []
+    assert tail.first == ends[12]
 
 
 def test_a_tail_begins_anew_where_a_snapshot_ends() -> None:

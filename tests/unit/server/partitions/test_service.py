@@ -16,7 +16,7 @@ from zraft.server.partitions.leadership import PartitionLeadership
 from zraft.server.partitions.settings import PartitionsSettings
 from zraft.storage.delivery.settings import DeliveryRetention
 from zraft.storage.errors import DeliveriesDifferError
-from zraft.topics.service import Fetched, TopicClient
+from zraft.topics.service import Consumers, Fetched, TopicClient
 from zraft_core.claims.answers import Accepted, ClaimsView, Granted, Reason, Refused
 from zraft_core.claims.commands import (
     ClaimPartition,
@@ -485,10 +485,12 @@ def test_a_deposed_leader_that_does_not_know_shows_nothing() -> None:
     client = Client()
     cluster.servers[leader].partitions.topics.claims_view(client, 1, group, "g")
     cluster.servers[leader].partitions.topics.offset_of(client, 2, group, b"c")
+    cluster.servers[leader].partitions.topics.consumers(client, 3, group)
     cluster.run(250)
     assert cluster.servers[leader].hosted(group).leadership is not None, "it still believes to lead"
     assert not client.claims
     assert not client.offsets
+    assert not client.consumers
 
 
 # -- stored offsets
@@ -508,6 +510,21 @@ def test_a_consumers_offset_is_stored_read_and_forgotten() -> None:
     topics.seek(client, 4, group, b"c", None)
     cluster.run(30)
     assert [(id, offset.offset) for id, offset in client.offsets] == [(1, None), (2, 42), (3, 42), (4, None)]
+
+
+def test_whoever_consumes_a_partition_is_told_with_its_place() -> None:
+    cluster, _ = started()
+    (group,) = cluster.groups
+    client = Client()
+    topics = cluster.leading(group).topics
+    topics.seek(client, 1, group, b"late", 2)
+    topics.seek(client, 2, group, b"early", 1)
+    claim(cluster, ClaimPartition("g", "anna", "i", 1, 0, Mode.AT_LEAST_ONCE))
+    topics.consumers(client, 3, group)
+    cluster.run(60)
+    end = cluster.leading(group).topics._hosted[group].end
+    expected = ((b"early", 1, None), (b"late", 2, None), (b"g", 0, ("anna",)))
+    assert client.consumers == [(3, Consumers(group, expected, end))]
 
 
 def test_more_requests_than_may_wait_are_refused() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.server.clients.connection import ANSWERS_BYTES_MAX
 from zraft.server.clients.native.services import NativeSpeaker
-from zraft.topics.service import Fetched, Offset, TopicRefusal, TopicService
+from zraft.topics.service import Consumers, Fetched, Offset, TopicRefusal, TopicService
 from zraft_core.claims.answers import ClaimAnswer, ClaimsView
 from zraft_core.claims.codec import encode_answer, encode_view
 from zraft_core.errors import Code
@@ -35,6 +35,7 @@ from zraft_core.wire.native.topic_answers import (
 from zraft_core.wire.native.topic_results import (
     ClaimResult,
     ClaimsResult,
+    ConsumersResult,
     OffsetResult,
     RefusedResult,
     ReplicaRefusal,
@@ -190,6 +191,8 @@ class ConnectionTopics:
                 service.seek(self, self._ask(number), group, consumer, offset)
             case wire.ReadOffset(number, group, consumer):
                 service.offset_of(self, self._ask(number), group, consumer)
+            case wire.ListConsumers(number, group):
+                service.consumers(self, self._ask(number), group)
 
     # -- producers
 
@@ -326,6 +329,10 @@ class ConnectionTopics:
     def on_offset(self, id: int, offset: Offset) -> None:
         """Answer a request for an offset."""
         self._answer(id, OffsetResult(offset.offset))
+
+    def on_consumers(self, id: int, consumers: Consumers) -> None:
+        """Answer a request for who consumes a partition."""
+        self._answer(id, ConsumersResult(consumers.found, consumers.end))
 
     def _answer(self, id: int, result: object) -> None:
         number = self._asked.get(id)

@@ -1,0 +1,1 @@
+"""Tests of zraft_core.records."""
