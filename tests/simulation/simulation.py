@@ -62,6 +62,7 @@ from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.settings import RaftSettings
 from zraft.server.clients.authentication.proofs import AuthSettings
 from zraft.server.clients.settings import ClientSettings
+from zraft.server.clients.zookeeper import ordinary_reads
 from zraft.server.coordination import membership_keeper, reconciliation
 from zraft.server.coordination.origin import OriginSettings
 from zraft.server.engine.settings import DriverSettings
@@ -72,7 +73,7 @@ from zraft.transport.messages import PeerMessage, Sender
 from zraft.tree import machine as machine_module
 from zraft.tree import node as node_module
 from zraft.tree import znodes as znodes_module
-from zraft.tree.commands import truncation
+from zraft.tree.commands import ordinary, truncation
 from zraft.tree.image import reader as image_reader_module
 from zraft.tree.image import writer as image_writer_module
 from zraft.tree.machine import Machine
@@ -119,7 +120,14 @@ SCALED: Final[tuple[tuple[Any, str, int], ...]] = (
 a snapshot is to have several pieces and a lost disk is to be replaced several times."""
 
 
-HASHING: Final = (node_module, znodes_module, image_writer_module, image_reader_module)
+HASHING: Final = (
+    node_module,
+    znodes_module,
+    ordinary,
+    ordinary_reads,
+    image_writer_module,
+    image_reader_module,
+)
 """They spread znodes by `hash(path)`, which differs between processes, and images show the order: not here."""
 
 
