@@ -29,12 +29,21 @@ class Line:
         self._called_bytes = 0
         self._over = False
 
+    @property
+    def is_waited_in(self) -> bool:
+        """True if somebody waits for room."""
+        return bool(self._waiting)
+
+    def may_pass(self, size: int) -> bool:
+        """Return whether a caller has its turn, and room for `size` bytes, without waiting."""
+        return not (self._waiting or self._called) and self._has_room(1, size)
+
     async def turn(self, size: int) -> None:
         """Wait until all who came before have had their turn, and for room for `size` bytes.
 
         The caller takes the room before it awaits anything else, or calls `admit` if it does without.
         """
-        if self._waiting or self._called or not self._has_room(1, size):
+        if not self.may_pass(size):
             await self._wait(size)
 
     async def passed(self) -> None:

@@ -25,6 +25,7 @@ from zraft_client.topics import (
     ConditionFailedError,
     Consumed,
     MergedConsumer,
+    MessageId,
     NoTopicError,
     Order,
     Record,
@@ -64,11 +65,17 @@ async def polled(consumer: Consumer | MergedConsumer, count: int) -> list[Record
     return found
 
 
+def names(records: list[Record]) -> list[tuple[MessageId, int]]:
+    """What names each record: its message, and its place there."""
+    return [(one.id, one.index) for one in records]
+
+
 def in_one_order(logs: list[list[Record]]) -> bool:
-    """Whether no two logs contradict each other: the stamps of each ascend, and a message has the same one everywhere."""
+    """Whether no two logs contradict each other: places in the order ascend, and a record has the same one everywhere."""
     stamps: dict[Any, Any] = {}
     for log in logs:
-        if [one.stamp for one in log] != sorted({one.stamp for one in log}):
+        places = [(one.stamp, one.index) for one in log]
+        if places != sorted(set(places)):
             return False
         for one in log:
             if stamps.setdefault(one.id, one.stamp) != one.stamp:
@@ -137,7 +144,7 @@ async def test_two_merged_consumers_see_one_order_and_an_idle_partition_stalls_n
                     await producer.send_soon(to, b"%d" % number)
                 await producer.flush()
             first, second = await polled(one, 200), await polled(other, 200)
-        assert [record.id for record in first] == [record.id for record in second]
+        assert names(first) == names(second)
         assert in_one_order([first])
 
 
@@ -156,10 +163,10 @@ async def test_partitions_are_added_while_messages_are_sent_and_every_consumer_r
                 await producer.send_soon(name, b"%d" % number)
             await producer.flush()
             first = await polled(one, 60)
-            assert {record.id for record in await polled(plain, 60)} == {record.id for record in first}
+            assert set(names(await polled(plain, 60))) == set(names(first))
             async with topics.merged(name) as other:
                 second = await polled(other, 60)
-        assert [record.id for record in first] == [record.id for record in second]
+        assert names(first) == names(second)
         assert {record.partition for record in first} == {0, 1, 2}
 
 
@@ -239,7 +246,8 @@ async def test_every_server_is_killed_in_turn_and_nothing_is_lost_repeated_or_ou
                 await loop.run_in_executor(None, cluster.wait_ready)
             for one in sent.values():
                 await one
-        expected = sum(len(one.message.destinations) for one in sent.values())
+        places = {value: len(one.together.message.destinations) for value, one in sent.items()}
+        expected = sum(places.values())
         async with topics.consumer(name) as consumer:
             found = await polled(consumer, expected)
             assert await consumer.poll(0.5) == []
@@ -249,9 +257,7 @@ async def test_every_server_is_killed_in_turn_and_nothing_is_lost_repeated_or_ou
         for partition, log in logs.items():
             assert [one.offset for one in log] == list(range(len(log))), partition
         assert in_one_order(list(logs.values()))
-        assert Counter(one.value for one in found) == Counter(
-            {value: len(one.message.destinations) for value, one in sent.items()}
-        )
+        assert Counter(one.value for one in found) == Counter(places)
         for log in logs.values():
             numbers = [one.id.seq for one in log if one.value.startswith(b"strict")]
             assert numbers == sorted(numbers)
@@ -334,7 +340,7 @@ async def test_an_idle_partition_holds_two_merged_consumers_up_for_one_advance_a
     stopped = next(number for number in cluster.servers if number != killed)
     await loop.run_in_executor(None, cluster.kill, stopped)
     logged.update(await asyncio.to_thread(commands_of, cluster.servers[stopped].data, groups[2]))
-    assert [one.id for one in seen[0]] == [one.id for one in seen[1]]
+    assert names(seen[0]) == names(seen[1])
     assert [int(one.value) for one in seen[0]] == list(range(sum(counts))), (
         "each was told before the next was sent"
     )

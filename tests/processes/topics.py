@@ -19,7 +19,7 @@ from tests.topic_chaos.oracles import Judged, Place, Read, Reading, judge
 from zraft_client import Client, ClientError
 from zraft_client.calls import Request
 from zraft_client.topics import Metadata, Topics, requests
-from zraft_client.topics.payloads import decode_content
+from zraft_client.topics.records import records_of
 from zraft_core.ids import GroupId
 from zraft_core.wire.native.topic_results import ReplicaRefusal
 
@@ -191,15 +191,15 @@ async def read_log(client: Client, group: GroupId) -> tuple[Read, ...] | None:
             await asyncio.sleep(0.05)
         for part in fetched.parts:
             assert part.first == 0, f"group {group}: retention removed what a test needs"
-            for one in part.deliveries:
-                value = decode_content(one.message.payload).value
-                stamp, mid = one.stamp, one.message.mid
+            for one in (record for delivery in part.deliveries for record in records_of(delivery, "", 0)):
+                stamp, mid = one.stamp, one.id
                 found.append(
                     Read(
                         one.offset,
                         (stamp.time, stamp.group, stamp.sub, stamp.single),
                         (mid.producer, mid.seq),
-                        value,
+                        one.value,
+                        one.index,
                     )
                 )
             offset = part.next

@@ -27,12 +27,13 @@ Stamp = tuple[int, int, int, int]
 
 @frozen
 class Read:
-    """A message as a consumer got it. `id` is the service's: (producer, number)."""
+    """A record as a consumer got it. `id` is its message's: (producer, number), and `index` its place in it."""
 
     offset: int
     stamp: Stamp
     id: tuple[int, int]
     payload: bytes
+    index: int = 0
 
 
 @frozen
@@ -123,7 +124,7 @@ def check_integrity(
                 "exactly once", f"{place}: {tuple(twice[0])} and {len(twice) - 1} others twice"
             )
         for a, b in pairwise(log):
-            if a.stamp >= b.stamp:
+            if (a.stamp, a.index) >= (b.stamp, b.index):
                 raise BrokenPromiseError("stamps", f"{place}: {b.stamp} at {b.offset} is not above {a.stamp}")
 
 
@@ -186,17 +187,17 @@ def check_producers(
         if len(one.places) == 1:
             alone[next(iter(one.places)), key.sender].append(key.number)
     for place, log in logs.items():
-        numbers: dict[int, int] = {}
+        numbers: dict[int, tuple[int, int]] = {}
         came: dict[str, list[int]] = defaultdict(list)
         for read, key in zip(log, orders[place], strict=True):
             if len(sent[key].places) > 1:
                 continue
             producer, number = read.id
-            if number <= numbers.get(producer, 0):
+            if (number, read.index) <= numbers.get(producer, (0, 0)):
                 raise BrokenPromiseError(
                     "producer order", f"{place}: {tuple(key)} is behind {numbers[producer]}"
                 )
-            numbers[producer] = number
+            numbers[producer] = number, read.index
             came[key.sender].append(key.number)
         for sender, found in came.items():
             if found != alone[place, sender][: len(found)]:

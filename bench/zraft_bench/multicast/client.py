@@ -104,7 +104,10 @@ class TopicsClient:
             TopicError: it cannot be registered.
         """
         with _told("register a producer"):
-            producer = self._topics.producer(window=self._cell.window, order=self._cell.order)
+            # A cell counts messages, each of which has its own place in the order of all.
+            producer = self._topics.producer(
+                window=self._cell.window, order=self._cell.order, batch_bytes_max=0
+            )
             await producer.open()
         try:
             yield TopicSender(producer, self._place_names())

@@ -20,6 +20,7 @@ from zraft_client.topics.payloads import Compression, PayloadError
 from zraft_client.topics.producer import Producer
 from zraft_client.topics.sent import Sent
 from zraft_client.topics.values import Bounds, Metadata, Receipt, Record, Topic
+from zraft_core.records import MissingPackageError
 from zraft_core.topics.merger import MergePosition
 from zraft_core.topics.producer import Reach
 from zraft_core.topics.stamps import MessageId, Stamp
@@ -37,6 +38,7 @@ __all__ = [
     "MergedConsumer",
     "MessageId",
     "Metadata",
+    "MissingPackageError",
     "NeverDeliveredError",
     "NoTopicError",
     "OffsetGoneError",

@@ -86,20 +86,20 @@ def in_its_thread(
 
 
 class BlockingSent:
-    """A message on its way."""
+    """A record on its way."""
 
     def __init__(self, client: BlockingClient, sent: Sent) -> None:
         self._client = client
         self._sent = sent
 
     @property
-    def id(self) -> MessageId:
-        """The message's id; pass it as `after` to order a later message behind this one."""
+    def id(self) -> MessageId | None:
+        """The id of its message; None while the message may get more records."""
         return self._sent.id
 
     @property
     def sent(self) -> Sent:
-        """The message as the asyncio producer knows it."""
+        """The record as the asyncio producer knows it."""
         return self._sent
 
     def done(self) -> bool:
@@ -107,11 +107,11 @@ class BlockingSent:
         return self._sent.done()
 
     def result(self, timeout_s: float | None = None) -> Receipt:
-        """Wait for the message's outcome, and return its receipt.
+        """Wait for the record's outcome, and return its receipt.
 
         Raises:
-            ClientError: the message failed.
-            TimeoutError: there is no outcome in time; the message is still sent.
+            ClientError: its message failed.
+            TimeoutError: there is no outcome in time; the record is still sent.
         """
 
         async def wait() -> Receipt:
@@ -131,14 +131,21 @@ class BlockingProducer(_Blocking[Producer]):
         *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
+        timestamp: int | None = None,
         after: BlockingSent | None = None,
         consumed: Consumed | None = None,
     ) -> Receipt:
-        """Multicast a message and wait until it is delivered."""
+        """Multicast a record and wait until it is delivered."""
         before = None if after is None else after.sent
         return self._client.run(
             lambda _: self._asyncio_version.send(
-                to, value, key=key, headers=headers, after=before, consumed=consumed
+                to,
+                value,
+                key=key,
+                headers=headers,
+                timestamp=timestamp,
+                after=before,
+                consumed=consumed,
             )
         )
 
@@ -149,17 +156,38 @@ class BlockingProducer(_Blocking[Producer]):
         *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
+        timestamp: int | None = None,
         after: BlockingSent | None = None,
         consumed: Consumed | None = None,
     ) -> BlockingSent:
-        """Multicast a message; waits only for room."""
+        """Multicast a record; wait only for room."""
         before = None if after is None else after.sent
         sent = self._client.run(
             lambda _: self._asyncio_version.send_soon(
-                to, value, key=key, headers=headers, after=before, consumed=consumed
+                to,
+                value,
+                key=key,
+                headers=headers,
+                timestamp=timestamp,
+                after=before,
+                consumed=consumed,
             )
         )
         return BlockingSent(self._client, sent)
+
+    def send_many(
+        self,
+        to: Destination | Iterable[Destination],
+        values: Iterable[bytes],
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+    ) -> list[BlockingSent]:
+        """Multicast a record of each value, in one step; wait only for room."""
+        sent = self._client.run(
+            lambda _: self._asyncio_version.send_many(to, values, key=key, headers=headers)
+        )
+        return [BlockingSent(self._client, one) for one in sent]
 
     saw = in_its_thread(Producer.saw)
     flush = blocking(Producer.flush)

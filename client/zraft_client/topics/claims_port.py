@@ -7,6 +7,7 @@ consumers repeat what was not answered, and their commands are made for that.
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from typing import Final
 
 from zraft_client.claims.errors import PortError
@@ -16,7 +17,7 @@ from zraft_client.topics import requests
 from zraft_client.topics.bounds import bounds_of
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import LinkError, NoTopicError
-from zraft_client.topics.records import record_of
+from zraft_client.topics.records import records_of
 from zraft_client.topics.requests import FETCH_BYTES_MAX
 from zraft_core.claims.answers import ClaimAnswer
 from zraft_core.claims.commands import ClaimCommand
@@ -102,12 +103,13 @@ class TopicsPort:
             self._elsewhere(topic, partition)
             raise PortError(f"{topic}/{partition}: {refused.kind} {refused.detail}")
         found = fetched.parts[0]
-        records = [
-            Record(delivery.offset, record.value)
-            for delivery in found.deliveries[:count]
-            # A record that only changes the topic's partitions is nothing to process; offsets may leave gaps.
-            if (record := record_of(delivery, topic, partition)) is not None
-        ]
+        records: list[Record] = []
+        # A record that only changes the topic's partitions is nothing to process; offsets may leave gaps.
+        for delivery in found.deliveries:
+            some = islice(records_of(delivery, topic, partition, first), count - len(records))
+            records += (Record(one.offset, one.value) for one in some)
+            if len(records) >= count:
+                break
         return Fetched(tuple(records), found.first, found.end)
 
     async def _home(self, topic: str, partition: int) -> GroupId:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
+from itertools import islice
 from typing import Any, Final
 
 from zraft_client.errors import BadArgumentsError, ClientError, ClosedError
@@ -18,12 +19,14 @@ from zraft_client.topics import requests
 from zraft_client.topics.bounds import bounds_of
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import NoTopicError, OffsetGoneError
+from zraft_client.topics.payloads import PayloadError
 from zraft_client.topics.polling import RECORDS_MAX, Polling
 from zraft_client.topics.reading import Reader
-from zraft_client.topics.records import record_of
+from zraft_client.topics.records import records_of
 from zraft_client.topics.requests import Part
 from zraft_client.topics.values import Record
 from zraft_core.ids import GroupId
+from zraft_core.records import MissingPackageError
 from zraft_core.topics.message import Delivery
 
 BUFFERED_MAX: Final = 4096
@@ -59,9 +62,15 @@ class _Cursor:
         self.removed = False
         self.first = 0
         self.end = 0
+        self.damage: PayloadError | MissingPackageError | None = None
+        """Why the next records cannot be read; the next poll raises it. Damaged ones are passed over."""
         self._owner = owner
         self._group = group
         self._read = offset
+        self._delivery: Delivery | None = None
+        """The message before those in the buffer; None if nothing of it is left."""
+        self._records: Iterator[Record] = iter(())
+        """The rest of it."""
         self.position = offset
         """The offset of the next record that the program gets."""
 
@@ -114,22 +123,42 @@ class _Cursor:
     def seek(self, offset: int) -> None:
         self.buffer.clear()
         self.buffered_bytes = 0
+        self._delivery = self.damage = None
         self._read = self.position = offset
         if not self.removed:
             self.error = None
 
-    def take(self) -> Record | None:
-        """Return the next record, None if none is here."""
-        while self.buffer:
-            delivery = self.buffer.popleft()
+    def take(self, limit: int) -> list[Record]:
+        """Return at most so many records that are here."""
+        found: list[Record] = []
+        while len(found) < limit and self.damage is None and (delivery := self._next()) is not None:
+            try:
+                for record in islice(self._records, limit - len(found)):
+                    found.append(record)
+                    self.position = record.offset + 1
+            except PayloadError as error:
+                self.damage = error
+            except MissingPackageError as error:
+                self.damage = error
+                self._records = self._records_of(delivery)
+                break
+            if len(found) < limit:
+                self.position, self._delivery = delivery.end, None
+        return found
+
+    def _next(self) -> Delivery | None:
+        """Return the message whose records come next."""
+        if self._delivery is None and self.buffer:
+            delivery = self._delivery = self.buffer.popleft()
             self.buffered_bytes -= len(delivery.message.payload)
-            self.position = delivery.offset + 1
-            record = record_of(delivery, self.topic, self.partition)
-            if record is not None:
-                return record
+            self._records = self._records_of(delivery)
             if delivery.message.partitions is not None:
                 self._owner.on_change(self.topic, delivery.message.partitions)
-        return None
+        return self._delivery
+
+    def _records_of(self, delivery: Delivery) -> Iterator[Record]:
+        """Return the records of a message; of one that begins before the position, the rest is meant."""
+        return records_of(delivery, self.topic, self.partition, self.position)
 
 
 class Consumer(Polling):
@@ -290,25 +319,35 @@ class Consumer(Polling):
         Raises:
             OffsetGoneError: retention has removed the next record, and `skip_gone` is off.
             NoTopicError: a topic was deleted, and everything of it was read.
-            PayloadError: a compressed value is damaged; the next poll skips it.
+            PayloadError: the next records are damaged; the poll after this one goes on behind their message.
+            MissingPackageError: the next records are compressed, and the package for that is not installed.
         """
         return await self._polled(timeout_s, limit)
 
     def _taken(self, limit: int) -> list[Record]:
         """Return a few of each partition in turn, so that a busy one starves nobody."""
         cursors = list(self._cursors.values())
+        self._raise_damage(cursors)
         found: list[Record] = []
         for place in range(len(cursors)):
             cursor = cursors[(self._turn + place) % len(cursors)]
-            while len(found) < limit and not cursor.paused and (record := cursor.take()) is not None:
-                found.append(record)
+            if not cursor.paused:
+                found += cursor.take(limit - len(found))
             if len(found) >= limit:
                 self._turn = (self._turn + place + 1) % len(cursors)
                 break
         self._reader.kick()
         return found
 
+    def _raise_damage(self, cursors: Iterable[_Cursor]) -> None:
+        """Raise what was wrong with records, before any others are taken, which would be lost."""
+        for cursor in cursors:
+            if cursor.damage is not None and not cursor.paused:
+                damage, cursor.damage = cursor.damage, None
+                raise damage
+
     def _raise_failure(self) -> None:
+        self._raise_damage(self._cursors.values())
         if self._closed:
             raise ClosedError("the consumer was closed")
         if self._reader.failure is not None:

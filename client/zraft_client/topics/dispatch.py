@@ -52,7 +52,7 @@ class _State:
 
 
 @frozen
-class Batch:
+class Outgoing:
     """Requests to one group, in the order of their numbers."""
 
     group: GroupId
@@ -98,7 +98,7 @@ class Dispatch:
             heapq.heappop(self._heap)
         return None
 
-    def take(self, now: float) -> list[Batch]:
+    def take(self, now: float) -> list[Outgoing]:
         """Return what is to be sent now. It is due again after an interval, each longer than the one before."""
         due: set[int] = set()
         while (at := self.next_due) is not None and at <= now:
@@ -130,7 +130,7 @@ class Dispatch:
             self._set_due(seq, state, state.repeat)
             for group, request in requests:
                 found.setdefault(group, []).append(request)
-        return [Batch(group, tuple(batch)) for group, batch in found.items()]
+        return [Outgoing(group, tuple(requests)) for group, requests in found.items()]
 
     def again(self, group: GroupId, now: float) -> None:
         """Send to a group again, as its present leader may not have heard what was sent before."""

@@ -7,19 +7,26 @@ pass. New partitions of the topic join at the same place for everybody.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
+
+from attrs import evolve
 
 from zraft_client.errors import BadArgumentsError, ClientError, ClosedError
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import LinkError, NoTopicError, OffsetGoneError
+from zraft_client.topics.payloads import PayloadError
 from zraft_client.topics.polling import RECORDS_MAX, Polling
 from zraft_client.topics.reading import Reader
-from zraft_client.topics.records import record_of
+from zraft_client.topics.records import records_of
 from zraft_client.topics.requests import Part
 from zraft_client.topics.values import Record
 from zraft_core.ids import GroupId, ServerId
+from zraft_core.records import MissingPackageError
 from zraft_core.topics.merger import MergePosition, Merger
+from zraft_core.topics.message import Delivery
 
 BUFFERED_MAX: Final = 4096
 NEED_S: Final = 0.02
@@ -95,6 +102,10 @@ class MergedConsumer(Polling):
         self._reader = Reader(directory, wait_ms=wait_ms)
         self._cursors: dict[GroupId, _Cursor] = {}
         self._needing: asyncio.Task[None] | None = None
+        self._records: Iterator[Record] | None = None
+        """The rest of the next message, which the merger still holds; None if nothing of it was asked for yet."""
+        self._seen = 0
+        """The number of its records that were returned."""
 
     async def __aenter__(self) -> MergedConsumer:
         await self.open()
@@ -120,6 +131,7 @@ class MergedConsumer(Polling):
                 f"position: it is of partitions {sorted(begin.offsets)}, topic {self.topic!r} has {topic.partitions}"
             )
         self._merger = Merger(begin, buffered_max=BUFFERED_MAX)
+        self._seen = begin.seen
         self._join()
         self._needing = asyncio.get_running_loop().create_task(self._need(), name="zraft merged consumer")
 
@@ -155,30 +167,50 @@ class MergedConsumer(Polling):
         Raises:
             OffsetGoneError: retention has removed the next record.
             NoTopicError: the topic was deleted.
+            PayloadError: the next records are damaged; the poll after this one goes on behind their message.
+            MissingPackageError: the next records are compressed, and the package for that is not installed.
         """
         return await self._polled(timeout_s, limit)
 
     def position(self) -> MergePosition:
         """Return where another consumer continues behind what was returned so far."""
-        return self._opened().position()
+        return evolve(self._opened().position(), seen=self._seen)
 
     def _taken(self, limit: int) -> list[Record]:
         merger = self._opened()
-        metadata = self._directory.metadata
-        homes = {} if metadata is None else metadata.homes
         found: list[Record] = []
-        while len(found) < limit:
-            deliveries = merger.take(limit - len(found))
-            if not deliveries:
-                break
-            for delivery in deliveries:
-                group = self._group_of(delivery.message.destinations)
-                record = record_of(delivery, *homes.get(group, (self.topic, -1)))
-                if record is not None:
+        while len(found) < limit and (delivery := merger.next()) is not None:
+            if self._records is None:
+                self._records = self._records_of(delivery)
+            try:
+                for record in islice(self._records, limit - len(found)):
                     found.append(record)
+                    self._seen += 1
+            except (PayloadError, MissingPackageError) as error:
+                self._records = None
+                if found:
+                    break  # these first; the next poll comes to it again
+                if isinstance(error, PayloadError):
+                    self._pass()
+                raise
+            if len(found) < limit or self._seen >= delivery.message.span:
+                self._pass()
         self._join()
         self._reader.kick()
         return found
+
+    def _pass(self) -> None:
+        """Go on behind the next message."""
+        self._opened().take(1)
+        self._records, self._seen = None, 0
+
+    def _records_of(self, delivery: Delivery) -> Iterator[Record]:
+        """Return the records of the next message that were not returned yet."""
+        metadata = self._directory.metadata
+        homes = {} if metadata is None else metadata.homes
+        group = self._group_of(delivery.message.destinations)
+        place = homes.get(group, (self.topic, -1))
+        return records_of(delivery, *place, delivery.offset + self._seen)
 
     def _group_of(self, destinations: tuple[GroupId, ...]) -> GroupId:
         """Return the first partition of the topic that the message went to."""

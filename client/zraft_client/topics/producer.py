@@ -1,14 +1,18 @@
-"""A producer as asyncio programs use it: messages to one or many partitions, delivered once whatever breaks on the way.
+"""A producer as asyncio programs use it: records to one or many partitions, delivered once whatever breaks on the way.
 
-It is the shell around `Dispatch`: it owns the streams to servers, the clock and the futures of callers. It
-numbers, repeats and follows leaders by itself; a program only decides what to do about what it raises.
+It is the shell around `Gatherer` and `Dispatch`: it owns the streams to servers, the clocks and the futures of
+callers. It gathers, numbers, repeats and follows leaders by itself; a program only decides what to do about what
+it raises.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import inf
 from typing import Any, Final
 
 from zraft_client.client import Session
@@ -22,8 +26,9 @@ from zraft_client.errors import (
 from zraft_client.line import Line
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
-from zraft_client.topics.dispatch import REFUSED_S, REPEAT_S, Batch, Dispatch
-from zraft_client.topics.errors import LinkError, NoTopicError, ProducerEndedError
+from zraft_client.topics.dispatch import REFUSED_S, REPEAT_S, Dispatch, Outgoing
+from zraft_client.topics.errors import LinkError, NeverDeliveredError, NoTopicError, ProducerEndedError
+from zraft_client.topics.gathering import BATCH_BYTES, Gatherer, Gathering, Groups
 from zraft_client.topics.links import Link
 from zraft_client.topics.options import (
     Acknowledge,
@@ -35,13 +40,21 @@ from zraft_client.topics.options import (
     destinations_of,
     has_all,
 )
-from zraft_client.topics.payloads import Compression, Content, encode_content
-from zraft_client.topics.sent import Sent, error_of_end
+from zraft_client.topics.payloads import (
+    Compression,
+    Content,
+    check_size,
+    checked_headers,
+    encode_content,
+)
+from zraft_client.topics.sent import Sent, SentMessage, error_of_end
 from zraft_client.topics.streams import Stream
 from zraft_client.topics.values import Metadata, Receipt, Record
 from zraft_client.values import ConnectionState
 from zraft_core.errors import Code
 from zraft_core.ids import GroupId, ProducerId, ServerId
+from zraft_core.records import Headers
+from zraft_core.records.compression import require
 from zraft_core.topics.message import Condition, Message
 from zraft_core.topics.messages import Reply
 from zraft_core.topics.producer import Ended, ProducerCore, Reach
@@ -51,6 +64,8 @@ from zraft_core.wire.native.topic_results import ReplicaRefusal
 WINDOW: Final = 1024
 """Messages under way; it bounds what partitions keep of a producer, so no larger one works."""
 BUFFER_BYTES_MAX: Final = 32 * 1024 * 1024
+CLOSED_MAX: Final = 64
+"""Batches that are full and wait for the end of the loop's turn; then callers wait for it, too."""
 POST_BYTES_MAX: Final = 256 * 1024
 """Bytes of one `produce` with more than one message in it."""
 POST_MESSAGES_MAX: Final = 1024
@@ -64,6 +79,13 @@ class Producer:
 
     It is not for several threads. When its session expires, everything under way ends as unknown, and further
     calls raise ProducerEndedError: open another one.
+
+    Args:
+        linger_s: how long a batch waits for more records. 0: until the end of the loop's turn, or until there is room
+            for it under way.
+        batch_bytes_max: bytes of a batch before it is compressed; a larger record travels alone, and with 0 every
+            record does.
+        clock: seconds since 1970, for timestamps of records.
     """
 
     def __init__(
@@ -76,9 +98,13 @@ class Producer:
         order: Order = Order.PARTITION,
         reach: Reach = Reach.ALL,
         compression: Compression = Compression.NONE,
+        linger_s: float = 0.0,
+        batch_bytes_max: int = BATCH_BYTES,
         partitioner: Partitioner | None = None,
         repeat_s: float = REPEAT_S,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        require(compression.codec)
         self._directory = directory
         self._repeat_s = repeat_s
         self._window = min(window, WINDOW)
@@ -88,12 +114,23 @@ class Producer:
         self._reach = reach
         self._compression = compression
         self._partitioner = partitioner or default_partitioner()
+        self._clock = clock
+        self._gatherer = Gatherer(
+            batch_bytes_max=batch_bytes_max, linger_s=linger_s, in_order=order is not Order.PARTITION
+        )
         self._core: ProducerCore | None = None
         self._dispatch: Dispatch | None = None
         self._session: Session | None = None
         self._floor_zxid = 0
         self._streams: dict[ServerId, Stream] = {}
-        self._sent: dict[int, Sent] = {}
+        self._sent: dict[int, SentMessage] = {}
+        self._pending = 0
+        self._metadata: Metadata | None = None
+        """The table that the next three are of."""
+        self._batches = False
+        self._topics: dict[str, Groups] = {}
+        self._partitions: dict[Destination, Groups] = {}
+        """Of those that records went to."""
         self._waiting: set[GroupId] = set()
         """Groups to which everything is sent again soon."""
         self._last: Message | None = None
@@ -190,8 +227,8 @@ class Producer:
 
     @property
     def pending(self) -> int:
-        """The number of messages that are not decided."""
-        return len(self._sent)
+        """The number of records that are not decided."""
+        return self._pending
 
     # -- sending
 
@@ -202,12 +239,16 @@ class Producer:
         *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
+        timestamp: int | None = None,
         after: Sent | None = None,
         consumed: Consumed | None = None,
     ) -> Receipt:
-        """Multicast a message as `send_soon` does, wait for it, and return its receipt."""
-        sent = await self.send_soon(to, value, key=key, headers=headers, after=after, consumed=consumed)
-        return await sent
+        """Multicast a record as `send_soon` does, wait for it, and return its receipt."""
+        return await (
+            await self.send_soon(
+                to, value, key=key, headers=headers, timestamp=timestamp, after=after, consumed=consumed
+            )
+        )
 
     async def send_soon(
         self,
@@ -216,35 +257,54 @@ class Producer:
         *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
+        timestamp: int | None = None,
         after: Sent | None = None,
         consumed: Consumed | None = None,
     ) -> Sent:
-        """Multicast a message to all of `to`, atomically; wait only for room.
+        """Multicast a record to all of `to`, atomically; wait only for room.
 
         Calls have their turn in the order in which they are made. One that is cancelled while it waits sends
-        nothing. `after`: an earlier message of this producer; this one is ordered behind it wherever both go.
-        Await what is returned for the outcome.
+        nothing. Records to the same destinations travel together, as one message; with `after` or `consumed` one
+        travels alone. `timestamp`: milliseconds since 1970, now by default. `after`: an earlier record of this
+        producer; this one is ordered behind it wherever both go. Await what is returned for the outcome.
 
         Raises:
             NoTopicError: a topic or partition does not exist.
-            EncodingError: the message is too large, or not bytes.
+            EncodingError: the record is too large, or not bytes.
             BadArgumentsError: it has more destinations than the setting topics_destinations_max allows.
             ProducerEndedError: nothing can be sent any more.
             ClosedError: likewise.
         """
         if self._closing and self._ended is None:
-            raise ClosedError("the producer is being closed, and takes no further messages")
-        content = Content(value, key, headers or {})
-        payload = encode_content(content, self._compression)
-        names = destinations_of(to)
-        if self._looking_up or self._lacks(names):
-            await self._look_up(names)
-        await self._line.turn(len(payload))
+            raise ClosedError("the producer is being closed, and takes no further records")
+        found = checked_headers(headers) if headers else ()
+        size = check_size(key, value, found, timestamp)
+        if type(to) is not str and type(to) is not tuple:
+            to = destinations_of(to)  # it may be an iterator
+        if self._looking_up or self._lacks(to):
+            await self._look_up(destinations_of(to))
+        if not self._line.may_pass(size):
+            self._pump_soon()
+            await self._line.turn(size)
         try:
-            return self._multicast(names, key, payload, after, consumed)
+            return self._gather(to, key, value, found, timestamp, size, after, consumed)
         except BaseException:
             self._line.admit()  # another call may take the room that this one does not
             raise
+
+    async def send_many(
+        self,
+        to: Destination | Iterable[Destination],
+        values: Iterable[bytes],
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+    ) -> list[Sent]:
+        """Multicast a record of each value as `send_soon` does; wait only for room.
+
+        What `send_soon` raises of a value is raised; the values before it are sent, and those behind it are not.
+        """
+        return [await self.send_soon(to, value, key=key, headers=headers) for value in values]
 
     def saw(self, record: Record | Stamp) -> None:
         """Note that the program has seen this record: in order CAUSAL, later messages have stamps above it."""
@@ -260,6 +320,11 @@ class Producer:
         self._opened()
         await self._line.passed()
         core, _ = self._opened()
+        last = self._gatherer.close()
+        if last is not None:
+            self._pump_soon()
+            await last.until_known()
+            self._opened()
         if core.floor < core.last:
             decided = asyncio.get_running_loop().create_future()
             self._flushing.append((core.last, decided))
@@ -274,18 +339,45 @@ class Producer:
         return self._core, self._dispatch
 
     def _has_room(self, count: int, size: int) -> bool:
-        """Return whether there is room. A single message goes alone if it is larger than the buffer."""
+        """Return whether there is room. A single record goes alone if it is larger than the buffer."""
         core, dispatch = self._core, self._dispatch
-        if core is None or dispatch is None or core.room < count:
+        if core is None or dispatch is None:
             return False
-        before = dispatch.pending_bytes
+        # What is no batch takes a place in the window by itself.
+        if self._gatherer.closed + count > (CLOSED_MAX if self._batches else core.room):
+            return False
+        before = dispatch.pending_bytes + self._gatherer.size
         return before + size <= self._buffer_bytes_max or (not before and count == 1)
 
-    def _lacks(self, names: Sequence[Destination]) -> bool:
+    def _lacks(self, to: Destination | Iterable[Destination]) -> bool:
         """Return whether the table lacks a topic or partition, or may have an old limit."""
+        if self._metadata is not self._directory.metadata or self._ended is not None:
+            self._adopt()
+        if type(to) is str:  # as most
+            return to not in self._topics
+        if type(to) is tuple and to in self._partitions:
+            return False
+        names = destinations_of(to)
+        metadata = self._metadata
+        return metadata is None or len(names) > metadata.destinations_max or not has_all(metadata, names)
+
+    def _adopt(self) -> Metadata:
+        """Go by the table that the directory has now.
+
+        Raises:
+            ProducerEndedError: nothing can be sent any more.
+            ClosedError: likewise.
+        """
         self._opened()
         metadata = self._directory.metadata
-        return metadata is None or len(names) > metadata.destinations_max or not has_all(metadata, names)
+        assert metadata is not None, "a producer that is open has a table"
+        if metadata is not self._metadata:
+            self._metadata = metadata
+            self._batches = metadata.knows_batches
+            self._topics = {one.name: one.partitions for one in metadata.topics.values() if one.partitions}
+            self._partitions = {}
+            self._on_table(metadata)
+        return metadata
 
     async def _look_up(self, names: Sequence[Destination]) -> None:
         """Ask for a table that has all topics and partitions named, after those who ask already."""
@@ -294,8 +386,8 @@ class Producer:
             async with self._lookup:
                 if not self._lacks(names):
                     return
-                metadata = await self._directory.refresh()
-                self._on_table(metadata)
+                await self._directory.refresh()
+                metadata = self._adopt()
                 for name in names:
                     if isinstance(name, tuple):
                         metadata.group(*name)
@@ -306,55 +398,121 @@ class Producer:
         finally:
             self._looking_up -= 1
 
-    def _multicast(
+    def _gather(
         self,
-        names: Sequence[Destination],
+        to: Destination | Iterable[Destination],
         key: bytes | None,
-        payload: bytes,
+        value: bytes,
+        headers: Headers,
+        timestamp: int | None,
+        size: int,
         after: Sent | None,
         consumed: Consumed | None,
     ) -> Sent:
-        core, dispatch = self._opened()
-        loop = asyncio.get_running_loop()
-        metadata = self._directory.metadata
-        assert metadata is not None, "what is not known is looked up first"
-        if core.table.position < metadata.table.position:
-            self._on_table(metadata)
-        groups = [
+        """Add a record to a batch, or to what is sent next."""
+        metadata = self._adopt()
+        groups = self._groups(metadata, to, key)
+        if timestamp is None:
+            timestamp = int(self._clock() * 1000)
+        if self._batches and after is None and consumed is None:
+            now = asyncio.get_running_loop().time()
+            sent = Sent(*self._gatherer.add(groups, key, value, headers, timestamp, size, now))
+        else:
+            alone = Gathering(groups)
+            if self._batches:
+                alone.builder.append(key, value, headers, timestamp)
+            else:
+                content = Content(value, key, {name: one or b"" for name, one in headers})
+                alone.payload = encode_content(content, self._compression)
+            alone.after = None if after is None else after.together
+            alone.condition = None if consumed is None else _condition(metadata, consumed)
+            self._gatherer.add_alone(alone, size)
+            sent = Sent(alone.sent, 0)
+        self._pending += 1
+        if not self._batches:
+            self._post_due(asyncio.get_running_loop().time())
+        self._pump_soon()
+        return sent
+
+    def _groups(
+        self, metadata: Metadata, to: Destination | Iterable[Destination], key: bytes | None
+    ) -> Groups:
+        """Return the partitions that a record goes to.
+
+        Raises:
+            NoTopicError: there is no such topic or partition any more.
+            BadArgumentsError: these are too many.
+        """
+        if type(to) is str and to in self._topics:  # as most
+            return (self._partitioner(to, key, self._topics[to]),)
+        if type(to) is tuple and (known := self._partitions.get(to)) is not None:
+            return known
+        names = destinations_of(to)
+        found = {
             metadata.group(*name)
             if isinstance(name, tuple)
             else self._partitioner(name, key, metadata.topic(name).partitions)
             for name in names
-        ]
-        to = len(set(groups))
-        if to > metadata.destinations_max:
+        }
+        if len(found) > metadata.destinations_max:
             # This comes before it has a number: a producer whose message is refused by servers has a gap, and
             # cannot continue.
             raise BadArgumentsError(
-                f"destinations: found {to} partitions, expected at most {metadata.destinations_max} "
+                f"destinations: found {len(found)} partitions, expected at most {metadata.destinations_max} "
                 "(setting topics_destinations_max)",
                 Code.BAD_ARGUMENTS,
             )
-        condition = None
-        if consumed is not None:
-            home = metadata.group(consumed.topic, consumed.partition)
-            condition = Condition(home, consumed.consumer, consumed.expected, consumed.following)
+        groups = tuple(sorted(found))
+        if len(names) == 1 and isinstance(names[0], tuple):
+            self._partitions[names[0]] = groups
+        return groups
+
+    def _post_due(self, now: float) -> None:
+        """Give a number to each message that is to be sent now, as far as the window has room."""
+        core, _ = self._opened()
+        if len(self._gatherer):
+            # Who waits for room waits for the end of messages that take it.
+            for one in self._gatherer.take(inf if self._line.is_waited_in else now, core.room):
+                self._post(core, one, now)
+
+    def _post(self, core: ProducerCore, one: Gathering, now: float) -> None:
+        metadata, dispatch = self._directory.metadata, self._dispatch
+        assert metadata is not None
+        assert dispatch is not None
+        if not core.table.groups.issuperset(one.groups):
+            self._pending -= one.builder.count or 1
+            one.sent.on_end({}, partial(NeverDeliveredError, "a destination was deleted before it was sent"))
+            return
+        payload = one.payload
+        if payload is None:
+            payload = one.builder.finish(self._compression.codec)
         causal = self._order is Order.CAUSAL
         depends = self._seen if causal else 0
         if self._order is not Order.PARTITION and self._has_rounds(metadata):
             message = core.multicast(
-                groups, payload, condition=condition, depends=depends, ordered=True, causal=causal
+                one.groups,
+                payload,
+                condition=one.condition,
+                depends=depends,
+                ordered=True,
+                causal=causal,
+                records=one.builder.count,
             )
         else:
-            before = after.message if after is not None else None
+            before = one.after.message if one.after is not None else None
             if before is None and self._order is not Order.PARTITION:
                 before = self._last
-            message = core.multicast(groups, payload, after=before, condition=condition, depends=depends)
-        self._last = message
-        sent = self._sent[message.mid.seq] = Sent(message, loop)
-        dispatch.add(message, loop.time())
-        self._pump_soon()
-        return sent
+            message = core.multicast(
+                one.groups,
+                payload,
+                after=before,
+                condition=one.condition,
+                depends=depends,
+                records=one.builder.count,
+            )
+        self._last = one.sent.message = message
+        self._sent[message.mid.seq] = one.sent
+        dispatch.add(message, now)
 
     def _has_rounds(self, metadata: Metadata) -> bool:
         """Return whether ordered messages may go many at a time.
@@ -383,17 +541,23 @@ class Producer:
         if self._ended is not None or dispatch is None:
             return
         now = asyncio.get_running_loop().time()
+        self._post_due(now)
         metadata = self._directory.metadata
         round_ = None if metadata is None else dispatch.producer.take_round(metadata.destinations_max)
         if round_ is not None:
             dispatch.add(round_, now)
-        for batch in dispatch.take(now):
-            self._send_batch(batch)
+        for outgoing in dispatch.take(now):
+            self._send(outgoing)
+        self._line.admit()
         self._arm()
 
     def _arm(self) -> None:
         assert self._dispatch is not None
+        assert self._core is not None
         due = self._dispatch.next_due
+        gathered = self._gatherer.next_due if self._core.has_room else None
+        if gathered is not None and (due is None or gathered < due):
+            due = gathered
         if due is None or (self._timer is not None and self._timer_at <= due):
             return
         if self._timer is not None:
@@ -405,38 +569,38 @@ class Producer:
         self._timer = None
         self._pump()
 
-    def _send_batch(self, batch: Batch) -> None:
+    def _send(self, outgoing: Outgoing) -> None:
         """Send to the server that seems to lead; one without a stream gets it as soon as there is one."""
-        server = self._directory.leader(batch.group)
+        server = self._directory.leader(outgoing.group)
         if server is None:
             self._wants_table.set()
             return
         try:
             stream = self._stream_to(server)
         except LinkError:
-            self._directory.not_there(batch.group, server)
+            self._directory.not_there(outgoing.group, server)
             self._wants_table.set()
             return
         if not stream.live:
             if stream.link.is_late:
                 # Another replica may lead by now; this one is asked again if nobody does.
-                self._directory.not_there(batch.group, server)
-            self._again_later(batch.group)
+                self._directory.not_there(outgoing.group, server)
+            self._again_later(outgoing.group)
             return
         part: list[Any] = []
         size = 0
-        for request in batch.requests:
+        for request in outgoing.requests:
             length = len(request.message.payload) + 128
             if part and (
                 size + length > POST_BYTES_MAX
                 or len(part) >= POST_MESSAGES_MAX
                 or requests.kind_of(request) != requests.kind_of(part[0])
             ):
-                stream.link.client.post(requests.produce(stream.id, batch.group, part))
+                stream.link.client.post(requests.produce(stream.id, outgoing.group, part))
                 part, size = [], 0
             part.append(request)
             size += length
-        stream.link.client.post(requests.produce(stream.id, batch.group, part))
+        stream.link.client.post(requests.produce(stream.id, outgoing.group, part))
 
     def _stream_to(self, server: ServerId) -> Stream:
         link = self._directory.link_to(server)
@@ -464,7 +628,7 @@ class Producer:
         self._pump_soon()
 
     def _groups_under_way(self) -> set[GroupId]:
-        return {group for sent in self._sent.values() for group in sent.message.destinations}
+        return {group for sent in self._sent.values() if sent.message for group in sent.message.destinations}
 
     def on_stream_refused(self, server: ServerId, error: ClientError) -> None:
         """Note that a server takes no messages of this producer."""
@@ -484,8 +648,7 @@ class Producer:
         for seq in core.take_accepted():
             accepted = self._sent.get(seq)
             if accepted is not None:
-                counts = self._acknowledge is Acknowledge.ACCEPTED
-                accepted.on_accepted(Receipt(accepted.id, {}) if counts else None)
+                accepted.on_accepted(counts=self._acknowledge is Acknowledge.ACCEPTED)
         self._moved()
         for one in refused:
             self._on_refused(server, one)
@@ -532,12 +695,12 @@ class Producer:
 
     def _on_ended(self, ended: Ended) -> None:
         sent = self._sent.pop(ended.mid.seq, None)
-        if sent is not None:
+        if sent is not None and sent.message is not None:
+            self._pending -= sent.message.span
             metadata = self._directory.metadata
             homes = {} if metadata is None else metadata.homes
             offsets = {homes[group]: offset for group, offset in ended.offsets.items() if group in homes}
-            error = error_of_end(ended, conditional=sent.message.condition is not None)
-            sent.on_end(None if error else Receipt(ended.mid, offsets), error)
+            sent.on_end(offsets, error_of_end(ended, conditional=sent.message.condition is not None))
 
     def _moved(self) -> None:
         """Note that something was decided: there may be room, and flushes may be over."""
@@ -603,16 +766,22 @@ class Producer:
         if self._ended is not None:
             return
         self._ended = why
-        for sent in self._sent.values():
+        for seq, sent in self._sent.items():
+            what = f"message {seq} of producer {self._core.producer if self._core else None}"
             sent.on_end(
-                None,
-                UnknownOutcomeError(
-                    f"message {sent.id.seq} of producer {sent.id.producer}: {why}; it is delivered everywhere or nowhere"
-                ),
+                {}, partial(UnknownOutcomeError, f"{what}: {why}; it is delivered everywhere or nowhere")
             )
         self._sent.clear()
+        for one in self._gatherer.take_all():
+            one.sent.on_end({}, lambda: why)  # it was not sent
+        self._pending = 0
         for _, waiter in self._flushing:
             if not waiter.done():
                 waiter.set_result(None)
         self._flushing.clear()
         self._line.end()
+
+
+def _condition(metadata: Metadata, consumed: Consumed) -> Condition:
+    home = metadata.group(consumed.topic, consumed.partition)
+    return Condition(home, consumed.consumer, consumed.expected, consumed.following)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from typing import Final
 
 from zraft_client.errors import DeadlineError
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import LinkError, OffsetGoneError
-from zraft_client.topics.records import record_of
+from zraft_client.topics.records import records_of
 from zraft_client.topics.requests import FETCH_BYTES_MAX
 from zraft_client.topics.values import Record
 
@@ -57,9 +58,7 @@ async def read_range(
             if fetched.parts:
                 part = fetched.parts[0]
                 for delivery in part.deliveries:
-                    record = record_of(delivery, topic, partition)
-                    if record is not None and len(found) < count:
-                        found.append(record)
+                    found += islice(records_of(delivery, topic, partition, offset), count - len(found))
                 if not part.deliveries:
                     return found
                 offset = part.next

@@ -9,11 +9,13 @@ from attrs import field, frozen
 
 from zraft_client.topics.errors import NoTopicError
 from zraft_core.address import Address
+from zraft_core.frozen import statically_frozen
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.registry_values import Table
 from zraft_core.topics.stamps import MessageId, Stamp
 
 FEATURES_OF_ROUNDS: Final = 5
+FEATURES_OF_RECORDS: Final = 6
 """docs/UPGRADES.md, "Feature levels"."""
 
 
@@ -77,6 +79,11 @@ class Metadata:
         """True if the servers know rounds, claims of intervals and commits of ranges."""
         return self.features >= FEATURES_OF_ROUNDS
 
+    @property
+    def knows_batches(self) -> bool:
+        """True if the servers know messages that are record batches."""
+        return self.features >= FEATURES_OF_RECORDS
+
     def topic(self, name: str) -> Topic:
         """Return a topic.
 
@@ -102,12 +109,16 @@ class Metadata:
         return partitions[partition]
 
 
-@frozen
+@statically_frozen
 class Record:
-    """A message as a consumer gets it.
+    """A record as a consumer gets it.
 
-    `stamp` is its place in the order of all messages: the same message has the same one in other partitions. `id` names the
-    message: its producer and its number there.
+    `stamp` is the place of its message in the order of all messages: the same message has the same one in other partitions.
+    `id` names the message: its producer and its number there; `index` is the record's place in it. `timestamp` is what its
+    producer said, in milliseconds since 1970; None where producers say none.
+
+    Producers of Kafka may send null: a value is empty then, with `is_null`, and so is the value of a header. Of several
+    headers of one name the last one is shown.
     """
 
     topic: str
@@ -119,17 +130,22 @@ class Record:
     headers: Mapping[str, bytes]
     id: MessageId
     destinations: tuple[GroupId, ...]
+    timestamp: int | None = None
+    index: int = 0
+    is_null: bool = False
 
 
 @frozen
 class Receipt:
-    """A message that is delivered at all its destinations or, with acknowledgement "accepted", certainly will be.
+    """A record that is delivered at all its destinations or, with acknowledgement "accepted", certainly will be.
 
-    `offsets` has those of (topic, partition) that destinations told; they may tell none if answers were lost.
+    `id` is that of its message, and `index` its place in it. `offsets` has its offsets in those of (topic, partition) that
+    destinations told; they may tell none if answers were lost.
     """
 
     id: MessageId
     offsets: Mapping[tuple[str, int], int]
+    index: int = 0
 
 
 @frozen

@@ -26,25 +26,44 @@ class MergeError(ZraftError):
 
 @frozen
 class MergePosition:
-    """Position of a merged consumer: the next offset of each partition, and the last stamp that it saw."""
+    """Position of a merged consumer: the next offset of each partition, and the last stamp that it saw.
+
+    `seen`: how many records of the next message it saw, too.
+    """
 
     offsets: Mapping[GroupId, int]
     last: Stamp = NOWHERE
+    seen: int = 0
 
 
 class Merger:
     """Merger of partitions: reads of them go in, deliveries in the order of stamps come out.
 
     Everything up to `position` is taken as seen. Who reads keeps to `room`, so that buffers stay bounded.
+
+    Args:
+        position: where to begin; its `seen` is for who takes records out of messages.
+        buffered_max: deliveries of one partition.
+        buffered_bytes_max: bytes of their payloads; a read that was begun before may exceed it.
     """
 
-    def __init__(self, position: MergePosition, *, buffered_max: int = 4096) -> None:
+    def __init__(
+        self,
+        position: MergePosition,
+        *,
+        buffered_max: int = 4096,
+        buffered_bytes_max: int = 8 * 1024 * 1024,
+    ) -> None:
         self._buffers: dict[GroupId, deque[Delivery]] = {group: deque() for group in position.offsets}
         self._read = dict(position.offsets)
         self._frontiers: dict[GroupId, Stamp] = {}
         self._heads: list[tuple[Stamp, GroupId]] = []
         self._last = position.last
         self._buffered_max = buffered_max
+        self._bound: Stamp | None = None
+        self._bound_is_known = False
+        self._bytes = dict.fromkeys(position.offsets, 0)
+        self._buffered_bytes_max = buffered_bytes_max
 
     def groups(self) -> tuple[GroupId, ...]:
         """Return the partitions that are to be read; a change of the topic adds to them as it comes out."""
@@ -56,6 +75,8 @@ class Merger:
 
     def room(self, group: GroupId) -> int:
         """Return how many deliveries of a partition may be handed in now."""
+        if self._bytes[group] >= self._buffered_bytes_max:
+            return 0
         return self._buffered_max - len(self._buffers[group])
 
     def position(self) -> MergePosition:
@@ -90,8 +111,10 @@ class Merger:
             if not buffer:
                 heappush(self._heads, (delivery.stamp, group))
             buffer.append(delivery)
+            self._bytes[group] += len(delivery.message.payload)
             self._read[group] = delivery.end
         self._frontiers[group] = max(frontier, self._frontiers.get(group, NOWHERE))
+        self._bound_is_known = False
 
     def take(self, limit: int) -> list[Delivery]:
         """Take at most `limit` deliveries that are next in the merged order.
@@ -102,44 +125,64 @@ class Merger:
             MergeError: a partition delivered behind its frontier.
         """
         found: list[Delivery] = []
-        reached = self._reached()
-        while self._heads and len(found) < limit:
-            stamp, group = self._heads[0]
-            if reached is not None and reached < stamp:
-                break
-            heappop(self._heads)
-            buffer = self._buffers[group]
-            delivery = buffer.popleft()
-            if buffer:
-                heappush(self._heads, (buffer[0].stamp, group))
-            else:
-                frontier = self._frontiers[group]
-                reached = frontier if reached is None else min(reached, frontier)
-            if stamp == self._last:
-                # The same message at another partition; one that was added to the topic begins with the change again.
-                continue
-            if stamp < self._last:
-                raise MergeError(
-                    f"partition {group}, offset {delivery.offset}: stamp {tuple(stamp)} is behind {tuple(self._last)}, "
-                    "which another partition made certain; the frontier of a read was too high"
-                )
-            self._last = stamp
+        while len(found) < limit and (delivery := self.next()) is not None:
+            self._pop()
+            self._last = delivery.stamp
             found.append(delivery)
-            if delivery.message.partitions is not None and self._add(delivery.message.partitions):
-                reached = NOWHERE
+            if delivery.message.partitions is not None:
+                self._add(delivery.message.partitions)
         return found
+
+    def next(self) -> Delivery | None:
+        """Return the delivery that `take` would take next, and leave it where it is; None if there is none yet.
+
+        Raises:
+            MergeError: a partition delivered behind its frontier.
+        """
+        while self._heads and self._heads[0][0] == self._last:
+            # The same message at another partition; one that was added to the topic begins with the change again.
+            self._pop()
+        if not self._heads:
+            return None
+        stamp, group = self._heads[0]
+        reached = self._reached()
+        if reached is not None and reached < stamp:
+            return None
+        delivery = self._buffers[group][0]
+        if stamp < self._last:
+            raise MergeError(
+                f"partition {group}, offset {delivery.offset}: stamp {tuple(stamp)} is behind {tuple(self._last)}, "
+                "which another partition made certain; the frontier of a read was too high"
+            )
+        return delivery
+
+    def _pop(self) -> None:
+        """Remove the buffered delivery with the smallest stamp."""
+        group = heappop(self._heads)[1]
+        buffer = self._buffers[group]
+        self._bytes[group] -= len(buffer.popleft().message.payload)
+        if buffer:
+            heappush(self._heads, (buffer[0].stamp, group))
+        elif self._bound_is_known:
+            frontier = self._frontiers[group]
+            self._bound = frontier if self._bound is None else min(self._bound, frontier)
 
     def _reached(self) -> Stamp | None:
         """Return the stamp up to which no partition without a buffered delivery will deliver; None if each has one."""
-        empty = (self._frontiers.get(group, NOWHERE) for group, buffer in self._buffers.items() if not buffer)
-        return min(empty, default=None)
+        if not self._bound_is_known:
+            empty = (
+                self._frontiers.get(group, NOWHERE) for group, buffer in self._buffers.items() if not buffer
+            )
+            self._bound = min(empty, default=None)
+            self._bound_is_known = True
+        return self._bound
 
-    def _add(self, partitions: Sequence[GroupId]) -> bool:
-        new = [group for group in partitions if group not in self._buffers]
-        for group in new:
-            self._buffers[group] = deque()
-            self._read[group] = 0
-        return bool(new)
+    def _add(self, partitions: Sequence[GroupId]) -> None:
+        for group in partitions:
+            if group not in self._buffers:
+                self._buffers[group] = deque()
+                self._read[group] = self._bytes[group] = 0
+                self._bound_is_known = False
 
     def needed(self) -> dict[GroupId, int]:
         """Return the partitions that hold the next message up, and the time that each has to pass."""

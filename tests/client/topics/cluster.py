@@ -6,13 +6,14 @@ What is committed is applied at once, by all servers; who leads is what the test
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
 from tests.client.fake import FakeCluster, FakeConnection, Fault, KeptSession, Refused, _stop_listening
-from zraft.config.features import FEATURE_LEVEL_MAX
+from zraft.config.features import FEATURE_LEVEL_MAX, LEVEL_OF_RECORDS
 from zraft.server.clients.native.topics import ConnectionTopics, read_topics
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import LeaderSettings
@@ -26,6 +27,7 @@ from zraft_core.claims.expiry import ClaimExpiry
 from zraft_core.claims.state import Claims
 from zraft_core.errors import Code
 from zraft_core.ids import GroupId, Instance, ServerId
+from zraft_core.records import check_batch
 from zraft_core.topics.codec import decode_registry, encode_message
 from zraft_core.topics.commands import Batch, PartitionCommand, Seek
 from zraft_core.topics.message import Delivery
@@ -148,6 +150,9 @@ class FakeService:
         found = self._leading(client, id, group)
         if found is not None:
             self.cluster.starts += 1
+            if request.message.records:
+                assert self.cluster.features >= LEVEL_OF_RECORDS
+                assert check_batch(request.message.payload).count == request.message.records
             found.owners[request.message.mid.producer] = (client, id)
             found.leader.on_start(request)
             self.cluster.later(found)
@@ -161,7 +166,7 @@ class FakeService:
             client.on_refused(id, TopicRefusal("no_group", group))
         elif offset < found.first:
             client.on_refused(id, TopicRefusal("gone", group, first=found.first))
-        elif not wait_ms or offset < len(found.deliveries):
+        elif not wait_ms or offset < found.partition.next_offset:
             client.on_fetched(id, self.read(found, offset, bytes_max))
         else:
             loop = asyncio.get_running_loop()
@@ -185,14 +190,17 @@ class FakeService:
     def read(self, group: Group, offset: int, bytes_max: int) -> Fetched:
         found: list[tuple[int, Stamp, bytes]] = []
         size = 0
-        for delivery in group.deliveries[offset : offset + 1000]:
+        end = following = group.partition.next_offset
+        begin = bisect_left(group.deliveries, offset + 1, key=lambda one: one.end)
+        for delivery in group.deliveries[begin : begin + 1000]:
             packed = encode_message(delivery.message)
             size += len(packed)
             if found and size > bytes_max:
+                following = delivery.offset
                 break
             found.append((delivery.offset, delivery.stamp, packed))
-        end = len(group.deliveries)
-        following = offset + len(found) if found else min(offset, end)
+            following = delivery.end
+        following = following if found else min(offset, end)
         frontier = group.partition.frontier() if following >= end else found[-1][1]
         return Fetched(group.group, found, group.first, following, end, frontier)
 

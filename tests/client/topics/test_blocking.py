@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.client.topics.conftest import TopicThread
+from tests.client.topics.test_producer import values
 from zraft_client import BlockingClient
 from zraft_client.topics import (
     BlockingTopics,
@@ -94,7 +95,7 @@ def test_many_threads_share_one_producer(fake_topics: TopicThread) -> None:
             for thread in threads:
                 thread.join()
             producer.flush()
-    assert fake_topics.do(lambda cluster: sum(len(g.deliveries) for g in cluster.groups.values())) == 80
+    assert fake_topics.do(lambda cluster: sum(len(values(g)) for g in cluster.groups.values())) == 80
 
 
 def test_closing_twice_or_after_the_client_harms_nothing(fake_topics: TopicThread) -> None:

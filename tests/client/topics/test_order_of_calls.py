@@ -1,4 +1,7 @@
-"""Calls of one producer are taken in the order in which they are made, however many wait for room."""
+"""Calls of one producer are taken in the order in which they are made, however many wait for room.
+
+Each of them is a message here, whose number tells when it was taken; servers of an earlier feature level get these.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from itertools import count
 import pytest
 
 from tests.client.test_client import until
-from tests.client.topics.test_producer import running, values
+from tests.client.topics.test_producer import MESSAGES_ONLY, running, values
 from zraft_client import ClosedError
 from zraft_client.topics import NoTopicError, Order, Producer, ProducerEndedError
 from zraft_client.topics.sent import Sent
@@ -26,6 +29,7 @@ class Callers:
     async def send(self, size: int = 0, topic: str = "orders", partitions: int = 1) -> Sent:
         made = next(self._made)
         sent = await self._producer.send_soon((topic, made % partitions), b"%d" % made + bytes(size))
+        assert sent.id is not None
         self.taken[made] = sent.id.seq
         return sent
 
@@ -36,7 +40,10 @@ class Callers:
 
 async def test_2_000_callers_are_served_in_the_order_of_their_calls_while_a_partition_stands_still() -> None:
     """Each answer that left no room sent whoever waited longest to the end; one that made room for many woke one."""
-    async with running(orders=2) as (cluster, topics), topics.producer(window=64) as producer:
+    async with (
+        running(features=MESSAGES_ONLY, orders=2) as (cluster, topics),
+        topics.producer(window=64) as producer,
+    ):
         callers = Callers(producer)
         cluster.group("orders", 0).silent = True
         tasks = [asyncio.create_task(callers.send(partitions=2)) for _ in range(1_000)]
@@ -53,7 +60,10 @@ async def test_2_000_callers_are_served_in_the_order_of_their_calls_while_a_part
 @pytest.mark.parametrize("order", [Order.FIFO, Order.CAUSAL])
 async def test_the_numbers_of_rounds_take_no_room_from_calls_whose_turn_it_is(order: Order) -> None:
     """A round was made between the turn of a call and its coming: the call failed with WindowFullError."""
-    async with running(orders=3) as (cluster, topics), topics.producer(window=8, order=order) as producer:
+    async with (
+        running(features=MESSAGES_ONLY, orders=3) as (cluster, topics),
+        topics.producer(window=8, order=order) as producer,
+    ):
         callers = Callers(producer)
         await asyncio.gather(*(callers.send(partitions=3) for _ in range(2_000)))
         await producer.flush()
@@ -69,7 +79,7 @@ async def test_the_numbers_of_rounds_take_no_room_from_calls_whose_turn_it_is(or
 
 async def test_20_000_callers_are_served_in_the_order_of_their_calls() -> None:
     """With the window that producers have if they choose none, and three partitions."""
-    async with running(orders=3) as (cluster, topics), topics.producer() as producer:
+    async with running(features=MESSAGES_ONLY, orders=3) as (cluster, topics), topics.producer() as producer:
         callers = Callers(producer)
         await asyncio.gather(*(callers.send(partitions=3) for _ in range(20_000)))
         await producer.flush()
@@ -83,7 +93,7 @@ async def test_20_000_callers_are_served_in_the_order_of_their_calls() -> None:
 async def test_a_large_message_that_waits_for_room_keeps_its_place() -> None:
     """It went to the end each time when room for it was lacking, and small ones passed it for ever."""
     async with (
-        running(orders=1) as (cluster, topics),
+        running(features=MESSAGES_ONLY, orders=1) as (cluster, topics),
         topics.producer(buffer_bytes_max=1_000) as producer,
     ):
         callers = Callers(producer)
@@ -98,7 +108,7 @@ async def test_a_large_message_that_waits_for_room_keeps_its_place() -> None:
 
 
 async def test_a_call_whose_topic_has_to_be_looked_up_is_not_overtaken() -> None:
-    async with running(orders=1) as (_, topics), topics.producer() as producer:
+    async with running(features=MESSAGES_ONLY, orders=1) as (_, topics), topics.producer() as producer:
         callers = Callers(producer)
         await callers.send()
         known = producer._directory.metadata
@@ -111,7 +121,10 @@ async def test_a_call_whose_topic_has_to_be_looked_up_is_not_overtaken() -> None
 
 
 async def test_a_call_that_fails_lets_the_next_one_go() -> None:
-    async with running(orders=1) as (cluster, topics), topics.producer(window=2) as producer:
+    async with (
+        running(features=MESSAGES_ONLY, orders=1) as (cluster, topics),
+        topics.producer(window=2) as producer,
+    ):
         callers = Callers(producer)
         cluster.group("orders").silent = True
         tasks = [asyncio.create_task(callers.send()) for _ in range(3)]
@@ -126,7 +139,10 @@ async def test_a_call_that_fails_lets_the_next_one_go() -> None:
 
 
 async def test_calls_that_are_cancelled_while_they_wait_send_nothing_and_hold_nobody_up() -> None:
-    async with running(orders=1) as (cluster, topics), topics.producer(window=4) as producer:
+    async with (
+        running(features=MESSAGES_ONLY, orders=1) as (cluster, topics),
+        topics.producer(window=4) as producer,
+    ):
         callers = Callers(producer)
         cluster.group("orders").silent = True
         tasks = [asyncio.create_task(callers.send()) for _ in range(40)]
@@ -143,14 +159,19 @@ async def test_calls_that_are_cancelled_while_they_wait_send_nothing_and_hold_no
 
 
 async def test_a_call_that_is_cancelled_as_its_turn_comes_sends_nothing_and_gives_its_room_back() -> None:
-    async with running(orders=1) as (cluster, topics), topics.producer(window=1) as producer:
+    async with (
+        running(features=MESSAGES_ONLY, orders=1) as (cluster, topics),
+        topics.producer(window=1) as producer,
+    ):
         callers = Callers(producer)
         first = await callers.send()
         second = asyncio.create_task(callers.send())
         third = asyncio.create_task(callers.send())
         await asyncio.sleep(0)
         # The answer to the first one and the cancellation fall in one turn of the loop.
-        first._future.add_done_callback(lambda _: second.cancel())
+        answered = asyncio.get_running_loop().create_future()
+        first.together._waiting_for_more[answered] = None
+        answered.add_done_callback(lambda _: second.cancel())
         await third
         assert second.cancelled()
         await producer.flush()
@@ -158,7 +179,10 @@ async def test_a_call_that_is_cancelled_as_its_turn_comes_sends_nothing_and_give
 
 
 async def test_flush_covers_calls_that_wait_for_room_and_none_that_come_later() -> None:
-    async with running(orders=1) as (cluster, topics), topics.producer(window=4) as producer:
+    async with (
+        running(features=MESSAGES_ONLY, orders=1) as (cluster, topics),
+        topics.producer(window=4) as producer,
+    ):
         callers = Callers(producer)
         cluster.group("orders").silent = True
         waiting = [asyncio.create_task(callers.send()) for _ in range(40)]
@@ -180,7 +204,10 @@ async def test_flush_covers_calls_that_wait_for_room_and_none_that_come_later() 
 
 
 async def test_close_takes_no_more_calls_and_ends_those_that_wait_when_the_session_is_gone() -> None:
-    async with running(orders=1) as (cluster, topics), topics.producer(window=2) as producer:
+    async with (
+        running(features=MESSAGES_ONLY, orders=1) as (cluster, topics),
+        topics.producer(window=2) as producer,
+    ):
         callers = Callers(producer)
         cluster.group("orders").silent = True
         tasks = [asyncio.create_task(callers.send()) for _ in range(6)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import msgpack
 import pytest
@@ -14,8 +15,15 @@ from zraft_client import EncodingError
 from zraft_client.topics import Compression, PayloadError
 from zraft_client.topics.dispatch import REPEAT_S, REPEAT_S_MAX, SOON_S, SOON_S_MAX, Dispatch
 from zraft_client.topics.options import destinations_of
-from zraft_client.topics.payloads import Content, decode_content, encode_content
+from zraft_client.topics.payloads import (
+    Content,
+    check_size,
+    checked_headers,
+    decode_content,
+    encode_content,
+)
 from zraft_core.ids import GroupId, ProducerId
+from zraft_core.records import BatchBuilder
 from zraft_core.topics.message import Message
 from zraft_core.topics.messages import Answer, Reply
 from zraft_core.topics.producer import ProducerCore
@@ -209,13 +217,33 @@ def test_a_damaged_or_boasting_value_is_told_and_costs_no_memory() -> None:
         decode_content(msgpack.packb([1, 1, None, boasting, None]))
 
 
-def test_a_message_too_large_or_of_something_else_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(EncodingError):
-        encode_content(Content(bytes(16 * 1024 * 1024 + 1)), Compression.ZSTD)
-    for content in (
-        Content("text"),  # type: ignore[arg-type]
-        Content(b"", key=1),  # type: ignore[arg-type]
-        Content(b"", headers={"h": "text"}),  # type: ignore[dict-item]
+def test_a_record_too_large_or_of_something_else_is_refused_before_it_is_sent() -> None:
+    most = 16 * 1024 * 1024
+    assert check_size(b"k", bytes(1_000), (("h", b"v"),), 0) > 1_003
+    nothing: Any = "text"
+    for record in (
+        (None, bytes(most), (), None),
+        (bytes(most), b"", (), None),
+        (None, b"", (("h", bytes(most)),), None),
+        (None, nothing, (), None),
+        (nothing, b"", (), None),
+        (None, b"", (), nothing),
+        (None, b"", (), -1),
     ):
         with pytest.raises(EncodingError):
-            encode_content(content)
+            check_size(*record)
+    for headers in ({"h": nothing}, {1: b""}):
+        with pytest.raises(EncodingError):
+            checked_headers(headers)
+
+
+@given(contents, st.integers(0, 2**41))
+def test_a_record_takes_no_more_than_it_is_counted_for(content: Content, timestamp: int) -> None:
+    headers = checked_headers(content.headers)
+    size = check_size(content.key, content.value, headers, timestamp)
+    builder = BatchBuilder()
+    builder.append(None, b"", (), 0)
+    before = builder.size
+    builder.append(content.key, content.value, headers, timestamp)
+    assert builder.size - before <= size
+    assert len(encode_content(content)) <= size

@@ -11,6 +11,7 @@ import pytest
 from attrs import evolve
 
 from tests.client.topics.cluster import Fault, Group, TopicCluster, topic_cluster
+from zraft.config.features import FEATURE_LEVEL_MAX, LEVEL_OF_RECORDS
 from zraft_client import (
     BadArgumentsError,
     Client,
@@ -30,32 +31,32 @@ from zraft_client.topics import (
     ProducerEndedError,
     Topics,
 )
-from zraft_client.topics.payloads import decode_content
+from zraft_client.topics.records import records_of
 from zraft_core.topics.commands import ViewChanged
 from zraft_core.topics.producer import Reach
+
+MESSAGES_ONLY = LEVEL_OF_RECORDS - 1
+"""The feature level of servers that know no batches."""
 
 
 @asynccontextmanager
 async def running(
-    servers: int = 3, *, timeout_s: float = 20, **topics_of: int
+    servers: int = 3, *, timeout_s: float = 20, features: int = FEATURE_LEVEL_MAX, **topics_of: int
 ) -> AsyncIterator[tuple[TopicCluster, Topics]]:
-    """A cluster with these topics (name=partitions), and a client of it."""
+    """A cluster of a feature level with these topics (name=partitions), and a client of it."""
     async with (
         topic_cluster(servers) as cluster,
         Client(cluster.hosts, timeout_s=timeout_s) as client,
         Topics(client) as topics,
     ):
+        cluster.features = features
         for name, partitions in topics_of.items():
             await topics.create(name, partitions)
         yield cluster, topics
 
 
 def values(group: Group) -> list[bytes]:
-    return [
-        decode_content(one.message.payload).value
-        for one in group.deliveries
-        if one.message.partitions is None
-    ]
+    return [record.value for one in group.deliveries for record in records_of(one, "", 0)]
 
 
 async def test_a_message_is_delivered_where_its_key_says_and_its_receipt_tells_the_offset() -> None:
@@ -81,6 +82,12 @@ async def test_a_message_to_several_partitions_of_two_topics_is_at_all_of_them_w
         groups = list(cluster.groups.values())
         assert [values(group) for group in groups] == [[b"all"]] * 3
         assert len({group.deliveries[0].stamp for group in groups}) == 1
+
+
+async def test_destinations_may_come_from_an_iterator() -> None:
+    async with running(orders=2) as (cluster, topics), topics.producer() as producer:
+        await producer.send(iter([("orders", 0), ("orders", 1)]), b"both")
+        assert [values(group) for group in cluster.groups.values()] == [[b"both"]] * 2
 
 
 @pytest.mark.parametrize("reach", list(Reach))
@@ -194,7 +201,10 @@ async def test_of_messages_that_claim_one_step_of_a_consumer_one_is_delivered() 
 
 
 async def test_the_window_bounds_what_is_under_way_and_waiting_for_room_ends() -> None:
-    async with running(orders=1) as (cluster, topics), topics.producer(window=4) as producer:
+    async with (
+        running(features=MESSAGES_ONLY, orders=1) as (cluster, topics),
+        topics.producer(window=4) as producer,
+    ):
         cluster.group("orders").silent = True
         sent = [await producer.send_soon("orders", b"%d" % number) for number in range(4)]
         fifth = asyncio.create_task(producer.send("orders", b"4"))
@@ -267,6 +277,7 @@ async def test_an_expired_session_ends_its_producer_and_says_that_the_rest_is_un
             await sent
         with pytest.raises(ProducerEndedError):
             await producer.send("orders", b"2")
+        await topics.metadata()  # by the next session
         async with topics.producer() as another:
             cluster.group("orders").silent = False
             await another.send("orders", b"3")

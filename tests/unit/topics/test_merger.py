@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from tests.unit.topics.groups import A, B, C, message
 from zraft_core.ids import GroupId
@@ -101,3 +102,31 @@ def test_room_is_what_is_left_of_the_bound() -> None:
     assert m.room(A) == 1
     m.take(1)
     assert m.room(A) == 2
+
+
+def test_bytes_bound_what_is_read_ahead_and_an_empty_partition_always_has_room() -> None:
+    m = Merger(MergePosition({A: 0}), buffered_bytes_max=100)
+    assert m.room(A) > 0
+    large = evolve(message(1, A), payload=bytes(150))
+    m.feed(A, [at(0, multi(5), large)], multi(6))
+    assert m.room(A) == 0
+    m.take(1)
+    assert m.room(A) > 0
+
+
+def test_the_next_delivery_may_be_looked_at_before_it_is_taken_and_offsets_follow_its_records() -> None:
+    m = merger(A, B)
+    assert m.next() is None
+    both = evolve(message(1, A, B), payload=b"x", records=4)
+    m.feed(A, [at(0, multi(5), both)], multi(5))
+    assert m.next() is None, "B may deliver something before it"
+    m.feed(B, [at(0, multi(5), both)], multi(5))
+    for _ in range(2):
+        assert m.next() == at(0, multi(5), both)
+        assert m.position() == MergePosition({A: 0, B: 0})
+    m.take(1)
+    assert m.next() is None
+    assert m.position() == MergePosition({A: 4, B: 4}, multi(5))
+    m.feed(A, [at(4, multi(7), message(2, A, number=1))], multi(7))
+    m.feed(B, [], multi(9))
+    assert seqs(m.take(9)) == [2]
