@@ -83,6 +83,7 @@ ASKED = [
         topics.claims(G, "g"),
         topics.seek(G, b"c", None),
         topics.offset(G, b"c"),
+        topics.consumers(G),
     )),
     requests.credit(3, 100),
     *(topics.produce(3, G, [start]) for start in STARTS),

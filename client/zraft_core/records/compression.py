@@ -105,10 +105,14 @@ def decompress(data: bytes | memoryview, codec: Codec, bytes_max: int) -> bytes:
             f"{len(data)} bytes: expected {name}, found bytes that are none: {error}"
         ) from error
     if len(found) > bytes_max:
-        raise ProtocolError(
-            f"{len(data)} bytes of {name}: expected at most {bytes_max} bytes in them, found more"
-        )
+        raise _too_many(data, name, bytes_max)
     return found
+
+
+def _too_many(data: bytes | memoryview, name: str, bytes_max: int) -> ProtocolError:
+    return ProtocolError(
+        f"{len(data)} bytes of {name}: expected at most {bytes_max} bytes in them, found more"
+    )
 
 
 def _none(data: bytes | memoryview, _: int) -> bytes:
@@ -136,9 +140,10 @@ def _from_zstd(data: bytes | memoryview, bytes_max: int) -> bytes:
     for at in range(0, len(data), ZSTD_CHUNK_BYTES):
         if stream.eof:
             raise ProtocolError(f"a zstd frame: expected its end at byte {len(data)}, found it before {at}")
-        found += stream.decompress(data[at : at + ZSTD_CHUNK_BYTES])
-        if len(found) > bytes_max:
-            return bytes(found)
+        part = stream.decompress(data[at : at + ZSTD_CHUNK_BYTES])
+        if len(found) + len(part) > bytes_max:
+            raise _too_many(data, "zstd", bytes_max)
+        found += part
     _check_end(stream)
     return bytes(found)
 

@@ -232,7 +232,8 @@ def test_a_record_too_large_or_of_something_else_is_refused_before_it_is_sent() 
     ):
         with pytest.raises(EncodingError):
             check_size(*record)
-    for headers in ({"h": nothing}, {1: b""}):
+    names: Any = {1: b""}
+    for headers in ({"h": nothing}, names):
         with pytest.raises(EncodingError):
             checked_headers(headers)
 
