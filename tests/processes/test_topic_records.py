@@ -72,11 +72,13 @@ def test_lines_become_records_and_records_lines(running: Cluster) -> None:
     assert consumed(running, name, "--from", "7") == b""
 
 
-def test_a_file_is_read_as_a_pipe_is(running: Cluster, tmp_path: Path) -> None:
-    name = made(running, "files")
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_file_is_read_as_a_pipe_is(running: Cluster, tmp_path: Path, compression: str) -> None:
+    name = made(running, f"files-{compression}")
     file = tmp_path / "lines"
     file.write_bytes(b"".join(b"line %d\n" % at for at in range(20_000)))
-    assert produced(running, name, str(file), lines=b"") == "20000 records: files/0 offset 0 to 19999\n"
+    told = produced(running, name, str(file), "--compression", compression, lines=b"")
+    assert told == f"20000 records: {name}/0 offset 0 to 19999\n"
     assert consumed(running, name) == file.read_bytes()
 
 
@@ -96,7 +98,13 @@ def test_json_that_is_consumed_can_be_produced_again(running: Cluster) -> None:
     source, copy = made(running, "source", 2), made(running, "copy", 2)
     objects = [
         {"value": "plain", "partition": 1},
-        {"value": {"base64": "/wA="}, "key": {"base64": "/g=="}, "headers": {"a": "b"}, "partition": 0},
+        {
+            "value": {"base64": "/wA="},
+            "key": {"base64": "/g=="},
+            "headers": {"a": "b"},
+            "partition": 0,
+            "timestamp": 1_000,
+        },
         {"value": "", "key": "k", "headers": None, "partition": 0},
     ]
     lines = b"\n".join(json.dumps(one).encode() for one in objects)
@@ -107,6 +115,7 @@ def test_json_that_is_consumed_can_be_produced_again(running: Cluster) -> None:
         "topic": source,
         "partition": 0,
         "offset": 0,
+        "timestamp": 1_000,
         "stamp": 0,
         "id": 0,
         "key": {"base64": "/g=="},
@@ -247,7 +256,10 @@ def test_what_is_wrong_is_said(running: Cluster, words: tuple[str, ...], code: i
         ('{"key": "k"}', 'found {"key": "k"}, expected an object with "value"'),
         ('{"value": 3}', 'value: found 3, expected a string or {"base64": "…"}'),
         ('{"value": {"base64": "!"}}', "value: found no base64"),
-        ('{"value": "v", "keys": "k"}', "found a field 'keys', expected headers, key, partition, value"),
+        (
+            '{"value": "v", "keys": "k"}',
+            "found a field 'keys', expected headers, key, partition, timestamp, value",
+        ),
         ('{"value": "v", "partition": -1}', "partition: found -1, expected a number from 0 on"),
     ],
 )

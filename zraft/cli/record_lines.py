@@ -17,7 +17,7 @@ from attrs import frozen
 from zraft_client.topics.values import Record
 from zraft_core.errors import ZraftError
 
-FIELDS: Final = frozenset(("value", "key", "headers", "partition"))
+FIELDS: Final = frozenset(("value", "key", "headers", "partition", "timestamp"))
 TOLD: Final = frozenset(("topic", "offset", "stamp", "id"))
 """Further fields of what is written, which say nothing when it is read."""
 _NO_HEADERS: Final[Mapping[str, bytes]] = {}
@@ -29,12 +29,16 @@ class LineError(ZraftError):
 
 @frozen
 class RecordLine:
-    """One record that is to be sent. `partition` is None if the producer is to choose one."""
+    """One record that is to be sent.
+
+    `partition` is None if the producer is to choose one, `timestamp` (ms since 1970) if it is the moment of sending.
+    """
 
     value: bytes
     key: bytes | None = None
     headers: Mapping[str, bytes] = _NO_HEADERS
     partition: int | None = None
+    timestamp: int | None = None
 
 
 def read_plain(line: bytes, separator: bytes | None) -> RecordLine:
@@ -54,7 +58,7 @@ def read_plain(line: bytes, separator: bytes | None) -> RecordLine:
 
 
 def read_json(line: bytes) -> RecordLine:
-    """Return the record of an object with "value" and perhaps "key", "headers" and "partition".
+    """Return the record of an object with "value" and perhaps "key", "headers", "partition" and "timestamp".
 
     Raises:
         LineError: it is no such object.
@@ -71,15 +75,17 @@ def read_json(line: bytes) -> RecordLine:
     headers = found.get("headers") or {}
     if not isinstance(headers, dict):
         raise LineError(f"headers: found {_shown(headers)}, expected an object")
-    partition = found.get("partition")
-    if partition is not None and (type(partition) is not int or partition < 0):
-        raise LineError(f"partition: found {_shown(partition)}, expected a number from 0 on")
+    for name in ("partition", "timestamp"):
+        number = found.get(name)
+        if number is not None and (type(number) is not int or not 0 <= number < 2**63):
+            raise LineError(f"{name}: found {_shown(number)}, expected a number from 0 on")
     key = found.get("key")
     return RecordLine(
         _bytes(found["value"], "value"),
         None if key is None else _bytes(key, "key"),
         {name: _bytes(value, f"headers.{name}") for name, value in headers.items()},
-        partition,
+        found.get("partition"),
+        found.get("timestamp"),
     )
 
 
@@ -112,6 +118,7 @@ def json_line(record: Record) -> bytes:
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
+        "timestamp": record.timestamp,
         "key": None if record.key is None else _as_json(record.key),
         "value": _as_json(record.value),
         "headers": {name: _as_json(value) for name, value in record.headers.items()},

@@ -68,9 +68,15 @@ def _separator(text: str | None) -> bytes | None:
     "--json",
     "as_json",
     is_flag=True,
-    help='A line is an object: "value", and perhaps "key", "headers" and "partition".',
+    help='A line is an object: "value", and perhaps "key", "headers", "partition" and "timestamp".',
 )
-@click.option("--compress", is_flag=True, help="Compress values with zstd.")
+@click.option(
+    "--compression",
+    type=click.Choice(("none", "gzip", "snappy", "lz4", "zstd")),
+    default="none",
+    show_default=True,
+    help="Compress records that are sent together.",
+)
 @is_client
 def produce(
     access: Access,
@@ -80,7 +86,7 @@ def produce(
     separator: str | None,
     headers: tuple[str, ...],
     as_json: bool,
-    compress: bool,
+    compression: str,
 ) -> None:
     """Send each line of FILE, or of the standard input, to TOPIC as a record.
 
@@ -100,7 +106,7 @@ def produce(
             name,
             file,
             _Sending(partition, _separator(separator), dict(map(_header, headers)), as_json=as_json),
-            compress=compress,
+            compression,
         )
     )
 
@@ -153,16 +159,15 @@ class _Tally:
         )
 
 
-async def _produce(access: Access, name: str, file: IO[bytes], sending: _Sending, *, compress: bool) -> None:
+async def _produce(access: Access, name: str, file: IO[bytes], sending: _Sending, compression: str) -> None:
     from zraft_client.topics import Compression, Topics
 
     tally = _Tally()
     under_way: deque[Sent] = deque()
-    compression = Compression.ZSTD if compress else Compression.NONE
     number = 0
     async with access.client() as client, Topics(client) as topics:
         await topics.directory.topic(name)
-        async with topics.producer(compression=compression) as producer:
+        async with topics.producer(compression=Compression[compression.upper()]) as producer:
             async for line in _lines(file):
                 number += 1
                 record = sending.record(line, number)
@@ -173,6 +178,7 @@ async def _produce(access: Access, name: str, file: IO[bytes], sending: _Sending
                         record.value,
                         key=record.key,
                         headers={**sending.headers, **record.headers},
+                        timestamp=record.timestamp,
                     )
                 )
                 while under_way and under_way[0].done():
