@@ -121,12 +121,13 @@ class HostingFaults(ServerFaults[HostingProcess]):
 
 
 class HostingSimulation:
-    """One run."""
+    """One run. Without `batches` no message is one, as for servers of a release that does not know them."""
 
-    def __init__(self, seed: int, *, messages: int = 120) -> None:
+    def __init__(self, seed: int, *, messages: int = 120, batches: bool = True) -> None:
         name = f"hosting/{seed}"
         self._rng = random.Random(name)
         self._messages = messages
+        self._batches = batches
         self.profile = evolve(roll(seed), gentle=False)
         self.schedule = Schedule()
         self.network = Network(
@@ -175,7 +176,9 @@ class HostingSimulation:
             BrokenPromiseError: says what should have been.
         """
         self.faults.heal()
-        producing = Producing(self._prepare(), self._rng, self._service_of, lambda: self.now_ms)
+        producing = Producing(
+            self._prepare(), self._rng, self._service_of, lambda: self.now_ms, batches=self._batches
+        )
         self._produce(producing)
         self.faults.heal()
         self._until(lambda: self._finish(producing), "every message is decided")

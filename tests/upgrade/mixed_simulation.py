@@ -337,7 +337,7 @@ class MixedSimulation(HostingSimulation):
         self.old = old
         self.roll = random.Random(f"mixed/{seed}")
         self.changes = self.mixed_ms = 0
-        super().__init__(seed, messages=messages)
+        super().__init__(seed, messages=messages, batches=False)
 
     def _process(self, server: ServerId, name: str) -> Any:
         return MixedProcess(server, name, self)

@@ -35,8 +35,11 @@ class Producing(Deaf):
         *,
         ordered: bool = False,
         causal: bool = False,
+        batches: bool = True,
     ) -> None:
+        """`batches`: every third message is a batch, which all servers must know."""
         self.producer = producer
+        self._batches = batches
         self.ordered = producer.rounds = ordered
         """Everything comes behind all that was sent before, and if it is `causal`, with a stamp above theirs."""
         self.causal = causal
@@ -63,12 +66,11 @@ class Producing(Deaf):
         after = earlier if earlier is not None and rng.random() < 0.2 else None
         if payload is None:
             payload = b"%d/%d " % (producer.producer, producer.last + 1) * rng.choice((1, 1, 1, 60))
+        records = records_of(producer.last + 1) if self._batches else 0
         if self.ordered:
-            message = producer.multicast(
-                groups, payload, ordered=True, causal=self.causal, records=records_of(producer.last + 1)
-            )
+            message = producer.multicast(groups, payload, ordered=True, causal=self.causal, records=records)
         else:
-            message = producer.multicast(groups, payload, after=after, records=records_of(producer.last + 1))
+            message = producer.multicast(groups, payload, after=after, records=records)
         self._say(message)
 
     def _say(self, message: Message) -> None:
