@@ -13,13 +13,15 @@ from typing import Final
 import pytest
 from attrs import frozen
 
+from tests.unit.server.asker import Asker
 from tests.unit.server.node_counts import NodeCounts, datagrams_sent
 from tests.unit.server.nodes import Nodes
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
 from zraft.raft.rounds import Rounds
-from zraft.server.process.node import Node
+from zraft.server.process.node import Node, now_ms
 from zraft_core.ids import ServerId
+from zraft_core.znodes.txn import CREATE
 
 ROUNDS: Final = 10
 """Of one look: a second, in which what happens once in a second has happened."""
@@ -133,3 +135,19 @@ async def test_a_leader_is_ticked_though_all_its_rounds_join_what_groups_say(
         assert await _rounds(nodes, ROUNDS) is leader
         longest = max(later - earlier for earlier, later in pairwise([began, *ticks, raft.now]))
         assert longest <= 2 * raft.settings.idle_heartbeat_ticks, (longest, ticks, raft.round - first)
+
+
+async def test_what_was_applied_is_hashed_once_nothing_more_comes(tmp_path: Path) -> None:
+    """Under load the same znodes would be hashed again every few milliseconds, on servers without clients, too."""
+    async with Nodes(tmp_path, servers=1) as nodes:
+        node = nodes.leader
+        async with Asker(nodes.addresses[node.config.id]) as asker:
+            await asker.write((CREATE, "/a", b"", None, 0, -1))
+        machine = node.driver.machine
+        waiting = machine.undigested
+        assert waiting
+        node._applied_before = 0
+        node._do_chores(now_ms())
+        assert machine.undigested == waiting
+        node._do_chores(now_ms())
+        assert not machine.undigested

@@ -236,6 +236,7 @@ class Node:
         self._chores_at = 0
         self._chores_left = False
         self._chores_done = 0
+        self._applied_before = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._role, self._leader = self.driver.role, self.driver.leader
         self._limited = LimitedLog(time.monotonic)
@@ -514,7 +515,10 @@ class Node:
         idle = driver.origin.idle
         self._collector.step(now_ms, idle=idle, leads=driver.role is Role.LEADER)
         self._memory.step(now_ms, driver.clients.sums.held, len(driver.clients))
-        folds = idle and bool(driver.machine.undigested)
+        # While entries come, what is changed again soon would be hashed again and again, also on servers without clients.
+        applied, before = driver.applied_index, self._applied_before
+        self._applied_before = applied
+        folds = idle and applied == before and bool(driver.machine.undigested)
         if folds:
             driver.machine.fold_digest(IDLE_FOLD_ITEMS)
         self._chores_left = folds or self._leave_by is not None or self.administration.awaited
