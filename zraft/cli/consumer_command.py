@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from zraft.cli.client_options import Access, is_client, run
 from zraft.cli.operator_options import console
+from zraft.cli.topic_records import EARLIEST, LATEST, place
 from zraft_core.errors import ConfigError, ZraftError
 
 if TYPE_CHECKING:
     from zraft_client.topics import Topics
     from zraft_client.topics.values import ConsumerPlace
 
-EARLIEST: Final = "earliest"
-LATEST: Final = "latest"
+Row = dict[str, object]
 
 
 @click.group()
@@ -68,11 +68,16 @@ def describe(access: Access, name: str, only: str | None, as_json: bool) -> None
 @click.option(
     "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated."
 )
-@click.option("--to", metavar="PLACE", help="Go on there: earliest, latest, or the number of an offset.")
+@click.option(
+    "--to",
+    metavar="PLACE",
+    type=place(EARLIEST, LATEST),
+    help="Go on there: earliest, latest, or the number of an offset.",
+)
 @click.option("--forget", is_flag=True, help="Forget the consumer there; it begins anew where it is told to.")
 @is_client
 def reset(
-    access: Access, name: str, topic: str, partitions: tuple[int, ...], to: str | None, forget: bool
+    access: Access, name: str, topic: str, partitions: tuple[int, ...], to: str | int | None, forget: bool
 ) -> None:
     """Let consumer NAME, which stores offsets, go on elsewhere when it is started again.
 
@@ -80,8 +85,6 @@ def reset(
     """
     if (to is None) != forget:
         raise ConfigError("--to, --forget: expected one of them")
-    if to is not None and to not in (EARLIEST, LATEST) and not (to.isascii() and to.isdigit()):
-        raise ConfigError(f"--to: found {to!r}, expected {EARLIEST}, {LATEST} or an offset")
     run(_reset(access, name.encode(), topic, partitions, to))
 
 
@@ -91,13 +94,13 @@ async def _places(topics: Topics, only: str | None) -> list[ConsumerPlace]:
     return [place for name in names for place in await topics.consumers(name)]
 
 
-def _summaries(places: Iterable[ConsumerPlace]) -> list[dict[str, object]]:
+def _summaries(places: Iterable[ConsumerPlace]) -> list[Row]:
     """Return a row for each consumer of each topic."""
 
     def who(place: ConsumerPlace) -> tuple[bytes, bool, str]:
         return place.name, place.owners is not None, place.topic
 
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     for (name, shares, topic), found in groupby(sorted(places, key=who), key=who):
         each = list(found)
         rows.append(
@@ -117,68 +120,65 @@ def _shown(name: bytes) -> str:
     return name.decode(errors="backslashreplace")
 
 
-async def _list(access: Access, only: str | None, *, as_json: bool) -> None:
+def _print(rows: list[Row], *, as_json: bool) -> None:
+    """Print rows of the same fields, each as an object of JSON, or all as a table."""
     from rich.table import Column, Table
 
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row))
+        return
+    first = rows[0] if rows else {}
+    table = Table(
+        *(
+            Column(name, justify="right" if isinstance(value, int) else "left", no_wrap=True)
+            for name, value in first.items()
+        )
+    )
+    for row in rows:
+        table.add_row(*map(_cell, row.values()))
+    console().print(table if rows else "no consumers")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+async def _list(access: Access, only: str | None, *, as_json: bool) -> None:
     from zraft_client.topics import Topics
 
     async with access.client() as client, Topics(client) as topics:
         rows = _summaries(await _places(topics, only))
-    if as_json:
-        for row in rows:
-            click.echo(json.dumps(row))
-        return
-    table = Table(
-        Column("consumer", no_wrap=True),
-        Column("kind"),
-        Column("topic", no_wrap=True),
-        *(Column(name, justify="right") for name in ("partitions", "lag", "members")),
-    )
-    for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
-    console().print(table)
+    _print(rows, as_json=as_json)
 
 
 async def _describe(access: Access, name: bytes, only: str | None, *, as_json: bool) -> None:
-    from rich.table import Column, Table
-
     from zraft_client.topics import Topics
 
     async with access.client() as client, Topics(client) as topics:
-        places = [place for place in await _places(topics, only) if place.name == name]
+        places = [one for one in await _places(topics, only) if one.name == name]
     if not places:
         where = "any topic" if only is None else f"topic {only!r}"
         raise ZraftError(f"consumer {_shown(name)!r}: it consumes no partition of {where}")
-    rows = [
+    rows: list[Row] = [
         {
-            "topic": place.topic,
-            "partition": place.partition,
-            "offset": place.offset,
-            "end": place.end,
-            "lag": place.lag,
-            "kind": "offset" if place.owners is None else "group",
-            "owners": list(place.owners or ()),
+            "topic": one.topic,
+            "partition": one.partition,
+            "offset": one.offset,
+            "end": one.end,
+            "lag": one.lag,
+            "kind": "offset" if one.owners is None else "group",
+            "owners": list(one.owners or ()),
         }
-        for place in places
+        for one in places
     ]
-    if as_json:
-        for row in rows:
-            click.echo(json.dumps(row))
-        return
-    table = Table(
-        Column("topic", no_wrap=True),
-        *(Column(column, justify="right") for column in ("partition", "offset", "end", "lag")),
-        Column("kind"),
-        Column("claimed by"),
-    )
-    for place, row in zip(places, rows, strict=True):
-        shown = [str(value) for value in row.values()]
-        table.add_row(*shown[:-1], ", ".join(place.owners or ()))
-    console().print(table)
+    _print(rows, as_json=as_json)
 
 
 async def _reset(
-    access: Access, name: bytes, topic: str, partitions: tuple[int, ...], to: str | None
+    access: Access, name: bytes, topic: str, partitions: tuple[int, ...], to: str | int | None
 ) -> None:
     from zraft_client.topics import Topics
 
@@ -202,7 +202,7 @@ async def _reset(
             )
 
 
-def _offset(to: str | None, first: int, end: int) -> int | None:
+def _offset(to: str | int | None, first: int, end: int) -> int | None:
     if to is None:
         return None
     return first if to == EARLIEST else end if to == LATEST else int(to)

@@ -31,7 +31,7 @@ LATEST: Final = "latest"
 END: Final = "end"
 
 
-def _place(*words: str) -> Callable[[str], str | int]:
+def place(*words: str) -> Callable[[str], str | int]:
     """Read a word that stands for a place of every partition, or the number of an offset."""
 
     def read(text: str) -> str | int:
@@ -222,7 +222,7 @@ async def _lines(file: IO[bytes]) -> AsyncIterator[bytes]:
     "--from",
     "start",
     metavar="PLACE",
-    type=_place(EARLIEST, LATEST),
+    type=place(EARLIEST, LATEST),
     default=EARLIEST,
     show_default=True,
     help="Begin there: earliest, latest, or the number of an offset.",
@@ -231,7 +231,7 @@ async def _lines(file: IO[bytes]) -> AsyncIterator[bytes]:
     "--to",
     "stop",
     metavar="PLACE",
-    type=_place(END),
+    type=place(END),
     default=END,
     show_default=True,
     help="Stop before that offset, or at the end as it is when the command begins.",

@@ -18,8 +18,9 @@ from zraft_core.topics.forms import RECORDS_MAX
 from zraft_core.topics.message import Condition
 
 BATCH_BYTES: Final = 16 * 1024
-"""Of a batch before it is compressed. What a message costs servers is small beside 150 records of 100 bytes, and a larger
-batch would wait longer for its last record, or hold up what is sent behind it."""
+"""The size of a batch before it is compressed. What a message costs servers is small beside 150 records of 100 bytes. A
+larger batch would wait longer for its last record, or hold up what is sent behind it.
+"""
 BATCH_BYTES_MAX: Final = 512 * 1024
 """Servers take requests of a megabyte."""
 OPEN_MAX: Final = 1024
@@ -41,7 +42,7 @@ class Gathering:
         self.builder = BatchBuilder()
         self.payload: bytes | None = None
         self.size = 0
-        """What its records count in the buffer."""
+        """The bytes that its records count for in the buffer."""
         self.after: SentMessage | None = None
         self.condition: Condition | None = None
 
@@ -63,7 +64,7 @@ class Gatherer:
         """Batches that take more records, the oldest first."""
         self._closed: deque[Gathering] = deque()
         self.size = 0
-        """What all these records count in the buffer."""
+        """The bytes that all these records count for in the buffer."""
 
     def __len__(self) -> int:
         return len(self._open) + len(self._closed)

@@ -130,7 +130,7 @@ class Producer:
         self._batches = False
         self._topics: dict[str, Groups] = {}
         self._partitions: dict[Destination, Groups] = {}
-        """Of those that records went to."""
+        """The partitions of each destination that records went to."""
         self._waiting: set[GroupId] = set()
         """Groups to which everything is sent again soon."""
         self._last: Message | None = None

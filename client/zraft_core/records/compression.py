@@ -35,7 +35,7 @@ LZ4_BYTES_MIN: Final = 64 * 1024
 LZ4_RATIO: Final = 8
 
 XERIAL: Final = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
-"""What the snappy of Java begins with; blocks follow, each behind its length."""
+"""The beginning of what Java calls snappy; blocks follow, each behind its length."""
 XERIAL_BLOCK_BYTES: Final = 32 * 1024
 
 

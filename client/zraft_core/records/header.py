@@ -18,7 +18,7 @@ timestamp, producer id and epoch, first sequence, number of records.
 """
 HEADER_BYTES: Final = HEADER.size
 PLACED: Final = struct.Struct(">qii")
-"""What stands before the checksum's range: base offset, length, and partition leader epoch."""
+"""The fields before the checksum's range: base offset, length, and partition leader epoch."""
 LENGTH_AT: Final = 12
 """The length counts what comes behind its own field, which ends here."""
 CRC_AT: Final = 17
@@ -36,7 +36,7 @@ _CODECS: Final = tuple(Codec)
 
 @statically_frozen
 class BatchHeader:
-    """What a batch says about itself; `producer_id` is -1 without an idempotent producer, and so are epoch and sequence."""
+    """Header of a batch. `producer_id` is -1 without an idempotent producer, and so are epoch and sequence."""
 
     base_offset: int
     leader_epoch: int
@@ -51,7 +51,7 @@ class BatchHeader:
 
     @property
     def codec(self) -> Codec:
-        """How the records are compressed."""
+        """The compression of the records."""
         return _CODECS[self.attributes & CODEC_BITS]
 
     @property

@@ -104,6 +104,10 @@ SPECIAL: Final = frozenset({PING, RECONFIG, SYNC, COUNT, *SESSION_BOUND})
 """The operations that are neither a common write nor answered in their turn from applied state."""
 
 
+FEW: Final = 8
+"""So many requests of one kind, or more, are worth a loop of their own."""
+
+
 class ZooKeeperConnection(ZooKeeperSpeaker):
     """One client. Created by `Clients.connect`; fed by the shell; `handle` is the shell's own."""
 
@@ -301,10 +305,14 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
     def _take(self, frames: list[bytes]) -> None:
         """Handle requests in order: those that came with others of their kind together, the rest one by one."""
         if not self._synced:  # otherwise it matters where in the backlog each stood
-            while taken := self._take_common(frames):
+            taken = FEW
+            while taken >= FEW:
+                # Where kinds alternate, going one by one costs less than a loop for each.
+                taken = self._take_common(frames)
                 if taken == len(frames):
                     return
-                frames = frames[taken:]
+                if taken:
+                    frames = frames[taken:]
         self._take_each(frames)
 
     def _take_common(self, frames: list[bytes]) -> int:
