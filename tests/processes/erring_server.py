@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve
 
@@ -21,11 +21,12 @@ from zraft.tree.machine import Machine
 from zraft_core.znodes.txn import SET_DATA, Command
 
 SLOW_S: Final = 0.01
+SPECIAL: Final = ("/wrong", "/slow")
 
 
 def err_while(flag: Path) -> None:
     """Let this process's state machines err while `flag` exists."""
-    execute, append = Machine.execute, DeliveryLog.append
+    execute, execute_ordinary, append = Machine.execute, Machine.execute_ordinary, DeliveryLog.append
 
     def erring(self: Machine, command: Command) -> object:
         if command[0] == SET_DATA and command[1] == "/wrong" and flag.exists():
@@ -35,6 +36,12 @@ def err_while(flag: Path) -> None:
             time.sleep(SLOW_S)
         return execute(self, command)
 
+    def ordinary(self: Machine, commands: Sequence[Command], results: list[Any] | None) -> int:
+        """Leave the special commands to `erring`: a run ends before the first of them."""
+        special = (n for n, one in enumerate(commands) if one[0] == SET_DATA and one[1] in SPECIAL)
+        count = next(special, len(commands))
+        return execute_ordinary(self, commands[:count], results) if count else 0
+
     def delivering(self: DeliveryLog, deliveries: Sequence[StoredDelivery], index: int) -> None:
         if deliveries and flag.exists():
             deliveries = [evolve(deliveries[0], payload=flag.read_bytes()), *deliveries[1:]]
@@ -42,6 +49,7 @@ def err_while(flag: Path) -> None:
         append(self, deliveries, index)
 
     Machine.execute = erring  # type: ignore[method-assign]
+    Machine.execute_ordinary = ordinary  # type: ignore[method-assign]
     DeliveryLog.append = delivering  # type: ignore[method-assign]
 
 
