@@ -36,11 +36,13 @@ def err_while(flag: Path) -> None:
             time.sleep(SLOW_S)
         return execute(self, command)
 
-    def ordinary(self: Machine, commands: Sequence[Command], results: list[Any] | None) -> int:
+    def ordinary(self: Machine, commands: Sequence[Command], at: int, results: list[Any] | None) -> int:
         """Leave the special commands to `erring`: a run ends before the first of them."""
-        special = (n for n, one in enumerate(commands) if one[0] == SET_DATA and one[1] in SPECIAL)
-        count = next(special, len(commands))
-        return execute_ordinary(self, commands[:count], results) if count else 0
+        for end in range(at, len(commands)):
+            if commands[end][0] == SET_DATA and commands[end][1] in SPECIAL:
+                commands = commands[:end]
+                break
+        return execute_ordinary(self, commands, at, results) if at < len(commands) else 0
 
     def delivering(self: DeliveryLog, deliveries: Sequence[StoredDelivery], index: int) -> None:
         if deliveries and flag.exists():

@@ -84,6 +84,8 @@ Handler = Callable[[Command, int], object]
 
 LEADER: Final = ServerId(0)
 """The server number of the leader's own batches, which are not deduplicated."""
+MORE_ORDINARY: Final = 64
+"""How many commands of a run are executed in one loop at most, after one that was not ordinary."""
 
 _INT64_MAX: Final = 2**63 - 1
 _NO_OWNER: Final[Owner] = (LEADER, Instance(b""), 0)
@@ -383,14 +385,16 @@ class Machine:
             return self._why_not(command)
         return handler(command, zxid)
 
-    def execute_ordinary(self, commands: Sequence[Command], results: list[Any] | None) -> int:
-        """Execute the commands of a run from the first one on, as long as they are ordinary.
+    def execute_ordinary(self, commands: Sequence[Command], at: int, results: list[Any] | None) -> int:
+        """Execute the commands of a run from number `at` on, as long as they are ordinary.
 
         They come to what `execute` would make of them, and nobody has to be told an event of them; see
         `zraft.tree.commands.ordinary`.
 
         Args:
-            commands: at least one.
+            commands: of the run.
+            at: there is a command with this number. Behind another one at most `MORE_ORDINARY` are executed at once,
+                since a loop that ends soon must not have looked at all that come after it.
             results: gets what each came to, as values that later commands do not change; None if nobody is answered.
 
         Returns:
@@ -399,8 +403,8 @@ class Machine:
         tree = self._tree
         watched = self.watched
         try:
-            loop = LOOPS[commands[0][0]]
-            handled = commands[0][0] in self._run_handlers
+            loop = LOOPS[commands[at][0]]
+            handled = commands[at][0] in self._run_handlers
         except (TypeError, LookupError):
             return 0
         if (
@@ -412,6 +416,8 @@ class Machine:
         ):
             return 0
         zxid = self._next_zxid
+        if at:
+            commands = commands[at : at + MORE_ORDINARY]
         done = loop(tree, watched, commands, zxid, results)
         if done:
             self.position += done

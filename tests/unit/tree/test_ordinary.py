@@ -11,7 +11,7 @@ from tests.unit.tree.scenario import ONE, Scenario
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.tree.commands import ordinary
 from zraft.tree.image.writer import ImageWriter
-from zraft.tree.machine import Machine
+from zraft.tree.machine import MORE_ORDINARY, Machine
 from zraft.tree.node import Znode
 from zraft_core.errors import Code
 from zraft_core.znodes.acl import ALL, READ
@@ -131,7 +131,7 @@ class Twins:
         at = 0
         while at < len(commands):
             results: list[Any] | None = [] if answered else None
-            done = other.execute_ordinary(commands[at:], results)
+            done = other.execute_ordinary(commands, at, results)
             assert results is None or len(results) == done
             looping += map(_told, results) if results is not None else alone[at : at + done]
             at += done
@@ -207,25 +207,25 @@ def test_versions_and_numbers_that_wrap_are_left_to_single_commands() -> None:
     assert node is not None
     for version in (INT32_MAX, -2, INT32_MIN):
         node.version = version
-        done = _begun(scenario).execute_ordinary([(SET_DATA, "/a", b"", -1)] * 2, None)
+        done = _begun(scenario).execute_ordinary([(SET_DATA, "/a", b"", -1)] * 2, 0, None)
         assert (done, node.version) == ((0, version) if version != INT32_MIN else (0, INT32_MIN))
     node.creates = INT32_MAX
-    assert _begun(scenario).execute_ordinary([(CREATE, "/a/b-", b"", None, 2, 0)], None) == 0
+    assert _begun(scenario).execute_ordinary([(CREATE, "/a/b-", b"", None, 2, 0)], 0, None) == 0
 
 
 def test_what_a_level_does_not_know_is_in_no_loop() -> None:
     scenario, machine = _looping()
     scenario.run((CREATE, "/a", b"", None, 0, 0))
-    assert _begun(scenario).execute_ordinary([(PUT, "/a", b"x", None)], None) == 0
+    assert _begun(scenario).execute_ordinary([(PUT, "/a", b"x", None)], 0, None) == 0
     machine.feature_level = FEATURE_LEVEL_MAX
-    assert _begun(scenario).execute_ordinary([(PUT, "/a", b"x", None)], None) == 1
+    assert _begun(scenario).execute_ordinary([(PUT, "/a", b"x", None)], 0, None) == 1
 
 
 def test_a_run_of_a_session_that_is_gone_is_in_no_loop() -> None:
     scenario, machine = _looping()
     scenario.batch()
     assert machine.begin_run(scenario.session.id + 1, ()) is Code.SESSION_EXPIRED
-    assert machine.execute_ordinary([(CREATE, "/a", b"", None, 0, 0)], None) == 0
+    assert machine.execute_ordinary([(CREATE, "/a", b"", None, 0, 0)], 0, None) == 0
 
 
 def test_nothing_is_in_a_loop_while_quotas_are_counted() -> None:
@@ -237,10 +237,40 @@ def test_nothing_is_in_a_loop_while_quotas_are_counted() -> None:
     ):
         scenario.run((CREATE, path, data, None, 0, 0))
     assert machine.quotas.limited
-    assert _begun(scenario).execute_ordinary([(CREATE, "/b", b"", None, 0, 0)], None) == 0
+    assert _begun(scenario).execute_ordinary([(CREATE, "/b", b"", None, 0, 0)], 0, None) == 0
 
 
 def test_nothing_is_in_a_loop_while_somebody_may_follow_everything() -> None:
     scenario, machine = _looping()
     machine.watched = None
-    assert _begun(scenario).execute_ordinary([(CREATE, "/a", b"", None, 0, 0)], None) == 0
+    assert _begun(scenario).execute_ordinary([(CREATE, "/a", b"", None, 0, 0)], 0, None) == 0
+
+
+class _CountedSlices(list[Any]):
+    """A list that counts the items of all slices of it that were taken."""
+
+    sliced: int = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(key, slice):
+            self.sliced += len(found)
+        return found
+
+
+def test_commands_that_end_every_loop_do_not_copy_the_rest_of_the_run_each_time() -> None:
+    scenario, _ = _looping()
+    scenario.run((CREATE, "/a", b"", None, 0, 0))
+    machine = _begun(scenario)
+    count = 1_000
+    commands = _CountedSlices([(SET_DATA, "/a", b"x", -1), (DELETE, "/b", -1)] * count)
+    at = in_loops = 0
+    while at < len(commands):
+        done = machine.execute_ordinary(commands, at, None)
+        in_loops += done
+        at += done
+        if at < len(commands):
+            machine.execute(commands[at])
+            at += 1
+    assert in_loops == count
+    assert commands.sliced <= MORE_ORDINARY * count

@@ -200,7 +200,7 @@ class Applier:
             at, count = 0, len(commands)
             while at < count:
                 if audit is None:
-                    at += machine.execute_ordinary(commands[at:] if at else commands, None)
+                    at += machine.execute_ordinary(commands, at, None)
                     if at == count:
                         break
                 command = commands[at]
@@ -245,7 +245,7 @@ class Applier:
             while at < count:
                 if audit is None and not (alive and owner.is_interleaved):
                     results: list[Any] | None = [] if alive else None
-                    at += machine.execute_ordinary(commands[at:] if at else commands, results)
+                    at += machine.execute_ordinary(commands, at, results)
                     if results:
                         owner.complete_run(results, machine.last_zxid)
                     if at == count:
