@@ -95,6 +95,11 @@ class Gatherer:
             self._closed.append(self._open.pop(groups))
         return one.sent, place
 
+    def takes(self, groups: Groups, size: int) -> bool:
+        """Return whether a batch to these partitions is open and has room for a record of `size` bytes."""
+        one = self._open.get(groups)
+        return one is not None and one.builder.size + size <= self._batch_bytes_max
+
     def _begin(self, groups: Groups, now: float) -> Gathering:
         if self._in_order:
             self.close()

@@ -58,7 +58,10 @@ class Consumed:
 
 
 def default_partitioner() -> Partitioner:
-    """Choose by key; without one, partitions take turns."""
+    """Choose by key; without one, partitions take turns.
+
+    A producer asks about a record without a key only when it begins a batch, so that a whole batch goes to a partition.
+    """
     turns = RoundRobin()
 
     def choose(topic: str, key: bytes | None, partitions: tuple[GroupId, ...]) -> GroupId:

@@ -28,7 +28,7 @@ from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.dispatch import REFUSED_S, REPEAT_S, Dispatch, Outgoing
 from zraft_client.topics.errors import LinkError, NeverDeliveredError, NoTopicError, ProducerEndedError
-from zraft_client.topics.gathering import BATCH_BYTES, Gatherer, Gathering, Groups
+from zraft_client.topics.gathering import BATCH_BYTES, OPEN_MAX, Gatherer, Gathering, Groups
 from zraft_client.topics.links import Link
 from zraft_client.topics.options import (
     Acknowledge,
@@ -114,6 +114,7 @@ class Producer:
         self._reach = reach
         self._compression = compression
         self._partitioner = partitioner or default_partitioner()
+        self._stays = partitioner is None
         self._clock = clock
         self._gatherer = Gatherer(
             batch_bytes_max=batch_bytes_max, linger_s=linger_s, in_order=order is not Order.PARTITION
@@ -131,6 +132,12 @@ class Producer:
         self._topics: dict[str, Groups] = {}
         self._partitions: dict[Destination, Groups] = {}
         """The partitions of each destination that records went to."""
+        self._kept: dict[object, Groups] = {}
+        """The partitions that records without a key went to last, by what was asked for.
+
+        They are kept while their batch takes more: if each record went to the next partition, batches would be small, and
+        in orders FIFO and CAUSAL each would hold one record.
+        """
         self._waiting: set[GroupId] = set()
         """Groups to which everything is sent again soon."""
         self._last: Message | None = None
@@ -280,7 +287,7 @@ class Producer:
         found = checked_headers(headers) if headers else ()
         size = check_size(key, value, found, timestamp)
         if type(to) is not str and type(to) is not tuple:
-            to = destinations_of(to)  # it may be an iterator
+            to = tuple(destinations_of(to))  # it may be an iterator
         if self._looking_up or self._lacks(to):
             await self._look_up(destinations_of(to))
         if not self._line.may_pass(size):
@@ -376,6 +383,7 @@ class Producer:
             self._batches = metadata.knows_batches
             self._topics = {one.name: one.partitions for one in metadata.topics.values() if one.partitions}
             self._partitions = {}
+            self._kept = {}
             self._on_table(metadata)
         return metadata
 
@@ -411,7 +419,13 @@ class Producer:
     ) -> Sent:
         """Add a record to a batch, or to what is sent next."""
         metadata = self._adopt()
-        groups = self._groups(metadata, to, key)
+        groups = self._kept.get(to) if key is None else None
+        if groups is None or not self._gatherer.takes(groups, size):
+            groups = self._groups(metadata, to, key)
+            if key is None and self._stays:
+                if len(self._kept) >= OPEN_MAX:
+                    self._kept.clear()
+                self._kept[to] = groups
         if timestamp is None:
             timestamp = int(self._clock() * 1000)
         if self._batches and after is None and consumed is None:

@@ -29,6 +29,7 @@ from zraft_client.topics import (
     Start,
 )
 from zraft_client.topics.gathering import OPEN_MAX, Gatherer, Gathering
+from zraft_client.topics.options import default_partitioner
 from zraft_client.topics.reading_range import read_range
 from zraft_core.ids import GroupId
 from zraft_core.records import Codec, MissingPackageError, compression, decode_batch, read_header
@@ -96,6 +97,45 @@ async def test_records_to_other_partitions_gather_beside_each_other_unless_they_
                     await producer.send_soon(("orders", n % 2), b"%d" % n)
                 await producer.flush()
             assert batches(cluster)[seen[0] :] == batches(cluster, 1)[seen[1] :] == expected
+
+
+@pytest.mark.parametrize("order", list(Order))
+async def test_records_without_a_key_stay_with_a_partition_for_a_batch_and_take_turns_by_batches(
+    order: Order,
+) -> None:
+    async with running(orders=3, bills=2) as (cluster, topics):
+        async with topics.producer(order=order, batch_bytes_max=500) as producer:
+            for _ in range(2):
+                for n in range(450):
+                    await producer.send_soon("orders", b"%d" % n)
+                for n in range(20):
+                    await producer.send_soon(["orders", "bills"], b"%d" % n)
+                await producer.flush()
+        each = [sum(batches(cluster, partition)) for partition in range(3)]
+        both = [sum(one.message.records for one in cluster.group("bills", n).deliveries) for n in range(2)]
+        assert sum(each) == 940
+        assert sum(both) == 40
+        assert min(each) > 250
+        assert min(both) >= 10
+        assert all(len(batches(cluster, partition)) <= each[partition] / 5 for partition in range(3))
+
+
+async def test_another_partitioner_is_asked_about_every_record() -> None:
+    async with running(orders=2) as (cluster, topics):
+        async with topics.producer(partitioner=default_partitioner()) as producer:
+            await producer.send_many("orders", [b"%d" % n for n in range(6)])
+            await producer.flush()
+        assert values(cluster.group("orders", 0)) == [b"0", b"2", b"4"]
+        assert values(cluster.group("orders", 1)) == [b"1", b"3", b"5"]
+
+
+async def test_new_partitions_get_records_at_once() -> None:
+    async with running(orders=1) as (cluster, topics), topics.producer(linger_s=60) as producer:
+        await producer.send_soon("orders", b"old")
+        await topics.alter("orders", 2)
+        await producer.send_soon("orders", b"new")
+        await producer.flush()
+        assert [values(cluster.group("orders", n)) for n in range(2)] == [[b"old"], [b"new"]]
 
 
 @pytest.mark.parametrize("order", [Order.FIFO, Order.CAUSAL])
