@@ -14,9 +14,11 @@ from tests.processes.clients import Sessions
 from tests.processes.cluster import wait_until
 from tests.processes.members import Load
 from tests.processes.topics import created, groups_of, settled_readings
+from tests.topic_chaos.oracles import Reading
 from tests.upgrade.releases import OLD_LEVEL, MixedCluster
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft_client import Client
+from zraft_client.claims import ConsumerOptions, Marshaler
 from zraft_client.topics import Topics
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
@@ -61,12 +63,53 @@ class Multicasts:
                 await producer.send_soon(PLACES, value)
             await producer.flush()
 
+    def _readings(self) -> list[Reading]:
+        return settled_readings(self._cluster, self._places, len(self._cluster.servers))
+
+    @property
+    def count(self) -> int:
+        """How many were sent."""
+        return len(self._sent)
+
+    def batches(self) -> bool:
+        """Whether some message holds several records."""
+        return any(read.index for one in self._readings() for read in one.reads)
+
     def check(self) -> None:
         """Every server has every message, once, in one order."""
-        readings = settled_readings(self._cluster, self._places, len(self._cluster.servers))
+        readings = self._readings()
         assert len(readings) == len(PLACES) * len(self._cluster.servers)
         for reading in readings:
             assert [read.payload for read in reading.reads] == self._sent, reading.server
+
+
+class Consumed:
+    """What a consumer with claims was given and has committed, in all its lives."""
+
+    def __init__(self, cluster: MixedCluster) -> None:
+        self._cluster = cluster
+        self.places: list[tuple[int, int]] = []
+
+    def take(self, count: int) -> None:
+        """Consume and commit so many records, in a life of its own."""
+        asyncio.run(self._take(count))
+
+    async def _take(self, count: int) -> None:
+        options = ConsumerOptions(claim_interval_ms=300, poll_ms=50, heartbeat_ms=5_000)
+        async with (
+            asyncio.timeout(PATIENT_S),
+            Client(self._cluster.hosts(), timeout_s=PATIENT_S) as client,
+            Topics(client) as topics,
+            Marshaler(topics.claims_port(), "reader", "readers").consumer([TOPIC], options) as consumer,
+        ):
+            left = count
+            async for record in consumer.consume():
+                await consumer.commit(record)
+                self.places.append((record.partition, record.offset))
+                left -= 1
+                if not left:
+                    break
+            await consumer.terminate(release=True)
 
 
 def lead(cluster: MixedCluster, number: int) -> None:
@@ -104,6 +147,8 @@ def test_an_upgrade_begins_under_load_and_is_taken_back(
     load = Load(cluster, sessions)
     multicasts = Multicasts(cluster)
     multicasts.send(200)
+    consumed = Consumed(cluster)
+    consumed.take(100)
     new = 2
     cluster.change_release(new, old=False)
     lead(cluster, new if leads else 1)
@@ -138,7 +183,12 @@ def test_an_upgrade_begins_under_load_and_is_taken_back(
         cluster.change_release(number, old=False)
     wait_until(lambda: cluster.level() == FEATURE_LEVEL_MAX, "the level to rise")
     multicasts.send(20)
+    assert multicasts.batches(), "records travel together from now on"
     multicasts.check()
+    consumed.take(multicasts.count * len(PLACES) - 100)
+    everything = {(place, offset) for _, place in PLACES for offset in range(multicasts.count)}
+    assert len(consumed.places) == len(everything)
+    assert set(consumed.places) == everything
     cluster.wait_equal_digests()
 
 
