@@ -135,9 +135,10 @@ class OldTopics(Deaf):
         self._topics = process.partitions.topics
         self._hears: TopicClient | None = None
 
-    def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
+    def produce(self, client: TopicClient, id: int, group: GroupId, requests: Sequence[StartRequest]) -> None:
         self._hears = client
-        self._topics.produce(self, id, group, self._release.topics.decode_edge(encode_edge(request)))
+        for request in requests:
+            self._topics.produce(self, id, group, self._release.topics.decode_edge(encode_edge(request)))
 
     def on_reply(self, id: int, reply: Any) -> None:
         found = decode_edge(self._release.topics.encode_edge(reply))

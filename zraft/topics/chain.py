@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from struct import Struct
-from typing import Any, Final
-
-import msgpack
+from typing import Final
 
 from zraft_core.ids import GroupId
-from zraft_core.topics.message import DIGEST_BYTES, Message, as_fields
+from zraft_core.topics.codec import encode_message
+from zraft_core.topics.message import DIGEST_BYTES, Message
 from zraft_core.topics.stamps import Stamp
 
 _LINK: Final = Struct(">16sQQQQQ16s")
@@ -20,8 +19,12 @@ def message_digest(message: Message) -> bytes:
 
     It tells whether two groups mean the same message by one id.
     """
-    packed: Any = msgpack.packb(as_fields(message))
-    return blake2b(packed, digest_size=DIGEST_BYTES).digest()
+    return encoded_digest(encode_message(message))
+
+
+def encoded_digest(encoded: bytes) -> bytes:
+    """Return the digest of a message from its bytes, those of `encode_message`."""
+    return blake2b(encoded, digest_size=DIGEST_BYTES).digest()
 
 
 def first_link(group: GroupId) -> bytes:

@@ -106,6 +106,11 @@ class PartitionLeader:
         """
         message = request.message
         mid = message.mid
+        if mid not in self._started and not request.staged and not self._is_full():
+            last = self._numbers.get(mid[0], 0)
+            if self.partition.next_row(message, request.floor, request.epoch, last) is not None:
+                self._start(request)
+                return
         if self.group not in message.destinations or not may_change_topics(message):
             self._reply(mid, Answer.STALE, request.epoch)
             return
@@ -356,10 +361,11 @@ class PartitionLeader:
         """Follow up an entry of this group's log, whoever proposed it."""
         self._forget(applied.commands)
         settled = self.partition.settled
-        began_here = {c.message.mid for c in applied.commands if isinstance(c, Start)}
-        for entry in applied.begun:
-            if len(entry.message.destinations) > 1:
-                self._announce(entry, told_all=entry.mid in began_here)
+        if applied.begun:
+            began_here = {c.message.mid for c in applied.commands if isinstance(c, Start)}
+            for entry in applied.begun:
+                if len(entry.message.destinations) > 1:
+                    self._announce(entry, told_all=entry.mid in began_here)
         if self._timed is not None and self._timed[0].final is not None:
             self._resending.took(self._now - self._timed[1])
             self._timed = None
@@ -372,11 +378,13 @@ class PartitionLeader:
             self._told.pop(mid, None)
             self._reply(mid, Answer.DELIVERED, 0, everywhere=mid not in settled, offset=offset)
         for delivery in applied.delivered:
-            if delivery.stamp.sub and not delivery.stamp.single:
+            stamp = delivery.stamp
+            if stamp.sub and not stamp.single:
                 continue  # its round was told
             mid = delivery.message.mid
-            self._told.pop(mid, None)
-            everywhere = mid not in settled
+            if self._told:
+                self._told.pop(mid, None)
+            everywhere = mid not in settled.entries
             self._reply(mid, Answer.DELIVERED, 0, everywhere=everywhere, offset=delivery.offset)
         for mid in applied.failed:
             self._told.pop(mid, None)
@@ -451,12 +459,14 @@ class PartitionLeader:
             return
         self._started_bytes -= len(started.payload)
         producer = message.mid.producer
-        self._of_producer[producer] -= 1
-        if not self._of_producer[producer]:
+        left = self._of_producer[producer] - 1
+        if left:
+            self._of_producer[producer] = left
+        else:
             # If one was refused, so are those behind it: count from what was taken.
             del self._of_producer[producer]
             self._numbers.pop(producer, None)
-        if message.mid not in self.partition.pending:
+        if self._relayed and message.mid not in self.partition.pending:
             self._relayed.discard(message.mid)
 
     # -- time

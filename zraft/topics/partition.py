@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from zraft.topics.applied import Applied, BrokenGroupError, StartVerdict
-from zraft.topics.chain import first_link, message_digest, next_link
+from zraft.topics.chain import encoded_digest, first_link, message_digest, next_link
 from zraft.topics.pending import Involved, Pending, PendingMessage, SettledEntries
 from zraft.topics.rows import FAILED, ProducerRow
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId, ProducerId
+from zraft_core.topics.codec import encode_message
 from zraft_core.topics.commands import (
     Advance,
     Batch,
@@ -134,7 +135,10 @@ class Partition:
                 self._remote(command)
                 self._raise_floor(command.mid[0], command.floor)
             case Start(message, floor, epoch):
-                if self.admits(message, floor, epoch):
+                row = self.next_row(message, floor, epoch)
+                if row is not None:
+                    self._deliver_next(message, row)
+                elif self.admits(message, floor, epoch):
                     self._begin(message)
                 self._raise_floor(message.mid[0], floor)
             case Stage(message, floor, epoch):
@@ -149,6 +153,60 @@ class Partition:
                 self._on_view(view)
             case Seek(consumer, offset):
                 self._seek(consumer, offset)
+
+    # -- what nearly all messages are
+
+    def next_row(self, message: Message, floor: int, epoch: int, last: int = 0) -> ProducerRow | None:
+        """Return the producer's row if a message is plainly the next one of its producer to this partition alone.
+
+        Such a message is admitted and takes the bypass. None says nothing: `verdict` and `_begin` look closer.
+
+        Args:
+            last: the number of the last message of the producer to this group alone that is in the log, if that is more
+                than what was applied.
+        """
+        number = message.number
+        if (
+            not number
+            or message.depends
+            or message.after is not None
+            or message.condition is not None
+            or message.partitions is not None
+        ):
+            return None
+        mid = message.mid
+        producer, seq = mid
+        row = self.rows.get(producer)
+        if row is None or row.queued or number != (last if last > row.last else row.last) + 1:
+            return None
+        group, view, window = self.group, self.view, self.settings.window
+        if (
+            message.destinations[0] != group
+            or seq <= row.floor
+            or seq in row.outcomes
+            or (seq > row.floor + window and seq > floor + window)
+            or epoch < view.epoch
+            or (producer not in view.producers and producer <= view.position)
+            or producer in view.closed
+            or group not in view.groups
+            or not self.born
+            or mid in self.pending.entries
+            or mid in self.settled.entries
+        ):
+            return None
+        return row
+
+    def _deliver_next(self, message: Message, row: ProducerRow) -> None:
+        """Deliver a message for which `next_row` gave a row: what `_begin` and `_record` come to."""
+        row.last = message.number
+        self.sub += 1
+        encoded = encode_message(message)
+        offset = self.next_offset
+        stamp = Stamp(*self.floor, self.sub, self.group)
+        row.outcomes[message.mid[1]] = offset
+        self.next_offset = offset + (message.records or 1)
+        self.chain = next_link(self.chain, offset, stamp, encoded_digest(encoded))
+        self._delivered.append(Delivery(offset, stamp, message, self._position, encoded))
 
     # -- what is known, what is admitted
 
@@ -260,7 +318,6 @@ class Partition:
             if self._bypasses(message, row):
                 self.sub += 1
                 entry = PendingMessage(message, digest, 0, void, self._log_time_ms)
-                self._begun.append(entry)
                 self._record(entry, Stamp(*self.floor, self.sub, self.group))
                 return
             row.queued += 1

@@ -104,8 +104,8 @@ class TopicClient(Protocol):
 class TopicService(Protocol):
     """The partitions of this server, as connections see them. `driver.topics` is one as soon as the cluster has topics."""
 
-    def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
-        """Multicast a message; to be sent again until it is decided. The caller checked whose the producer is.
+    def produce(self, client: TopicClient, id: int, group: GroupId, requests: Sequence[StartRequest]) -> None:
+        """Multicast messages of a producer; each is to be sent again until it is decided. The caller checked whose it is.
 
         Answered by `on_reply`, to the connection that asked for this producer's messages last; by `on_refused` where nothing
         was taken.

@@ -136,12 +136,14 @@ class Delivery:
     """Message as consumers read it.
 
     `offset` is that of its first record: they count a partition's records from 0. `position` counts its commands (D-16).
+    `encoded`: the message's bytes, if they are at hand.
     """
 
     offset: int
     stamp: Stamp
     message: Message
     position: int
+    encoded: bytes | None = field(default=None, eq=False, repr=False)
 
     @property
     def end(self) -> int:

@@ -124,6 +124,8 @@ class Answer(Enum):
     STAGED = "staged"
     """Durable at this destination, and in no order yet."""
 
+    __hash__ = object.__hash__  # that of `Enum` takes two calls for each reply
+
 
 @statically_frozen
 class Reply:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -146,9 +146,10 @@ class FakeService:
             return found
         return None
 
-    def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
+    def produce(self, client: TopicClient, id: int, group: GroupId, requests: Sequence[StartRequest]) -> None:
         found = self._leading(client, id, group)
-        if found is not None:
+        for request in requests if found is not None else ():
+            assert found is not None
             self.cluster.starts += 1
             if request.message.records:
                 assert self.cluster.features >= LEVEL_OF_RECORDS

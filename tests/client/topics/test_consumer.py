@@ -21,6 +21,7 @@ from zraft_client.topics import (
     Topics,
 )
 from zraft_client.topics.consumer import Consumer
+from zraft_client.topics.options import default_partitioner
 
 
 async def polled(consumer: Consumer | MergedConsumer, count: int) -> list[Record]:
@@ -39,7 +40,8 @@ def places(records: list[Record]) -> list[tuple[MessageId, int]]:
 
 
 async def filled(topics: Topics, count: int, to: Any = "orders") -> None:
-    async with topics.producer() as producer:
+    """Send so many records to `to`; the partitions of a topic take turns."""
+    async with topics.producer(partitioner=default_partitioner()) as producer:
         for number in range(count):
             await producer.send_soon(to, b"%d" % number)
         await producer.flush()

@@ -94,7 +94,7 @@ class Producing(Deaf):
         for group, request in self.producer.requests(seq):
             service = self._leader(group)
             if service is not None:
-                service.produce(self, 0, group, request)
+                service.produce(self, 0, group, (request,))
 
     def on_reply(self, id: int, reply: Reply) -> None:
         self._end(self.producer.on_reply(reply))

@@ -247,7 +247,7 @@ class Sending:
                         continue
                     client = self._clients.setdefault(id(node), Remembering())
                     assert node.driver.topics is not None
-                    node.driver.topics.produce(client, 1, group, request)
+                    node.driver.topics.produce(client, 1, group, (request,))
                     node.schedule()
             await asyncio.sleep(0.005)
             for client in self._clients.values():

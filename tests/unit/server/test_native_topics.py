@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -41,8 +42,9 @@ class Service:
         self.client = client
         self.asked.append(what)
 
-    def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
-        self._note(client, "produce", id, group, request)
+    def produce(self, client: TopicClient, id: int, group: GroupId, requests: Sequence[StartRequest]) -> None:
+        for request in requests:
+            self._note(client, "produce", id, group, request)
 
     def fetch(
         self, client: TopicClient, id: int, group: GroupId, offset: int, bytes_max: int, wait_ms: int

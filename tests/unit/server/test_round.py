@@ -22,6 +22,8 @@ from tests.unit.server.nodes import Nodes
 from zraft.server.process import node
 from zraft.server.process.node import now_ms_exactly
 from zraft.server.process.sync_pace import SyncPace
+from zraft_client import Client
+from zraft_client.topics import Topics
 from zraft_core.wire.opcodes import Opcode
 from zraft_core.znodes.txn import CREATE, SET_DATA
 
@@ -75,6 +77,9 @@ CALLS_PER_CREATE: Final = 48
 CALLS_PER_READ: Final = 12
 CALLS_PER_PUT: Final = 41
 """A put of the native protocol, of which the leader makes 32 calls."""
+RECORDS: Final = 1024
+CALLS_PER_RECORD: Final = 240
+"""A message of one record to one partition: 126 of its leader, 51 of each follower."""
 
 
 @asynccontextmanager
@@ -153,6 +158,26 @@ async def test_a_native_write_of_many_costs_few_calls(
             ),
         )
     assert found <= CALLS_PER_PUT, found
+
+
+async def test_a_record_of_a_topic_alone_costs_few_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many messages of one record under way as a producer may have; the servers' clock goes on."""
+    monkeypatch.setattr(SyncPace, "is_fast", True)
+    found: list[float] = []
+    async with Nodes(tmp_path) as nodes:
+        hosts = ",".join(map(str, nodes.addresses.values()))
+        async with Client(hosts) as client, Topics(client) as topics:
+            await topics.create("orders", 1)
+            async with topics.producer(batch_bytes_max=0) as producer:
+                while len(found) < LOOKS_MAX and not (found and min(found) <= CALLS_PER_RECORD):
+                    counts = NodeCounts(nodes)
+                    with counts.counted():
+                        await producer.send_many("orders", [bytes(100)] * RECORDS)
+                        await producer.flush()
+                    found.append(counts.calls.total() / RECORDS)
+    assert min(found) <= CALLS_PER_RECORD, found
 
 
 async def _calls_of_many(nodes: Nodes, clients: list[C], ask: Callable[[C, str], Awaitable[None]]) -> float:

@@ -130,7 +130,7 @@ class PartitionMachine:
                     one.offset,
                     one.stamp,
                     *one.message.mid,
-                    encode_message(one.message),
+                    one.encoded or encode_message(one.message),
                     entry.index,
                     found.wall_ms,
                     one.message.span,

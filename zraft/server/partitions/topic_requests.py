@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
@@ -82,37 +82,38 @@ class TopicRequests:
 
     # -- producers
 
-    def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
-        """Pass a producer's message to the group's leader, or refuse it."""
+    def produce(self, client: TopicClient, id: int, group: GroupId, requests: Sequence[StartRequest]) -> None:
+        """Pass messages of a producer to the group's leader, or refuse them."""
         leadership = self._led(client, id, group)
         if leadership is None:
             return
-        message = request.message
-        level = LEVEL_OF_TOPICS
-        if message.records:
-            level = LEVEL_OF_RECORDS
-        elif request.staged or message.round is not None:
-            level = LEVEL_OF_ROUNDS
-        if self._features() < level:
-            self._refuse_newer((client, id), group, level)
-            return
-        size, to = len(message.payload), len(message.destinations)
-        if size > self._settings.payload_bytes_max:
-            detail = (
-                f"a payload of {size} bytes; at most {self._settings.payload_bytes_max} are taken "
-                "(partitions.payload_bytes_max)"
-            )
-            self._answers.refuse((client, id), "too_large", group, detail)
-            return
-        if to > 1 and to > self._destinations_max() and not leadership.knows(message.mid):
-            # Messages that began under a higher limit come to their end: only new ones are refused.
-            detail = (
-                f"a message to {to} partitions; at most {self._destinations_max()} are allowed "
-                "(setting topics_destinations_max)"
-            )
-            self._answers.refuse((client, id), "too_large", group, detail)
-            return
-        leadership.produce((client, id), request)
+        asker = (client, id)
+        features, bytes_max = self._features(), self._settings.payload_bytes_max
+        for request in requests:
+            message = request.message
+            level = LEVEL_OF_TOPICS
+            if message.records:
+                level = LEVEL_OF_RECORDS
+            elif request.staged or message.round is not None:
+                level = LEVEL_OF_ROUNDS
+            to = len(message.destinations)
+            if features < level:
+                self._refuse_newer(asker, group, level)
+            elif len(message.payload) > bytes_max:
+                detail = (
+                    f"a payload of {len(message.payload)} bytes; at most {bytes_max} are taken "
+                    "(partitions.payload_bytes_max)"
+                )
+                self._answers.refuse(asker, "too_large", group, detail)
+            elif to > 1 and to > self._destinations_max() and not leadership.knows(message.mid):
+                # Messages that began under a higher limit come to their end: only new ones are refused.
+                detail = (
+                    f"a message to {to} partitions; at most {self._destinations_max()} are allowed "
+                    "(setting topics_destinations_max)"
+                )
+                self._answers.refuse(asker, "too_large", group, detail)
+            else:
+                leadership.produce(asker, request)
         self._stir(group)
 
     # -- consumers

@@ -233,8 +233,8 @@ def test_a_message_is_refused_where_its_group_is_not_led_and_where_it_is_not() -
     ((_, request),) = producing.producer.requests(message.mid.seq)
     client = Client()
     for server in followers(cluster):
-        cluster.servers[server].partitions.topics.produce(client, 3, group, request)
-    cluster.servers[S1].partitions.topics.produce(client, 4, GroupId(999), request)
+        cluster.servers[server].partitions.topics.produce(client, 3, group, (request,))
+    cluster.servers[S1].partitions.topics.produce(client, 4, GroupId(999), (request,))
     cluster.run(2)
     kinds = [(id, refusal.kind, refusal.leader) for id, refusal in client.refused]
     assert sorted(kinds)[:2] == [(3, "not_leader", leader)] * 2
@@ -247,7 +247,7 @@ def test_a_payload_that_no_entry_should_hold_is_refused_by_its_size() -> None:
     message = producing.producer.multicast([group], bytes(1_001))
     ((_, request),) = producing.producer.requests(message.mid.seq)
     client = Client()
-    cluster.leading(group).topics.produce(client, 3, group, request)
+    cluster.leading(group).topics.produce(client, 3, group, (request,))
     cluster.run(2)
     ((_, refused),) = client.refused
     assert refused.kind == "too_large"
@@ -266,15 +266,15 @@ def test_a_message_to_more_partitions_than_allowed_is_refused_unless_it_has_begu
     ((_, request), *_) = producing.producer.requests(fresh.mid.seq)
     client = Client()
     topics = cluster.leading(group).topics
-    topics.produce(client, 3, group, evolve(request, message=begun))
-    topics.produce(client, 4, group, request)
+    topics.produce(client, 3, group, (evolve(request, message=begun),))
+    topics.produce(client, 4, group, (request,))
     cluster.run(2)
     ((id, refused),) = client.refused
     assert (id, refused.kind) == (4, "too_large")
     assert "3 partitions; at most 2 are allowed (setting topics_destinations_max)" in refused.detail
     assert [reply.answer for _, reply in client.replies] == [Answer.DELIVERED]
     registry.settings = evolve(registry.settings, destinations_max=3)
-    topics.produce(client, 5, group, request)
+    topics.produce(client, 5, group, (request,))
     cluster.run_until(lambda: any(id == 5 and reply.mid == fresh.mid for id, reply in client.replies))
 
 
@@ -311,7 +311,7 @@ def test_a_leader_that_is_deposed_tells_those_who_wait_where_to_go() -> None:
     message = producing.producer.multicast([group], b"x")
     ((_, request),) = producing.producer.requests(message.mid.seq)
     cluster.isolate(leader)
-    one.partitions.topics.produce(client, 5, group, request)
+    one.partitions.topics.produce(client, 5, group, (request,))
     one.partitions.topics.claim(client, 6, group, Configure(1_000))
     one.partitions.topics.claims_view(client, 7, group, "g")
     cluster.run(1_500)
@@ -331,7 +331,7 @@ def test_a_connection_that_is_gone_is_told_nothing() -> None:
     topics = cluster.leading(group).topics
     message = producing.producer.multicast([group], b"x")
     ((_, request),) = producing.producer.requests(message.mid.seq)
-    topics.produce(client, 5, group, request)
+    topics.produce(client, 5, group, (request,))
     topics.claim(client, 6, group, Configure(1_000))
     topics.fetch(client, 7, group, 0, 1 << 20, 1_000)
     topics.claims_view(client, 8, group, "g")
@@ -600,7 +600,7 @@ def test_an_entry_that_nobody_understands_stops_its_group_and_no_other() -> None
     client = Client()
     message = producing.producer.multicast([group], b"x")
     ((_, request),) = producing.producer.requests(message.mid.seq)
-    cluster.servers[leader].partitions.topics.produce(client, 1, group, request)
+    cluster.servers[leader].partitions.topics.produce(client, 1, group, (request,))
     cluster.run(2)
     ((_, refused),) = client.refused
     assert refused.kind == "not_leader"
@@ -641,8 +641,8 @@ def test_nothing_of_a_newer_level_is_logged_before_it_is_in_force() -> None:
     client = Client()
     message = producing.producer.multicast([group], b"early")
     round_ = evolve(message, payload=b"", number=0, round=Round(1, 1))
-    topics.produce(client, 1, group, StartRequest(message, 0, 0, staged=True))
-    topics.produce(client, 1, group, StartRequest(round_, 0, 0))
+    topics.produce(client, 1, group, (StartRequest(message, 0, 0, staged=True),))
+    topics.produce(client, 1, group, (StartRequest(round_, 0, 0),))
     chosen = ClaimPartition("g", "c", "i", 1, 0, Mode.AT_LEAST_ONCE, heartbeat_ms=300)
     topics.claim(client, 2, group, chosen)
     cluster.run_until(lambda: len(client.refused) == 3)

@@ -244,8 +244,7 @@ class ConnectionTopics:
                 why = f"found a message of producer {start.message.mid.producer}, expected {stream.producer}"
                 self._end_stream(stream, Code.BAD_ARGUMENTS, f"produce: {why}")
                 return
-        for start in request.requests:
-            service.produce(self, stream.id, request.group, start)
+        service.produce(self, stream.id, request.group, request.requests)
 
     def _end_stream(self, stream: _Stream, code: Code, why: str) -> None:
         self.unsubscribe(stream.number)
