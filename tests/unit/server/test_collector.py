@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
 from zraft.server.process.collector import (
+    BLOCKS_MAX,
     FULL_INTERVAL_MS,
     OBJECTS_MAX,
     OLD_MAX,
@@ -29,6 +31,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(gc, "get_count", lambda: (0, 0, 0))
     monkeypatch.setattr(gc, "get_objects", lambda generation: [])
     monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
+    monkeypatch.setattr(sys, "getallocatedblocks", lambda: 1_000_000)
     yield asked
     gc.enable()
 
@@ -70,6 +73,26 @@ def test_too_many_old_objects_are_frozen_and_not_collected(
     found.append(None)
     collector.step(STARTED_MS + 2 * FULL_INTERVAL_MS, idle=True, leads=True)
     assert done == ["freeze", "collect 2", "freeze"]
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_objects_that_must_be_many_are_frozen_and_not_even_counted(
+    done: list[str], monkeypatch: pytest.MonkeyPatch, leads: bool
+) -> None:
+    """To list a million znodes' objects would stop the loop for a quarter of a second."""
+    collector = Collector(STARTED_MS)
+
+    def listed(generation: int) -> list[object]:
+        done.append(f"list {generation}")
+        return []
+
+    monkeypatch.setattr(gc, "get_objects", listed)
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: done.append("count what is frozen"))
+    monkeypatch.setattr(sys, "getallocatedblocks", lambda: 1_000_000 + BLOCKS_MAX + 1)
+    collector.step(collector._next_full, idle=True, leads=leads)
+    assert done == ["freeze", "freeze"]
+    collector.step(collector._next_full, idle=True, leads=leads)
+    assert done[2:] == ["list 2", "collect 2"], "what came since is looked at, and the start no more"
 
 
 def test_nobody_looks_for_what_a_start_left_among_a_million_znodes(
