@@ -37,7 +37,7 @@ class StartVerdict(Enum):
 class Applied:
     """Results of one batch.
 
-    They are what was begun and has to wait, fixed in time, delivered in order, found void, and found delivered
+    They are what was begun, fixed in time, delivered in order, found void, and found delivered
     everywhere.
 
     `staged`: what is durable now and in no order. `released`: rounds, each with the offset of the first of its messages.

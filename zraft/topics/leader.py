@@ -361,11 +361,11 @@ class PartitionLeader:
         """Follow up an entry of this group's log, whoever proposed it."""
         self._forget(applied.commands)
         settled = self.partition.settled
-        if applied.begun:
+        several = [entry for entry in applied.begun if len(entry.message.destinations) > 1]
+        if several:
             began_here = {c.message.mid for c in applied.commands if isinstance(c, Start)}
-            for entry in applied.begun:
-                if len(entry.message.destinations) > 1:
-                    self._announce(entry, told_all=entry.mid in began_here)
+            for entry in several:
+                self._announce(entry, told_all=entry.mid in began_here)
         if self._timed is not None and self._timed[0].final is not None:
             self._resending.took(self._now - self._timed[1])
             self._timed = None

@@ -201,11 +201,13 @@ class Partition:
         row.last = message.number
         self.sub += 1
         encoded = encode_message(message)
+        digest = encoded_digest(encoded)
+        self._begun.append(PendingMessage(message, digest, 0, False, self._log_time_ms))
         offset = self.next_offset
         stamp = Stamp(*self.floor, self.sub, self.group)
         row.outcomes[message.mid[1]] = offset
         self.next_offset = offset + (message.records or 1)
-        self.chain = next_link(self.chain, offset, stamp, encoded_digest(encoded))
+        self.chain = next_link(self.chain, offset, stamp, digest)
         self._delivered.append(Delivery(offset, stamp, message, self._position, encoded))
 
     # -- what is known, what is admitted
@@ -318,6 +320,7 @@ class Partition:
             if self._bypasses(message, row):
                 self.sub += 1
                 entry = PendingMessage(message, digest, 0, void, self._log_time_ms)
+                self._begun.append(entry)
                 self._record(entry, Stamp(*self.floor, self.sub, self.group))
                 return
             row.queued += 1
