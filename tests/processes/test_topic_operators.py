@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.processes.members import GrowingCluster
 from tests.processes.test_upgrade import RollingCluster
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.operator.requests import TopicDescribe, TopicDescription
+from zraft_client import Client
+from zraft_client.topics import Topics
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -108,3 +111,37 @@ def test_d18_partitions_follow_the_members(start_cluster: StartCluster) -> None:
     assert cluster.holders("t") == others
     assert leaving not in cluster.listing()
     assert all(row.servers == tuple(sorted(others)) for row in cluster.described("t").partitions)
+
+
+async def test_a_consumer_reads_on_while_the_replica_that_it_reads_leaves(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(kind=GrowingCluster)
+    cluster.place(4)
+    cluster.add(4)
+    cluster.start(4)
+    cluster.wait_roles(voters=[1, 2, 3, 4])
+    async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
+        await topics.create("orders", 1)
+        async with topics.producer() as producer, topics.consumer("orders") as consumer:
+            await producer.send(("orders", 0), b"0")
+            found = await consumer.poll(60.0)
+            group = (await topics.metadata()).group("orders", 0)
+            leaving = consumer._reader.server_of(group)
+            removing = asyncio.create_task(asyncio.to_thread(cluster.zraft, "member", "remove", str(leaving)))
+            sent = 1
+            while not removing.done():
+                await producer.send(("orders", 0), b"%d" % sent)
+                sent += 1
+            assert removing.result().returncode == 0, removing.result().stderr
+            for _ in range(20):
+                await producer.send(("orders", 0), b"%d" % sent)
+                sent += 1
+            while len(found) < sent:
+                more = await consumer.poll(20.0)
+                assert more, (
+                    f"{len(found)} of {sent} records, read at server {consumer._reader.server_of(group)}"
+                )
+                found += more
+            assert [one.value for one in found] == [b"%d" % number for number in range(sent)]
+            assert consumer._reader.server_of(group) != leaving
