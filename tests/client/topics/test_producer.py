@@ -137,6 +137,21 @@ async def test_with_no_leader_at_all_messages_wait_and_are_accepted_when_there_i
         assert values(cluster.group("orders")) == [b"0", b"1"]
 
 
+async def test_a_record_that_waits_says_for_which_partition_and_what_its_server_answered() -> None:
+    async with running(orders=2) as (cluster, topics), topics.producer() as producer:
+        cluster.group("orders", 1).lead(None)
+        sent = await producer.send_soon([("orders", 0), ("orders", 1)], b"both")
+        await sent.accepted()
+        await asyncio.sleep(0.2)
+        why = producer.why_waiting(sent)
+        assert "orders/0: has not delivered it" in why
+        assert "orders/1: server " in why
+        assert why.endswith("it is accepted, and will be delivered when all these partitions work")
+        cluster.group("orders", 1).lead(2)
+        await sent
+        assert producer.why_waiting(sent) == ""
+
+
 async def test_accepted_is_said_before_a_destination_without_a_quorum_has_it() -> None:
     async with (
         running(orders=2) as (cluster, topics),
