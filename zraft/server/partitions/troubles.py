@@ -72,8 +72,8 @@ def trouble_of(hosted: HostedPartition, host: GroupHost, run_ms: int) -> Trouble
     error = hosted.machine.error or hosted.failure
     if error:
         return Trouble(group, TroubleKind.COPY_FAILED, leader=raft.leader, error=error)
-    if replica.retired:
-        return None
+    if replica.retired or not raft.is_voter:
+        return None  # those who vote know better
     if raft.leader is None:
         return _without_leader(replica, host)
     if raft.role is not Role.LEADER:
