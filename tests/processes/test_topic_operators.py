@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from tests.processes.cluster import wait_until
+from tests.processes.cluster import Cluster, wait_until
 from tests.processes.members import GrowingCluster
 from tests.processes.test_upgrade import RollingCluster
+from zraft.cli.main import main as zraft
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.operator.requests import TopicDescribe, TopicDescription
 from zraft_client import Client
@@ -145,3 +147,51 @@ async def test_a_consumer_reads_on_while_the_replica_that_it_reads_leaves(
                 found += more
             assert [one.value for one in found] == [b"%d" % number for number in range(sent)]
             assert consumer._reader.server_of(group) != leaving
+
+
+def in_trouble(cluster: Cluster) -> dict[int, dict[str, str]]:
+    """What `zraft status` says of partitions of the only topic: by number and kind, the reason."""
+    shown = CliRunner().invoke(zraft, ["status", "--json", "--connect", cluster.hosts()])
+    assert shown.exit_code == 0, shown.output
+    found: dict[int, dict[str, str]] = {}
+    for one in json.loads(shown.output)["partition_problems"]:
+        found.setdefault(one["partition"], {})[one["kind"]] = one["reason"]
+    return found
+
+
+async def test_status_names_partitions_without_a_majority_and_those_that_wait_for_them(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(kind=GrowingCluster, servers=5)
+    async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
+        partitions = (await topics.create("orders", 20)).partitions
+        placements = (await topics.metadata()).placements
+        dead = {n for n, group in enumerate(partitions) if {1, 2} <= {*placements[group].servers}}
+        living = next(n for n, group in enumerate(partitions) if not {1, 2} & {*placements[group].servers})
+        await asyncio.to_thread(wait_until, lambda: in_trouble(cluster) == {}, "all partitions to work")
+        for number in (1, 2):
+            cluster.kill(number)
+
+        def named() -> bool:
+            found = in_trouble(cluster)
+            lost = {number for number, kinds in found.items() if "no_majority" in kinds}
+            return bool(dead) and lost == dead == found.keys()
+
+        await asyncio.to_thread(wait_until, named, f"partitions {dead} to be named")
+        reason = in_trouble(cluster)[min(dead)]["no_majority"]
+        assert "2 of its 3 replicas do not answer: server 1 (" in reason
+        assert ", server 2 (" in reason
+        producer = topics.producer()
+        await producer.open()
+        sent = await producer.send_soon([("orders", living), ("orders", min(dead))], b"waits")
+
+        def waits() -> bool:
+            said = in_trouble(cluster).get(living, {}).get("waiting", "")
+            return (
+                said
+                == f"1 message waits for other partitions to agree on the order: 1 for orders/{min(dead)}"
+            )
+
+        await asyncio.to_thread(wait_until, waits, f"orders/{living} to be named")
+        assert f"orders/{min(dead)}: " in producer.why_waiting(sent)
+        await producer.close(flush=False)
