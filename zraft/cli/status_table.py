@@ -54,8 +54,8 @@ def show_status(
     with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
         answers = list(pool.map(partial(_ask, tls=tls), addresses))
     leads = any(isinstance(answer, tuple) and answer[0].mode in LEADING_MODES for answer in answers)
-    numbers = [answer[1] for answer in answers if isinstance(answer, tuple)]
-    problems, left_out = parse_problems(numbers), problems_left_out(numbers)
+    told = [answer[1] for answer in answers if isinstance(answer, tuple)]
+    problems, left_out = parse_problems(told), problems_left_out(told)
     if as_json:
         servers = [_as_json(address, answer) for address, answer in zip(addresses, answers, strict=True)]
         found = {

@@ -338,7 +338,8 @@ class Producer:
     def why_waiting(self, sent: Sent) -> str:
         """Return what a record waits for, as far as servers have told; "" once its outcome is known.
 
-        It is for messages to people: `zraft status` tells more.
+        It is for messages to people. Of a record that one of its destinations has accepted, the producer hears nothing
+        more until it is delivered.
         """
         message, core = sent.together.message, self._core
         if sent.done() or core is None:
@@ -356,7 +357,9 @@ class Producer:
                 trouble = "has not delivered it"
             said.append(f"{topic}/{partition}: {trouble}")
         if core.is_accepted(message.mid.seq):
-            said.append("it is accepted, and will be delivered when all these partitions work")
+            said.append(
+                "it is accepted, and is delivered when all these work: `zraft status` says which do not"
+            )
         return "; ".join(said)
 
     def _opened(self) -> tuple[ProducerCore, Dispatch]:

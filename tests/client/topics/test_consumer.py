@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.client.topics.cluster import Fault
 from tests.client.topics.test_producer import running
 from zraft_client import BadArgumentsError
+from zraft_client.claims import PortError
 from zraft_client.topics import (
     Compression,
     MergedConsumer,
@@ -133,7 +135,8 @@ async def test_a_consumer_follows_a_partition_that_leaves_one_server_after_anoth
             group.move(*gone, leader=leader)
             await filled(topics, 5)
             found += await polled(consumer, 5)
-            assert consumer._reader.server_of(group.group) not in group.left
+            while consumer._reader.server_of(group.group) in group.left:
+                assert await consumer.poll(0.05) == []
         assert [one.offset for one in found] == list(range(20))
 
 
@@ -144,6 +147,19 @@ async def test_a_consumer_that_waits_at_a_server_which_a_partition_leaves_is_sen
         group.move(1, leader=3)
         await filled(topics, 5)
         assert [one.offset for one in await polled(consumer, 5)] == [0, 1, 2, 3, 4]
+
+
+async def test_where_a_partition_ends_is_asked_where_it_has_moved() -> None:
+    """None of the servers that the directory knew of has it any more."""
+    async with running(servers=4, orders=1) as (cluster, topics):
+        await filled(topics, 5)
+        cluster.group("orders").move(1, 2, 3, leader=4)
+        assert (await topics.bounds("orders", timeout_s=5))[0].end == 5
+        port = topics.claims_port()
+        for _ in range(3):
+            with suppress(PortError):
+                found = await port.fetch("orders", 0, 5, 10, 1_000)
+        assert found.end == 5
 
 
 async def test_a_guess_at_a_server_that_a_partition_left_is_not_kept() -> None:
