@@ -115,38 +115,40 @@ def test_d18_partitions_follow_the_members(start_cluster: StartCluster) -> None:
     assert all(row.servers == tuple(sorted(others)) for row in cluster.described("t").partitions)
 
 
-async def test_a_consumer_reads_on_while_the_replica_that_it_reads_leaves(
-    start_cluster: StartCluster,
-) -> None:
+def test_a_consumer_reads_on_while_the_replica_that_it_reads_leaves(start_cluster: StartCluster) -> None:
     cluster = start_cluster(kind=GrowingCluster)
     cluster.place(4)
     cluster.add(4)
     cluster.start(4)
     cluster.wait_roles(voters=[1, 2, 3, 4])
-    async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
-        await topics.create("orders", 1)
-        async with topics.producer() as producer, topics.consumer("orders") as consumer:
-            await producer.send(("orders", 0), b"0")
-            found = await consumer.poll(60.0)
-            group = (await topics.metadata()).group("orders", 0)
-            leaving = consumer._reader.server_of(group)
-            removing = asyncio.create_task(asyncio.to_thread(cluster.zraft, "member", "remove", str(leaving)))
-            sent = 1
-            while not removing.done():
-                await producer.send(("orders", 0), b"%d" % sent)
-                sent += 1
-            assert removing.result().returncode == 0, removing.result().stderr
-            for _ in range(20):
-                await producer.send(("orders", 0), b"%d" % sent)
-                sent += 1
-            while len(found) < sent:
-                more = await consumer.poll(20.0)
-                assert more, (
-                    f"{len(found)} of {sent} records, read at server {consumer._reader.server_of(group)}"
+
+    async def read_on() -> None:
+        async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
+            await topics.create("orders", 1)
+            async with topics.producer() as producer, topics.consumer("orders") as consumer:
+                await producer.send(("orders", 0), b"0")
+                found = await consumer.poll(60.0)
+                group = (await topics.metadata()).group("orders", 0)
+                leaving = consumer._reader.server_of(group)
+                removing = asyncio.create_task(
+                    asyncio.to_thread(cluster.zraft, "member", "remove", str(leaving))
                 )
-                found += more
-            assert [one.value for one in found] == [b"%d" % number for number in range(sent)]
-            assert consumer._reader.server_of(group) != leaving
+                sent = 1
+                while not removing.done() or sent < 50:
+                    await producer.send(("orders", 0), b"%d" % sent)
+                    sent += 1
+                assert removing.result().returncode == 0, removing.result().stderr
+                for _ in range(20):
+                    await producer.send(("orders", 0), b"%d" % sent)
+                    sent += 1
+                while len(found) < sent:
+                    more = await consumer.poll(20.0)
+                    assert more, f"{len(found)} of {sent}, read at server {consumer._reader.server_of(group)}"
+                    found += more
+                assert [one.value for one in found] == [b"%d" % number for number in range(sent)]
+                assert consumer._reader.server_of(group) != leaving
+
+    asyncio.run(read_on())
 
 
 def in_trouble(cluster: Cluster) -> dict[int, dict[str, str]]:
@@ -159,39 +161,40 @@ def in_trouble(cluster: Cluster) -> dict[int, dict[str, str]]:
     return found
 
 
-async def test_status_names_partitions_without_a_majority_and_those_that_wait_for_them(
+def test_status_names_partitions_without_a_majority_and_those_that_wait_for_them(
     start_cluster: StartCluster,
 ) -> None:
     cluster = start_cluster(kind=GrowingCluster, servers=5)
-    async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
-        partitions = (await topics.create("orders", 20)).partitions
-        placements = (await topics.metadata()).placements
-        dead = {n for n, group in enumerate(partitions) if {1, 2} <= {*placements[group].servers}}
-        living = next(n for n, group in enumerate(partitions) if not {1, 2} & {*placements[group].servers})
-        await asyncio.to_thread(wait_until, lambda: in_trouble(cluster) == {}, "all partitions to work")
-        for number in (1, 2):
-            cluster.kill(number)
+    assert in_trouble(cluster) == {}
 
-        def named() -> bool:
-            found = in_trouble(cluster)
-            lost = {number for number, kinds in found.items() if "no_majority" in kinds}
-            return bool(dead) and lost == dead == found.keys()
+    async def created() -> list[set[int]]:
+        async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
+            partitions = (await topics.create("orders", 20)).partitions
+            placements = (await topics.metadata()).placements
+            return [{*map(int, placements[group].servers)} for group in partitions]
 
-        await asyncio.to_thread(wait_until, named, f"partitions {dead} to be named")
-        reason = in_trouble(cluster)[min(dead)]["no_majority"]
-        assert "2 of its 3 replicas do not answer: server 1 (" in reason
-        assert ", server 2 (" in reason
-        producer = topics.producer()
-        await producer.open()
-        sent = await producer.send_soon([("orders", living), ("orders", min(dead))], b"waits")
+    places = asyncio.run(created())
+    dead = {number for number, servers in enumerate(places) if {1, 2} <= servers}
+    living = next(number for number, servers in enumerate(places) if not {1, 2} & servers)
+    for number in (1, 2):
+        cluster.kill(number)
+    wait_until(lambda: in_trouble(cluster).keys() == dead, f"partitions {dead} to be named")
+    wait_until(lambda: "no_majority" in in_trouble(cluster)[min(dead)], "the reason")
+    reason = in_trouble(cluster)[min(dead)]["no_majority"]
+    assert "2 of its 3 replicas do not answer: server 1 (" in reason
+    assert ", server 2 (" in reason
 
-        def waits() -> bool:
-            said = in_trouble(cluster).get(living, {}).get("waiting", "")
-            return (
-                said
-                == f"1 message waits for other partitions to agree on the order: 1 for orders/{min(dead)}"
-            )
+    waits = f"1 message waits for other partitions to agree on the order: 1 for orders/{min(dead)}"
 
-        await asyncio.to_thread(wait_until, waits, f"orders/{living} to be named")
-        assert f"orders/{min(dead)}: " in producer.why_waiting(sent)
-        await producer.close(flush=False)
+    async def sent() -> None:
+        async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
+            producer = topics.producer()
+            await producer.open()
+            sent = await producer.send_soon([("orders", living), ("orders", min(dead))], b"waits")
+            found: dict[str, str] = {}
+            while found.get("waiting") != waits:
+                found = (await asyncio.to_thread(in_trouble, cluster)).get(living, {})
+            assert f"orders/{min(dead)}: " in producer.why_waiting(sent)
+            await producer.close(flush=False)
+
+    asyncio.run(asyncio.wait_for(sent(), 60))
