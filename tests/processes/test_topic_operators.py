@@ -154,7 +154,6 @@ def test_a_consumer_reads_on_while_the_replica_that_it_reads_leaves(start_cluste
 def in_trouble(cluster: Cluster) -> dict[int, dict[str, str]]:
     """What `zraft status` says of partitions of the only topic: by number and kind, the reason."""
     shown = CliRunner().invoke(zraft, ["status", "--json", "--connect", cluster.hosts()])
-    assert shown.exit_code == 0, shown.output
     found: dict[int, dict[str, str]] = {}
     for one in json.loads(shown.output)["partition_problems"]:
         found.setdefault(one["partition"], {})[one["kind"]] = one["reason"]
@@ -164,7 +163,7 @@ def in_trouble(cluster: Cluster) -> dict[int, dict[str, str]]:
 def test_status_names_partitions_without_a_majority_and_those_that_wait_for_them(
     start_cluster: StartCluster,
 ) -> None:
-    cluster = start_cluster(kind=GrowingCluster, servers=5)
+    cluster = start_cluster(kind=GrowingCluster, servers=5, **BUSY)
     assert in_trouble(cluster) == {}
 
     async def created() -> list[set[int]]:
@@ -178,8 +177,13 @@ def test_status_names_partitions_without_a_majority_and_those_that_wait_for_them
     living = next(number for number, servers in enumerate(places) if not {1, 2} & servers)
     for number in (1, 2):
         cluster.kill(number)
-    wait_until(lambda: in_trouble(cluster).keys() == dead, f"partitions {dead} to be named")
-    wait_until(lambda: "no_majority" in in_trouble(cluster)[min(dead)], "the reason")
+
+    def named() -> bool:
+        found = in_trouble(cluster)
+        lost = {number for number, kinds in found.items() if "no_majority" in kinds}
+        return lost == dead == found.keys()
+
+    wait_until(named, f"partitions {dead} to be named")
     reason = in_trouble(cluster)[min(dead)]["no_majority"]
     assert "2 of its 3 replicas do not answer: server 1 (" in reason
     assert ", server 2 (" in reason
