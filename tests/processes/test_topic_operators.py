@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from tests.processes.cluster import wait_until
+from tests.processes.cluster import Cluster, wait_until
 from tests.processes.members import GrowingCluster
 from tests.processes.test_upgrade import RollingCluster
+from zraft.cli.main import main as zraft
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.operator.requests import TopicDescribe, TopicDescription
+from zraft_client import Client
+from zraft_client.topics import Topics
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -108,3 +113,92 @@ def test_d18_partitions_follow_the_members(start_cluster: StartCluster) -> None:
     assert cluster.holders("t") == others
     assert leaving not in cluster.listing()
     assert all(row.servers == tuple(sorted(others)) for row in cluster.described("t").partitions)
+
+
+def test_a_consumer_reads_on_while_the_replica_that_it_reads_leaves(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(kind=GrowingCluster)
+    cluster.place(4)
+    cluster.add(4)
+    cluster.start(4)
+    cluster.wait_roles(voters=[1, 2, 3, 4])
+
+    async def read_on() -> None:
+        async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
+            await topics.create("orders", 1)
+            async with topics.producer() as producer, topics.consumer("orders") as consumer:
+                await producer.send(("orders", 0), b"0")
+                found = await consumer.poll(60.0)
+                group = (await topics.metadata()).group("orders", 0)
+                leaving = consumer._reader.server_of(group)
+                removing = asyncio.create_task(
+                    asyncio.to_thread(cluster.zraft, "member", "remove", str(leaving))
+                )
+                sent = 1
+                while not removing.done() or sent < 50:
+                    await producer.send(("orders", 0), b"%d" % sent)
+                    sent += 1
+                assert removing.result().returncode == 0, removing.result().stderr
+                for _ in range(20):
+                    await producer.send(("orders", 0), b"%d" % sent)
+                    sent += 1
+                while len(found) < sent:
+                    more = await consumer.poll(20.0)
+                    assert more, f"{len(found)} of {sent}, read at server {consumer._reader.server_of(group)}"
+                    found += more
+                assert [one.value for one in found] == [b"%d" % number for number in range(sent)]
+                assert consumer._reader.server_of(group) != leaving
+
+    asyncio.run(read_on())
+
+
+def in_trouble(cluster: Cluster) -> dict[int, dict[str, str]]:
+    """What `zraft status` says of partitions of the only topic: by number and kind, the reason."""
+    shown = CliRunner().invoke(zraft, ["status", "--json", "--connect", cluster.hosts()])
+    found: dict[int, dict[str, str]] = {}
+    for one in json.loads(shown.output)["partition_problems"]:
+        found.setdefault(one["partition"], {})[one["kind"]] = one["reason"]
+    return found
+
+
+def test_status_names_partitions_without_a_majority_and_those_that_wait_for_them(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(kind=GrowingCluster, servers=5, **BUSY)
+    assert in_trouble(cluster) == {}
+
+    async def created() -> list[set[int]]:
+        async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
+            partitions = (await topics.create("orders", 20)).partitions
+            placements = (await topics.metadata()).placements
+            return [{*map(int, placements[group].servers)} for group in partitions]
+
+    places = asyncio.run(created())
+    dead = {number for number, servers in enumerate(places) if {1, 2} <= servers}
+    living = next(number for number, servers in enumerate(places) if not {1, 2} & servers)
+    for number in (1, 2):
+        cluster.kill(number)
+
+    def named() -> bool:
+        found = in_trouble(cluster)
+        lost = {number for number, kinds in found.items() if "no_majority" in kinds}
+        return lost == dead == found.keys()
+
+    wait_until(named, f"partitions {dead} to be named")
+    reason = in_trouble(cluster)[min(dead)]["no_majority"]
+    assert "2 of its 3 replicas do not answer: server 1 (" in reason
+    assert ", server 2 (" in reason
+
+    waits = f"1 message waits for other partitions to agree on the order: 1 for orders/{min(dead)}"
+
+    async def sent() -> None:
+        async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
+            producer = topics.producer()
+            await producer.open()
+            sent = await producer.send_soon([("orders", living), ("orders", min(dead))], b"waits")
+            found: dict[str, str] = {}
+            while found.get("waiting") != waits:
+                found = (await asyncio.to_thread(in_trouble, cluster)).get(living, {})
+            assert f"orders/{min(dead)}: " in producer.why_waiting(sent)
+            await producer.close(flush=False)
+
+    asyncio.run(asyncio.wait_for(sent(), 60))

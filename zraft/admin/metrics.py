@@ -25,10 +25,13 @@ from zraft.admin.exposed import (
 )
 from zraft.admin.group_metrics import GROUPS
 from zraft.monitoring.monitor import monitor_values
+from zraft.monitoring.statistics import Listing
+from zraft.server.operators.partition_problems import PROBLEMS_MAX
 from zraft.server.operators.status import (
     ClientTraffic,
     Durations,
     MemberStatus,
+    PartitionProblem,
     PeerTraffic,
     RaftStatus,
     SnapshotStatus,
@@ -311,6 +314,10 @@ def _of_followers(name: str, text: str, value: Callable[[MemberStatus], float | 
     )
 
 
+def _partition_troubles(problems: Listing[PartitionProblem]) -> list[tuple[tuple[str, ...], float]]:
+    return [((one.topic, str(one.partition), one.kind), (one.for_ms or 0) / 1000) for one in problems.items]
+
+
 def _snapshot_remaining(member: MemberStatus) -> float | None:
     if member.snapshot_bytes is None or member.snapshot_sent_bytes is None:
         return None
@@ -385,6 +392,22 @@ TOPICS: Final[tuple[Number[TopicsStatus], ...]] = (
         "zraft_topic_producers_closed",
         "Producers that ended and are not forgotten yet.",
         lambda topics: topics.producers_closed,
+    ),
+)
+
+PROBLEMS: Final[tuple[Exposed[Listing[PartitionProblem]], ...]] = (
+    Number(
+        "zraft_topic_partitions_in_trouble",
+        "Partitions that do not take or do not deliver messages, as far as this server knows.",
+        lambda problems: problems.total,
+        note="The leader of the coordination group also counts those whose servers do not answer.",
+    ),
+    Numbers(
+        "zraft_topic_partition_trouble_seconds",
+        "Time for which a partition has not taken or not delivered messages, by topic, number and kind of trouble.",
+        _partition_troubles,
+        labels=("topic", "partition", "kind"),
+        note=f"At most {PROBLEMS_MAX} partitions are shown, and none that works. `zraft status` says the reasons.",
     ),
 )
 
@@ -584,6 +607,7 @@ OURS: Final[tuple[Exposed[Any], ...]] = (
     *DURATIONS,
     *FURTHER,
     *TOPICS,
+    *PROBLEMS,
     *GROUPS,
 )
 """In the order of the document."""
@@ -602,6 +626,7 @@ def families(status: Status) -> Iterator[Metric]:
         yield from shown(RAFT, status.raft)
     yield from shown(MEMBERS, status.members)
     yield from shown(TOPICS, status.topics)
+    yield from shown(PROBLEMS, status.partition_problems)
     yield from shown(CLIENTS, status.clients)
     if status.peers is not None:
         yield from shown(PEERS, status.peers)

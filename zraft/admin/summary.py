@@ -25,6 +25,8 @@ def summary(status: Status) -> dict[str, Any]:
         "mode": None if statistics is None else statistics.mode.value,
         "feature_level": status.feature_level,
         "topics": asdict(status.topics),
+        "partition_problems": [asdict(problem) for problem in status.partition_problems.items],
+        "partition_problems_left_out": status.partition_problems.left_out,
         "snapshot": None if status.snapshot is None else asdict(status.snapshot),
         "snapshot_received": status.snapshot_received,
         "log_bytes": status.log_bytes,

@@ -265,9 +265,15 @@ def dev(
     show_default=True,
     help="The servers to ask.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON, for scripts.")
 @tls_options("Ask over TLS, and trust these authorities.")
-def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None) -> None:
-    """Show every server's mode, zxid, nodes and connections; exit with 1 if none of them leads."""
+def status(
+    connect: str, as_json: bool, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None
+) -> None:
+    """Show every server's mode, zxid, nodes and connections; exit with 1 if none of them leads.
+
+    It also names the partitions of topics that do not take or do not deliver messages, and says why.
+    """
     from zraft.cli.status import tls_context
     from zraft.cli.status_table import show_status
     from zraft_core.address import parse_address
@@ -279,7 +285,7 @@ def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_
     tls = tls_context(tls_ca, tls_certificate, tls_key) if tls_ca is not None else None
 
     addresses = [parse_address(part, "--connect") for part in connect.split(",")]
-    sys.exit(0 if show_status(addresses, sys.stdout, tls) else EXIT_FAILED)
+    sys.exit(0 if show_status(addresses, sys.stdout, tls, as_json=as_json) else EXIT_FAILED)
 
 
 @main.command(

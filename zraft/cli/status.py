@@ -9,10 +9,11 @@ TLS is imported where it is used, because `zraft dev` imports this before it sta
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -150,6 +151,67 @@ def parse_mntr(answer: str) -> dict[str, str]:
     """Return `mntr` as value by name, without `zk_`; empty if the server does not serve, or refuses the word."""
     lines = (line.partition("\t") for line in answer.splitlines())
     return {name.removeprefix("zk_"): value for name, tab, value in lines if tab and name.startswith("zk_")}
+
+
+@frozen
+class Problem:
+    """A partition that does not take or does not deliver messages; `for_ms` since when, as far as that is known."""
+
+    topic: str
+    partition: int
+    kind: str
+    reason: str
+    for_ms: int | None
+
+
+def parse_problems(answers: Iterable[Mapping[str, str]]) -> list[Problem]:
+    """Return the partitions in trouble that servers name in `mntr`, by topic and number.
+
+    Several servers may tell of one partition: of each kind of trouble, the one that has had it for longest counts.
+    """
+    found: dict[tuple[str, int], dict[str, Problem]] = {}
+    for answer in answers:
+        for problem in _problems(answer.get("topic_partition_problems", "")):
+            kinds = found.setdefault((problem.topic, problem.partition), {})
+            known = kinds.get(problem.kind)
+            if known is None or (problem.for_ms or 0) > (known.for_ms or 0):
+                kinds[problem.kind] = problem
+    rows = []
+    for place in sorted(found):
+        kinds = found[place]
+        if "no_majority" in kinds:
+            kinds.pop("no_leader", None)
+        rows += [kinds[kind] for kind in sorted(kinds)]
+    return rows
+
+
+def _problems(text: str) -> Iterator[Problem]:
+    """Yield what one server names; nothing if that is not understood, because another release may say it otherwise."""
+    try:
+        rows = json.loads(text) if text else []
+    except ValueError:
+        return
+    for row in rows if isinstance(rows, list) else ():
+        match row:
+            case {
+                "topic": str(topic),
+                "partition": int(partition),
+                "kind": str(kind),
+                "reason": str(reason),
+                "for_ms": (int() | None) as for_ms,
+            }:
+                yield Problem(topic, partition, kind, reason, for_ms)
+
+
+def problems_left_out(answers: Iterable[Mapping[str, str]]) -> int:
+    """Return how many partitions in trouble the servers count that they do not name, at least."""
+    left = 0
+    for answer in answers:
+        total = answer.get("topic_partitions_in_trouble", "")
+        if total.isascii() and total.isdigit():
+            named = sum(1 for _ in _problems(answer.get("topic_partition_problems", "")))
+            left = max(left, int(total) - named)
+    return left
 
 
 def server_status(

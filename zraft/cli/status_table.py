@@ -1,23 +1,28 @@
-"""The table that `zraft status` prints. It is a module of its own because only it needs rich."""
+"""What `zraft status` prints, as a table or as JSON. It is a module of its own because only it needs rich."""
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, TextIO
 
+from attrs import asdict
 from rich.console import Console
 from rich.table import Column, Table
 
 from zraft.cli.status import (
     LEADING_MODES,
     NeedsTlsError,
+    Problem,
     ServerStatus,
     UnreachableError,
     ask,
     parse_mntr,
+    parse_problems,
+    problems_left_out,
     server_status,
 )
 from zraft_core.address import Address
@@ -35,15 +40,32 @@ COLUMNS: Final = (
     "latency ms",
     "version",
 )
+PROBLEMS_SHOWN: Final = 20
+"""Partitions in trouble that people are shown; JSON has all that servers name."""
 PLAIN_WIDTH: Final = 140
 """Columns when the output is no terminal: wide enough that no cell is cut in a log or a pipe."""
 
 
-def show_status(addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext | None = None) -> bool:
-    """Ask all servers at once and print the table. Return True if one of them leads (or stands alone)."""
+def show_status(
+    addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext | None = None, *, as_json: bool = False
+) -> bool:
+    """Ask all servers at once and print what they say. Return True if one of them leads (or stands alone)."""
     # There is one thread per server, so that an unreachable machine costs one timeout, not one per machine.
     with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
         answers = list(pool.map(partial(_ask, tls=tls), addresses))
+    leads = any(isinstance(answer, tuple) and answer[0].mode in LEADING_MODES for answer in answers)
+    told = [answer[1] for answer in answers if isinstance(answer, tuple)]
+    problems, left_out = parse_problems(told), problems_left_out(told)
+    if as_json:
+        servers = [_as_json(address, answer) for address, answer in zip(addresses, answers, strict=True)]
+        found = {
+            "leads": leads,
+            "servers": servers,
+            "partition_problems": [asdict(problem) for problem in problems],
+            "partition_problems_left_out": left_out,
+        }
+        out.write(json.dumps(found) + "\n")
+        return leads
     table = Table(*(Column(name, no_wrap=name in ("server", "mode")) for name in COLUMNS))
     reasons = []
     for address, answer in zip(addresses, answers, strict=True):
@@ -73,10 +95,47 @@ def show_status(addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext |
     console.print(table)
     for reason in reasons:
         console.print(reason)
-    leads = any(isinstance(answer, tuple) and answer[0].mode in LEADING_MODES for answer in answers)
     if not leads:
         console.print("none of these servers leads")
+    _show_problems(console, problems, left_out)
     return leads
+
+
+def _show_problems(console: Console, problems: Sequence[Problem], left_out: int) -> None:
+    """Print which partitions do not take or deliver messages, and why; nothing if there are none."""
+    if not problems:
+        return
+    table = Table(
+        Column("partition", no_wrap=True),
+        Column("for", justify="right", no_wrap=True),
+        Column("why", overflow="fold"),
+    )
+    for one in problems[:PROBLEMS_SHOWN]:
+        for_s = "-" if one.for_ms is None else f"{one.for_ms // 1000} s"
+        table.add_row(f"{one.topic}/{one.partition}", for_s, one.reason)
+    console.print("partitions that do not take or do not deliver messages:")
+    console.print(table)
+    left_out += max(0, len(problems) - PROBLEMS_SHOWN)
+    if left_out:
+        console.print(f"and {left_out} more")
+
+
+def _as_json(address: Address, answer: Answer) -> dict[str, object]:
+    found: dict[str, object] = {"address": str(address)}
+    match answer:
+        case (ServerStatus() as status, numbers):
+            found |= {**asdict(status), "term": _number(numbers, "raft_term")}
+            found |= {"sessions": _number(numbers, "global_sessions")}
+        case UnreachableError():
+            found |= {"mode": None, "error": str(answer)}
+        case None:
+            found |= {"mode": None, "error": "not serving"}
+    return found
+
+
+def _number(numbers: Mapping[str, str], name: str) -> int | None:
+    text = numbers.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 Answer = tuple[ServerStatus, Mapping[str, str]] | UnreachableError | None

@@ -27,7 +27,7 @@ from zraft.groups.placing import Placing
 from zraft.groups.replica import HostedReplica, StoredGroup
 from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
-from zraft.groups.statistics import GroupsStatistics
+from zraft.groups.statistics import AbsentVoter, GroupsStatistics
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
 from zraft.raft.settings import NEVER
@@ -36,6 +36,8 @@ from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatRep
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 
+ABSENT_AFTER_TIMEOUTS: Final = 3
+"""Election timeouts of silence after which a voter counts as absent. It campaigns within two of them if it lives."""
 MISTAKES_KEPT_MAX: Final = 16
 """How many messages that no correct peer sends are remembered for the log; all are counted."""
 
@@ -208,6 +210,7 @@ class GroupHost:
         peer = state.peers[server] if server in state.peers else state.peer(server)
         if peer.run != (instance, sender.boot) and not self._covers.meet(peer, sender):
             return
+        peer.heard_at = state.now
         for message in messages:
             match message:
                 case SharedHeartbeat():
@@ -421,6 +424,10 @@ class GroupHost:
         """Look at whether another server leads the group now, and whether the group may fall asleep or has to wake."""
         raft = replica.raft
         leads = raft.role is Role.LEADER
+        if raft.leader is not None:
+            replica.leaderless_at = None
+        elif replica.leaderless_at is None:
+            replica.leaderless_at = self._state.now
         if self._covers.show(replica):
             replica.placed = False
             if not leads:
@@ -472,6 +479,37 @@ class GroupHost:
             log.evict_to(replica.applied_index)
 
     # -- what others see
+
+    @property
+    def held(self) -> bool:
+        """Whether all groups are held: see `hold`."""
+        return self._held
+
+    def leaderless_ms(self, group: GroupId) -> int | None:
+        """Return for how long no leader of a group that is here has been known; None while one is."""
+        since = self.groups[group].leaderless_at
+        return None if since is None else self._state.now - since
+
+    def absent_voters(self, group: GroupId) -> tuple[AbsentVoter, ...]:
+        """Return the voters of a group without a leader that do not answer.
+
+        Voters that miss their leader speak to each other at every election timeout. Those of a group that
+        has a leader may have no reason to.
+        """
+        state, membership = self._state, self.groups[group].raft.membership
+        silent_after = ABSENT_AFTER_TIMEOUTS * self.settings.raft.election_timeout_ticks
+        found: list[AbsentVoter] = []
+        for server in membership.electorate:
+            if server == self.server:
+                continue
+            peer = state.peers.get(server)
+            if peer is None or peer.heard_at < 0:
+                found.append(AbsentVoter(server, None))
+            elif state.now - peer.heard_at > silent_after:
+                found.append(AbsentVoter(server, state.now - peer.heard_at))
+            elif not membership.has(server, peer.instance):
+                found.append(AbsentVoter(server, state.now - peer.heard_at, replaced=True))
+        return tuple(found)
 
     def statistics(self) -> GroupsStatistics:
         """Count what is so at this moment.

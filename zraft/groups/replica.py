@@ -168,6 +168,7 @@ class HostedReplica(Replica):
         shown: term (0 unless leading), index of the newest members and number of followers with which the
             covers were last brought into line.
         taken_from: the server in whose cover this server has agreed to follow the group; None if in none.
+        leaderless_at: tick of the host since which no leader is known; None while one is.
     """
 
     __slots__ = (
@@ -176,6 +177,7 @@ class HostedReplica(Replica):
         "covered",
         "heard_at",
         "kept_bytes",
+        "leaderless_at",
         "placed",
         "preferred",
         "reconsider",
@@ -207,6 +209,7 @@ class HostedReplica(Replica):
         self.heard_at = -1
         self.shown: tuple[int, int, int] = (0, 0, 0)
         self.taken_from: ServerId | None = None
+        self.leaderless_at: int | None = None
 
     def restored(self, meta: SnapshotMeta, adopt: Callable[[], None]) -> None:
         """Take a durable snapshot as the state from now on; `adopt` is what the machine has prepared."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from zraft_core.ids import ServerId
+
 
 @frozen
 class GroupsStatistics:
@@ -40,3 +42,17 @@ class GroupsStatistics:
     snapshots_total: int
     entries_total: int
     commands_total: int
+
+
+@frozen
+class AbsentVoter:
+    """A voter of a group that does not answer, as this server sees it.
+
+    Attributes:
+        silent_ms: time since it last said anything about groups; None if it never did.
+        replaced: whether the server answers, but with another disk, which does not vote in this group (D-1).
+    """
+
+    server: ServerId
+    silent_ms: int | None
+    replaced: bool = False

@@ -88,9 +88,10 @@ def in_its_thread(
 class BlockingSent:
     """A record on its way."""
 
-    def __init__(self, client: BlockingClient, sent: Sent) -> None:
+    def __init__(self, client: BlockingClient, sent: Sent, why_waiting: Callable[[Sent], str]) -> None:
         self._client = client
         self._sent = sent
+        self._why_waiting = why_waiting
 
     @property
     def id(self) -> MessageId | None:
@@ -111,12 +112,16 @@ class BlockingSent:
 
         Raises:
             ClientError: its message failed.
-            TimeoutError: there is no outcome in time; the record is still sent.
+            TimeoutError: there is no outcome in time; the record is still sent. It says what the record waits for.
         """
 
         async def wait() -> Receipt:
-            async with asyncio.timeout(timeout_s):
-                return await self._sent
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await self._sent
+            except TimeoutError as error:
+                why = self._why_waiting(self._sent)
+                raise TimeoutError(f"no outcome within {timeout_s} s: {why}") from error
 
         return self._client.run(lambda _: wait())
 
@@ -173,7 +178,7 @@ class BlockingProducer(_Blocking[Producer]):
                 consumed=consumed,
             )
         )
-        return BlockingSent(self._client, sent)
+        return BlockingSent(self._client, sent, self._asyncio_version.why_waiting)
 
     def send_many(
         self,
@@ -187,7 +192,8 @@ class BlockingProducer(_Blocking[Producer]):
         sent = self._client.run(
             lambda _: self._asyncio_version.send_many(to, values, key=key, headers=headers)
         )
-        return [BlockingSent(self._client, one) for one in sent]
+        why_waiting = self._asyncio_version.why_waiting
+        return [BlockingSent(self._client, one, why_waiting) for one in sent]
 
     saw = in_its_thread(Producer.saw)
     flush = blocking(Producer.flush)

@@ -31,11 +31,13 @@ async def bounds_of(directory: Directory, group: GroupId, timeout_s: float) -> B
             fetched = await link.ask(requests.fetch([(group, requests.BEYOND, 0)], 0), left)
         except LinkError as error:
             why = str(error)
+            if server is not None:
+                directory.not_there(group, server)
         else:
             for part in fetched.parts:
                 return Bounds(part.first, part.end)
-            why = ", ".join(f"server {link.server}: {one.kind} {one.detail}" for one in fetched.refused)
-        if server is not None:
-            directory.not_there(group, server)
+            refused = fetched.refused[0]
+            why = f"server {link.server}: {refused.kind} {refused.detail}".rstrip()
+            await directory.turned_away(group, link.server, refused, deadline - loop.time())
         await asyncio.sleep(min(PAUSE_S, max(0.0, left)))
     raise DeadlineError(f"group {group}: no replica answered within {timeout_s:g} s; the last: {why}")

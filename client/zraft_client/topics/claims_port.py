@@ -100,7 +100,7 @@ class TopicsPort:
         for refused in fetched.refused:
             if refused.kind == "gone" and refused.first is not None:
                 return Fetched((), refused.first, max(first, refused.first))
-            self._elsewhere(topic, partition)
+            await self._directory.turned_away(home, link.server, refused, self._timeout_s)
             raise PortError(f"{topic}/{partition}: {refused.kind} {refused.detail}")
         found = fetched.parts[0]
         records: list[Record] = []

@@ -111,6 +111,14 @@ class Directory:
         elif ring:
             self._leaders[group] = ring[0]
 
+    async def turned_away(
+        self, group: GroupId, asked: ServerId, refusal: ReplicaRefusal, timeout_s: float
+    ) -> None:
+        """Note that a replica refused to be read, and ask where the group is if it has left that server."""
+        self.not_there(group, asked, refusal.leader)
+        if refusal.kind == "no_group":
+            await self.refresh_quietly(min(REFRESH_S, timeout_s))
+
     def link_to(self, server: ServerId) -> Link:
         """Return a link to a server.
 

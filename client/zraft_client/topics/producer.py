@@ -72,6 +72,8 @@ POST_MESSAGES_MAX: Final = 1024
 TABLE_AGE_S: Final = 30.0
 """New partitions are used after so long at the latest."""
 REFRESH_PAUSE_S: Final = 0.1
+TROUBLE_S: Final = 10.0
+"""The time for which `why_waiting` tells what a server said of a partition: it says so again while that is so."""
 
 
 class Producer:
@@ -140,6 +142,8 @@ class Producer:
         """
         self._waiting: set[GroupId] = set()
         """Groups to which everything is sent again soon."""
+        self._troubles: dict[GroupId, tuple[float, str]] = {}
+        """Why a group could not be sent to, and when that was so last."""
         self._last: Message | None = None
         self._seen = 0
         self._line = Line(self._has_room)
@@ -338,6 +342,33 @@ class Producer:
             await decided
             self._opened()
 
+    def why_waiting(self, sent: Sent) -> str:
+        """Return what a record waits for, as far as servers have told; "" once its outcome is known.
+
+        It is for messages to people. Of a record that one of its destinations has accepted, the producer hears nothing
+        more until it is delivered.
+        """
+        message, core = sent.together.message, self._core
+        if sent.done() or core is None:
+            return ""
+        if message is None:
+            return "the record is not sent yet: it waits for others, or for room"
+        now = asyncio.get_running_loop().time()
+        metadata = self._directory.metadata
+        homes = {} if metadata is None else metadata.homes
+        said = []
+        for group in core.undecided_at(message.mid.seq):
+            topic, partition = homes.get(group, ("group", group))
+            at, trouble = self._troubles.get(group, (0.0, ""))
+            if not trouble or now - at > TROUBLE_S:
+                trouble = "has not delivered it"
+            said.append(f"{topic}/{partition}: {trouble}")
+        if core.is_accepted(message.mid.seq):
+            said.append(
+                "it is accepted, and is delivered when all these work: `zraft status` says which do not"
+            )
+        return "; ".join(said)
+
     def _opened(self) -> tuple[ProducerCore, Dispatch]:
         if self._ended is not None:
             raise self._ended
@@ -384,6 +415,7 @@ class Producer:
             self._topics = {one.name: one.partitions for one in metadata.topics.values() if one.partitions}
             self._partitions = {}
             self._kept = {}
+            self._troubles = {g: said for g, said in self._troubles.items() if g in metadata.placements}
             self._on_table(metadata)
         return metadata
 
@@ -587,16 +619,19 @@ class Producer:
         """Send to the server that seems to lead; one without a stream gets it as soon as there is one."""
         server = self._directory.leader(outgoing.group)
         if server is None:
+            self._note_trouble(outgoing.group, "nobody knows where it is")
             self._wants_table.set()
             return
         try:
             stream = self._stream_to(server)
-        except LinkError:
+        except LinkError as error:
+            self._note_trouble(outgoing.group, str(error))
             self._directory.not_there(outgoing.group, server)
             self._wants_table.set()
             return
         if not stream.live:
             if stream.link.is_late:
+                self._note_trouble(outgoing.group, f"server {server} does not answer")
                 # Another replica may lead by now; this one is asked again if nobody does.
                 self._directory.not_there(outgoing.group, server)
             self._again_later(outgoing.group)
@@ -677,6 +712,7 @@ class Producer:
         if refused.kind == "too_large":
             self._fail_too_large(refused)
             return
+        self._note_trouble(refused.group, f"server {server}: {refused.detail or refused.kind}")
         if refused.kind in ("not_leader", "no_group", "timeout"):
             self._directory.not_there(refused.group, server, refused.leader)
             if refused.kind == "no_group":
@@ -685,6 +721,9 @@ class Producer:
             self._again_later(refused.group)
         else:
             self._again(refused.group)
+
+    def _note_trouble(self, group: GroupId, trouble: str) -> None:
+        self._troubles[group] = asyncio.get_running_loop().time(), trouble
 
     def _again_later(self, group: GroupId) -> None:
         """Send what goes to a group again soon, once for all messages of it."""

@@ -184,6 +184,8 @@ class Reader:
         elif refused.kind in ("busy", "timeout"):
             self._wait(reading)
         else:
+            if reading.server is not None and refused.kind in ("not_leader", "no_group"):
+                self._directory.not_there(refused.group, reading.server, refused.leader)
             self._failed(reading)
 
     def _failed(self, reading: _Reading) -> None:

@@ -54,6 +54,8 @@ async def read_range(
             fetched = await link.ask(requests.fetch([(group, offset, FETCH_BYTES_MAX)], 0), left)
         except LinkError as error:
             why = str(error)
+            if server is not None:
+                directory.not_there(group, server)
         else:
             if fetched.parts:
                 part = fetched.parts[0]
@@ -70,7 +72,6 @@ async def read_range(
                     refused.first,
                 )
             why = f"server {link.server}: {refused.kind} {refused.detail}".rstrip()
-        if server is not None:
-            directory.not_there(group, server)
+            await directory.turned_away(group, link.server, refused, deadline - loop.time())
         await asyncio.sleep(PAUSE_S)
     return found

@@ -353,6 +353,13 @@ class ProducerCore:
                 pass
         return []
 
+    def undecided_at(self, seq: int) -> list[GroupId]:
+        """Return the destinations that have not said what became of a message; none once it is decided."""
+        opened = self._open.get(seq)
+        if opened is None:
+            return []
+        return [g for g in opened.message.destinations if opened.answers.get(g) not in _DECIDED]
+
     def is_accepted(self, seq: int) -> bool:
         """Return whether some destination has begun the message, so that it will be decided."""
         opened = self._open.get(seq)

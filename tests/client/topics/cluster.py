@@ -67,6 +67,14 @@ class Group:
         self.waiting: list[tuple[FakeService, TopicClient, int, int, int, asyncio.TimerHandle]] = []
         self.silent = False
         """The leader takes everything and says nothing: its quorum is gone."""
+        self.left: set[int] = set()
+        """Servers that the group has left: who has read everything there is sent elsewhere."""
+
+    def move(self, *gone: int, leader: int) -> None:
+        """The group leaves these servers."""
+        self.left |= set(gone)
+        self.preferred = leader
+        self.lead(leader)
 
     def log(self, commands: tuple[PartitionCommand, ...]) -> None:
         before = self.partition.frontier()
@@ -167,6 +175,8 @@ class FakeService:
             client.on_refused(id, TopicRefusal("no_group", group))
         elif offset < found.first:
             client.on_refused(id, TopicRefusal("gone", group, first=found.first))
+        elif self.server in found.left and offset >= found.partition.next_offset:
+            client.on_refused(id, TopicRefusal("no_group", group, ServerId(found.leads or 0) or None))
         elif not wait_ms or offset < found.partition.next_offset:
             client.on_fetched(id, self.read(found, offset, bytes_max))
         else:
@@ -480,7 +490,9 @@ class TopicCluster(FakeCluster):
                     group=group,
                     topic=record.topic,
                     preferred=self.groups[group].preferred,
-                    wanted=[(server, b"") for server in self.services],
+                    wanted=[
+                        (server, b"") for server in self.services if server not in self.groups[group].left
+                    ],
                 )
                 for group, record in registry.groups.items()
                 if group in self.groups

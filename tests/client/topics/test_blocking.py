@@ -80,6 +80,18 @@ def test_topics_producers_and_consumers_work_without_a_loop(fake_topics: TopicTh
             topics.describe("orders")
 
 
+def test_a_timeout_says_what_the_record_waits_for(fake_topics: TopicThread) -> None:
+    with BlockingClient(fake_topics.hosts) as client, BlockingTopics(client) as topics:
+        topics.ensure("orders", 1)
+        with topics.producer() as producer:
+            fake_topics.do(lambda cluster: cluster.group("orders").lead(None))
+            sent = producer.send_soon(("orders", 0), b"waits")
+            with pytest.raises(TimeoutError, match=r"no outcome within 0\.3 s: orders/0: server \d"):
+                sent.result(0.3)
+            fake_topics.do(lambda cluster: cluster.group("orders").lead(2))
+            assert sent.result(10).offsets == {("orders", 0): 0}
+
+
 def test_many_threads_share_one_producer(fake_topics: TopicThread) -> None:
     with BlockingClient(fake_topics.hosts) as client, BlockingTopics(client) as topics:
         topics.ensure("orders", 3)

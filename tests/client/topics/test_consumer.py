@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.client.topics.cluster import Fault
 from tests.client.topics.test_producer import running
 from zraft_client import BadArgumentsError
+from zraft_client.claims import PortError
 from zraft_client.topics import (
     Compression,
     MergedConsumer,
@@ -22,6 +24,7 @@ from zraft_client.topics import (
 )
 from zraft_client.topics.consumer import Consumer
 from zraft_client.topics.options import default_partitioner
+from zraft_core.ids import ServerId
 
 
 async def polled(consumer: Consumer | MergedConsumer, count: int) -> list[Record]:
@@ -121,6 +124,61 @@ async def test_records_that_retention_removed_are_passed_over_or_told() -> None:
             assert caught.value.first == 6
             consumer.seek("orders", 0, 6)
             assert len(await polled(consumer, 4)) == 4
+
+
+async def test_a_consumer_follows_a_partition_that_leaves_one_server_after_another() -> None:
+    """The last move leaves none of the servers that the consumer knew of."""
+    async with running(servers=4, orders=1) as (cluster, topics), topics.consumer("orders") as consumer:
+        group = cluster.group("orders")
+        found: list[Record] = []
+        for gone, leader in (((1,), 2), ((2, 3), 4)):
+            await filled(topics, 5)
+            found += await polled(consumer, 5)
+            group.move(*gone, leader=leader)
+            await filled(topics, 5)
+            found += await polled(consumer, 5)
+            while consumer._reader.server_of(group.group) in group.left:
+                assert await consumer.poll(0.05) == []
+        assert [one.offset for one in found] == list(range(20))
+
+
+async def test_a_consumer_that_waits_at_a_server_which_a_partition_leaves_is_sent_on() -> None:
+    async with running(orders=1) as (cluster, topics), topics.consumer("orders", wait_ms=200) as consumer:
+        assert await consumer.poll(0.3) == []
+        group = cluster.group("orders")
+        group.move(1, leader=3)
+        await filled(topics, 5)
+        assert [one.offset for one in await polled(consumer, 5)] == [0, 1, 2, 3, 4]
+
+
+async def test_where_a_partition_ends_is_asked_where_it_has_moved() -> None:
+    """None of the servers that the directory knew of has it any more."""
+    async with running(servers=4, orders=1) as (cluster, topics):
+        await filled(topics, 5)
+        cluster.group("orders").move(1, 2, 3, leader=4)
+        assert (await topics.bounds("orders", timeout_s=5))[0].end == 5
+        port = topics.claims_port()
+        for _ in range(3):
+            with suppress(PortError):
+                found = await port.fetch("orders", 0, 5, 10, 1_000)
+        assert found.end == 5
+
+
+async def test_a_guess_at_a_server_that_a_partition_left_is_not_kept() -> None:
+    """Commits had made the directory believe in server 1; the consumer comes back to that guess when its ring is used up."""
+    async with (
+        running(servers=4, orders=1) as (cluster, topics),
+        topics.consumer("orders", name="billing") as consumer,
+    ):
+        await filled(topics, 1)
+        await polled(consumer, 1)
+        await consumer.commit()
+        group = cluster.group("orders")
+        group.move(1, 2, 3, leader=4)
+        consumer._directory._leaders[group.group] = ServerId(1)
+        await filled(topics, 4)
+        assert len(await polled(consumer, 4)) == 4
+        assert consumer._directory.leader(group.group) == 4
 
 
 async def test_a_consumer_goes_on_at_another_replica_without_a_gap_or_a_repeat() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -135,6 +136,23 @@ async def test_with_no_leader_at_all_messages_wait_and_are_accepted_when_there_i
         cluster.group("orders").lead(2)
         await sent
         assert values(cluster.group("orders")) == [b"0", b"1"]
+
+
+async def test_a_record_that_waits_says_for_which_partition_and_what_its_server_answered() -> None:
+    async with running(orders=2) as (cluster, topics), topics.producer() as producer:
+        cluster.group("orders", 1).lead(None)
+        alone = await producer.send_soon(("orders", 1), b"alone")
+        both = await producer.send_soon([("orders", 0), ("orders", 1)], b"both")
+        await both.accepted()
+        await asyncio.sleep(0.2)
+        assert re.fullmatch(r"orders/1: server \d: not_leader", producer.why_waiting(alone))
+        why = producer.why_waiting(both)
+        assert why.startswith("orders/0: has not delivered it; orders/1: server ")
+        assert "it is accepted, and is delivered when all these work" in why
+        cluster.group("orders", 1).lead(2)
+        await both
+        await alone
+        assert producer.why_waiting(both) == producer.why_waiting(alone) == ""
 
 
 async def test_accepted_is_said_before_a_destination_without_a_quorum_has_it() -> None:

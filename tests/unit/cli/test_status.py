@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import socket
 import ssl
 import threading
@@ -116,6 +117,57 @@ def test_the_table_has_what_mntr_adds_and_does_without_where_it_is_refused() -> 
             thread.join()
         [row] = [row for row in out.getvalue().splitlines() if str(address) in row]
         assert all(part in row for part in expected), row
+
+
+def ask_one(mntr: str, *, as_json: bool = False) -> str:
+    """What is shown of one server that leads and answers `mntr` so."""
+    with socket.create_server((HOST, 0)) as listening:
+        address = Address(*listening.getsockname())
+        answers = {b"srvr": srvr(b"leader"), b"mntr": mntr.encode()}
+
+        def answer() -> None:
+            for _ in answers:
+                with listening.accept()[0] as connection:
+                    connection.sendall(answers[connection.recv(4)])
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        out = io.StringIO()
+        assert show_status([address], out, as_json=as_json)
+        thread.join()
+        return out.getvalue()
+
+
+def in_trouble(count: int) -> str:
+    rows = [
+        {
+            "topic": "orders",
+            "partition": number,
+            "group": 7,
+            "kind": "no_leader",
+            "reason": f"why {number}",
+            "for_ms": 61_500,
+        }
+        for number in range(count)
+    ]
+    return f"zk_topic_partitions_in_trouble\t{count}\nzk_topic_partition_problems\t{json.dumps(rows)}\n"
+
+
+def test_partitions_in_trouble_are_shown_with_the_reason_and_how_many_more_there_are() -> None:
+    shown = ask_one(in_trouble(status_table.PROBLEMS_SHOWN + 3))
+    row = next(line for line in shown.splitlines() if "orders/4 " in line)
+    assert "61 s" in row
+    assert "why 4" in row
+    assert "and 3 more" in shown
+    assert "partitions that do not take" not in ask_one("zk_raft_term\t9\n")
+
+
+def test_status_as_json_has_servers_and_partitions_in_trouble() -> None:
+    found = json.loads(ask_one(in_trouble(2) + "zk_raft_term\t9\n", as_json=True))
+    assert (found["leads"], found["servers"][0]["mode"], found["servers"][0]["term"]) == (True, "leader", 9)
+    assert [one["partition"] for one in found["partition_problems"]] == [0, 1]
+    assert found["partition_problems"][0]["reason"] == "why 0"
+    assert found["partition_problems_left_out"] == 0
 
 
 def test_mntr_is_read_line_by_line() -> None:

@@ -29,6 +29,7 @@ class Peer:
         unheard: whether its shared heartbeats have stopped coming.
         steady_since: tick since which it answers.
         beat_at: tick at which the next shared heartbeat to it is due.
+        heard_at: tick of the last turn before anything about groups came from it; -1 before the first.
     """
 
     __slots__ = (
@@ -36,6 +37,7 @@ class Peer:
         "_unheard_after",
         "beat_at",
         "given",
+        "heard_at",
         "led",
         "run",
         "server",
@@ -60,6 +62,7 @@ class Peer:
         self.unheard = True
         self.steady_since = 0
         self.beat_at = 0
+        self.heard_at = -1
 
     @property
     def instance(self) -> Instance:

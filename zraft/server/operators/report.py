@@ -6,13 +6,16 @@ Lists end at `LISTED_MAX` items, so that no question stops the loop; what is mer
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
+
+from attrs import asdict
 
 from zraft.config.server import ServerConfig, settings_in_force
 from zraft.groups.server_statistics import ProcessStatistics
@@ -41,18 +44,23 @@ from zraft.raft.progress import ProgressState
 from zraft.raft.role import Role
 from zraft.raft.statistics import FollowerStatistics
 from zraft.server.clients.connection import ClientConnection, Phase
+from zraft.server.coordination.topic_registry import ANSWERS_WITHIN_MS
 from zraft.server.engine.driver import Driver
 from zraft.server.operators.environment import environment, memory
+from zraft.server.operators.partition_problems import Coordinator, partition_problems
 from zraft.server.operators.status import (
+    NO_PROBLEMS,
     ClientTraffic,
     Durations,
     MemberStatus,
+    PartitionProblem,
     PeerTraffic,
     RaftStatus,
     SnapshotStatus,
     Status,
 )
 from zraft.server.operators.topics import topic_metrics, topics_status
+from zraft.server.partitions.troubles import Trouble
 from zraft.transport.link import LinkStatistics
 from zraft.transport.udp import UdpStatistics
 from zraft_core.ids import COORDINATION_GROUP, ServerId
@@ -78,7 +86,8 @@ class ServerReport:
     """The `AdminReports` of one running server.
 
     `now` and `wall_now` give ms, the first on the driver's clock; `traffic` what the peers' socket and links
-    counted, None before they are open; `certificate_ends_s` when the certificate for clients ends.
+    counted, None before they are open; `certificate_ends_s` when the certificate for clients ends; `troubles` what
+    keeps partitions of this server from their work.
     """
 
     def __init__(
@@ -94,6 +103,7 @@ class ServerReport:
         traffic: Callable[[], tuple[UdpStatistics, LinkStatistics] | None],
         further_metrics: Callable[[], Mapping[str, Metric]],
         certificate_ends_s: Callable[[], float | None],
+        troubles: Callable[[], Sequence[Trouble]] = tuple,
     ) -> None:
         self._driver = driver
         self._config = config
@@ -105,6 +115,7 @@ class ServerReport:
         self._traffic = traffic
         self._further_metrics = further_metrics
         self._certificate_ends_s = certificate_ends_s
+        self._troubles = troubles
         self._environment = environment()
         self._trace_mask = TRACE_MASK_AT_START
 
@@ -225,6 +236,7 @@ class ServerReport:
             **summary_values("election_time", process.elections.view()),
             "feature_level": driver.machine.feature_level,
             **topic_metrics(driver.machine.registry),
+            **_problem_metrics(self.partition_problems()),
             "raft_members": len(raft.membership.members),
             "raft_voters": len(raft.membership.voters),
             "raft_term": raft.term,
@@ -395,6 +407,7 @@ class ServerReport:
             settings_differ=tuple(driver.coordination.settings_differ),
             feature_level=driver.machine.feature_level,
             topics=topics_status(driver.machine.registry),
+            partition_problems=self.partition_problems(),
             snapshot=self._snapshot(),
             snapshot_received=driver.snapshots.receiver.progress_of(COORDINATION_GROUP),
             log_bytes=sizes[1],
@@ -403,6 +416,26 @@ class ServerReport:
             data_size_bytes=room.f_blocks * room.f_frsize,
             certificate_ends_s=self._certificate_ends_s(),
             statistics=self.server(),
+        )
+
+    def partition_problems(self) -> Listing[PartitionProblem]:
+        """Return the partitions that do not take or deliver messages, as far as this server knows, up to a bound."""
+        registry = self._driver.machine.registry
+        if not registry.topics:
+            return NO_PROBLEMS
+        return partition_problems(registry, self._config.id, self._troubles(), self._coordinator())
+
+    def _coordinator(self) -> Coordinator | None:
+        """Return what this server knows of others as the leader of the coordination group; None if it is not."""
+        driver = self._driver
+        raft = driver.raft
+        if raft is None or driver.leadership is None:
+            return None
+        led_ms = driver.coordination.leader_uptime_ms
+        silent = {server: led_ms if ms is None else ms for server, ms in raft.silences.items()}
+        return Coordinator(
+            {server: member.instance for server, member in raft.membership.members.items()},
+            {server: ms for server, ms in silent.items() if ms >= ANSWERS_WITHIN_MS},
         )
 
     def _snapshot(self) -> SnapshotStatus | None:
@@ -565,6 +598,15 @@ def _mode(raft: Raft, me: ServerId) -> ServerMode:
         return ServerMode.LEADER
     mine = members.get(me)
     return ServerMode.FOLLOWER if mine is None or mine.voter else ServerMode.OBSERVER
+
+
+def _problem_metrics(problems: Listing[PartitionProblem]) -> dict[str, Metric]:
+    """Return how many partitions are in trouble and, if any are, a line of JSON that names them."""
+    metrics: dict[str, Metric] = {"topic_partitions_in_trouble": problems.total}
+    if problems.items:
+        rows = [asdict(problem) for problem in problems.items]
+        metrics["topic_partition_problems"] = json.dumps(rows, ensure_ascii=True)
+    return metrics
 
 
 def _connection(one: ClientConnection, shift_ms: int) -> ConnectionStatistics:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from attrs import frozen
 
-from zraft.monitoring.statistics import Distribution, Reports, ServerStatistics
+from zraft.monitoring.statistics import Distribution, Listing, Reports, ServerStatistics
 
 
 @frozen
@@ -88,6 +88,24 @@ class TopicsStatus:
     partitions_deleting: int = 0
     producers: int = 0
     producers_closed: int = 0
+
+
+@frozen
+class PartitionProblem:
+    """A partition that does not take messages, or does not deliver them, as one server sees it.
+
+    `kind` is one of `TroubleKind`, `reason` says it in words, and `for_ms` says since when, as far as that is known.
+    """
+
+    topic: str
+    partition: int
+    group: int
+    kind: str
+    reason: str
+    for_ms: int | None = None
+
+
+NO_PROBLEMS: Final = Listing[PartitionProblem]((), 0)
 
 
 @frozen(kw_only=True)
@@ -174,6 +192,7 @@ class Status:
     feature_level: int = 1
     """In force (D-5)."""
     topics: TopicsStatus = TopicsStatus()
+    partition_problems: Listing[PartitionProblem] = NO_PROBLEMS
     snapshot: SnapshotStatus | None = None
     snapshot_received: tuple[int, int] | None = None
     """(bytes here, bytes of all) of a snapshot that the leader is sending."""

@@ -42,6 +42,8 @@ class HostedPartition:
         birth_term: the term in which this server proposed a birth.
         stop_noticed: whether it was reported that the partition stopped.
         counted_bytes: what the tail counts for among all of the server.
+        left: whether the partition has left this server, which gets no further deliveries. Those that are here can
+            still be read.
     """
 
     def __init__(self, group: GroupId) -> None:
@@ -60,6 +62,7 @@ class HostedPartition:
         self._cut_index = 0
         self.counted_bytes = 0
         self.stop_noticed = False
+        self.left = False
 
     # -- what is delivered
 

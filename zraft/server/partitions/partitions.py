@@ -29,6 +29,7 @@ from zraft.server.partitions.settings import PartitionsSettings
 from zraft.server.partitions.statistics import PartitionsStatistics
 from zraft.server.partitions.topic_answers import TopicAnswers
 from zraft.server.partitions.topic_requests import TopicRequests
+from zraft.server.partitions.troubles import LEADERLESS_MS, Trouble, trouble_of
 from zraft.storage.delivery.settings import DeliveryRetention
 from zraft.topics.entries import BirthEntry, encode_entry
 from zraft.transport.messages import Bundle, Edge, GroupLeader, PeerMessage
@@ -87,6 +88,7 @@ class Partitions:
             self._answers,
             self.hosted,
             leader_of=self._leader_of,
+            keeps_up=self._keeps_up,
             destinations_max=lambda: coordination.destinations_max,
             features=lambda: coordination.features,
             need=lambda group, time: self.tell(group, Need(time)),
@@ -293,6 +295,14 @@ class Partitions:
             return self._routes.target(group, self._now_ms)
         return replica.raft.leader
 
+    def _keeps_up(self, group: GroupId) -> bool:
+        """Return whether the replica here hears of a leader, or missed it for no longer than an election takes."""
+        host = self._host
+        if host is None or group not in host.groups:
+            return False
+        leaderless_ms = host.leaderless_ms(group)
+        return leaderless_ms is None or leaderless_ms < LEADERLESS_MS
+
     def _replica(self, group: GroupId) -> HostedReplica | None:
         return None if self._host is None else self._host.groups.get(group)
 
@@ -403,6 +413,9 @@ class Partitions:
                 term=raft.term,
                 run_ms=self._run_ms,
             )
+        if replica.retired != hosted.left:
+            hosted.left = replica.retired
+            self.topics.wake(hosted.group)
         if hosted.frontier_moved():
             self.topics.wake(hosted.group)
 
@@ -547,6 +560,21 @@ class Partitions:
             strays_total=self._counts["strays"],
             mistakes_total=self.mistakes_total,
         )
+
+    def troubles(self) -> list[Trouble]:
+        """Return what keeps partitions here from taking or delivering messages.
+
+        It looks at every partition, so it is for operators and not for a turn.
+        """
+        host = self._host
+        if host is None:
+            return []
+        found = (
+            trouble_of(hosted, host, self._run_ms)
+            for hosted in self.hosted.values()
+            if hosted.group in host.groups
+        )
+        return [one for one in found if one is not None]
 
     @property
     def failures(self) -> dict[GroupId, str]:

@@ -34,6 +34,7 @@ class TopicRequests:
     Args:
         hosted: the partitions that are here.
         leader_of: who leads a group, as far as is known.
+        keeps_up: whether the replica here of a group gets what is delivered.
         destinations_max: how many partitions a message may go to now.
         features: the feature level in force: nothing is logged that a member's release may not know (D-5).
         need: pass a consumer's need on to the group's leader.
@@ -51,6 +52,7 @@ class TopicRequests:
         hosted: Mapping[GroupId, HostedPartition],
         *,
         leader_of: Callable[[GroupId], ServerId | None],
+        keeps_up: Callable[[GroupId], bool],
         destinations_max: Callable[[], int],
         features: Callable[[], int],
         need: Callable[[GroupId, int], None],
@@ -61,6 +63,7 @@ class TopicRequests:
         self._answers = answers
         self._hosted = hosted
         self._leader_of = leader_of
+        self._keeps_up = keeps_up
         self._destinations_max = destinations_max
         self._features = features
         self._need = need
@@ -121,7 +124,11 @@ class TopicRequests:
     def fetch(
         self, client: TopicClient, id: int, group: GroupId, offset: int, bytes_max: int, wait_ms: int
     ) -> None:
-        """Answer with deliveries from an offset on, or let the connection wait up to `wait_ms` for some."""
+        """Answer with deliveries from an offset on, or let the connection wait up to `wait_ms` for some.
+
+        A consumer that has read all that is here of a partition which left this server is sent elsewhere.
+        So is one that waited in vain at a replica without a leader: another replica may have one.
+        """
         self._answers.meet(client)
         self.fetches_total += 1
         hosted = self._hosted.get(group)
@@ -131,7 +138,7 @@ class TopicRequests:
         bytes_max = max(1, min(bytes_max, self._settings.fetch_bytes_max))
         wait_ms = max(0, min(wait_ms, self._settings.fetch_wait_ms_max))
         waiter = FetchWaiter((client, id), group, offset, bytes_max, self._now_ms + wait_ms)
-        if offset < hosted.end or not wait_ms:
+        if offset < hosted.end or not wait_ms or hosted.left:
             self._serve(hosted, waiter)
         elif self._waiting >= self._settings.fetches_max:
             self._answers.refuse((client, id), "busy", group, f"{self._waiting} fetches wait on this server")
@@ -144,7 +151,10 @@ class TopicRequests:
         """Answer now, or as soon as the disk has been read."""
         tail = hosted.tail
         if waiter.offset >= tail.end:
-            self._answers.give(waiter.asker, hosted.fetched(waiter.offset, ()))
+            if hosted.left:
+                self._refuse_absent(waiter.asker, hosted.group)
+            else:
+                self._answers.give(waiter.asker, hosted.fetched(waiter.offset, ()))
         elif waiter.offset >= tail.first:
             found = tail.read(waiter.offset, waiter.bytes_max)
             self.deliveries_read_total += len(found)
@@ -319,7 +329,11 @@ class TopicRequests:
             if not waiter.over and hosted is not None:
                 hosted.waiters.remove(waiter)
                 self._end(waiter)
-                self._serve(hosted, waiter)
+                if self._keeps_up(hosted.group):
+                    self._serve(hosted, waiter)
+                else:
+                    detail = f"this server knows no leader of group {hosted.group}, and may lack deliveries"
+                    self._answers.refuse(waiter.asker, "not_leader", hosted.group, detail)
         if len(deadlines) > 64 + 4 * self._waiting:
             self._deadlines = [one for one in deadlines if not one[2].over]
             self._deadlines.sort()

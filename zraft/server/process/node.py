@@ -219,6 +219,7 @@ class Node:
             traffic=self._peers.traffic,
             further_metrics=self._further_metrics,
             certificate_ends_s=lambda: None if self._tls is None else self._tls.certificate_ends_s,
+            troubles=partitions.troubles,
         )
         self._loop = asyncio.get_running_loop()
         self._paused: set[ClientProtocol] = set()
