@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 ALICE = b"alice:wonderland"
 ID = f"digest:{digest_id(ALICE)}"
 AS_ALICE = ("--auth", f"digest:{ALICE.decode()}")
+AS_BOB = ("--auth", "sasl:bob:builder")
 
 
 def topic(cluster: Cluster, *words: str, lines: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -53,19 +55,30 @@ async def reading(cluster: Cluster) -> None:
             await waiting
 
 
-def test_a_closed_cluster_serves_those_to_whom_something_is_granted(start_cluster: StartCluster) -> None:
-    cluster = start_cluster(servers=3)
+@pytest.fixture
+def users(tmp_path: Path) -> Path:
+    """A file of users with bob."""
+    file = tmp_path / "users"
+    command = [sys.executable, "-m", "zraft", "user", "add", str(file), "bob"]
+    subprocess.run(command, input=b"builder\n", check=True, capture_output=True)
+    return file
+
+
+def test_a_closed_cluster_serves_those_to_whom_something_is_granted(
+    start_cluster: StartCluster, users: Path
+) -> None:
+    cluster = start_cluster(servers=3, ZRAFT_AUTH__SASL_USERS_FILE=str(users))
     done(cluster, "create", "orders")
     done(cluster, "acl", "close")
     refused = topic(cluster, "produce", "orders", lines=b"no\n")
     assert refused.returncode != 0
     assert b"none of this name" in refused.stderr, "nobody learns which topics there are"
 
-    done(cluster, "acl", "add", "orders", f"{ID}:rw")
+    done(cluster, "acl", "add", "orders", f"{ID}:rw", "sasl:bob:w")
     done(cluster, "acl", "add", "--consumer", "billing", f"{ID}:r")
-    assert done(cluster, "acl", "get", "orders") == f"{ID}:rw\n"
-    done(cluster, "produce", "orders", *AS_ALICE, lines=b"one\n")
-    assert done(cluster, "consume", "orders", "--limit", "1", *AS_ALICE) == "one\n"
+    assert done(cluster, "acl", "get", "orders") == f"{ID}:rw\nsasl:bob:w\n"
+    done(cluster, "produce", "orders", *AS_BOB, lines=b"one\n")
+    assert b"READ of topic 'orders' is missing" in topic(cluster, "consume", "orders", *AS_BOB).stderr
 
     zookeeper = KazooClient(
         str(cluster.servers[2].address), timeout=10.0, auth_data=[("digest", ALICE.decode())]
@@ -73,7 +86,7 @@ def test_a_closed_cluster_serves_those_to_whom_something_is_granted(start_cluste
     zookeeper.start(timeout=DEADLINE_S)
     try:
         acls, _ = zookeeper.get_acls("/zookeeper/topics/orders")
-        assert [(one.perms, one.id.scheme) for one in acls] == [(3, "digest")]
+        assert [(one.perms, one.id.scheme) for one in acls] == [(3, "digest"), (2, "sasl")]
         with pytest.raises(ZooKeeperNoAuthError):
             zookeeper.create("/zookeeper/topics/mine")
         with pytest.raises(ZooKeeperNoAuthError):
@@ -85,7 +98,7 @@ def test_a_closed_cluster_serves_those_to_whom_something_is_granted(start_cluste
         zookeeper.close()
 
     asyncio.run(reading(cluster))
-    assert done(cluster, "acl", "get", "orders") == "world:anyone:\n"
+    assert done(cluster, "acl", "get", "orders") == "sasl:bob:w\n"
     done(cluster, "acl", "remove", "orders")
     done(cluster, "acl", "open")
     done(cluster, "produce", "orders", lines=b"two\n")
