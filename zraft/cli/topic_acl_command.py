@@ -168,7 +168,7 @@ def close(client: OperatorClient) -> None:
 @acl.command("open")
 @asks_cluster
 def open_(client: OperatorClient) -> None:
-    """Let everybody use all topics and consumers that have no ACL of their own, as before the first `close`."""
+    """Let everybody do everything with all topics and consumers that have no ACL of their own: set both defaults to that."""
     for kind in Guarded:
         _write(client, kind, None, lambda _: OPEN_ACL)
 
