@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import ssl
 import weakref
@@ -33,6 +34,7 @@ from zraft_client.errors import (
 )
 from zraft_client.pacing import HostRing, parse_hosts
 from zraft_client.protocol import PENDING_MAX, REQUEST_BYTES_MAX, Calls
+from zraft_client.sasl import DigestLogin
 from zraft_client.subscribing import SubscribingCalls
 from zraft_client.subscriptions import Subscription
 from zraft_client.values import ConnectionState
@@ -94,7 +96,7 @@ class Client(SubscribingCalls):
         renew_session: make a new session when one expired; writes that were not sent yet go into it. If
             not, they, reads that wait and all further calls raise SessionExpiredError until `renew`.
         discover: learn the cluster's other servers from the connected one.
-        auth: (scheme, credentials) pairs shown on every connection.
+        auth: (scheme, credentials) pairs shown on every connection: digest or sasl, and "user:password".
         tls: a client's SSLContext, for servers that listen with TLS.
         server_hostname: the name that the certificate must carry, if it is not the host.
         request_bytes_max: larger requests are refused here; the servers' `client.jute_maxbuffer`.
@@ -655,8 +657,16 @@ class Client(SubscribingCalls):
         if self._wants_session:
             await self._greet()
         for scheme, credentials in self._auth:
-            await self._prompt(requests.auth(scheme, credentials))
+            if scheme == "sasl":
+                await self._log_in(credentials)
+            else:
+                await self._prompt(requests.auth(scheme, credentials))
         self._connections += 1
+
+    async def _log_in(self, credentials: bytes) -> None:
+        login = DigestLogin(credentials, os.urandom(16).hex().encode())
+        challenge = await self._prompt(requests.login(b""))
+        login.check(await self._prompt(requests.login(login.response(challenge))))
 
     async def _greet(self) -> None:
         known = self._session

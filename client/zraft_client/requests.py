@@ -455,6 +455,15 @@ def auth(scheme: str, credentials: bytes) -> Request[None]:
     return Request({"type": "auth", "scheme": scheme, "credentials": credentials}, Kind.READ, _nothing)
 
 
+def login(token: bytes) -> Request[bytes | None]:
+    """Make a request for one step of a SASL login, and return the server's token."""
+    return Request(
+        {"type": "auth", "scheme": "sasl", "credentials": token},
+        Kind.READ,
+        lambda answer: RESULTS["auth"].unpack_map(answer, "auth").token,
+    )
+
+
 def will(parent: str | None, prefix: str, data: bytes) -> Request[Receipt]:
     """Make a request for a znode that is created when the session ends."""
     return Request({"type": "will", "parent": parent, "prefix": prefix, "data": data}, Kind.WRITE, _receipt)

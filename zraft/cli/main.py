@@ -419,6 +419,7 @@ for _name, _help in (
     ("settings", "Show and change the settings that all servers must agree on."),
     ("snapshot", "Save, inspect and restore snapshots of the state."),
     ("topic", "Show topics and where their partitions are, change them, and send and read records."),
+    ("user", "Make and change the file of SASL users, and print the ids that ACLs have for users."),
 ):
     main.add_command(_Late(_name, f"zraft.cli.{_name}_command", _help))
 main.add_command(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zraft.cli.operator_options import asks_cluster, console, do, wait_done
+from zraft.cli.topic_acl_command import acl
 from zraft.cli.topic_records import consume, produce
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def topic() -> None:
         zraft topic describe orders --key cluster.key
         zraft topic alter orders --partitions 16 --retain-size 50GiB --key cluster.key
         zraft topic delete orders --key cluster.key
+        zraft topic acl add orders sasl:alice:rw --key cluster.key
         zraft topic produce orders < lines
         zraft topic consume orders --follow
 
@@ -63,6 +65,7 @@ def topic() -> None:
 
 topic.add_command(produce)
 topic.add_command(consume)
+topic.add_command(acl)
 
 
 @topic.command("list")

@@ -27,14 +27,19 @@ from zraft_core.layout import (
     listed,
     number,
     optional,
+    row,
     ruled,
     string,
     to_bytes,
     wrong,
 )
 from zraft_core.messagepack import unpack
+from zraft_core.topics.access import Guarded
+from zraft_core.znodes.acl import ALL
 
 TEXT_MAX: Final = 4096
+NAME_BYTES_MAX: Final = 1024
+"""Of a topic or a consumer, as far as one may ask for."""
 SNAPSHOT_ID_BYTES: Final = 16
 PART_BYTES_MAX: Final = 1024 * 1024
 """The most bytes of a snapshot in one answer."""
@@ -53,6 +58,22 @@ _instance: Final = ruled(
 )
 _text: Final = string(0, TEXT_MAX)
 _name: Final = string(1, TEXT_MAX)
+
+ACL_MAX: Final = 4096
+"""Entries of one ACL; a request has fewer bytes than so many would need."""
+
+
+def _kind_of(value: Any, name: str) -> Guarded:
+    try:
+        return Guarded[value]
+    except (KeyError, TypeError):
+        raise wrong(name, _KINDS, value) from None
+
+
+_KINDS: Final = " or ".join(repr(kind.name) for kind in Guarded)
+_kind: Final = Form(_kind_of, lambda kind: kind.name, expected=_KINDS)
+_acl: Final = listed(row(bits=integer(0, ALL), scheme=_name, id=_name), ACL_MAX, 1)
+_consumer: Final = binary(0, NAME_BYTES_MAX)
 
 
 def _rows(of: type[Any], *forms: Form) -> Form:
@@ -79,6 +100,10 @@ _REQUESTS: Final = Kinds[OperatorRequest](
         "topic.alter": Record(requests.TopicAlter, _name, number),
         "topic.retain": Record(requests.TopicRetain, _name, _maybe_number, _maybe_number),
         "topic.delete": Record(requests.TopicDelete, _name),
+        "acl.list": Record(requests.AclList, _kind, _text),
+        "acl.show": Record(requests.AclShow, _kind, _consumer),
+        "acl.set": Record(requests.AclSet, _kind, _consumer, _acl, optional(_signed)),
+        "acl.remove": Record(requests.AclRemove, _kind, _consumer),
     },
 )
 _REPLIES: Final = Kinds[OperatorReply](
@@ -117,6 +142,13 @@ _REPLIES: Final = Kinds[OperatorReply](
             ),
             boolean,
         ),
+        "acls": Record(
+            requests.AclListing,
+            optional(_acl),
+            _rows(requests.AclLine, _name, _consumer, _acl),
+            boolean,
+        ),
+        "acl": Record(requests.AclShown, optional(_acl), optional(_signed), optional(_acl)),
     },
 )
 

@@ -7,9 +7,11 @@ Whoever has the cluster key may ask for any of it (docs/SECURITY.md, "Who may ad
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
 
 from zraft_core.ids import Instance, ServerId
+from zraft_core.topics.access import Guarded
+from zraft_core.znodes.acl import Acl, user_of
 
 
 @frozen
@@ -138,6 +140,47 @@ class TopicDelete:
     name: str
 
 
+def _without_hashes(acl: Acl) -> str:
+    return ",".join(f"{scheme}:{user_of(scheme, who)}:{bits}" for bits, scheme, who in acl)
+
+
+@frozen
+class AclList:
+    """List a page of the topics or consumers that have an ACL of their own, behind the one that is written `after`."""
+
+    kind: Guarded
+    after: str = ""
+
+
+@frozen
+class AclShow:
+    """Show the ACL of a topic or a consumer; without a name the default."""
+
+    kind: Guarded
+    name: bytes = b""
+
+
+@frozen
+class AclSet:
+    """Give a topic or a consumer an ACL; without a name the default.
+
+    `version` is that of the ACL that it has, None if it has none of its own.
+    """
+
+    kind: Guarded
+    name: bytes
+    acl: Acl = field(repr=_without_hashes)
+    version: int | None = None
+
+
+@frozen
+class AclRemove:
+    """Remove the ACL of a topic or a consumer, so that the default counts."""
+
+    kind: Guarded
+    name: bytes
+
+
 OperatorRequest = (
     MemberList
     | MemberAdd
@@ -156,6 +199,10 @@ OperatorRequest = (
     | TopicAlter
     | TopicRetain
     | TopicDelete
+    | AclList
+    | AclShow
+    | AclSet
+    | AclRemove
 )
 
 
@@ -291,6 +338,33 @@ class TopicDescription:
 
 
 @frozen
+class AclLine:
+    """A name with an ACL of its own; `written` is the name of its znode."""
+
+    written: str
+    name: bytes
+    acl: Acl
+
+
+@frozen
+class AclListing:
+    """A page of names; `default` is None if nobody has set it; `more` if there are others after it."""
+
+    default: Acl | None
+    lines: tuple[AclLine, ...]
+    more: bool
+
+
+@frozen
+class AclShown:
+    """The ACL of a name, None if it has none of its own, and the default, None if nobody has set it."""
+
+    acl: Acl | None
+    version: int | None
+    default: Acl | None
+
+
+@frozen
 class Refused:
     """The change was not done, and `text` says why and what to do.
 
@@ -311,8 +385,10 @@ OperatorReply = (
     | SettingsListing
     | TopicListing
     | TopicDescription
+    | AclListing
+    | AclShown
     | Refused
 )
 
-READ_ONLY = (MemberList, SettingsShow, SnapshotRead, TopicList, TopicDescribe)
+READ_ONLY = (MemberList, SettingsShow, SnapshotRead, TopicList, TopicDescribe, AclList, AclShow)
 """Repeating these, when an answer was lost, changes nothing."""

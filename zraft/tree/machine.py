@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from zraft.config.features import (
     FEATURE_LEVEL_MIN,
+    LEVEL_OF_ACCESS,
     LEVEL_OF_MEMBERS,
     LEVEL_OF_NATIVE,
     LEVEL_OF_ONE_PORT,
@@ -44,6 +45,7 @@ from zraft.tree.quota_usage import recount
 from zraft.tree.remains import Remains
 from zraft.tree.sessions.session import PASSWORD_BYTES, Owner, Session, session_id_for
 from zraft.tree.settings import Settings
+from zraft.tree.topic_acls import TopicAcls
 from zraft.tree.znodes import Tree
 from zraft_core.errors import Code
 from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId, zxid_after
@@ -182,6 +184,7 @@ class Machine:
     @feature_level.setter
     def feature_level(self, level: int) -> None:
         self._feature_level = level
+        self._tree.topic_acls.begin(in_force=level >= LEVEL_OF_ACCESS)
         self._set_handlers()
 
     def _set_handlers(self) -> None:
@@ -267,6 +270,11 @@ class Machine:
     def quotas(self) -> Quotas:
         """The quotas and their use."""
         return self._tree.quotas
+
+    @property
+    def topic_acls(self) -> TopicAcls:
+        """The ACLs of topics and consumers; it stays the same object."""
+        return self._tree.topic_acls
 
     @property
     def hidden(self) -> Hidden:

@@ -155,8 +155,9 @@ class NodeTable:
             yield from shard.items()
 
 
+ZOOKEEPER: Final = "/zookeeper"
 CONFIG: Final = "/zookeeper/config"
-BORN: Final = ("/", "/zookeeper", "/zookeeper/quota", CONFIG)
+BORN: Final = ("/", ZOOKEEPER, "/zookeeper/quota", CONFIG)
 """Every cluster has these, and they cannot be deleted."""
 
 
@@ -173,7 +174,7 @@ def table_at_birth() -> NodeTable:
     root = Znode(b"", OPEN_ACL, 0, 0, 0)
     root.children = {"zookeeper"}
     table.insert("/", root)
-    table.insert("/zookeeper", zookeeper)
+    table.insert(ZOOKEEPER, zookeeper)
     table.insert("/zookeeper/quota", Znode(b"", OPEN_ACL, 0, 0, 0))
     table.insert(CONFIG, config)
     return table

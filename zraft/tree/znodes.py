@@ -21,6 +21,7 @@ from zraft.tree.quota_usage import count_usage, is_refused, limits_gone, quota_m
 from zraft.tree.remains import Remains
 from zraft.tree.sessions.session import Session
 from zraft.tree.settings import Settings
+from zraft.tree.topic_acls import TopicAcls
 from zraft_core.errors import Code
 from zraft_core.znodes.acl import (
     ADMIN,
@@ -32,6 +33,7 @@ from zraft_core.znodes.acl import (
     AclTable,
     Ids,
     checked_acl,
+    is_super,
     permits,
 )
 from zraft_core.znodes.events import (
@@ -75,7 +77,8 @@ class Tree:
     The machine sets the context of a command (`wall_time`, `log_time`, `session`, `ids`, `settings`) before it
     calls. While `journal` is a list, every effect leaves its inverse there, so that a multi can be undone. While nobody
     is there to be told of them, `observed` is false and the frequent commands make no events.
-    `mortal` holds the paths of containers and znodes with a time to live; `hidden` see `zraft.tree.hiding`.
+    `mortal` holds the paths of containers and znodes with a time to live; `hidden` see `zraft.tree.hiding`; `topic_acls`
+    knows the znodes whose ACLs are those of topics and consumers.
     """
 
     __slots__ = (
@@ -94,6 +97,7 @@ class Tree:
         "session",
         "sessions",
         "settings",
+        "topic_acls",
         "wall_time",
     )
 
@@ -112,6 +116,7 @@ class Tree:
         self.log_time = 0
         self.mortal: set[str] = set()
         self.quotas = Quotas()
+        self.topic_acls = TopicAcls(self.nodes)
         self.hidden: Hidden = {}
         self.session: Session | None = None
         self.ids: Ids = ()
@@ -220,6 +225,10 @@ class Tree:
         creates = parent.creates
         if flags & FLAG_SEQUENTIAL:
             path = f"{path}{creates:010d}"
+        guarded = self.topic_acls.guarded
+        is_guarded = path in guarded or parent_path in guarded
+        if is_guarded and not is_super(self.ids):
+            return _NO_AUTH
         name = path[slash + 1 :]
         # The parent exists, so its path is valid; only "//name" can pretend to be below the root.
         if not is_valid_name(name) or slash == 1:
@@ -274,6 +283,8 @@ class Tree:
             self.mortal.add(path)
         if name in QUOTA_NAMES:
             quota_made(self, parent_path, name, node)
+        if is_guarded:
+            self.topic_acls.made(path)
         if limited:
             count_usage(self, path, 1, len(data) if data else 0)
         if self.observed:
@@ -295,6 +306,8 @@ class Tree:
         if parent is None:
             return _NO_NODE
         if not permits(parent.acl, DELETE, self.ids):
+            return _NO_AUTH
+        if path in self.topic_acls.guarded and not is_super(self.ids):
             return _NO_AUTH
         node = self.find(path)
         if node is None:
@@ -357,6 +370,9 @@ class Tree:
             return _NO_NODE
         if not permits(node.acl, ADMIN, self.ids):
             return _NO_AUTH
+        is_guarded = path in self.topic_acls.guarded
+        if is_guarded and not is_super(self.ids):
+            return _NO_AUTH
         if version not in (-1, node.aversion):
             return _BAD_VERSION
         assert self.journal is None, "setACL cannot stand in a multi, so it leaves no inverse"
@@ -364,6 +380,8 @@ class Tree:
         self.acls.release(node.acl)
         node.acl = self.acls.hold(acl)
         node.aversion = _next_version(node.aversion)
+        if is_guarded:
+            self.topic_acls.changed()
         return node
 
     def check(self, command: Command, zxid: int) -> Code:
@@ -454,6 +472,8 @@ class Tree:
         self.acls.release(node.acl)
         if node.lifetime is not None:
             self.mortal.remove(path)
+        if path in self.topic_acls.guarded:
+            self.topic_acls.removed(path)
         if name == LIMITS:
             limits_gone(self, parent_path)
         if self.quotas.limited:
@@ -474,6 +494,8 @@ class Tree:
         if node.ephemeral_owner:
             self.sessions[node.ephemeral_owner].ephemerals.remove(path)
         self.mortal.discard(path)
+        if path in self.topic_acls.guarded:
+            self.topic_acls.removed(path)
         self.acls.release(node.acl)
 
     def _undo_remove(self, path: str, name: str, node: Znode, parent: Znode, pzxid: int) -> None:
@@ -488,6 +510,9 @@ class Tree:
             self.sessions[node.ephemeral_owner].ephemerals.add(path)
         if node.lifetime is not None:
             self.mortal.add(path)
+        guarded = self.topic_acls.guarded
+        if path in guarded or split(path)[0] in guarded:
+            self.topic_acls.made(path)
 
     def _undo_set_data(
         self,

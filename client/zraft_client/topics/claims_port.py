@@ -1,7 +1,8 @@
 """The port of `zraft_client.claims` on real partitions: Marshal's consumers over `Topics`.
 
 Commands and looks go to a partition's leader, messages come from any replica. Every failure is a `PortError`:
-consumers repeat what was not answered, and their commands are made for that.
+consumers repeat what was not answered, and their commands are made for that. Only what an ACL forbids is raised as it is,
+a `NoAuthError`, which ends the consumer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 from zraft_client.claims.errors import PortError
 from zraft_client.claims.port import Fetched, Record, Seen
-from zraft_client.errors import ClientError
+from zraft_client.errors import ClientError, NoAuthError
 from zraft_client.topics import requests
 from zraft_client.topics.bounds import bounds_of
 from zraft_client.topics.directory import Directory
@@ -49,6 +50,8 @@ class TopicsPort:
             return len((await self._directory.topic(topic)).partitions)
         except NoTopicError:
             return 0
+        except NoAuthError:
+            raise
         except ClientError as error:
             raise PortError(f"{topic}: {error}") from error
 
@@ -64,6 +67,8 @@ class TopicsPort:
                 self._directory.ask_leader(home, requests.claims(home, group), self._timeout_s),
                 bounds_of(self._directory, home, self._timeout_s),
             )
+        except NoAuthError:
+            raise
         except ClientError as error:
             raise PortError(f"{topic}/{partition}: {error}") from error
         metadata = await self._directory.known()
@@ -78,6 +83,8 @@ class TopicsPort:
         try:
             home = await self._home(topic, partition)
             return await self._directory.ask_leader(home, requests.claim(home, command), self._timeout_s)
+        except NoAuthError:
+            raise
         except ClientError as error:
             raise PortError(f"{topic}/{partition}: {error}") from error
 
@@ -95,6 +102,8 @@ class TopicsPort:
         except LinkError as error:
             self._elsewhere(topic, partition)
             raise PortError(f"{topic}/{partition}: {error}") from error
+        except NoAuthError:
+            raise
         except ClientError as error:
             raise PortError(f"{topic}/{partition}: {error}") from error
         for refused in fetched.refused:

@@ -88,6 +88,8 @@ class Link:
             if not answer.done():
                 self.client.abandon(call)
                 answer.cancel()
+            elif not answer.cancelled():
+                answer.exception()  # it is raised below, unless the caller is being cancelled
         if answer.cancelled():
             raise LinkError(f"server {self.server} at {self.address}: the connection was lost")
         try:

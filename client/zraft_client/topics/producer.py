@@ -21,6 +21,7 @@ from zraft_client.errors import (
     ClientError,
     ClosedError,
     FailedError,
+    NoAuthError,
     UnknownOutcomeError,
 )
 from zraft_client.line import Line
@@ -280,7 +281,8 @@ class Producer:
         producer; this one is ordered behind it wherever both go. Await what is returned for the outcome.
 
         Raises:
-            NoTopicError: a topic or partition does not exist.
+            NoTopicError: a topic or partition does not exist, as far as this client may know.
+            NoAuthError: this client may not produce to a topic.
             EncodingError: the record is too large, or not bytes.
             BadArgumentsError: it has more destinations than the setting topics_destinations_max allows.
             ProducerEndedError: nothing can be sent any more.
@@ -412,7 +414,11 @@ class Producer:
         if metadata is not self._metadata:
             self._metadata = metadata
             self._batches = metadata.knows_batches
-            self._topics = {one.name: one.partitions for one in metadata.topics.values() if one.partitions}
+            self._topics = {
+                one.name: one.partitions
+                for one in metadata.topics.values()
+                if one.partitions and one.id not in metadata.unwritable
+            }
             self._partitions = {}
             self._kept = {}
             self._troubles = {g: said for g, said in self._troubles.items() if g in metadata.placements}
@@ -428,6 +434,7 @@ class Producer:
                     return
                 await self._directory.refresh()
                 metadata = self._adopt()
+                _check_writable(metadata, names)
                 for name in names:
                     if isinstance(name, tuple):
                         metadata.group(*name)
@@ -487,6 +494,7 @@ class Producer:
 
         Raises:
             NoTopicError: there is no such topic or partition any more.
+            NoAuthError: this client may not produce to one of them any more.
             BadArgumentsError: these are too many.
         """
         if type(to) is str and to in self._topics:  # as most
@@ -494,6 +502,8 @@ class Producer:
         if type(to) is tuple and (known := self._partitions.get(to)) is not None:
             return known
         names = destinations_of(to)
+        if metadata.unwritable:
+            _check_writable(metadata, names)
         found = {
             metadata.group(*name)
             if isinstance(name, tuple)
@@ -682,7 +692,9 @@ class Producer:
     def on_stream_refused(self, server: ServerId, error: ClientError) -> None:
         """Note that a server takes no messages of this producer."""
         self._streams.pop(server, None)
-        self._end(ProducerEndedError(f"producer {self.id}: {error}"))
+        why = f"producer {self.id}: {error}"
+        # The right was taken away since the table was fetched: its numbers would have a gap.
+        self._end(NoAuthError(why, error.code) if isinstance(error, NoAuthError) else ProducerEndedError(why))
 
     def on_replies(self, server: ServerId, replies: list[Reply], refused: list[ReplicaRefusal]) -> None:
         """Take what partitions said by way of a server."""
@@ -833,6 +845,23 @@ class Producer:
                 waiter.set_result(None)
         self._flushing.clear()
         self._line.end()
+
+
+def _check_writable(metadata: Metadata, names: Iterable[Destination]) -> None:
+    """Refuse topics that this client may not produce to, before a record for them has a number.
+
+    Raises:
+        NoTopicError: there is no such topic.
+        NoAuthError: the client may see it and not write it.
+    """
+    for one in names:
+        name = one if isinstance(one, str) else one[0]
+        if metadata.topic(name).id in metadata.unwritable:
+            raise NoAuthError(
+                f"topic {name!r}: this client may not produce to it. Whoever has the cluster's key can grant it WRITE: "
+                f"`zraft topic acl add {name} SCHEME:ID:w`",
+                Code.NO_AUTH,
+            )
 
 
 def _condition(metadata: Metadata, consumed: Consumed) -> Condition:

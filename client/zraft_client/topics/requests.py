@@ -131,7 +131,7 @@ def topics(known: Metadata | None) -> Request[Metadata]:
             with suppress(ConfigError):
                 servers[ServerId(server)] = parse_address(address, "topics")
         position, epoch, digest = result.position, result.epoch, result.digest
-        limits = result.destinations_max, result.features
+        limits = result.destinations_max, result.features, frozenset(result.unwritable or ())
         if known is not None and known.digest == digest:
             table = Table(position, epoch, known.table.groups, known.table.deleting)
             return Metadata(table, known.topics, known.placements, servers, digest, *limits)

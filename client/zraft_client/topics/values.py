@@ -53,7 +53,8 @@ class Placement:
 class Metadata:
     """All topics and groups, as of a position of group 0's log; `digest` is that of the server's answer.
 
-    `destinations_max`: how many partitions one message may go to. `features`: the servers' feature level.
+    `destinations_max`: how many partitions one message may go to. `features`: the servers' feature level. `unwritable`: ids
+    of topics that this client may see and not produce to.
     """
 
     table: Table
@@ -63,6 +64,7 @@ class Metadata:
     digest: bytes = b""
     destinations_max: int = 64
     features: int = 4
+    unwritable: frozenset[int] = frozenset()
     homes: Mapping[GroupId, tuple[str, int]] = field(init=False, repr=False, eq=False)
     """The name of the topic and the number of the partition of each group."""
 

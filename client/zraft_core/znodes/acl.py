@@ -32,6 +32,9 @@ READ_ONLY_ACL: Final[Acl] = ((READ, "world", "anyone"),)
 SUPER: Final = "super"
 """Scheme of the one id that may do everything; no ACL names it, a connection has it or not."""
 
+OF_OPERATORS: Final[Ids] = ((SUPER, ""),)
+"""The ids of commands of operators that ACLs must not stop."""
+
 PROVED_SCHEMES: Final = frozenset({"digest", "sasl", "x509"})
 """Ids that somebody had to prove. "auth" in an ACL stands for these."""
 
@@ -105,6 +108,11 @@ def permits(acl: Acl, permission: int, ids: Ids) -> bool:
                     _ip_matches(who, proved) if scheme == "ip" else who == proved
                 ):
                     return True
+    return is_super(ids)
+
+
+def is_super(ids: Ids) -> bool:
+    """Return whether these ids may do everything."""
     return any(scheme == SUPER for scheme, _ in ids)
 
 

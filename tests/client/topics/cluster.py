@@ -22,6 +22,8 @@ from zraft.topics.registry import Registry
 from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.service import Consumers, Fetched, Offset, TopicClient, TopicRefusal
 from zraft.tree.commands.outcomes import outcome_of
+from zraft.tree.node import Znode, table_at_birth
+from zraft.tree.topic_acls import TopicAcls
 from zraft_core.claims.commands import ClaimCommand
 from zraft_core.claims.expiry import ClaimExpiry
 from zraft_core.claims.state import Claims
@@ -40,6 +42,7 @@ from zraft_core.wire.native.partition_requests import SubscribeProducer
 from zraft_core.wire.native.requests import decode_request
 from zraft_core.wire.native.results import Member
 from zraft_core.wire.native.topic_requests import register_command
+from zraft_core.znodes.acl import OPEN_ACL, Acl, Ids
 
 TICK_S = 0.01
 HEARTBEAT_MS = 1_000
@@ -278,6 +281,8 @@ class TopicConnection(FakeConnection):
         super().__init__(cluster)
         self.server = server
         self.clients = _Services(self)
+        self.ids: Ids = (("ip", "127.0.0.1"),)
+        self.last_operation = ""
         self.topics = ConnectionTopics(self)  # type: ignore[arg-type]
         self._due = False
         self.due_bytes = 0
@@ -293,6 +298,7 @@ class TopicConnection(FakeConnection):
             sessions=cluster.sessions,
             registry=cluster.placed(),
             feature_level=cluster.features,
+            topic_acls=cluster.topic_acls,
         )
 
     @property
@@ -328,7 +334,7 @@ class TopicConnection(FakeConnection):
         self.topics.release()
 
     def _take(self, message: Mapping[str, Any]) -> None:
-        kind = message["type"]
+        kind = self.last_operation = message["type"]
         if kind == "subscribe" and "producer" not in message:
             super()._take(message)
         elif kind in DIRECT or kind == "subscribe":
@@ -370,6 +376,8 @@ class TopicCluster(FakeCluster):
         self.features = FEATURE_LEVEL_MAX
         self.hold_groups = False
         """Topics get no partitions while it is set."""
+        self._nodes = table_at_birth()
+        self.topic_acls = TopicAcls(self._nodes)
         self._flushing: dict[Group, None] = {}
         self._ticker: asyncio.Task[None] | None = None
 
@@ -432,6 +440,16 @@ class TopicCluster(FakeCluster):
             self.log_command(CloseProducer(producer))
 
     # -- group 0
+
+    def acl(self, path: str, acl: Acl) -> None:
+        """Give the znode of a topic or a consumer this ACL, on all servers at once."""
+        for one in (path, path.rpartition("/")[0]):
+            if one not in self._nodes:
+                self._nodes.insert(one, Znode(b"", OPEN_ACL, 0, 0, 0))
+        node = self._nodes.get(path)
+        assert node is not None
+        node.acl = acl
+        self.topic_acls.begin(in_force=True)
 
     def log_command(self, command: RegistryCommand) -> Result:
         return self.registry.apply(command, self.next_zxid())

@@ -72,8 +72,7 @@ async def test_a_message_is_delivered_where_its_key_says_and_its_receipt_tells_t
 async def test_messages_without_a_key_go_round_the_partitions() -> None:
     async with running(orders=3) as (cluster, topics), topics.producer() as producer:
         for number in range(6):
-            await producer.send_soon("orders", b"%d" % number)
-        await producer.flush()
+            await producer.send("orders", b"%d" % number)
         assert [len(values(cluster.group("orders", n))) for n in range(3)] == [2, 2, 2]
 
 

@@ -15,6 +15,13 @@ from tests.unit.operator.fake_cluster import KEY, OTHER_KEY, FakeServer
 from zraft.cli.dev_clusters import DevCluster, announced
 from zraft.cli.main import main
 from zraft.operator.requests import (
+    AclLine,
+    AclList,
+    AclListing,
+    AclRemove,
+    AclSet,
+    AclShow,
+    AclShown,
     Done,
     FeatureRaise,
     MemberAdd,
@@ -46,6 +53,8 @@ from zraft.operator.requests import (
 from zraft.transport.keys import replace_keys
 from zraft_core.address import Address, parse_address
 from zraft_core.ids import Instance, ServerId
+from zraft_core.topics.access import Guarded
+from zraft_core.znodes.acl import ALL, OPEN_ACL, READ, WRITE, Acl
 
 LISTING = MemberListing(
     b"\xc1" * 4,
@@ -133,6 +142,8 @@ def asked(key: Path) -> Iterator[Asked]:
         ("topic create x --retain-size 500 --retain-age none --no-wait", TopicCreate("x", 1, 500, None)),
         ("topic alter orders --partitions 16 --no-wait", TopicAlter("orders", 16)),
         ("topic delete orders", TopicDelete("orders")),
+        ("topic acl remove orders", AclRemove(Guarded.TOPICS, b"orders")),
+        ("topic acl remove --consumer billing", AclRemove(Guarded.CONSUMERS, b"billing")),
     ],
 )
 def test_each_command_asks_for_what_it_says_and_prints_what_was_done(
@@ -335,6 +346,9 @@ def test_the_key_of_a_running_cluster_is_not_tried_on_other_addresses(asked: Ask
         "member transfer",
         "settings",
         "settings set",
+        "topic acl",
+        "topic acl add",
+        "topic acl close",
         "key",
         "key add",
     ],
@@ -424,6 +438,10 @@ def test_topic_alter_changes_one_bound_and_leaves_the_other(asked: Asked) -> Non
         ("topic create orders --retain-age 7GiB", "expected a time such as 12h"),
         ("topic create orders --retain-size 9999999999999TiB", "expected a size"),
         ("topic create orders --partitions 0", "0 is not in the range"),
+        ("topic acl set orders", "found no ACL"),
+        ("topic acl set orders alice:rw", "scheme:id:perm"),
+        ("topic acl add orders sasl:alice:rwx", "Unknown perm type: x"),
+        ("topic acl remove orders alice", "expected SCHEME:ID"),
     ],
 )
 def test_a_wrong_topic_command_is_told_before_anybody_is_asked(asked: Asked, command: str, said: str) -> None:
@@ -431,3 +449,76 @@ def test_a_wrong_topic_command_is_told_before_anybody_is_asked(asked: Asked, com
     assert result.exit_code == 2
     assert said in result.output
     assert asked.server.asked == []
+
+
+CLOSED: Acl = ((0, "world", "anyone"),)
+ALICE: Acl = ((READ, "sasl", "alice"),)
+
+
+@pytest.mark.parametrize(
+    ("shown", "command", "written"),
+    [
+        (AclShown(None, None, None), "set orders sasl:alice:r", ALICE),
+        (AclShown(OPEN_ACL, 3, None), "set orders sasl:alice:r", ALICE),
+        (AclShown(None, None, CLOSED), "add orders sasl:alice:r", ALICE),
+        (AclShown(None, None, None), "add orders sasl:alice:r", (*OPEN_ACL, *ALICE)),
+        (AclShown(ALICE, 5, CLOSED), "add orders sasl:alice:w", ((READ | WRITE, "sasl", "alice"),)),
+        (
+            AclShown(ALICE, 5, None),
+            "add orders ip:10.0.0.0/8:r x509:CN=bob,OU=x:w",
+            (*ALICE, (READ, "ip", "10.0.0.0/8"), (WRITE, "x509", "CN=bob,OU=x")),
+        ),
+        (AclShown((*ALICE, *OPEN_ACL), 2, None), "remove orders world:anyone", ALICE),
+        (AclShown(ALICE, 2, None), "remove orders sasl:alice", CLOSED),
+    ],
+)
+def test_an_acl_is_changed_as_it_was_found(asked: Asked, shown: AclShown, command: str, written: Acl) -> None:
+    asked.script(shown, Done("done"))
+    result = asked.run("topic", "acl", *command.split())
+    assert result.exit_code == 0, result.output
+    assert asked.server.asked == [
+        AclShow(Guarded.TOPICS, b"orders"),
+        AclSet(Guarded.TOPICS, b"orders", written, shown.version),
+    ]
+
+
+@pytest.mark.parametrize(("command", "acl"), [("close", CLOSED), ("open", OPEN_ACL)])
+def test_one_switch_closes_and_opens_both_defaults(asked: Asked, command: str, acl: Acl) -> None:
+    asked.script(AclShown(None, None, None), Done("done"), AclShown(OPEN_ACL, 4, OPEN_ACL), Done("done"))
+    assert asked.run("topic", "acl", command).exit_code == 0
+    assert asked.server.asked == [
+        AclShow(Guarded.TOPICS),
+        AclSet(Guarded.TOPICS, b"", acl, None),
+        AclShow(Guarded.CONSUMERS),
+        AclSet(Guarded.CONSUMERS, b"", acl, 4),
+    ]
+
+
+def test_nobody_is_removed_who_is_not_there(asked: Asked) -> None:
+    asked.script(AclShown(None, None, CLOSED))
+    result = asked.run("topic", "acl", "remove", "orders", "sasl:alice")
+    assert result.exit_code != 0
+    assert "no ACL of its own" in result.output
+    assert asked.server.asked == [AclShow(Guarded.TOPICS, b"orders")]
+
+
+def test_acls_are_shown_in_the_form_in_which_they_are_given(asked: Asked) -> None:
+    asked.script(AclShown(((ALL, "digest", "bob:hash="), (READ, "sasl", "alice")), 1, CLOSED))
+    assert asked.run("topic", "acl", "get", "orders").output == "digest:bob:hash=:cdrwa\nsasl:alice:r\n"
+    asked.script(AclShown(None, None, CLOSED))
+    shown = json.loads(asked.run("topic", "acl", "get", "orders", "--json").output)
+    assert shown == {"name": "orders", "own": False, "acl": ["world:anyone:"]}
+
+
+def test_all_names_with_acls_are_listed_page_by_page(asked: Asked) -> None:
+    asked.script(
+        AclListing(CLOSED, (AclLine("a", b"a", ALICE),), True),
+        AclListing(CLOSED, (AclLine("%00", b"\0", OPEN_ACL),), False),
+    )
+    result = asked.run("topic", "acl", "list", "--consumer", "--json")
+    assert [json.loads(line)["acl"] for line in result.output.splitlines()] == [
+        ["world:anyone:"],
+        ["sasl:alice:r"],
+        ["world:anyone:cdrwa"],
+    ]
+    assert asked.server.asked == [AclList(Guarded.CONSUMERS), AclList(Guarded.CONSUMERS, "a")]

@@ -18,6 +18,13 @@ from zraft.operator.protocol import (
     encode_request,
 )
 from zraft.operator.requests import (
+    AclLine,
+    AclList,
+    AclListing,
+    AclRemove,
+    AclSet,
+    AclShow,
+    AclShown,
     Done,
     FeatureRaise,
     MemberAdd,
@@ -51,12 +58,16 @@ from zraft.operator.requests import (
     Transfer,
 )
 from zraft_core.errors import ProtocolError
+from zraft_core.topics.access import Guarded
 
 numbers = st.integers(0, 2**63 - 1)
 signed = st.integers(-(2**63), 2**63 - 1)
 servers = st.integers(1, 254)
 texts = st.text(min_size=1, max_size=40)
 ids = st.binary(min_size=16, max_size=16)
+kinds = st.sampled_from(Guarded)
+names = st.binary(max_size=40)
+acls = st.lists(st.tuples(st.integers(0, 31), texts, texts), min_size=1, max_size=3).map(tuple)
 asked: dict[type[Any], st.SearchStrategy[Any]] = {
     MemberList: st.builds(MemberList),
     MemberAdd: st.builds(MemberAdd, servers, texts, st.booleans()),
@@ -75,6 +86,10 @@ asked: dict[type[Any], st.SearchStrategy[Any]] = {
     TopicAlter: st.builds(TopicAlter, texts, numbers),
     TopicRetain: st.builds(TopicRetain, texts, st.none() | numbers, st.none() | numbers),
     TopicDelete: st.builds(TopicDelete, texts),
+    AclList: st.builds(AclList, kinds, st.text(max_size=30)),
+    AclShow: st.builds(AclShow, kinds, names),
+    AclSet: st.builds(AclSet, kinds, names, acls, st.none() | signed),
+    AclRemove: st.builds(AclRemove, kinds, names),
 }
 lines = st.builds(
     MemberLine,
@@ -124,6 +139,13 @@ answered: dict[type[Any], st.SearchStrategy[Any]] = {
         st.lists(partition_lines, max_size=3).map(tuple),
         st.booleans(),
     ),
+    AclListing: st.builds(
+        AclListing,
+        st.none() | acls,
+        st.lists(st.builds(AclLine, texts, names, acls), max_size=3).map(tuple),
+        st.booleans(),
+    ),
+    AclShown: st.builds(AclShown, st.none() | acls, st.none() | signed, st.none() | acls),
     Refused: st.builds(Refused, st.text(max_size=50), st.none() | texts, st.booleans()),
 }
 values = st.recursive(

@@ -55,6 +55,8 @@ ODD: tuple[Any, ...] = (
     (CREATE, "a", b"", None, 0, 0),
     (CREATE, "/", b"", None, 0, 0),
     (CREATE, "/zookeeper/quota/a", b"", None, 0, 0),
+    (CREATE, "/zookeeper/topics", b"", None, 0, 0),
+    (CREATE, "/zookeeper/topics/a", b"", None, 0, 0),
     (CREATE, "/a\0/b", b"", None, 0, 0),
     (CREATE, "/a/b", b"", None, 4, 0),
     (CREATE, "/a/b", "", None, 0, 0),

@@ -64,6 +64,7 @@ from zraft.tree.machine import Machine
 from zraft.tree.remains import Remains
 from zraft_core.errors import Code
 from zraft_core.ids import COORDINATION_GROUP, GroupId, ServerId
+from zraft_core.znodes.acl import OF_OPERATORS
 from zraft_core.znodes.txn import REGISTER, Command
 
 LOOK_INTERVAL_MS: Final = 50
@@ -354,6 +355,11 @@ class Driver:
     def submit(self, command: Command, done: Callable[[object], None]) -> None:
         """Put an operator's command into the log; `done` gets its result when it is applied here."""
         self.origin.add(Errand(done), 0, (), [command], ERRAND_BYTES)
+        self._stirred = True
+
+    def submit_as_super(self, command: Command, done: Callable[[object], None], size: int) -> None:
+        """Put an operator's command of `size` bytes more than others into the log, with all rights on znodes."""
+        self.origin.add(Errand(done), 0, OF_OPERATORS, [command], ERRAND_BYTES + size)
         self._stirred = True
 
     def read_snapshot(self, read: ReadSnapshot, done: Callable[[Result], None]) -> None:

@@ -16,6 +16,10 @@ from attrs import frozen
 from zraft.config.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
 from zraft.groups.snapshots.tasks import ReadSnapshot, Result
 from zraft.operator.requests import (
+    AclList,
+    AclRemove,
+    AclSet,
+    AclShow,
     Done,
     FeatureRaise,
     MemberAdd,
@@ -50,6 +54,7 @@ from zraft.raft.messages import UNKNOWN_INSTANCE, MemberRole
 from zraft.raft.role import Role
 from zraft.server.coordination.leadership import Leadership
 from zraft.server.engine.driver import Driver
+from zraft.server.operators import access
 from zraft.server.operators.members import MemberChange, MemberRequest, change_of
 from zraft.server.operators.topics import answer, change
 from zraft.tree.node import CONFIG
@@ -148,6 +153,15 @@ class Administration:
                 reply(self._elsewhere(raft) or answer(driver.machine.registry, request))
             case TopicCreate() | TopicAlter() | TopicRetain() | TopicDelete():
                 change(driver.machine.feature_level, request, driver.submit, reply)
+            case AclList() | AclShow():
+                reply(self._elsewhere(raft) or access.answer(driver.machine, request))
+            case AclSet() | AclRemove():
+                # The leader judges what there is to be changed: another server may be behind.
+                elsewhere = self._elsewhere(raft)
+                if elsewhere is None:
+                    access.change(driver.machine, request, driver.submit_as_super, reply)
+                else:
+                    reply(elsewhere)
             case _:
                 assert_never(request)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 from zraft.tree.children import SPLIT_AT
-from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT, Znode
+from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT, ZOOKEEPER, Znode
 from zraft.tree.paths import NO_NAMES, ROOT
 from zraft.tree.quota import QUOTA_NAMES
 from zraft.tree.znodes import Tree
@@ -190,6 +190,8 @@ def _directory(tree: Tree, path: str, first_zxid: int) -> Znode | None:
     parent = tree.nodes.get(path)
     if parent is None or parent.acl is not OPEN_ACL or parent.ephemeral_owner or parent.czxid >= first_zxid:
         return None
+    if path == ZOOKEEPER or path in tree.topic_acls.guarded:
+        return None  # not everybody may
     return parent
 
 

@@ -1,8 +1,8 @@
 """Group 0's registry of topics as part of the tree's state: who may change what of it, and which settings bound it.
 
-[TOPICS, encoded registry command] is answered with the registry's `Result`, also when that refuses. A client needs the
-rights that it would need for a znode at the root; servers and leaders, which hold the cluster's key, have no ids and need
-no rights.
+[TOPICS, encoded registry command] is answered with the registry's `Result`, also when that refuses. A client needs CREATE
+of the topic's ACL to create it, and DELETE to change or delete it. While nobody has set a default, these are the rights that
+it would need for a znode at the root. Servers and leaders, which hold the cluster's key, have no ids and need no rights.
 """
 
 from __future__ import annotations
@@ -68,16 +68,19 @@ def _refused(tree: Tree, registry: Registry, command: RegistryCommand) -> Code:
                 return Code.OK
             mine = session is not None and registry.producers.get(producer) == session.id
             return Code.OK if mine else Code.BAD_ARGUMENTS
-        case CreateTopic():
-            right = CREATE
-        case AlterTopic() | RetainTopic():
-            right = WRITE
-        case DeleteTopic():
-            right = DELETE
+        case CreateTopic(name):
+            right = of_root = CREATE
+        case AlterTopic(name) | RetainTopic(name):
+            right, of_root = DELETE, WRITE
+        case DeleteTopic(name):
+            right = of_root = DELETE
         case EndOwner():
             return Code.BAD_ARGUMENTS  # it follows from the end of the session
         case _:
             return Code.BAD_ARGUMENTS if by_client else Code.OK
-    root = tree.nodes.get(ROOT)
-    assert root is not None, "the root cannot be deleted"
-    return Code.OK if not by_client or permits(root.acl, right, tree.ids) else Code.NO_AUTH
+    acl = tree.topic_acls.of_topic(name) if tree.topic_acls.exist else None
+    if acl is None:
+        root = tree.nodes.get(ROOT)
+        assert root is not None, "the root cannot be deleted"
+        acl, right = root.acl, of_root
+    return Code.OK if not by_client or permits(acl, right, tree.ids) else Code.NO_AUTH

@@ -35,12 +35,12 @@ Placed = tuple[int, int, int | None, Sequence[int]]
 """(group, topic, the server that should lead it or None, the servers that have it)."""
 
 
-def encode_topic_outcome(number: int, outcome: Outcome) -> bytes:
-    """Return the bytes of what a command about topics came to, be it that group 0 refused it."""
+def encode_topic_outcome(number: int, outcome: Outcome, denied: str = "") -> bytes:
+    """Return the bytes of what a command about topics came to, be it that group 0 refused it; `denied`: why with NO_AUTH."""
     zxid, position, code, body = outcome
     if not code:
         return _result(number, zxid, {"position": position} | TOPIC.pack_map(TopicResult(body[0])))
-    text = text_of(Code(code)) if body is None else Refusal[body[0].upper()].value
+    text = denied or text_of(Code(code)) if body is None else Refusal[body[0].upper()].value
     return encode_failure(
         number, Failure(Code(code).name, text, Code(code) in RETRIABLE, False, zxid, position)
     )
@@ -59,6 +59,7 @@ def encode_topics(
     destinations_max: int,
     features: int,
     known: bytes | None,
+    unwritable: Sequence[int] = (),
 ) -> bytes:
     """Return the bytes of where everything is.
 
@@ -73,7 +74,7 @@ def encode_topics(
     ]
     where = TopicsResult(
         *(position, epoch, dict(servers), b"", destinations_max, features),
-        *(tuple(rows), tuple(groups), tuple(deleting)),
+        *(tuple(rows), tuple(groups), tuple(deleting), tuple(unwritable) or None),
     )
     packed = TOPICS.pack_map(where)
     told = {name: packed[name] for name in ("topics", "groups", "deleting")}

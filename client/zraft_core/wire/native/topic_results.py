@@ -55,7 +55,8 @@ class TopicsResult:
     """All topics and groups, as of a position of group 0's log.
 
     Each of `groups` is (group, topic, the server that should lead it or None, the servers that have it). Of what has
-    the digest that the client has, `topics`, `groups` and `deleting` are left out.
+    the digest that the client has, `topics`, `groups` and `deleting` are left out. `topics` are those that the client may
+    see, and `unwritable` those among them that it may not produce to; `groups` are all.
     """
 
     position: int
@@ -67,6 +68,7 @@ class TopicsResult:
     topics: tuple[TopicRow, ...] | None = None
     groups: tuple[tuple[int, int, int | None, Sequence[int]], ...] | None = None
     deleting: tuple[int, ...] | None = None
+    unwritable: tuple[int, ...] | None = None
 
 
 @frozen
@@ -171,6 +173,7 @@ TOPICS: Final = Record(
     number,
     or_absent(listed(_topic, MANY)),
     or_absent(listed(_placed, MANY)),
+    or_absent(_numbers),
     or_absent(_numbers),
 )
 FETCH: Final = Record(FetchResult, listed(_fetched, MANY), listed(REFUSED.form, MANY))

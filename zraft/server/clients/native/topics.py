@@ -13,6 +13,17 @@ from typing import Any, Final
 
 from zraft.config.features import LEVEL_OF_TOPICS
 from zraft.server.clients.connection import ANSWERS_BYTES_MAX
+from zraft.server.clients.native.access import (
+    ConnectionAccess,
+    Need,
+    OfGroup,
+    Right,
+    Verdict,
+    needs,
+    sees_consumer,
+    sees_topic,
+    writes_topic,
+)
 from zraft.server.clients.native.services import NativeSpeaker
 from zraft.topics.service import Consumers, Fetched, Offset, TopicRefusal, TopicService
 from zraft_core.claims.answers import ClaimAnswer, ClaimsView
@@ -65,6 +76,10 @@ def cost_of(request: wire.PartitionRequest) -> int:
     return PART_COST
 
 
+def _no_group(group: GroupId, verdict: Verdict) -> ReplicaRefusal:
+    return ReplicaRefusal(group, "no_group", None, None, verdict.value)
+
+
 class _Stream:
     """A producer's messages on this connection, and what is to be told of them."""
 
@@ -83,10 +98,12 @@ class _Stream:
 class _Fetching:
     """A fetch that is not answered."""
 
-    __slots__ = ("bytes", "number", "parts", "polls", "refused")
+    __slots__ = ("bytes", "denied", "number", "parts", "polls", "refused")
 
     def __init__(self, number: int, partitions: int) -> None:
         self.number = number
+        self.denied = ""
+        """Why the client may not have what it asked for."""
         self.bytes = FETCH_BYTES + PART_BYTES * partitions
         """The bytes that are held for it, with the deliveries in `parts`."""
         self.polls: list[_Poll] = []
@@ -107,10 +124,12 @@ class _Poll:
 class ConnectionTopics:
     """The share of one connection; a `TopicClient`."""
 
-    __slots__ = ("_asked", "_connection", "_last", "_polls", "_ripe", "_streams", "_told")
+    __slots__ = ("_access", "_acls", "_asked", "_connection", "_last", "_polls", "_ripe", "_streams", "_told")
 
     def __init__(self, connection: NativeSpeaker) -> None:
         self._connection = connection
+        self._acls = connection.machine.topic_acls
+        self._access = ConnectionAccess(connection)
         self._last = 0
         self._asked: dict[int, _Stream | _Poll | int] = {}
         """Requests by the numbers that partitions are given: a stream, a read, or the id of a request that
@@ -168,6 +187,8 @@ class ConnectionTopics:
     def act(self, request: wire.PartitionRequest) -> None:
         """Pass a request to the partitions, or refuse it."""
         service = self._connection.clients.topics
+        if self._acls.exist and not self._may_pass(request):
+            return
         if isinstance(request, wire.Produce):
             self._produce(service, request)
             return
@@ -193,6 +214,36 @@ class ConnectionTopics:
                 service.offset_of(self, self._ask(number), group, consumer)
             case wire.ListConsumers(number, group):
                 service.consumers(self, self._ask(number), group)
+
+    def _may_pass(self, request: wire.PartitionRequest) -> bool:
+        """Return whether the ACLs let a request pass; answer it if not."""
+        for need in needs(request):
+            verdict = self._access.verdict(need)
+            if verdict is Verdict.GRANTED:
+                continue
+            if isinstance(request, wire.Produce):
+                if verdict is not Verdict.GONE:  # which takes no message any more, and says so
+                    self._refuse_messages(request, need, verdict)
+                    return False
+            elif verdict is Verdict.DENIED:
+                why = self._access.why_not(self._connection.last_operation, need)
+                self._connection.refuse(request.id, Code.NO_AUTH, why)
+                return False
+            elif isinstance(need, OfGroup) and not isinstance(request, wire.Fetch | wire.Need):
+                # What a fetch gives is judged again.
+                self._connection.answer(request.id, RefusedResult(_no_group(need.group, verdict)))
+                return False
+        return True
+
+    def _refuse_messages(self, request: wire.Produce, need: Need, verdict: Verdict) -> None:
+        """Refuse the messages of a request: a producer cannot go on without them, since their numbers would be missing."""
+        stream = self._streams.get(request.stream)
+        if stream is None:
+            return
+        if verdict is Verdict.DENIED:
+            self._end_stream(stream, Code.NO_AUTH, self._access.why_not("produce", need))
+        else:
+            self.on_refused(stream.id, TopicRefusal("busy", request.group, detail=verdict.value))
 
     # -- producers
 
@@ -287,6 +338,8 @@ class ConnectionTopics:
         poll = self._take_poll(id)
         if poll is None:
             return
+        if self._acls.exist and not self._may_have(poll, fetched.group):
+            return
         deliveries = [(offset, stamp, message) for offset, stamp, message in fetched.deliveries]
         row = (fetched.group, fetched.first, fetched.next, fetched.end, fetched.frontier, deliveries)
         size = sum([len(message) for _, _, message in deliveries])
@@ -295,6 +348,20 @@ class ConnectionTopics:
             fetching.bytes += size
             self._ripen(fetching)
         self._owe(size * len(poll.waiting))
+
+    def _may_have(self, poll: _Poll, group: GroupId) -> bool:
+        """Return whether the ACLs, as they are by now, let the client have what a partition gave; refuse it if not."""
+        need = OfGroup(Right.READ, group)
+        verdict = self._access.verdict(need)
+        if verdict is Verdict.GRANTED:
+            return True
+        for fetching in poll.waiting:
+            if verdict is Verdict.DENIED:
+                fetching.denied = self._access.why_not("fetch", need)
+            else:
+                fetching.refused.append(_no_group(group, verdict))
+            self._ripen(fetching)
+        return False
 
     def _owe(self, size: int) -> None:
         """Count bytes that are held until a fetch is answered: nobody bounds how many fetches a client has under way."""
@@ -331,7 +398,10 @@ class ConnectionTopics:
 
     def on_consumers(self, id: int, consumers: Consumers) -> None:
         """Answer a request for who consumes a partition."""
-        self._answer(id, ConsumersResult(consumers.found, consumers.end))
+        found = consumers.found
+        if self._acls.exist:
+            found = tuple([row for row in found if sees_consumer(self._connection, row[0])])
+        self._answer(id, ConsumersResult(found, consumers.end))
 
     def _answer(self, id: int, result: object) -> None:
         number = self._asked.get(id)
@@ -375,7 +445,10 @@ class ConnectionTopics:
             for poll in fetching.polls:
                 if fetching in poll.waiting:
                     poll.waiting.remove(fetching)
-            connection.push(encode_fetched(fetching.number, zxid, fetching.parts, fetching.refused))
+            if fetching.denied:
+                connection.refuse(fetching.number, Code.NO_AUTH, fetching.denied)
+            else:
+                connection.push(encode_fetched(fetching.number, zxid, fetching.parts, fetching.refused))
         return True
 
 
@@ -412,13 +485,20 @@ def read_topics(connection: NativeSpeaker, number: int, known: bytes | None) -> 
     """Return the answer to `topics`; `known` is the digest of what the client has."""
     registry = connection.machine.registry
     zxid = connection.machine.last_zxid
+    topics = list(registry.topics.values())
+    unwritable: list[int] = []
+    if connection.machine.topic_acls.exist:
+        # Groups stay in the table, without a name: one that is missing there counts as deleted, and a producer that has a
+        # message under way would give it up.
+        topics = [one for one in topics if sees_topic(connection, one.name)]
+        unwritable = [one.topic for one in topics if not writes_topic(connection, one.name)]
     return encode_topics(
         number,
         zxid,
         position=registry.position,
         epoch=registry.epoch,
         servers={one.server: one.address for one in connection.view.members() if one.address},
-        topics=registry.topics.values(),
+        topics=topics,
         groups=[
             (record.group, record.topic, record.preferred, sorted({server for server, _ in record.wanted}))
             for record in registry.groups.values()
@@ -427,4 +507,5 @@ def read_topics(connection: NativeSpeaker, number: int, known: bytes | None) -> 
         destinations_max=registry.settings.destinations_max,
         features=connection.machine.feature_level,
         known=known,
+        unwritable=unwritable,
     )

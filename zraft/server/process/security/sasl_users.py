@@ -57,7 +57,12 @@ def parse_users(text: str, where: str) -> Mapping[str, str]:
     Raises:
         ConfigError: `text` has neither form.
     """
-    return _from_jaas(text, where) if _JAAS.match(text) else _from_lines(text, where)
+    return _from_jaas(text, where) if is_jaas(text) else _from_lines(text, where)
+
+
+def is_jaas(text: str) -> bool:
+    """Return whether a file of this text has ZooKeeper's form."""
+    return _JAAS.match(text) is not None
 
 
 def _from_lines(text: str, where: str) -> dict[str, str]:
