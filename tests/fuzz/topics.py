@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from zraft.topics.service import Consumers, Fetched, Offset, RefusalKind, TopicClient, TopicRefusal
 from zraft_core.claims.answers import Accepted, Reason, Refused
@@ -48,9 +49,12 @@ class FuzzedPartitions:
         else:
             self._late.append((client, say))
 
-    def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
-        reply = Reply(request.message.mid, group, self._rng.choice(list(Answer)), offset=3)
-        self._say(client, id, group, lambda: client.on_reply(id, reply))
+    def produce(
+        self, client: TopicClient, id: int, group: GroupId, requests: Sequence[StartRequest]
+    ) -> None:
+        for request in requests:
+            reply = Reply(request.message.mid, group, self._rng.choice(list(Answer)), offset=3)
+            self._say(client, id, group, partial(client.on_reply, id, reply))
 
     def fetch(
         self, client: TopicClient, id: int, group: GroupId, offset: int, bytes_max: int, wait_ms: int

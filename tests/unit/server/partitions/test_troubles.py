@@ -86,7 +86,7 @@ def test_messages_that_wait_name_the_partition_that_they_wait_for() -> None:
     request = dict(producing.producer.requests(waiting.mid.seq))[first]
     service = cluster.service_of(first)
     assert service is not None
-    service.produce(producing, 0, first, request)
+    service.produce(producing, 0, first, (request,))
     cluster.run(PENDING_MS + 500)
     leader = cluster.leader(first)
     assert leader is not None
