@@ -20,6 +20,7 @@ from zraft.operator.protocol import (
 from zraft.operator.requests import (
     Done,
     FeatureRaise,
+    FollowerLine,
     MemberAdd,
     MemberLine,
     MemberList,
@@ -31,6 +32,8 @@ from zraft.operator.requests import (
     OperatorRequest,
     PartitionLine,
     Refused,
+    ReplicaLine,
+    ReplicaListing,
     SettingLine,
     SettingsListing,
     SettingsSet,
@@ -47,6 +50,7 @@ from zraft.operator.requests import (
     TopicLine,
     TopicList,
     TopicListing,
+    TopicReplicas,
     TopicRetain,
     Transfer,
 )
@@ -75,6 +79,7 @@ asked: dict[type[Any], st.SearchStrategy[Any]] = {
     TopicAlter: st.builds(TopicAlter, texts, numbers),
     TopicRetain: st.builds(TopicRetain, texts, st.none() | numbers, st.none() | numbers),
     TopicDelete: st.builds(TopicDelete, texts),
+    TopicReplicas: st.builds(TopicReplicas, st.lists(numbers, max_size=3).map(tuple)),
 }
 lines = st.builds(
     MemberLine,
@@ -92,6 +97,20 @@ topic_lines = st.builds(
 )
 partition_lines = st.builds(
     PartitionLine, numbers, numbers, st.none() | servers, st.lists(servers, max_size=3).map(tuple), texts
+)
+follower_lines = st.builds(FollowerLine, servers, st.none() | numbers, st.none() | numbers, st.booleans())
+replica_lines = st.builds(
+    ReplicaLine,
+    numbers,
+    numbers,
+    st.none() | servers,
+    st.booleans(),
+    numbers,
+    numbers,
+    numbers,
+    st.none() | numbers,
+    st.text(max_size=20),
+    st.lists(follower_lines, max_size=3).map(tuple),
 )
 answered: dict[type[Any], st.SearchStrategy[Any]] = {
     MemberListing: st.builds(
@@ -124,6 +143,7 @@ answered: dict[type[Any], st.SearchStrategy[Any]] = {
         st.lists(partition_lines, max_size=3).map(tuple),
         st.booleans(),
     ),
+    ReplicaListing: st.builds(ReplicaListing, servers, st.lists(replica_lines, max_size=3).map(tuple)),
     Refused: st.builds(Refused, st.text(max_size=50), st.none() | texts, st.booleans()),
 }
 values = st.recursive(

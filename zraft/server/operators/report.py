@@ -47,6 +47,7 @@ from zraft.server.operators.status import (
     ClientTraffic,
     Durations,
     MemberStatus,
+    PartitionsStatus,
     PeerTraffic,
     RaftStatus,
     SnapshotStatus,
@@ -78,7 +79,8 @@ class ServerReport:
     """The `AdminReports` of one running server.
 
     `now` and `wall_now` give ms, the first on the driver's clock; `traffic` what the peers' socket and links
-    counted, None before they are open; `certificate_ends_s` when the certificate for clients ends.
+    counted, None before they are open; `certificate_ends_s` when the certificate for clients ends; `partitions` what
+    there is of topics.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class ServerReport:
         traffic: Callable[[], tuple[UdpStatistics, LinkStatistics] | None],
         further_metrics: Callable[[], Mapping[str, Metric]],
         certificate_ends_s: Callable[[], float | None],
+        partitions: Callable[[], PartitionsStatus],
     ) -> None:
         self._driver = driver
         self._config = config
@@ -105,6 +108,7 @@ class ServerReport:
         self._traffic = traffic
         self._further_metrics = further_metrics
         self._certificate_ends_s = certificate_ends_s
+        self._partitions = partitions
         self._environment = environment()
         self._trace_mask = TRACE_MASK_AT_START
 
@@ -417,6 +421,10 @@ class ServerReport:
             items=newest.items,
             size_bytes=newest.size,
         )
+
+    def partitions(self) -> PartitionsStatus:
+        """Return the partitions of topics here and their consumers."""
+        return self._partitions()
 
     def knobs(self) -> tuple[tuple[str, str], ...]:
         """Return the settings in force by name."""
