@@ -25,6 +25,16 @@ def summary(status: Status) -> dict[str, Any]:
         "mode": None if statistics is None else statistics.mode.value,
         "feature_level": status.feature_level,
         "topics": asdict(status.topics),
+        "partitions": None
+        if statistics is None
+        else {
+            "here": statistics.metrics.get("partitions", 0),
+            "leading": statistics.metrics.get("partitions_leading", 0),
+            "without_leader": statistics.metrics.get("groups_leaderless", 0),
+            "under_replicated": statistics.metrics.get("partitions_under_replicated", 0),
+            "records_total": statistics.metrics.get("partitions_led_records_total", 0),
+            "bytes_total": statistics.metrics.get("partitions_led_bytes_total", 0),
+        },
         "snapshot": None if status.snapshot is None else asdict(status.snapshot),
         "snapshot_received": status.snapshot_received,
         "log_bytes": status.log_bytes,
