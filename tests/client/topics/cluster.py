@@ -44,7 +44,7 @@ from zraft_core.wire.native.topic_requests import register_command
 TICK_S = 0.01
 HEARTBEAT_MS = 1_000
 SETTINGS = LeaderSettings(resend_ticks=2, resend_ticks_max=8, floor_ticks=2, advance_ticks=1, report_ticks=2)
-DIRECT = frozenset(("produce", "fetch", "need", "claim", "claims", "seek", "offset"))
+DIRECT = frozenset(("produce", "fetch", "need", "claim", "claims", "seek", "offset", "consumers"))
 
 
 class Group:
