@@ -84,7 +84,7 @@ class PartitionsReport:
         most = self._config.admin_consumers_max
         lags: dict[tuple[str, bytes], int] = {}
         left_out: set[tuple[str, bytes]] = set()
-        for (topic, _), group in here if most else ():
+        for (topic, _), group in here:
             found = self._partitions.consumers_of(group)
             if found is None:
                 continue
