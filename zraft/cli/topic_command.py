@@ -272,7 +272,6 @@ def _show_partitions(view: TopicView) -> None:
         Column("group", no_wrap=True),
         Column("leader", justify="right", no_wrap=True),
         Column("to lead", justify="right"),
-        Column("servers", no_wrap=True),
         Column("in sync", no_wrap=True),
         Column("out of sync"),
         Column("offsets", no_wrap=True),
@@ -288,7 +287,6 @@ def _show_partitions(view: TopicView) -> None:
             str(one.line.group),
             "none" if one.leader is None else str(one.leader),
             str(one.line.preferred or ""),
-            ", ".join(map(str, one.line.servers)),
             ", ".join(str(replica.server) for replica in one.replicas if replica.in_sync),
             _out_of_sync(one),
             "?" if best is None else f"{best.first} to {best.end}",
@@ -317,7 +315,7 @@ def _show_partitions(view: TopicView) -> None:
 def _out_of_sync(one: PartitionView) -> str:
     """Return the replicas that are not in sync, and why. Without a leader, nobody knows which these are."""
     if not any(replica.leads for replica in one.replicas):
-        return "unknown"
+        return f"unknown: {', '.join(str(replica.server) for replica in one.replicas)}"
     return "; ".join(_lagging(replica) for replica in one.replicas if not replica.in_sync)
 
 
