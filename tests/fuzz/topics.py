@@ -49,9 +49,7 @@ class FuzzedPartitions:
         else:
             self._late.append((client, say))
 
-    def produce(
-        self, client: TopicClient, id: int, group: GroupId, requests: Sequence[StartRequest]
-    ) -> None:
+    def produce(self, client: TopicClient, id: int, group: GroupId, requests: Sequence[StartRequest]) -> None:
         for request in requests:
             reply = Reply(request.message.mid, group, self._rng.choice(list(Answer)), offset=3)
             self._say(client, id, group, partial(client.on_reply, id, reply))

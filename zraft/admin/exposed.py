@@ -164,6 +164,36 @@ class SummaryMs(Exposed[S]):
         return family
 
 
+def text_of(declared: Iterable[Number[S] | Numbers[S]], source: S, *, openmetrics: bool) -> str:
+    """Return the exposition of metrics with many samples, for which prometheus-client would take 25 us each.
+
+    Args:
+        openmetrics: whether the format is OpenMetrics, in which a counter's family has no suffix.
+    """
+    parts: list[str] = []
+    written: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
+    for metric in declared:
+        family = metric.name.removesuffix(TOTAL) if openmetrics else metric.name
+        parts.append(f"# HELP {family} {metric.text}\n# TYPE {family} {metric.kind}\n")
+        if isinstance(metric, Number):
+            value = metric.value(source)
+            parts.append("" if value is None else f"{metric.name} {value}\n")
+            continue
+        # Many metrics have samples of the same partitions.
+        known = written.setdefault(metric.labels, {})
+        for values, value in metric.values(source):
+            labels = known.get(values)
+            if labels is None:
+                labels = known[values] = ",".join(map(_label, metric.labels, values))
+            parts.append(f"{metric.name}{{{labels}}} {value}\n")
+    return "".join(parts)
+
+
+def _label(name: str, value: str) -> str:
+    escaped = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return f'{name}="{escaped}"'
+
+
 def shown(declared: Iterable[Exposed[S]], source: S) -> Iterator[Metric]:
     """Yield the families of those of which the source has a value."""
     for metric in declared:

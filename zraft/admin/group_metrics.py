@@ -39,6 +39,11 @@ GROUPS: Final[tuple[Number[Monitored], ...]] = (
     monitored("zraft_partitions_unborn", "Partitions whose log has no beginning yet."),
     monitored("zraft_partitions_stopped", "Partitions that met an entry that this release cannot carry out."),
     monitored("zraft_partitions_failed", "Partitions whose deliveries on this disk cannot be used."),
+    monitored(
+        "zraft_partitions_under_replicated",
+        "Partitions led here of which a replica is not in sync.",
+        note="`zraft topic describe` shows which.",
+    ),
     monitored("zraft_groups_pending", "Messages begun and not delivered, of partitions led here."),
     monitored(
         "zraft_partitions_pending_bytes", "Bytes of messages begun and not delivered, of partitions led here."
@@ -103,6 +108,18 @@ GROUPS: Final[tuple[Number[Monitored], ...]] = (
         "Bytes of images and deliveries received from other servers.",
     ),
     monitored("zraft_groups_delivered_total", "Deliveries applied here."),
+    monitored(
+        "zraft_partitions_led_messages_total",
+        "Messages delivered to partitions while they were led here.",
+        note="The sum over all servers is what all topics were sent.",
+    ),
+    monitored(
+        "zraft_partitions_led_records_total", "Records delivered to partitions while they were led here."
+    ),
+    monitored(
+        "zraft_partitions_led_bytes_total",
+        "Bytes of messages delivered to partitions while they were led here.",
+    ),
     monitored(
         "zraft_partitions_entries_total", "Entries of commands proposed by leaders of partitions here."
     ),

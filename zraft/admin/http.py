@@ -19,7 +19,9 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from zraft.admin.commands import COMMAND_NAMES, changes_something, run_command
+from zraft.admin.exposed import text_of
 from zraft.admin.metrics import StatusCollector
+from zraft.admin.partition_metrics import PARTITIONS
 from zraft.admin.summary import summary
 from zraft.program.http_service import HEADERS, HttpService, exposition, text
 from zraft.server.operators.status import AdminReports, readiness
@@ -102,9 +104,12 @@ class AdminServer:
         return text(code, said)
 
     async def _metrics(self, request: web.Request) -> web.Response:
+        partitions = self._reports.partitions()
         self._collector.current = self._reports.status()
         try:
-            return exposition(request, self._registry)
+            return exposition(
+                request, self._registry, lambda is_open: text_of(PARTITIONS, partitions, openmetrics=is_open)
+            )
         finally:
             self._collector.current = None
 

@@ -24,6 +24,7 @@ from zraft.admin.exposed import (
     shown,
 )
 from zraft.admin.group_metrics import GROUPS
+from zraft.admin.partition_metrics import PARTITIONS
 from zraft.monitoring.monitor import monitor_values
 from zraft.monitoring.statistics import Listing
 from zraft.server.operators.partition_problems import PROBLEMS_MAX
@@ -609,12 +610,13 @@ OURS: Final[tuple[Exposed[Any], ...]] = (
     *TOPICS,
     *PROBLEMS,
     *GROUPS,
+    *PARTITIONS,
 )
 """In the order of the document."""
 
 
 def families(status: Status) -> Iterator[Metric]:
-    """Yield all metrics of one scrape.
+    """Yield all metrics of one scrape but those of single partitions, which `text_of` writes.
 
     A server that does not serve has no numbers of `mntr`, as in ZooKeeper.
     """

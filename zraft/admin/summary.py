@@ -27,6 +27,16 @@ def summary(status: Status) -> dict[str, Any]:
         "topics": asdict(status.topics),
         "partition_problems": [asdict(problem) for problem in status.partition_problems.items],
         "partition_problems_left_out": status.partition_problems.left_out,
+        "partitions": None
+        if statistics is None
+        else {
+            "here": statistics.metrics.get("partitions", 0),
+            "leading": statistics.metrics.get("partitions_leading", 0),
+            "without_leader": statistics.metrics.get("groups_leaderless", 0),
+            "under_replicated": statistics.metrics.get("partitions_under_replicated", 0),
+            "records_total": statistics.metrics.get("partitions_led_records_total", 0),
+            "bytes_total": statistics.metrics.get("partitions_led_bytes_total", 0),
+        },
         "snapshot": None if status.snapshot is None else asdict(status.snapshot),
         "snapshot_received": status.snapshot_received,
         "log_bytes": status.log_bytes,

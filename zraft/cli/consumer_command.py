@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
+from attrs import frozen
 
 from zraft.cli.client_options import Access, is_client, run
 from zraft.cli.operator_options import console
@@ -19,6 +21,33 @@ if TYPE_CHECKING:
     from zraft_client.topics.values import ConsumerPlace
 
 Row = dict[str, object]
+
+
+@frozen
+class Consumption:
+    """Who consumes topics, as far as the leaders of their partitions answered.
+
+    Attributes:
+        places: of all consumers that were found, by topic and partition.
+        partitions: how many partitions each topic has that was looked at.
+        problems: why nothing is known of a partition, by (topic, partition).
+    """
+
+    places: tuple[ConsumerPlace, ...]
+    partitions: dict[str, int]
+    problems: dict[tuple[str, int], str]
+
+    def check_complete(self) -> None:
+        """Say which partitions are missing from what was shown.
+
+        Raises:
+            ZraftError: some are; the message says of each why.
+        """
+        if self.problems:
+            raise ZraftError(
+                "nothing is known of some partitions, which are left out of each lag:\n"
+                + "\n".join(self.problems.values())
+            )
 
 
 @click.group()
@@ -48,6 +77,8 @@ def list_(access: Access, only: str | None, as_json: bool) -> None:
     kind     "offset" stores how far it is; "group" shares partitions by claims.
     lag      how many records of the topic it has not consumed yet.
     members  how many of a group claim something now.
+
+    Partitions without a leader are named at the end, and the exit code is 1 then.
     """
     run(_list(access, only, as_json=as_json))
 
@@ -58,7 +89,15 @@ def list_(access: Access, only: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one object of JSON per partition, for scripts.")
 @is_client
 def describe(access: Access, name: str, only: str | None, as_json: bool) -> None:
-    """Show how far consumer NAME is in each partition, and who claims it."""
+    """Show how far consumer NAME is in each partition, and who claims it.
+
+    \b
+    offset  the next record that it consumes; empty where it has not begun yet.
+    end     behind the newest record of the partition.
+    lag     how many records it has not consumed yet, also where messages are batches of records.
+
+    Partitions without a leader are named at the end, and the exit code is 1 then.
+    """
     run(_describe(access, name.encode(), only, as_json=as_json))
 
 
@@ -88,10 +127,38 @@ def reset(
     run(_reset(access, name.encode(), topic, partitions, to))
 
 
-async def _places(topics: Topics, only: str | None) -> list[ConsumerPlace]:
-    """Return the places of all consumers, by topic."""
-    names = [only] if only is not None else [topic.name for topic in await topics.list()]
-    return [place for name in names for place in await topics.consumers(name)]
+async def _consumption(topics: Topics, only: str | None) -> Consumption:
+    """Return who consumes one topic or all of them.
+
+    Raises:
+        NoTopicError: the topic does not exist. One of several that is deleted meanwhile is left out.
+    """
+    from zraft_client.errors import DeadlineError
+    from zraft_client.topics.errors import NoTopicError
+
+    places: list[ConsumerPlace] = []
+    partitions: dict[str, int] = {}
+    problems: dict[tuple[str, int], str] = {}
+    for topic in await topics.list() if only is None else (await topics.describe(only),):
+        partitions[topic.name] = len(topic.partitions)
+        found = await asyncio.gather(
+            *(topics.consumers_of(topic.name, number) for number in range(len(topic.partitions))),
+            return_exceptions=True,
+        )
+        for number, answer in enumerate(found):
+            if isinstance(answer, DeadlineError):
+                problems[topic.name, number] = str(answer)
+            elif isinstance(answer, NoTopicError):
+                partitions.pop(topic.name, None)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                places += answer
+    if problems:
+        # A partition of a deleted topic has no leader, and is nobody's concern.
+        there = {topic.name for topic in await topics.list()}
+        problems = {key: problem for key, problem in problems.items() if key[0] in there}
+    return Consumption(tuple(places), partitions, problems)
 
 
 def _summaries(places: Iterable[ConsumerPlace]) -> list[Row]:
@@ -131,8 +198,12 @@ def _print(rows: list[Row], *, as_json: bool) -> None:
     first = rows[0] if rows else {}
     table = Table(
         *(
-            Column(name, justify="right" if isinstance(value, int) else "left", no_wrap=True)
-            for name, value in first.items()
+            Column(
+                name,
+                justify="right" if any(isinstance(row[name], int) for row in rows) else "left",
+                no_wrap=True,
+            )
+            for name in first
         )
     )
     for row in rows:
@@ -150,31 +221,53 @@ async def _list(access: Access, only: str | None, *, as_json: bool) -> None:
     from zraft_client.topics import Topics
 
     async with access.client() as client, Topics(client) as topics:
-        rows = _summaries(await _places(topics, only))
-    _print(rows, as_json=as_json)
+        found = await _consumption(topics, only)
+    _print(_summaries(found.places), as_json=as_json)
+    found.check_complete()
 
 
 async def _describe(access: Access, name: bytes, only: str | None, *, as_json: bool) -> None:
     from zraft_client.topics import Topics
 
     async with access.client() as client, Topics(client) as topics:
-        places = [one for one in await _places(topics, only) if one.name == name]
-    if not places:
+        found = await _consumption(topics, only)
+    rows = _rows(found, name)
+    if not rows:
         where = "any topic" if only is None else f"topic {only!r}"
-        raise ZraftError(f"consumer {_shown(name)!r}: it consumes no partition of {where}")
-    rows: list[Row] = [
-        {
-            "topic": one.topic,
-            "partition": one.partition,
-            "offset": one.offset,
-            "end": one.end,
-            "lag": one.lag,
-            "kind": "offset" if one.owners is None else "group",
-            "owners": list(one.owners or ()),
-        }
-        for one in places
-    ]
+        missing = "".join(f"\n{problem}" for problem in found.problems.values())
+        raise ZraftError(
+            f"consumer {_shown(name)!r}: it consumes no partition of {where}: it has stored no offset there, and claims "
+            f"nothing; `zraft consumer list` shows who does{missing}"
+        )
     _print(rows, as_json=as_json)
+    found.check_complete()
+
+
+def _rows(found: Consumption, name: bytes) -> list[Row]:
+    """Return a row for each partition of the topics that a consumer consumes, also where it has not begun."""
+    places = {(one.topic, one.partition, _kind(one)): one for one in found.places if one.name == name}
+    rows: list[Row] = []
+    for topic, kind in dict.fromkeys((one.topic, _kind(one)) for one in places.values()):
+        for partition in range(found.partitions.get(topic, 0)):
+            if (topic, partition) in found.problems:
+                continue
+            one = places.get((topic, partition, kind))
+            rows.append(
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "offset": None if one is None else one.offset,
+                    "end": None if one is None else one.end,
+                    "lag": None if one is None else one.lag,
+                    "kind": kind,
+                    "owners": [] if one is None else list(one.owners or ()),
+                }
+            )
+    return rows
+
+
+def _kind(place: ConsumerPlace) -> str:
+    return "offset" if place.owners is None else "group"
 
 
 async def _reset(

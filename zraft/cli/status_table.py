@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -28,6 +29,9 @@ from zraft.cli.status import (
 from zraft_core.address import Address
 
 TIMEOUT_S: Final = 2.0
+RATE_S: Final = 1.0
+"""Seconds between two looks at servers from which a rate follows."""
+
 COLUMNS: Final = (
     "server",
     "mode",
@@ -47,12 +51,32 @@ PLAIN_WIDTH: Final = 140
 
 
 def show_status(
-    addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext | None = None, *, as_json: bool = False
+    addresses: Sequence[Address],
+    out: TextIO,
+    tls: ssl.SSLContext | None = None,
+    *,
+    as_json: bool = False,
+    rate_s: float = RATE_S,
 ) -> bool:
-    """Ask all servers at once and print what they say. Return True if one of them leads (or stands alone)."""
+    """Ask all servers at once and print what they say: a table, a line about topics if there are any, and troubles.
+
+    Args:
+        as_json: print one object of JSON instead.
+        rate_s: seconds between the two looks from which the rate of records follows; without topics, one look is enough.
+
+    Returns:
+        Whether one of the servers leads (or stands alone).
+    """
     # There is one thread per server, so that an unreachable machine costs one timeout, not one per machine.
     with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
         answers = list(pool.map(partial(_ask, tls=tls), addresses))
+        first: list[Mapping[str, str]] = [
+            answer[1] if isinstance(answer, tuple) else {} for answer in answers
+        ]
+        later = first
+        if not as_json and any(_count(numbers, "topic_partitions") for numbers in first):
+            time.sleep(rate_s)
+            later = list(pool.map(partial(_numbers, tls=tls), addresses))
     leads = any(isinstance(answer, tuple) and answer[0].mode in LEADING_MODES for answer in answers)
     told = [answer[1] for answer in answers if isinstance(answer, tuple)]
     problems, left_out = parse_problems(told), problems_left_out(told)
@@ -95,6 +119,9 @@ def show_status(
     console.print(table)
     for reason in reasons:
         console.print(reason)
+    line = topics_line(first, later)
+    if line:
+        console.print(line, soft_wrap=True)
     if not leads:
         console.print("none of these servers leads")
     _show_problems(console, problems, left_out)
@@ -146,12 +173,53 @@ def _ask(address: Address, *, tls: ssl.SSLContext | None) -> Answer:
         status = server_status(address, TIMEOUT_S, tls)
     except UnreachableError as error:
         return error
-    if status is None:
-        return None
+    # The answer to srvr is worth showing without that to mntr.
+    return None if status is None else (status, _numbers(address, tls=tls))
+
+
+def _numbers(address: Address, *, tls: ssl.SSLContext | None) -> Mapping[str, str]:
+    """Return what a server tells of itself; nothing if it cannot be asked."""
     try:
-        return status, parse_mntr(ask(address, "mntr", TIMEOUT_S, tls))
+        return parse_mntr(ask(address, "mntr", TIMEOUT_S, tls))
     except UnreachableError:
-        return status, {}  # the answer to srvr is worth showing without it
+        return {}
+
+
+def topics_line(first: Sequence[Mapping[str, str]], later: Sequence[Mapping[str, str]]) -> str:
+    """Return a line about the topics of the cluster; nothing if there are none.
+
+    Args:
+        first, later: the numbers of each server at two moments; empty of one that did not tell them.
+    """
+    answering = [numbers for numbers in first if "topic_partitions" in numbers]
+    if not answering:
+        return ""
+    # The one that has applied most knows best how many topics there are.
+    newest = max(answering, key=lambda numbers: _count(numbers, "raft_applied_index"))
+    partitions = _count(newest, "topic_partitions")
+    if not partitions and not _count(newest, "topics"):
+        return ""
+    led = sum(_count(numbers, "partitions_leading") for numbers in answering)
+    too_few = sum(_count(numbers, "partitions_under_replicated") for numbers in answering)
+    rate = sum(map(_records_per_s, first, later))
+    everybody = len(answering) >= _count(newest, "raft_members")
+    leaderless = "without a leader" if everybody else "led by none of the servers that answer"
+    return (
+        f"topics: {_count(newest, 'topics')}, partitions: {partitions}, records/s: {rate:,.0f}, {leaderless}: "
+        f"{max(0, partitions - led)}, with too few replicas in sync: {too_few}"
+    )
+
+
+def _records_per_s(first: Mapping[str, str], later: Mapping[str, str]) -> float:
+    """Return the rate of records between two looks at a server, by the server's own clock."""
+    elapsed_ms = _count(later, "uptime") - _count(first, "uptime")
+    records = _count(later, "partitions_led_records_total") - _count(first, "partitions_led_records_total")
+    return records * 1000 / elapsed_ms if elapsed_ms > 0 and records > 0 else 0.0
+
+
+def _count(numbers: Mapping[str, str], name: str) -> int:
+    found = numbers.get(name, "")
+    return int(found) if found.isascii() and found.isdigit() else 0
 
 
 def _in_sync(numbers: Mapping[str, str]) -> str:

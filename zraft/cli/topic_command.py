@@ -14,8 +14,9 @@ from zraft.cli.topic_acl_command import acl
 from zraft.cli.topic_records import consume, produce
 
 if TYPE_CHECKING:
+    from zraft.cli.topic_description import PartitionView, ReplicaView, TopicView
     from zraft.operator.client import OperatorClient
-    from zraft.operator.requests import TopicDescription, TopicLine
+    from zraft.operator.requests import ReplicaLine, TopicDescription, TopicLine
 
 NONE: Final = "none"
 _UNBOUNDED: Final = -1
@@ -92,15 +93,25 @@ def list_(client: OperatorClient, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one object of JSON, for scripts.")
 @asks_cluster
 def describe(client: OperatorClient, name: str, as_json: bool) -> None:
-    """Show the partitions of topic NAME: their Raft groups, preferred leaders and replicas.
+    """Show the partitions of topic NAME: who leads them, which replicas are in sync, and what is kept.
 
-    The group's number is what `zraft log dump --deliveries` and the metrics call it.
+    All servers that hold a partition are asked. A server that does not answer is named, with the reason.
+
+    \b
+    group        what `zraft log dump --deliveries` calls the partition: the id of its Raft group.
+    leader       who leads it now; to lead: who should.
+    in sync      the replicas that answer and have everything that is committed, or are sent the rest right now.
+    out of sync  the others: how far behind they are, and for how long their leader has not heard them.
+    offsets      the oldest record that is kept, and the one behind the newest.
+    size         the bytes of its deliveries on the leader's disk; oldest: the age of the oldest of them.
     """
-    pages = list(_pages(client, name))
+    from zraft.cli.topic_description import look_at
+
+    view = look_at(client, list(_pages(client, name)))
     if as_json:
-        click.echo(json.dumps(_description_as_json(pages)))
+        click.echo(json.dumps(_description_as_json(view)))
     else:
-        _show_partitions(pages)
+        _show_partitions(view)
 
 
 @topic.command()
@@ -256,31 +267,69 @@ def _show_topics(lines: list[TopicLine]) -> None:
     out.print(table)
 
 
-def _show_partitions(pages: list[TopicDescription]) -> None:
+def _show_partitions(view: TopicView) -> None:
     from rich.table import Column, Table
 
     table = Table(
         Column("partition", justify="right"),
         Column("group", no_wrap=True),
-        Column("servers"),
+        Column("leader", justify="right", no_wrap=True),
         Column("to lead", justify="right"),
+        Column("in sync", no_wrap=True),
+        Column("out of sync"),
+        Column("offsets", no_wrap=True),
+        Column("size", justify="right", no_wrap=True),
+        Column("oldest", justify="right", no_wrap=True),
         Column("state"),
     )
-    for page in pages:
-        for row in page.partitions:
-            table.add_row(
-                str(row.number),
-                str(row.group),
-                ", ".join(map(str, row.servers)),
-                str(row.preferred or ""),
-                row.state,
-            )
-    last = pages[-1]
+    for one in view.partitions:
+        best = one.best
+        oldest = None if best is None else best.oldest_age_ms
+        table.add_row(
+            str(one.line.number),
+            str(one.line.group),
+            "none" if one.leader is None else str(one.leader),
+            str(one.line.preferred or ""),
+            ", ".join(str(replica.server) for replica in one.replicas if replica.in_sync),
+            _out_of_sync(one),
+            "?" if best is None else f"{best.first} to {best.end}",
+            "?" if best is None else _rounded(best.stored_bytes, _SIZES, "B"),
+            "" if oldest is None else _rounded(oldest, _TIMES, "ms"),
+            one.line.state,
+        )
     out = console()
     out.print(table)
-    there = sum(len(page.partitions) for page in pages)
-    missing = f"; {last.wanted - there} more are not created yet" if there < last.wanted else ""
-    out.print(f"retained: {_retained(last.retention_bytes, last.retention_age_ms)}{missing}", soft_wrap=True)
+    missing = view.topic.wanted - len(view.partitions)
+    more = f"; {missing} more are not created yet" if missing > 0 else ""
+    retained = _retained(view.topic.retention_bytes, view.topic.retention_age_ms)
+    out.print(f"retained: {retained}{more}", soft_wrap=True)
+    for one in view.partitions:
+        for replica in one.replicas:
+            if replica.own is not None and replica.own.problem:
+                out.print(
+                    f"partition {one.line.number} on server {replica.server}: {replica.own.problem}",
+                    soft_wrap=True,
+                )
+    for look in view.looks:
+        if look.problem:
+            out.print(f"server {look.server} did not tell what it holds: {look.problem}", soft_wrap=True)
+
+
+def _out_of_sync(one: PartitionView) -> str:
+    """Return the replicas that are not in sync, and why. Without a leader, nobody knows which these are."""
+    if not any(replica.leads for replica in one.replicas):
+        return f"unknown: {', '.join(str(replica.server) for replica in one.replicas)}"
+    return "; ".join(_lagging(replica) for replica in one.replicas if not replica.in_sync)
+
+
+def _lagging(replica: ReplicaView) -> str:
+    """Return a replica with what its leader knows of it."""
+    seen = replica.seen
+    if seen is None:
+        return f"{replica.server} (unknown)"
+    behind = "its log is not known" if seen.behind is None else f"{seen.behind} entries behind"
+    silent = "never heard" if seen.silent_ms is None else f"silent {_rounded(seen.silent_ms, _TIMES, 'ms')}"
+    return f"{replica.server} ({behind}, {silent})"
 
 
 def _retained(size: int | None, age_ms: int | None) -> str:
@@ -306,6 +355,16 @@ def _written(amount: int, units: dict[str, int], smallest: str) -> str:
     return f"{amount // factor}{shown}"
 
 
+def _rounded(amount: int, units: dict[str, int], smallest: str) -> str:
+    """Return the amount in the largest unit of which there is at least one, with one digit behind the point."""
+    name, factor = max(
+        ((name, factor) for name, factor in units.items() if factor <= max(1, amount)),
+        key=lambda unit: unit[1],
+    )
+    shown = name.replace("IB", "iB") if name else smallest
+    return f"{amount}{shown}" if factor == 1 else f"{amount / factor:.1f}{shown}"
+
+
 def _line_as_json(line: TopicLine) -> dict[str, object]:
     return {
         "name": line.name,
@@ -318,23 +377,54 @@ def _line_as_json(line: TopicLine) -> dict[str, object]:
     }
 
 
-def _description_as_json(pages: list[TopicDescription]) -> dict[str, object]:
-    last = pages[-1]
+def _description_as_json(view: TopicView) -> dict[str, object]:
+    topic = view.topic
     return {
-        "name": last.name,
-        "id": last.topic,
-        "wanted": last.wanted,
-        "retention_bytes": last.retention_bytes,
-        "retention_age_ms": last.retention_age_ms,
-        "partitions": [
-            {
-                "number": row.number,
-                "group": row.group,
-                "preferred": row.preferred,
-                "servers": list(row.servers),
-                "state": row.state,
-            }
-            for page in pages
-            for row in page.partitions
+        "name": topic.name,
+        "id": topic.topic,
+        "wanted": topic.wanted,
+        "retention_bytes": topic.retention_bytes,
+        "retention_age_ms": topic.retention_age_ms,
+        "partitions": [_partition_as_json(one) for one in view.partitions],
+        "unanswered": [
+            {"server": look.server, "address": look.address, "problem": look.problem}
+            for look in view.looks
+            if look.problem
         ],
+    }
+
+
+def _partition_as_json(one: PartitionView) -> dict[str, object]:
+    return {
+        "number": one.line.number,
+        "group": one.line.group,
+        "preferred": one.line.preferred,
+        "servers": list(one.line.servers),
+        "state": one.line.state,
+        "leader": one.leader,
+        **_stored_as_json(one.best),
+        "replicas": [_replica_as_json(replica) for replica in one.replicas],
+    }
+
+
+def _stored_as_json(own: ReplicaLine | None) -> dict[str, object]:
+    """Return what a replica holds; null where that is not known."""
+    return {
+        "first": None if own is None else own.first,
+        "end": None if own is None else own.end,
+        "stored_bytes": None if own is None else own.stored_bytes,
+        "oldest_age_ms": None if own is None else own.oldest_age_ms,
+    }
+
+
+def _replica_as_json(replica: ReplicaView) -> dict[str, object]:
+    seen = replica.seen
+    return {
+        "server": replica.server,
+        "leads": replica.leads,
+        "in_sync": replica.in_sync,
+        "behind": None if seen is None else seen.behind,
+        "silent_ms": None if seen is None else seen.silent_ms,
+        **_stored_as_json(replica.own),
+        "problem": "" if replica.own is None else replica.own.problem,
     }

@@ -39,9 +39,15 @@ def count(default: int, lowest: int, highest: int, help: str) -> Any:
     return field(default=default, metadata=bounds(lowest, highest, help))
 
 
-def bounds(lowest: int, highest: int, help: str, *, default: str | None = None) -> dict[str, Declaration]:
+def bounds(
+    lowest: int, highest: int, help: str, *, name: str | None = None, default: str | None = None
+) -> dict[str, Declaration]:
     """Return the metadata of a whole-number knob."""
-    return {_KNOB: Declaration(kind="count", lowest=lowest, highest=highest, help=help, default=default)}
+    return {
+        _KNOB: Declaration(
+            kind="count", lowest=lowest, highest=highest, help=help, name=name, default=default
+        )
+    }
 
 
 def knob(

@@ -102,6 +102,25 @@ class ServerConfig:
             name="admin.hosts",
         ),
     )
+    admin_partitions_max: int = field(
+        default=1_000,
+        metadata=bounds(
+            0,
+            65_536,
+            "/metrics has series of this many partitions on this server; the others are only counted.",
+            name="admin.partitions_max",
+        ),
+    )
+    admin_consumers_max: int = field(
+        default=200,
+        metadata=bounds(
+            0,
+            65_536,
+            "/metrics shows the lag of this many consumers, counted once for each of their topics; the others are only "
+            "counted.",
+            name="admin.consumers_max",
+        ),
+    )
     tick_time_ms: int = count(
         2_000,
         20,

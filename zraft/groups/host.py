@@ -27,8 +27,9 @@ from zraft.groups.placing import Placing
 from zraft.groups.replica import HostedReplica, StoredGroup
 from zraft.groups.retention import LogRetention
 from zraft.groups.settings import GroupSettings
-from zraft.groups.statistics import AbsentVoter, GroupsStatistics
+from zraft.groups.statistics import AbsentVoter, FollowerState, GroupsStatistics
 from zraft.raft.core import Raft
+from zraft.raft.progress import ProgressState
 from zraft.raft.role import Role
 from zraft.raft.settings import NEVER
 from zraft.raft.snapshot import SnapshotMeta
@@ -509,6 +510,39 @@ class GroupHost:
                 found.append(AbsentVoter(server, state.now - peer.heard_at))
             elif not membership.has(server, peer.instance):
                 found.append(AbsentVoter(server, state.now - peer.heard_at, replaced=True))
+        return tuple(found)
+
+    def followers(self, group: GroupId) -> tuple[FollowerState, ...]:
+        """Return the other members of a group that is led here, as they are known at this moment; none of any other group.
+
+        A group that sleeps hears of its followers by shared heartbeats alone, so both ways to be heard count.
+        """
+        replica = self.groups.get(group)
+        if replica is None or replica.raft.role is not Role.LEADER:
+            return ()
+        raft = replica.raft
+        last, commit, patience = raft.log.last_index, raft.commit_index, raft.settings.election_timeout_ticks
+        silences = raft.silences
+        found = []
+        for one in raft.statistics().followers:
+            silence = silences[one.server]
+            contact = self._covers.contact(replica, one.server)
+            if silence is not None:
+                contact = max(contact, replica.born + raft.now - silence)
+            silent = self._state.now - contact if contact >= 0 else None
+            has_all = one.match_index >= commit
+            streams = one.state is ProgressState.REPLICATE and one.next_index > last
+            found.append(
+                FollowerState(
+                    one.server,
+                    last - one.match_index if one.match_index else None,
+                    silent,
+                    silent is not None
+                    and silent <= patience
+                    and one.match_index > 0
+                    and (has_all or streams),
+                )
+            )
         return tuple(found)
 
     def statistics(self) -> GroupsStatistics:

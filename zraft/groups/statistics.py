@@ -1,10 +1,26 @@
-"""The numbers of a server's groups for metrics and operators: counts, never a series per group."""
+"""The numbers of a server's groups for metrics and operators: counts of all, and what a leader knows of its followers."""
 
 from __future__ import annotations
 
 from attrs import frozen
 
 from zraft_core.ids import ServerId
+
+
+@frozen
+class FollowerState:
+    """A member of a group as the group's leader knows it at a moment.
+
+    Attributes:
+        behind: entries of the leader's log that the member is not known to have; None while its log is not known.
+        silent_ticks: ticks since it last answered the leader; None if it did not in this leadership.
+        in_sync: whether it answers, and has everything that is committed or is sent the rest right now.
+    """
+
+    server: ServerId
+    behind: int | None
+    silent_ticks: int | None
+    in_sync: bool
 
 
 @frozen

@@ -146,6 +146,19 @@ class OperatorClient:
         if connection is not None:
             connection.close()
 
+    def at(self, address: Address, timeout_s: float) -> OperatorClient:
+        """Return another client with the same key, for the server at `address` alone.
+
+        Its calls take `timeout_s`, and no longer than those of this client.
+        """
+        return OperatorClient(
+            [address],
+            self._ring,
+            timeout_s=min(timeout_s, self.timeout_s),
+            key_hint=self._key_hint,
+            entropy=self._entropy,
+        )
+
     @property
     def address(self) -> Address | None:
         """The address of the server that answered last."""

@@ -96,6 +96,7 @@ _REQUESTS: Final = Kinds[OperatorRequest](
         "feature.raise": Record(requests.FeatureRaise, _maybe_number),
         "topic.list": Record(requests.TopicList, _text),
         "topic.describe": Record(requests.TopicDescribe, _name, number),
+        "topic.replicas": Record(requests.TopicReplicas, listed(number, ROWS_MAX)),
         "topic.create": Record(requests.TopicCreate, _name, number, _maybe_number, _maybe_number),
         "topic.alter": Record(requests.TopicAlter, _name, number),
         "topic.retain": Record(requests.TopicRetain, _name, _maybe_number, _maybe_number),
@@ -149,6 +150,15 @@ _REPLIES: Final = Kinds[OperatorReply](
             boolean,
         ),
         "acl": Record(requests.AclShown, optional(_acl), optional(_signed), optional(_acl)),
+        "replicas": Record(
+            requests.ReplicaListing,
+            _server,
+            _rows(
+                requests.ReplicaLine,
+                *(number, number, optional(_server), boolean, number, number, number, _maybe_number, _text),
+                _rows(requests.FollowerLine, _server, _maybe_number, _maybe_number, boolean),
+            ),
+        ),
     },
 )
 

@@ -107,6 +107,13 @@ class TopicDescribe:
 
 
 @frozen
+class TopicReplicas:
+    """Show what this very server holds of the partitions with these groups."""
+
+    groups: tuple[int, ...]
+
+
+@frozen
 class TopicCreate:
     """Create a topic. What is kept of each partition is bounded by its size, its age, both, or (None) not at all."""
 
@@ -195,6 +202,7 @@ OperatorRequest = (
     | FeatureRaise
     | TopicList
     | TopicDescribe
+    | TopicReplicas
     | TopicCreate
     | TopicAlter
     | TopicRetain
@@ -365,6 +373,55 @@ class AclShown:
 
 
 @frozen
+class FollowerLine:
+    """A replica of a partition as the partition's leader knows it.
+
+    Attributes:
+        behind: entries of the leader's log that the replica is not known to have; None while that is not known.
+        silent_ms: time since it last answered the leader; None if it did not in this leadership.
+        in_sync: whether it answers, and has everything that is committed or is sent the rest right now.
+    """
+
+    server: ServerId
+    behind: int | None
+    silent_ms: int | None
+    in_sync: bool
+
+
+@frozen
+class ReplicaLine:
+    """A replica of a partition on the server that answers.
+
+    Attributes:
+        term, leader: as known there; the leader is None while none is known. `leads` if it is that server.
+        first, end: the offset of the oldest record that is kept there, and the one behind the newest.
+        stored_bytes: length of its deliveries on the disk.
+        oldest_age_ms: age of the oldest delivery on the disk; None if there is none.
+        problem: why the partition does not work there; "" while it does.
+        followers: the other replicas; empty unless it is led there.
+    """
+
+    group: int
+    term: int
+    leader: ServerId | None
+    leads: bool
+    first: int
+    end: int
+    stored_bytes: int
+    oldest_age_ms: int | None
+    problem: str
+    followers: tuple[FollowerLine, ...]
+
+
+@frozen
+class ReplicaListing:
+    """The replicas that server `server` holds of the groups that were asked for."""
+
+    server: ServerId
+    replicas: tuple[ReplicaLine, ...]
+
+
+@frozen
 class Refused:
     """The change was not done, and `text` says why and what to do.
 
@@ -387,8 +444,12 @@ OperatorReply = (
     | TopicDescription
     | AclListing
     | AclShown
+    | ReplicaListing
     | Refused
 )
 
-READ_ONLY = (MemberList, SettingsShow, SnapshotRead, TopicList, TopicDescribe, AclList, AclShow)
+READ_ONLY = (
+    *(MemberList, SettingsShow, SnapshotRead, TopicList, TopicDescribe, TopicReplicas),
+    *(AclList, AclShow),
+)
 """Repeating these, when an answer was lost, changes nothing."""

@@ -14,7 +14,7 @@ Imported only where an address is configured, and late, because aiohttp takes a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ SHUTDOWN_S: Final = 1.0
 """The time that what is still being answered at the end may take."""
 LINE_BYTES_MAX: Final = 4_096
 PAUSE_S_MAX: Final = 0.05
+OPENMETRICS_END: Final = b"# EOF\n"
 
 HEADERS: Final = {
     "Server": f"zraft/{__version__}",
@@ -331,8 +332,18 @@ def text(status: int, body: str, headers: Mapping[str, str] | None = None) -> we
     )
 
 
-def exposition(request: web.Request, registry: CollectorRegistry) -> web.Response:
-    """Return the metrics of a registry, in the format that the request prefers."""
+def exposition(
+    request: web.Request, registry: CollectorRegistry, more: Callable[[bool], str] | None = None
+) -> web.Response:
+    """Return the metrics of a registry, in the format that the request prefers.
+
+    Args:
+        more: returns the text of further metrics; its argument is whether the format is OpenMetrics.
+    """
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     body: bytes = encode(registry)
+    if more is not None:
+        is_open = content_type.startswith("application/openmetrics-text")
+        end = OPENMETRICS_END if is_open else b""
+        body = body.removesuffix(end) + more(is_open).encode() + end
     return web.Response(body=body, headers={**HEADERS, "Content-Type": content_type})

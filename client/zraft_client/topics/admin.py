@@ -80,17 +80,32 @@ class Topics:
             DeadlineError: a partition's leader did not answer in time.
         """
         topic = await self.directory.topic(name)
-        timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
         found = await asyncio.gather(
             *(
-                self.directory.ask_leader(group, requests.consumers(group), timeout_s)
-                for group in topic.partitions
+                self.consumers_of(name, partition, timeout_s=timeout_s)
+                for partition in range(len(topic.partitions))
             )
         )
+        return tuple(place for places in found for place in places)
+
+    async def consumers_of(
+        self, name: str, partition: int, *, timeout_s: float | None = None
+    ) -> tuple[ConsumerPlace, ...]:
+        """Return who consumes one partition of a topic, and how far each is.
+
+        Raises:
+            NoTopicError: there is no such partition.
+            DeadlineError: the partition's leader did not answer in time.
+        """
+        group = (await self.directory.known()).group(name, partition)
+        timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
+        try:
+            found = await self.directory.ask_leader(group, requests.consumers(group), timeout_s)
+        except DeadlineError as error:
+            raise DeadlineError(f"{name}/{partition}: {error}") from error
         return tuple(
-            ConsumerPlace(name, partition, consumer, offset, result.end or 0, owners)
-            for partition, result in enumerate(found)
-            for consumer, offset, owners in result.consumers or ()
+            ConsumerPlace(name, partition, consumer, offset, found.end or 0, owners)
+            for consumer, offset, owners in found.consumers or ()
         )
 
     async def set_offset(

@@ -47,7 +47,7 @@ from zraft_core.znodes.acl import OPEN_ACL, Acl, Ids
 TICK_S = 0.01
 HEARTBEAT_MS = 1_000
 SETTINGS = LeaderSettings(resend_ticks=2, resend_ticks_max=8, floor_ticks=2, advance_ticks=1, report_ticks=2)
-DIRECT = frozenset(("produce", "fetch", "need", "claim", "claims", "seek", "offset"))
+DIRECT = frozenset(("produce", "fetch", "need", "claim", "claims", "seek", "offset", "consumers"))
 
 
 class Group:

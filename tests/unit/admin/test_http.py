@@ -22,7 +22,7 @@ from attrs import evolve
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.ipv6 import has_ipv6
-from tests.unit.admin.values import STATUS, FakeAdminReports
+from tests.unit.admin.values import OF_TOPICS, STATUS, FakeAdminReports
 from tests.unit.wire.reports import LEADER
 from zraft.admin import http
 from zraft.admin.early import EARLY_BYTES_MAX, EarlyConnections
@@ -94,6 +94,17 @@ async def test_metrics_are_openmetrics_for_who_asks_for_it() -> None:
         _, text, headers = await get("/metrics", Accept="application/openmetrics-text; version=1.0.0")
         assert headers["Content-Type"].startswith("application/openmetrics-text")
         assert text.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
+async def test_metrics_have_all_partitions_in_both_formats(accept: str) -> None:
+    (one, _) = OF_TOPICS.partitions
+    many = evolve(OF_TOPICS, partitions=tuple(evolve(one, number=number) for number in range(700)))
+    async with served(FakeAdminReports(LEADER, of_topics=many)) as (get, _h):
+        _, text, _h = await get("/metrics", Accept=accept)
+    assert text.count("\nzraft_partition_end_offset{") == 700
+    assert text.count("# EOF\n") == text.endswith("# EOF\n") == ("openmetrics" in accept)
+    assert "\nprocess_resident_memory_bytes " in text
 
 
 async def test_readiness_has_reasons_and_liveness_does_not_depend_on_it() -> None:

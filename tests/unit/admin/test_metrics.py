@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
 from attrs import evolve
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics import exposition as openmetrics_exposition
+from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.unit.admin.values import STATUS
+from tests.unit.admin.values import OF_TOPICS, STATUS
 from tests.unit.wire.reports import FOLLOWER
 from zraft.admin.commands import COMMAND_NAMES
-from zraft.admin.exposed import PREFIX
+from zraft.admin.exposed import PREFIX, shown, text_of
 from zraft.admin.metrics import OF_ZOOKEEPER, OURS, StatusCollector, families
+from zraft.admin.partition_metrics import PARTITIONS
 from zraft.server.operators.status import Status
 from zraft_core.wire.framing import FOUR_LETTER_WORDS
 
@@ -29,9 +36,13 @@ def exposition(status: Status) -> str:
 
 
 def scraped(status: Status) -> Samples:
+    return samples(exposition(status))
+
+
+def samples(text: str) -> Samples:
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(exposition(status))
+        for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
 
@@ -75,6 +86,55 @@ def test_a_silent_member_and_the_end_of_the_certificate_are_told_in_seconds() ->
     assert found[PREFIX + "tls_certificate_not_after_seconds", ()] == 1_800_000_000
     without = scraped(evolve(STATUS, certificate_ends_s=None))
     assert (PREFIX + "tls_certificate_not_after_seconds", ()) not in without
+
+
+def test_each_partition_is_told_with_its_replicas_as_the_leader_sees_them() -> None:
+    found = samples(text_of(PARTITIONS, OF_TOPICS, openmetrics=False))
+
+    def of(name: str, partition: str, *server: str) -> float | None:
+        labels = {"topic": "orders", "partition": partition} | dict(zip(("server",), server, strict=False))
+        return found.get((f"{PREFIX}partition_{name}", tuple(sorted(labels.items()))))
+
+    assert (of("messages_total", "0"), of("records_total", "0"), of("bytes_total", "0")) == (7, 40, 2_000)
+    assert (of("first_offset", "0"), of("end_offset", "0"), of("stored_bytes", "0")) == (10, 50, 4_096)
+    assert (of("oldest_age_seconds", "0"), of("oldest_age_seconds", "1")) == (61.5, None)
+    assert (of("leader_id", "0"), of("leader_id", "1")) == (1, 0)
+    assert (of("replica_lag_entries", "0", "2"), of("replica_lag_entries", "0", "3")) == (0, 12)
+    assert (of("replica_in_sync", "0", "2"), of("replica_in_sync", "0", "3")) == (1, 0)
+    assert of("replica_in_sync", "1", "2") is None
+
+
+def test_consumers_have_a_lag_and_what_has_no_series_is_counted() -> None:
+    found = samples(text_of(PARTITIONS, OF_TOPICS, openmetrics=False))
+    assert found[PREFIX + "consumer_lag_records", (("consumer", 'bill"ing\\xff'), ("topic", "orders"))] == 33
+    assert found[PREFIX + "partition_series_left_out", ()] == 5
+    assert found[PREFIX + "consumer_series_left_out", ()] == 2
+
+
+class Partitions:
+    """What prometheus-client collects of them."""
+
+    def collect(self) -> Iterator[Metric]:
+        return shown(PARTITIONS, OF_TOPICS)
+
+
+@pytest.mark.parametrize(
+    ("openmetrics", "encode", "parse"),
+    [
+        (False, generate_latest, text_string_to_metric_families),
+        (True, openmetrics_exposition.generate_latest, openmetrics_parser.text_string_to_metric_families),
+    ],
+)
+def test_the_text_of_many_samples_says_what_prometheus_client_would_say(
+    openmetrics: bool, encode: Callable[[Any], bytes], parse: Callable[[str], Iterator[Metric]]
+) -> None:
+    text = text_of(PARTITIONS, OF_TOPICS, openmetrics=openmetrics)
+    theirs = list(parse(encode(Partitions()).decode()))
+    ours = list(parse(text + ("# EOF\n" if openmetrics else "")))
+    assert [(one.name, one.type, one.documentation) for one in ours] == [
+        (one.name, one.type, one.documentation) for one in theirs
+    ]
+    assert [one.samples for one in ours] == [one.samples for one in theirs]
 
 
 def test_datagrams_refused_are_told_by_reason() -> None:

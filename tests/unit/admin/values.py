@@ -5,14 +5,20 @@ from __future__ import annotations
 from attrs import define
 
 from tests.unit.wire.reports import LEADER, FakeReports, distribution
+from zraft.groups.statistics import FollowerState
 from zraft.server.operators.status import (
     ClientTraffic,
+    ConsumerLag,
     Durations,
     MemberStatus,
+    PartitionsStatus,
+    PartitionStatus,
     PeerTraffic,
     RaftStatus,
     Status,
 )
+from zraft.server.partitions.statistics import Delivered, PartitionState
+from zraft_core.ids import GroupId, ServerId
 
 DURATIONS = Durations(
     fsync=distribution(3, 2, 1),
@@ -99,14 +105,68 @@ STATUS = Status(
 )
 
 
+OF_TOPICS = PartitionsStatus(
+    partitions=(
+        PartitionStatus(
+            "orders",
+            0,
+            PartitionState(
+                group=GroupId(300),
+                term=4,
+                leader=ServerId(1),
+                leads=True,
+                first=10,
+                end=50,
+                stored_bytes=4_096,
+                oldest_ms=1_000,
+                problem="",
+                delivered=Delivered(7, 40, 2_000),
+                followers=(
+                    FollowerState(ServerId(2), 0, 20, True),
+                    FollowerState(ServerId(3), 12, 9_000, False),
+                ),
+                too_few=True,
+            ),
+            61_500,
+        ),
+        PartitionStatus(
+            "orders",
+            1,
+            PartitionState(
+                group=GroupId(301),
+                term=2,
+                leader=None,
+                leads=False,
+                first=0,
+                end=0,
+                stored_bytes=0,
+                oldest_ms=None,
+                problem="",
+                delivered=Delivered(),
+                followers=(),
+                too_few=False,
+            ),
+            None,
+        ),
+    ),
+    partitions_left_out=5,
+    consumers=(ConsumerLag("orders", b'bill"ing\xff', 33),),
+    consumers_left_out=2,
+)
+
+
 @define
 class FakeAdminReports(FakeReports):
     """The same with what only the admin server asks."""
 
     current: Status = STATUS
+    of_topics: PartitionsStatus = OF_TOPICS
 
     def status(self) -> Status:
         return self.current
+
+    def partitions(self) -> PartitionsStatus:
+        return self.of_topics
 
     def reasons(self) -> tuple[str, ...]:
         return self.current.reasons

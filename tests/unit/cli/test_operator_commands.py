@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -24,6 +28,7 @@ from zraft.operator.requests import (
     AclShown,
     Done,
     FeatureRaise,
+    FollowerLine,
     MemberAdd,
     MemberLine,
     MemberList,
@@ -35,6 +40,8 @@ from zraft.operator.requests import (
     OperatorRequest,
     PartitionLine,
     Refused,
+    ReplicaLine,
+    ReplicaListing,
     SettingLine,
     SettingsListing,
     SettingsSet,
@@ -47,6 +54,7 @@ from zraft.operator.requests import (
     TopicLine,
     TopicList,
     TopicListing,
+    TopicReplicas,
     TopicRetain,
     Transfer,
 )
@@ -405,20 +413,137 @@ def test_topic_list_asks_for_all_pages(asked: Asked) -> None:
     ]
 
 
-def test_topic_describe_shows_where_partitions_are(asked: Asked) -> None:
-    asked.script(
-        _description(_partition(0), wanted=3, more=True), _description(_partition(1, "moving"), wanted=3)
-    )
-    result = asked.run("topic", "describe", "orders")
+GROUP = 4_294_967_300
+
+
+class Holders:
+    """Three fake servers that hold two partitions of a topic. Server 1 leads the first one, and answers what leaders do."""
+
+    def __init__(self, key: Path) -> None:
+        self.key = key
+        self.pages = [_description(_partition(0), _partition(1, "moving"), wanted=3)]
+        self.held: dict[int, list[ReplicaLine]] = {1: [], 2: [], 3: []}
+        self.servers: dict[int, FakeServer] = {}
+        self.away: dict[int, str] = {}
+
+    def answer(self, server: int, request: OperatorRequest) -> OperatorReply:
+        match request:
+            case TopicDescribe(_, first):
+                return next(page for page in self.pages if page.partitions[0].number == first)
+            case MemberList():
+                addresses = {number: one.address for number, one in self.servers.items()} | self.away
+                lines = [
+                    MemberLine(ServerId(number), address, "voter", Instance(b""), False, None, None, None)
+                    for number, address in sorted(addresses.items())
+                ]
+                return MemberListing(b"", 1, 1, False, tuple(lines))
+            case TopicReplicas(groups):
+                return ReplicaListing(
+                    ServerId(server), tuple(one for one in self.held[server] if one.group in groups)
+                )
+        return Refused("it is not known what that is")
+
+    def describe(self, *options: str) -> Result:
+        with ExitStack() as stack:
+            for number in self.held.keys() - self.away.keys():
+                server = FakeServer(partial(self.answer, number), server=number)
+                self.servers[number] = stack.enter_context(server)
+            command = ["topic", "describe", "orders", *options, "--key", str(self.key)]
+            return CliRunner().invoke(
+                main, [*command, "--connect", self.servers[1].address, "--timeout", "5"]
+            )
+
+
+def _replica(number: int, leads: bool = False, **changes: Any) -> ReplicaLine:
+    one = ReplicaLine(GROUP + number, 7, ServerId(1), leads, 10, 1_000, 3_565_158, 7_200_000, "", ())
+    return evolve(one, **changes)
+
+
+@pytest.fixture
+def holders(key: Path) -> Holders:
+    made = Holders(key)
+    followers = (FollowerLine(ServerId(2), 0, 20, True), FollowerLine(ServerId(3), 40, 12_000, False))
+    made.held[1] = [_replica(0, True, followers=followers), _replica(1, leader=None)]
+    made.held[2] = [_replica(0, end=998), _replica(1, leader=None, end=1_002)]
+    return made
+
+
+def _rows(output: str) -> list[str]:
+    return [" ".join(line.replace("│", " ").split()) for line in output.splitlines()]
+
+
+def test_topic_describe_shows_who_leads_who_is_in_sync_and_what_is_kept(holders: Holders) -> None:
+    holders.held[3] = [_replica(1, leader=None, end=5)]
+    result = holders.describe()
     assert result.exit_code == 0, result.output
-    assert asked.server.asked == [TopicDescribe("orders", 0), TopicDescribe("orders", 1)]
-    rows = [" ".join(line.replace("│", " ").split()) for line in result.output.splitlines()]
-    assert "0 4294967300 1, 2, 3 2 ready" in rows
-    assert "1 4294967301 1, 2, 3 2 moving" in rows
+    rows = _rows(result.output)
+    expected = "0 4294967300 1 2 1, 2 3 (40 entries behind, silent 12.0s) 10 to 1000 3.4MiB 2.0h ready"
+    assert expected in rows, result.output
+    # Where nobody leads, the replica that has come the furthest is shown, and nobody knows who is in sync.
+    assert "1 4294967301 none 2 unknown: 1, 2, 3 10 to 1002 3.4MiB 2.0h moving" in rows
     assert "retained: 10GiB; 1 more are not created yet" in rows
-    asked.script(_description(_partition(0), _partition(1)))
-    found = json.loads(asked.run("topic", "describe", "orders", "--json").output)
-    assert [row["servers"] for row in found["partitions"]] == [[1, 2, 3], [1, 2, 3]]
+
+
+def test_topic_describe_names_a_server_that_does_not_answer_and_what_others_know_of_it(
+    holders: Holders,
+) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        holders.away[3] = f"127.0.0.1:{bound.getsockname()[1]}"
+        holders.held[1][1] = _replica(1, leader=ServerId(3))
+        result = holders.describe("--json")
+        assert result.exit_code == 0, result.output
+        found = json.loads(result.output)
+        table = holders.describe()
+    first, second = found["partitions"]
+    assert (first["leader"], first["preferred"], first["servers"]) == (1, 2, [1, 2, 3])
+    assert (first["first"], first["end"], first["stored_bytes"], first["oldest_age_ms"]) == (
+        *(10, 1_000, 3_565_158),
+        7_200_000,
+    )
+    shown = [(one["server"], one["leads"], one["in_sync"], one["behind"]) for one in first["replicas"]]
+    assert shown == [(1, True, True, None), (2, False, True, 0), (3, False, False, 40)]
+    assert [one["end"] for one in first["replicas"]] == [1_000, 998, None]
+    assert (second["leader"], second["state"]) == (3, "moving"), (
+        "it cannot be asked, and its followers hear it"
+    )
+    (unanswered,) = found["unanswered"]
+    assert (unanswered["server"], unanswered["address"]) == (3, holders.away[3])
+    assert "cannot connect" in unanswered["problem"]
+    assert any(row.startswith("server 3 did not tell what it holds: ") for row in _rows(table.output))
+
+
+def test_of_two_servers_that_believe_to_lead_the_one_of_the_newer_term_counts(holders: Holders) -> None:
+    holders.held[2][0] = _replica(0, True, term=8, followers=(FollowerLine(ServerId(1), None, None, False),))
+    found = json.loads(holders.describe("--json").output)
+    assert found["partitions"][0]["leader"] == 2
+    assert [one["in_sync"] for one in found["partitions"][0]["replicas"]] == [False, True, None]
+
+
+def test_topic_describe_tells_why_a_partition_does_not_work_and_reads_all_pages(holders: Holders) -> None:
+    holders.pages = [
+        _description(_partition(0), more=True),
+        _description(_partition(1)),
+    ]
+    holders.held[2][0] = _replica(0, problem="its deliveries are damaged")
+    result = holders.describe()
+    assert "partition 0 on server 2: its deliveries are damaged" in _rows(result.output)
+    asked = holders.servers[1].asked
+    assert asked[:2] == [TopicDescribe("orders", 0), TopicDescribe("orders", 1)]
+    assert asked[2:] == [MemberList(), TopicReplicas((GROUP, GROUP + 1))]
+
+
+def test_a_server_of_an_earlier_release_is_named_and_the_rest_is_shown(key: Path) -> None:
+    class Earlier(Holders):
+        def answer(self, server: int, request: OperatorRequest) -> OperatorReply:
+            if isinstance(request, TopicReplicas):
+                return Refused("op: expected one of the kinds [member.list], found str 'topic.replicas'")
+            return super().answer(server, request)
+
+    result = Earlier(key).describe()
+    assert result.exit_code == 0, result.output
+    assert sum("did not tell what it holds" in row for row in _rows(result.output)) == 3
+    assert any(row.startswith("0 4294967300 none 2 unknown: 1, 2, 3") for row in _rows(result.output))
 
 
 def test_topic_alter_changes_one_bound_and_leaves_the_other(asked: Asked) -> None:

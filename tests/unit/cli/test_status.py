@@ -21,7 +21,7 @@ from tests.unit.cli.fake_server import SRVR
 from zraft.cli import status, status_table
 from zraft.cli.main import main
 from zraft.cli.status import ServerStatus, UnreachableError, ask, parse_mntr, parse_srvr, sole_leader
-from zraft.cli.status_table import show_status
+from zraft.cli.status_table import show_status, topics_line
 from zraft_core.address import Address
 
 HOST = "127.0.0.1"
@@ -40,6 +40,28 @@ def answering() -> Iterator[Callable[[bytes], Address]]:
     def start(text: bytes) -> Address:
         listening = socket.create_server(("127.0.0.1", 0))
         threads.append(threading.Thread(target=answer, args=(listening, text)))
+        threads[-1].start()
+        return Address(*listening.getsockname()[:2])
+
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+@pytest.fixture
+def answering_again() -> Iterator[Callable[[bytes], Address]]:
+    """Starts listeners that lead, answer srvr, and mntr twice with the given bytes."""
+    threads: list[threading.Thread] = []
+
+    def answer(listening: socket.socket, mntr: bytes) -> None:
+        with listening:
+            for _ in range(3):
+                with listening.accept()[0] as connection:
+                    connection.sendall(srvr(b"leader") if connection.recv(4) == b"srvr" else mntr)
+
+    def start(mntr: bytes) -> Address:
+        listening = socket.create_server((HOST, 0))
+        threads.append(threading.Thread(target=answer, args=(listening, mntr)))
         threads[-1].start()
         return Address(*listening.getsockname()[:2])
 
@@ -297,3 +319,58 @@ def test_the_sole_leader_is_told_only_if_all_serve(
     monkeypatch.setattr(status, "server_status", answer)
     addresses = {number: Address("127.0.0.1", number) for number in range(1, len(modes) + 1)}
     assert sole_leader(addresses, 1.0) == leader
+
+
+SHARED = {"topics": "2", "topic_partitions": "10", "raft_members": "3"}
+
+
+def told(**changes: int) -> dict[str, str]:
+    """The numbers of one server."""
+    return SHARED | {name: str(value) for name, value in changes.items()}
+
+
+def test_a_line_tells_of_topics_what_all_servers_together_know() -> None:
+    first = [
+        told(
+            partitions_leading=6,
+            partitions_under_replicated=1,
+            partitions_led_records_total=100,
+            uptime=1_000,
+        ),
+        told(
+            partitions_leading=3, partitions_under_replicated=2, partitions_led_records_total=5, uptime=9_000
+        ),
+        told(partitions_leading=0, uptime=50),
+    ]
+    later = [
+        told(partitions_led_records_total=3_100, uptime=2_500),
+        told(partitions_led_records_total=5, uptime=10_500),
+        told(uptime=1_550),
+    ]
+    assert topics_line(first, later) == (
+        "topics: 2, partitions: 10, records/s: 2,000, without a leader: 1, with too few replicas in sync: 3"
+    )
+
+
+def test_what_servers_lead_that_do_not_answer_is_not_said_to_have_no_leader() -> None:
+    line = topics_line([told(partitions_leading=6), {}], [told(partitions_leading=6), {}])
+    assert "records/s: 0, led by none of the servers that answer: 4," in line
+
+
+def test_without_topics_or_numbers_of_them_there_is_no_line() -> None:
+    assert topics_line([{}, {"znode_count": "5"}], [{}, {}]) == ""
+    none = told(topics=0, topic_partitions=0)
+    assert topics_line([none], [none]) == ""
+
+
+def test_a_server_that_started_again_between_two_looks_has_no_rate() -> None:
+    before, after = told(partitions_led_records_total=900, uptime=90_000), told(uptime=300)
+    assert "records/s: 0," in topics_line([before], [after])
+    assert "records/s: 0," in topics_line([before], [{}])
+
+
+def test_status_shows_the_line_after_a_second_look(answering_again: Callable[[bytes], Address]) -> None:
+    mntr = "".join(f"zk_{name}\t{value}\n" for name, value in told(partitions_leading=10, uptime=70).items())
+    out = io.StringIO()
+    assert show_status([answering_again(mntr.encode())], out, rate_s=0)
+    assert "topics: 2, partitions: 10, records/s: 0, led by none" in out.getvalue()

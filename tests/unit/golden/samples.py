@@ -124,6 +124,7 @@ REQUESTS: Final[tuple[o.OperatorRequest, ...]] = (
     o.TopicAlter("orders", 4),
     o.TopicRetain("orders", None, 60_000),
     o.TopicDelete("orders"),
+    o.TopicReplicas((300, 301)),
 )
 REPLIES: Final[tuple[o.OperatorReply, ...]] = (
     o.MemberListing(
@@ -148,6 +149,16 @@ REPLIES: Final[tuple[o.OperatorReply, ...]] = (
     ),
     o.Refused("no"),
     o.Refused("not here", "b:2888", True),
+    o.ReplicaListing(
+        ServerId(1),
+        (
+            o.ReplicaLine(
+                *(300, 5, ServerId(1), True, 10, 2**40, 4_096, 60_000, ""),
+                (o.FollowerLine(ServerId(2), 3, 250, True), o.FollowerLine(ServerId(3), None, None, False)),
+            ),
+            o.ReplicaLine(301, 5, None, False, 0, 0, 0, None, "damaged", ()),
+        ),
+    ),
 )
 EVENT = g.Event(7, b"entry", b"\x01" * 4, 3, "a")
 GOSSIP: Final[tuple[g.Message, ...]] = (

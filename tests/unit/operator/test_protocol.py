@@ -27,6 +27,7 @@ from zraft.operator.requests import (
     AclShown,
     Done,
     FeatureRaise,
+    FollowerLine,
     MemberAdd,
     MemberLine,
     MemberList,
@@ -38,6 +39,8 @@ from zraft.operator.requests import (
     OperatorRequest,
     PartitionLine,
     Refused,
+    ReplicaLine,
+    ReplicaListing,
     SettingLine,
     SettingsListing,
     SettingsSet,
@@ -54,6 +57,7 @@ from zraft.operator.requests import (
     TopicLine,
     TopicList,
     TopicListing,
+    TopicReplicas,
     TopicRetain,
     Transfer,
 )
@@ -90,6 +94,7 @@ asked: dict[type[Any], st.SearchStrategy[Any]] = {
     AclShow: st.builds(AclShow, kinds, names),
     AclSet: st.builds(AclSet, kinds, names, acls, st.none() | signed),
     AclRemove: st.builds(AclRemove, kinds, names),
+    TopicReplicas: st.builds(TopicReplicas, st.lists(numbers, max_size=3).map(tuple)),
 }
 lines = st.builds(
     MemberLine,
@@ -107,6 +112,20 @@ topic_lines = st.builds(
 )
 partition_lines = st.builds(
     PartitionLine, numbers, numbers, st.none() | servers, st.lists(servers, max_size=3).map(tuple), texts
+)
+follower_lines = st.builds(FollowerLine, servers, st.none() | numbers, st.none() | numbers, st.booleans())
+replica_lines = st.builds(
+    ReplicaLine,
+    numbers,
+    numbers,
+    st.none() | servers,
+    st.booleans(),
+    numbers,
+    numbers,
+    numbers,
+    st.none() | numbers,
+    st.text(max_size=20),
+    st.lists(follower_lines, max_size=3).map(tuple),
 )
 answered: dict[type[Any], st.SearchStrategy[Any]] = {
     MemberListing: st.builds(
@@ -146,6 +165,7 @@ answered: dict[type[Any], st.SearchStrategy[Any]] = {
         st.booleans(),
     ),
     AclShown: st.builds(AclShown, st.none() | acls, st.none() | signed, st.none() | acls),
+    ReplicaListing: st.builds(ReplicaListing, servers, st.lists(replica_lines, max_size=3).map(tuple)),
     Refused: st.builds(Refused, st.text(max_size=50), st.none() | texts, st.booleans()),
 }
 values = st.recursive(

@@ -23,6 +23,8 @@ from zraft.operator.requests import (
     OperatorReply,
     OperatorRequest,
     Refused,
+    ReplicaLine,
+    ReplicaListing,
     SettingsListing,
     SettingsSet,
     SettingsShow,
@@ -37,6 +39,7 @@ from zraft.operator.requests import (
     TopicDescription,
     TopicList,
     TopicListing,
+    TopicReplicas,
     TopicRetain,
     Transfer,
 )
@@ -61,7 +64,9 @@ class Office(Place):
 
     def __init__(self, settings: DriverSettings | None = None, *, features: int = FEATURE_LEVEL_MAX) -> None:
         super().__init__(1, settings=settings or DriverSettings(features=features))
-        self.administration = Administration(self.driver)
+        self.administration = Administration(
+            self.driver, lambda groups: ReplicaListing(ServerId(1), tuple(map(_replica, groups)))
+        )
         self._header: SnapshotHeader | None = None
         self.turns(2_000)
 
@@ -93,6 +98,10 @@ class Office(Place):
             self.administration.turn()
         (reply,) = replies
         return reply
+
+
+def _replica(group: GroupId) -> ReplicaLine:
+    return ReplicaLine(group, 3, ServerId(2), False, 0, 9, 100, None, "", ())
 
 
 def config_version(office: Office) -> int:
@@ -520,3 +529,8 @@ def test_below_the_level_of_topics_it_is_told_what_to_do() -> None:
     assert isinstance(reply, Refused)
     assert reply.retriable
     assert "topics need feature level 4" in reply.text
+
+
+def test_a_server_tells_what_it_holds_of_the_partitions_that_are_asked_for() -> None:
+    found = Office().ask(TopicReplicas((7, 8)))
+    assert found == ReplicaListing(ServerId(1), (_replica(GroupId(7)), _replica(GroupId(8))))

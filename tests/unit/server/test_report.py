@@ -19,6 +19,7 @@ from zraft.monitoring.statistics import ServerMode
 from zraft.raft.messages import AppendEntriesReply, HeartbeatReply, PreVoteReply, RequestVoteReply
 from zraft.raft.role import Role
 from zraft.server.operators.report import ServerReport
+from zraft.server.operators.status import PartitionsStatus
 from zraft_core.address import Address
 from zraft_core.ids import COORDINATION_GROUP, ServerId
 from zraft_core.wire.framing import FOUR_LETTER_WORDS
@@ -52,6 +53,7 @@ class Watched:
             traffic=lambda: None,
             further_metrics=dict,
             certificate_ends_s=lambda: None,
+            partitions=PartitionsStatus,
         )
 
     def lead(self) -> Client:

@@ -162,6 +162,17 @@ class Covers:
             peer.unheard = self.stirred = True
             self._state.touch_all(peer.taken.groups)
 
+    def contact(self, replica: HostedReplica, server: ServerId) -> int:
+        """Return the tick of the host of a follower's last contact by shared heartbeats that counts for this leadership.
+
+        It is -1 if there is none.
+        """
+        raft, peer = replica.raft, self._state.peers.get(server)
+        if peer is None or not raft.membership.has(server, peer.instance):
+            return -1
+        tick = peer.given.contact_of(replica.group, raft.term)
+        return -1 if tick is None else tick
+
     # -- what is said to them
 
     def speak(self, *, joining: bool) -> None:

@@ -8,7 +8,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
 from attrs import frozen
@@ -32,6 +32,7 @@ from zraft.operator.requests import (
     OperatorReply,
     OperatorRequest,
     Refused,
+    ReplicaListing,
     SettingLine,
     SettingsListing,
     SettingsSet,
@@ -45,6 +46,7 @@ from zraft.operator.requests import (
     TopicDelete,
     TopicDescribe,
     TopicList,
+    TopicReplicas,
     TopicRetain,
     Transfer,
 )
@@ -59,7 +61,7 @@ from zraft.server.operators.members import MemberChange, MemberRequest, change_o
 from zraft.server.operators.topics import answer, change
 from zraft.tree.node import CONFIG
 from zraft_core.errors import Code
-from zraft_core.ids import COORDINATION_GROUP, ServerId
+from zraft_core.ids import COORDINATION_GROUP, GroupId, ServerId
 from zraft_core.znodes.member_roles import REMOVE
 from zraft_core.znodes.txn import MEMBERS, SETTINGS, Command
 
@@ -104,8 +106,10 @@ class _Raising:
 class Administration:
     """Answers operators of one server; `turn` looks after those that wait."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, replicas: Callable[[Sequence[GroupId]], ReplicaListing]) -> None:
+        """Answer for a server; `replicas` returns what it holds of some groups."""
         self._driver = driver
+        self._replicas = replicas
         self._taking: list[tuple[int, Reply]] = []
         """Those who want a snapshot, and of which entry at least: what was acknowledged before has to be in
         it.
@@ -151,6 +155,8 @@ class Administration:
             case TopicList() | TopicDescribe():
                 # The leader answers this: somebody who has just created a topic wants to see it.
                 reply(self._elsewhere(raft) or answer(driver.machine.registry, request))
+            case TopicReplicas(groups):
+                reply(self._replicas([GroupId(group) for group in groups]))
             case TopicCreate() | TopicAlter() | TopicRetain() | TopicDelete():
                 change(driver.machine.feature_level, request, driver.submit, reply)
             case AclList() | AclShow():

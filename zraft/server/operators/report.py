@@ -54,6 +54,7 @@ from zraft.server.operators.status import (
     Durations,
     MemberStatus,
     PartitionProblem,
+    PartitionsStatus,
     PeerTraffic,
     RaftStatus,
     SnapshotStatus,
@@ -87,7 +88,7 @@ class ServerReport:
 
     `now` and `wall_now` give ms, the first on the driver's clock; `traffic` what the peers' socket and links
     counted, None before they are open; `certificate_ends_s` when the certificate for clients ends; `troubles` what
-    keeps partitions of this server from their work.
+    keeps partitions of this server from their work; `partitions` what there is of topics.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class ServerReport:
         traffic: Callable[[], tuple[UdpStatistics, LinkStatistics] | None],
         further_metrics: Callable[[], Mapping[str, Metric]],
         certificate_ends_s: Callable[[], float | None],
+        partitions: Callable[[], PartitionsStatus],
         troubles: Callable[[], Sequence[Trouble]] = tuple,
     ) -> None:
         self._driver = driver
@@ -116,6 +118,7 @@ class ServerReport:
         self._further_metrics = further_metrics
         self._certificate_ends_s = certificate_ends_s
         self._troubles = troubles
+        self._partitions = partitions
         self._environment = environment()
         self._trace_mask = TRACE_MASK_AT_START
 
@@ -450,6 +453,10 @@ class ServerReport:
             items=newest.items,
             size_bytes=newest.size,
         )
+
+    def partitions(self) -> PartitionsStatus:
+        """Return the partitions of topics here and their consumers."""
+        return self._partitions()
 
     def knobs(self) -> tuple[tuple[str, str], ...]:
         """Return the settings in force by name."""

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from attrs import frozen
 
 from zraft.monitoring.statistics import Distribution, Listing, Reports, ServerStatistics
+from zraft.server.partitions.statistics import PartitionState
 
 
 @frozen
@@ -106,6 +107,35 @@ class PartitionProblem:
 
 
 NO_PROBLEMS: Final = Listing[PartitionProblem]((), 0)
+
+
+@frozen
+class PartitionStatus:
+    """A partition's replica on this server: number `number` of `topic`. `oldest_age_ms` is the age of what it keeps."""
+
+    topic: str
+    number: int
+    state: PartitionState
+    oldest_age_ms: int | None
+
+
+@frozen
+class ConsumerLag:
+    """How many records of `topic`, in the partitions led by this server, consumer `name` has not consumed yet."""
+
+    topic: str
+    name: bytes
+    lag: int
+
+
+@frozen(kw_only=True)
+class PartitionsStatus:
+    """The partitions of topics on this server and their consumers, each up to a bound; the others are counted."""
+
+    partitions: tuple[PartitionStatus, ...] = ()
+    partitions_left_out: int = 0
+    consumers: tuple[ConsumerLag, ...] = ()
+    consumers_left_out: int = 0
 
 
 @frozen(kw_only=True)
@@ -214,6 +244,9 @@ class AdminReports(Reports, Protocol):
 
     def status(self) -> Status:
         """Return the numbers of all parts of the server."""
+
+    def partitions(self) -> PartitionsStatus:
+        """Return the partitions of topics here and their consumers, which costs more the more there are."""
 
     def reasons(self) -> tuple[str, ...]:
         """Return the reasons for which clients are better served elsewhere now.

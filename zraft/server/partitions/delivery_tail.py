@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
+from zraft.server.partitions.statistics import Delivered
 from zraft.storage.delivery.values import StoredDelivery
 
 OVERHEAD_BYTES = 128
@@ -20,7 +21,19 @@ class DeliveryTail:
         size: bytes in memory, roughly.
     """
 
-    __slots__ = ("_forgotten", "_kept", "_offsets", "_unwritten", "end", "first", "size", "written")
+    __slots__ = (
+        "_dropped",
+        "_forgotten",
+        "_kept",
+        "_offsets",
+        "_released",
+        "_skipped",
+        "_unwritten",
+        "end",
+        "first",
+        "size",
+        "written",
+    )
 
     def __init__(self, end: int = 0) -> None:
         self._kept: dict[int, StoredDelivery] = {}
@@ -30,9 +43,15 @@ class DeliveryTail:
         self._unwritten: deque[tuple[int, int]] = deque()
         self.first = self.end = self.written = end
         self.size = 0
+        # What is not here any more of all that was ever appended, and the offsets of what never was.
+        self._dropped = self._released = 0
+        self._skipped = end
 
     def restart(self, end: int) -> None:
         """Begin anew at the end of a snapshot whose deliveries are on the disk."""
+        self._dropped += len(self._offsets)
+        self._released += self.size
+        self._skipped += end - self.end
         self._kept.clear()
         self._offsets.clear()
         self._forgotten = 0
@@ -58,14 +77,23 @@ class DeliveryTail:
 
     def shrink(self, size_max: int) -> None:
         """Forget the oldest that are on the disk, down to `size_max` bytes."""
+        before = self.size
         while self.size > size_max and self.first < self.written:
             one = self._kept.pop(self.first)
             self.size -= len(one.payload) + OVERHEAD_BYTES
             self.first = one.end
             self._forgotten += 1
+        self._released += before - self.size
         if 2 * self._forgotten > len(self._offsets):
             del self._offsets[: self._forgotten]
+            self._dropped += self._forgotten
             self._forgotten = 0
+
+    def appended(self) -> Delivered:
+        """Return how much was ever appended. It follows from what is kept and what went, so appending counts nothing."""
+        messages = self._dropped + len(self._offsets)
+        size = self._released + self.size - OVERHEAD_BYTES * messages
+        return Delivered(messages, self.end - self._skipped, size)
 
     def read(self, offset: int, bytes_max: int) -> list[StoredDelivery]:
         """Return deliveries from the one on that holds `offset`, which is at least `first`.

@@ -10,11 +10,12 @@ from zraft.groups.snapshots import delivery_tasks
 from zraft.server.partitions.delivery_tail import DeliveryTail
 from zraft.server.partitions.leadership import PartitionLeadership
 from zraft.server.partitions.machine import AppliedEntry, PartitionMachine
+from zraft.server.partitions.statistics import Delivered
 from zraft.server.partitions.topic_answers import Asker
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.values import StoredDelivery
 from zraft.topics.service import Fetched
-from zraft_core.ids import GroupId
+from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.stamps import Stamp
 
 NOWHERE = Stamp(0, GroupId(0), 0, GroupId(0))
@@ -63,6 +64,33 @@ class HostedPartition:
         self.counted_bytes = 0
         self.stop_noticed = False
         self.left = False
+        self._led = self._led_from = Delivered()
+
+    # -- who leads it
+
+    def begin_leadership(self, leadership: PartitionLeadership) -> None:
+        """Let this server lead the partition from here on."""
+        self.leadership = leadership
+        self._led_from = self.tail.appended()
+
+    def end_leadership(self, leader: ServerId | None, entries: Sequence[AppliedEntry] = ()) -> None:
+        """End the leadership, and tell who waits that somebody else leads.
+
+        Args:
+            leader: who leads now, as far as is known.
+            entries: what was applied since this server was last seen to lead; the next leader counts it.
+        """
+        assert self.leadership is not None
+        later = [one for entry in entries for one in entry.deliveries]
+        records, size = sum(one.span for one in later), sum(len(one.payload) for one in later)
+        self._led = self.delivered_leading - Delivered(len(later), records, size)
+        self.leadership.end(leader)
+        self.leadership = None
+
+    @property
+    def delivered_leading(self) -> Delivered:
+        """How much was delivered here while this server led the partition, since the server's start."""
+        return self._led if self.leadership is None else self._led + self.tail.appended() - self._led_from
 
     # -- what is delivered
 

@@ -235,12 +235,13 @@ class PartitionLeadership:
                 offset = self._partition.offsets.get(query.consumer)
                 self._answers.give(query.asker, Offset(self.group, query.consumer, offset))
             elif isinstance(query, ConsumersQuery):
-                self._answers.give(query.asker, self._consumers())
+                self._answers.give(query.asker, self.consumers())
             elif self._machine.claims is not None:
                 view = self._machine.claims.view(query.name, self.log_time_ms(run_ms))
                 self._answers.give(query.asker, view)
 
-    def _consumers(self) -> Consumers:
+    def consumers(self) -> Consumers:
+        """Return who consumes the partition, as it is applied here."""
         claims, partition = self._machine.claims, self._partition
         found: list[tuple[bytes, int, tuple[str, ...] | None]] = [
             (name, offset, None) for name, offset in sorted(partition.offsets.items())

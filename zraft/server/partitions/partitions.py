@@ -16,6 +16,7 @@ from zraft.groups.effects import GroupEffects
 from zraft.groups.host import GroupHost
 from zraft.groups.replica import HostedReplica
 from zraft.groups.snapshots import delivery_tasks
+from zraft.groups.statistics import FollowerState
 from zraft.groups.timers import Timers
 from zraft.raft.role import Role
 from zraft.raft.settings import NEVER
@@ -26,12 +27,13 @@ from zraft.server.partitions.leadership import Logged, PartitionLeadership
 from zraft.server.partitions.machine import PartitionMachine
 from zraft.server.partitions.routes import GroupRoutes
 from zraft.server.partitions.settings import PartitionsSettings
-from zraft.server.partitions.statistics import PartitionsStatistics
+from zraft.server.partitions.statistics import Delivered, PartitionsStatistics, PartitionState
 from zraft.server.partitions.topic_answers import TopicAnswers
 from zraft.server.partitions.topic_requests import TopicRequests
 from zraft.server.partitions.troubles import LEADERLESS_MS, Trouble, trouble_of
 from zraft.storage.delivery.settings import DeliveryRetention
 from zraft.topics.entries import BirthEntry, encode_entry
+from zraft.topics.service import Consumers
 from zraft.transport.messages import Bundle, Edge, GroupLeader, PeerMessage
 from zraft_core.errors import ProtocolError, StorageError
 from zraft_core.ids import GroupId, ServerId
@@ -104,6 +106,8 @@ class Partitions:
         self._tails_bytes = 0
         self._run_ms = self._now_ms = 0
         self._retain_at = 0
+        self._closed_led = Delivered()
+        """Of partitions that were led here and are gone: totals never fall."""
         self._counts = dict.fromkeys(
             ("mistakes", "strays", "passed", "bundles_sent", "bundles_received", "edges_sent", "delivered"), 0
         )
@@ -120,7 +124,8 @@ class Partitions:
         """Forget a group whose replica is gone."""
         hosted = self.hosted.pop(group)
         if hosted.leadership is not None:
-            hosted.leadership.end(None)
+            hosted.end_leadership(None)
+        self._closed_led += hosted.delivered_leading
         self.topics.closed(hosted)
         self._stirred.pop(group, None)
         self._alarms.clear(group)
@@ -390,8 +395,8 @@ class Partitions:
             )
         leads = raft.role is Role.LEADER and raft.noop_index <= replica.applied_index and not stopped
         if leadership is not None and not (leads and leadership.term == raft.term):
-            leadership.end(raft.leader if raft.leader != raft.server else None)
-            leadership = hosted.leadership = None
+            hosted.end_leadership(raft.leader if raft.leader != raft.server else None, entries)
+            leadership = None
             self._alarms.clear(hosted.group)
         delivered = sum(len(entry.deliveries) for entry in entries)
         if delivered:
@@ -404,14 +409,16 @@ class Partitions:
             for entry in entries:
                 leadership.on_applied(entry)
         elif leads and hosted.machine.partition is not None:
-            hosted.leadership = PartitionLeadership(
-                hosted.machine,
-                self.settings,
-                self._answers,
-                self._contexts,
-                self._logged,
-                term=raft.term,
-                run_ms=self._run_ms,
+            hosted.begin_leadership(
+                PartitionLeadership(
+                    hosted.machine,
+                    self.settings,
+                    self._answers,
+                    self._contexts,
+                    self._logged,
+                    term=raft.term,
+                    run_ms=self._run_ms,
+                )
             )
         if replica.retired != hosted.left:
             hosted.left = replica.retired
@@ -519,13 +526,18 @@ class Partitions:
 
         It looks at every partition, so it is for scrapes of metrics and not for a turn.
         """
-        pending = pending_bytes = settled = started = leading = unborn = stopped = failed = age_ms = 0
+        pending = pending_bytes = settled = started = leading = unborn = stopped = failed = age_ms = (
+            too_few
+        ) = 0
+        led = self._closed_led
         for hosted in self.hosted.values():
             unborn += hosted.machine.partition is None
             stopped += hosted.machine.stopped
             failed += bool(hosted.failure)
+            led += hosted.delivered_leading
             if hosted.leadership is not None:
                 leading += 1
+                too_few += self._has_too_few(hosted.group, self._followers(hosted.group))
                 found = hosted.leadership.statistics(self._run_ms)
                 pending += found.pending
                 pending_bytes += found.pending_bytes
@@ -538,6 +550,7 @@ class Partitions:
             unborn=unborn,
             stopped=stopped,
             failed=failed,
+            under_replicated=too_few,
             pending=pending,
             pending_bytes=pending_bytes,
             pending_age_ms_max=age_ms,
@@ -549,6 +562,9 @@ class Partitions:
             entries_total=self._logged.entries,
             commands_total=self._logged.commands,
             delivered_total=self._counts["delivered"],
+            led_messages_total=led.messages,
+            led_records_total=led.records,
+            led_bytes_total=led.bytes,
             fetches_total=self.topics.fetches_total,
             deliveries_read_total=self.topics.deliveries_read_total,
             replies_total=self._answers.replies_total,
@@ -575,6 +591,44 @@ class Partitions:
             if hosted.group in host.groups
         )
         return [one for one in found if one is not None]
+
+    def state_of(self, group: GroupId) -> PartitionState | None:
+        """Return the state of a partition's replica here at this moment; None if there is none."""
+        hosted, replica = self.hosted.get(group), self._replica(group)
+        if hosted is None or replica is None or replica.retired:
+            return None
+        raft, leads = replica.raft, hosted.leadership is not None
+        followers = self._followers(group) if leads else ()
+        stored = None if hosted.log is None else hosted.log.statistics()
+        return PartitionState(
+            group=group,
+            term=raft.term,
+            leader=raft.leader,
+            leads=leads,
+            first=hosted.first,
+            end=hosted.end,
+            stored_bytes=0 if stored is None else stored.bytes,
+            oldest_ms=None if stored is None else stored.oldest_ms,
+            problem=hosted.machine.error or hosted.failure,
+            delivered=hosted.delivered_leading,
+            followers=followers,
+            too_few=leads and self._has_too_few(group, followers),
+        )
+
+    def consumers_of(self, group: GroupId) -> Consumers | None:
+        """Return who consumes a partition that is led here, as of this moment and without asking a quorum; else None."""
+        hosted = self.hosted.get(group)
+        return None if hosted is None or hosted.leadership is None else hosted.leadership.consumers()
+
+    def _followers(self, group: GroupId) -> tuple[FollowerState, ...]:
+        return () if self._host is None else self._host.followers(group)
+
+    def _has_too_few(self, group: GroupId, followers: Sequence[FollowerState]) -> bool:
+        """Return whether a replica that a partition led here should have is not in sync."""
+        replica = self._replica(group)
+        wanted = () if replica is None or replica.wanted is None else replica.wanted
+        in_sync = {one.server for one in followers if one.in_sync}
+        return any(server != self._me and server not in in_sync for server in wanted)
 
     @property
     def failures(self) -> dict[GroupId, str]:

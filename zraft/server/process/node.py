@@ -42,6 +42,7 @@ from zraft.server.engine.driver import Driver
 from zraft.server.engine.registry_coordination import RegistryCoordination
 from zraft.server.operators.administration import Administration
 from zraft.server.operators.journaling import Journaling
+from zraft.server.operators.partitions import PartitionsReport
 from zraft.server.operators.report import ServerReport
 from zraft.server.partitions.delivery_reading import ReadDeliveries
 from zraft.server.partitions.machine import mark_of_image
@@ -185,7 +186,10 @@ class Node:
             addresses={server: str(address) for server, address in config.cluster.items()},
             hosting=Hosting(partitions, recovery.groups, mark_of_image, partitions.topics),
         )
-        self.administration = Administration(self.driver)
+        partitions_report = PartitionsReport(
+            self.driver, partitions, config, lambda: time.time_ns() // 1_000_000
+        )
+        self.administration = Administration(self.driver, partitions_report.replicas)
         self._audit = self._open_audit(config)
         self._journaling = Journaling()
         self._journal = JournalWriter(
@@ -220,6 +224,7 @@ class Node:
             further_metrics=self._further_metrics,
             certificate_ends_s=lambda: None if self._tls is None else self._tls.certificate_ends_s,
             troubles=partitions.troubles,
+            partitions=partitions_report.status,
         )
         self._loop = asyncio.get_running_loop()
         self._paused: set[ClientProtocol] = set()

@@ -7,7 +7,7 @@ What a crash takes is delivered again by the state machine, and recognised.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import zstandard
 from attrs import frozen
@@ -26,6 +26,7 @@ from zraft.storage.delivery.points import IndexCache
 from zraft.storage.delivery.reading import READ_BYTES_DEFAULT, DeliveryReader
 from zraft.storage.delivery.recovery import DeliveryReport, directory_of, recover
 from zraft.storage.delivery.retention import expired_until
+from zraft.storage.delivery.scanning import first_time
 from zraft.storage.delivery.segment_list import SegmentList
 from zraft.storage.delivery.settings import DeliveryRetention, DeliverySettings
 from zraft.storage.delivery.tail import Tail
@@ -51,7 +52,8 @@ RECORD_OVERHEAD_BYTES = 96
 class DeliveryStatistics:
     """Statistics for metrics.
 
-    `bytes` is the length of all segments, `unsynced_bytes` what of it is not durable yet.
+    `bytes` is the length of all segments, `unsynced_bytes` what of it is not durable yet. `oldest_ms` is the wall time of
+    the oldest delivery, to within its frame; None if there is none, or if it cannot be read.
     """
 
     first_offset: int
@@ -60,6 +62,7 @@ class DeliveryStatistics:
     segments: int
     bytes: int
     unsynced_bytes: int
+    oldest_ms: int | None
 
 
 class DeliveryLog:
@@ -92,6 +95,8 @@ class DeliveryLog:
         self._index = self._durable_index = recovered.end.index
         self._failure: StorageError | None = None
         self.reader = DeliveryReader(fs, files, indices, path, group, lambda: segments.view)
+        self._oldest_ms: int | None = None
+        self._note_oldest()
 
     @classmethod
     def open(
@@ -179,16 +184,16 @@ class DeliveryLog:
         )
 
     def statistics(self) -> DeliveryStatistics:
-        """Return sizes for metrics."""
+        """Return sizes for metrics. They cost the same however many segments there are."""
         view, tail = self._segments.view, self._segments.tail
-        segments = (*view.closed, *((view.tail,) if view.tail is not None else ()))
         return DeliveryStatistics(
             view.base.offset,
             view.end.offset,
             self._durable_index,
-            len(segments),
-            sum(segment.size for segment in segments),
+            len(view.closed) + (view.tail is not None),
+            view.closed_bytes + (view.tail.size if view.tail is not None else 0),
             tail.unsynced_bytes if tail is not None else 0,
+            self._oldest_ms,
         )
 
     # --- writing
@@ -277,6 +282,7 @@ class DeliveryLog:
             count = sum(segment.end.offset <= first_offset for segment in self._segments.closed)
             if count:
                 self._segments.remove(count)
+                self._note_oldest()
             return self.base.offset - before
 
     # --- a snapshot from another server
@@ -317,8 +323,20 @@ class DeliveryLog:
                 self._segments.replace(joined(own, shipped, place), wanted(own, shipped), parts)
                 self._index = max(self._index, self.end.index)
                 self._note_durable()
+                self._note_oldest()
 
     # --- inside
+
+    def _note_oldest(self) -> None:
+        """Read when the oldest delivery was delivered, since another one is the oldest now.
+
+        One that cannot be read has no time here. Whoever reads deliveries is told what is wrong.
+        """
+        self._oldest_ms = None
+        for segment in self._segments.view.from_offset(self.base.offset):
+            with suppress(StorageError):
+                self._oldest_ms = first_time(self._fs, f"{self.path}/{segment.name}", segment)
+            break
 
     def _check_failure(self) -> None:
         if self._failure is not None:
@@ -359,6 +377,8 @@ class DeliveryLog:
             tail = self._room(size + HEAD_BYTES)
             tail.write(deliveries[start:stop], max(upto, tail.segment.end.index))
             self._segments.grown()
+            if self._oldest_ms is None and not self._segments.closed:
+                self._oldest_ms = tail.segment.time
             if tail.unsynced_bytes >= settings.sync_bytes_max:
                 self.sync()
             start = stop

@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 class DeliveryView:
     """View of what can be read: `closed` segments, and the one that is being written with its points, `tail`.
 
-    `version` grows whenever files come or go.
+    `version` grows whenever files come or go. `closed_bytes` are those of the closed segments.
     """
 
     version: int
@@ -55,6 +55,7 @@ class DeliveryView:
     tail: Segment | None
     tail_points: Points | None
     ends: tuple[int, ...] = field(repr=False)
+    closed_bytes: int
 
     @property
     def end(self) -> Mark:

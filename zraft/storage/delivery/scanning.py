@@ -124,6 +124,23 @@ def scan_heads(
         position += HEAD_BYTES + head.length
 
 
+def first_time(fs: FileSystem, path: str, segment: Segment) -> int | None:
+    """Return the latest wall time (ms) in the first frame of a segment that has one; None if its head is not there.
+
+    The file is opened for this alone, so that it takes no place among those that readers use.
+
+    Raises:
+        StorageError: the file cannot be read.
+    """
+    with reading(path):
+        file = fs.open(path)
+        try:
+            heads = scan_heads(fs, file, seed=crc32c(segment.id), limit=HEADER_BYTES + HEAD_BYTES)
+            return next((head.time for _, head in heads), None)
+        finally:
+            fs.close(file)
+
+
 def follow(mark: Mark, frame: DeliveryFrame, path: str) -> tuple[Mark, list[tuple[StoredDelivery, bytes]]]:
     """Return where the log stands after the frame, and its deliveries, each with the digest after it.
 

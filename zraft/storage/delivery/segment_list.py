@@ -53,7 +53,9 @@ class SegmentList:
         self._removing: list[str] = []  # markers of removals that the manifest does not tell yet
         self._mutex = threading.Lock()
         ends = tuple(segment.end.offset for segment in recovered.segments)
-        self.view = DeliveryView(0, recovered.base, recovered.segments, None, None, ends)
+        self.view = DeliveryView(
+            0, recovered.base, recovered.segments, None, None, ends, _bytes(recovered.segments)
+        )
         """The view that readers go by."""
 
     @property
@@ -208,4 +210,9 @@ class SegmentList:
                 tail.segment if tail is not None else None,
                 tail.points if tail is not None else None,
                 tuple(segment.end.offset for segment in closed),
+                _bytes(closed),
             )
+
+
+def _bytes(segments: Sequence[Segment]) -> int:
+    return sum(segment.size for segment in segments)
