@@ -411,17 +411,25 @@ class _LateCommand(click.Command):
         return self._command().get_params(ctx)
 
 
-for _name, _help in (
-    ("consumer", "Show who consumes topics and how far each is, and change that."),
-    ("key", "Make and change the cluster key, by which servers know each other."),
-    ("log", "Show a server's log, and check whether it is whole."),
-    ("member", "List the members of a cluster, and change them while it runs."),
-    ("settings", "Show and change the settings that all servers must agree on."),
-    ("snapshot", "Save, inspect and restore snapshots of the state."),
-    ("topic", "Show topics and where their partitions are, change them, and send and read records."),
-    ("user", "Make and change the file of SASL users, and print the ids that ACLs have for users."),
+for _name, _module, _help in (
+    ("consumer", "topics.consumer_command", "Show who consumes topics and how far each is, and change that."),
+    ("key", "key_command", "Make and change the cluster key, by which servers know each other."),
+    ("log", "log_command", "Show a server's log, and check whether it is whole."),
+    ("member", "member_command", "List the members of a cluster, and change them while it runs."),
+    ("settings", "settings_command", "Show and change the settings that all servers must agree on."),
+    ("snapshot", "snapshot_command", "Save, inspect and restore snapshots of the state."),
+    (
+        "topic",
+        "topics.topic_command",
+        "Show topics and where their partitions are, change them, and send and read records.",
+    ),
+    (
+        "user",
+        "user_command",
+        "Make and change the file of SASL users, and print the ids that ACLs have for users.",
+    ),
 ):
-    main.add_command(_Late(_name, f"zraft.cli.{_name}_command", _help))
+    main.add_command(_Late(_name, f"zraft.cli.{_module}", _help))
 main.add_command(
     _LateCommand(
         "recover",

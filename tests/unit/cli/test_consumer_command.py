@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.topics.test_consumer import polled
 from tests.client.topics.test_producer import running
-from zraft.cli.consumer_command import Consumption, _consumption, _print, _rows, _summaries
+from zraft.cli.topics.consumer_command import Consumption, _consumption, _print, _rows, _summaries
 from zraft_client.topics import NoTopicError
 from zraft_client.topics.values import ConsumerPlace
 from zraft_core.errors import ZraftError

@@ -17,7 +17,7 @@ from zraft.cli.client_options import Access, is_client, run
 from zraft_core.errors import ConfigError, ZraftError
 
 if TYPE_CHECKING:
-    from zraft.cli.record_lines import RecordLine
+    from zraft.cli.topics.record_lines import RecordLine
     from zraft_client.topics import Record, Topics
     from zraft_client.topics.sent import Sent
     from zraft_client.topics.values import Bounds, Receipt
@@ -128,7 +128,7 @@ class _Sending:
     as_json: bool
 
     def record(self, line: bytes, number: int) -> RecordLine:
-        from zraft.cli.record_lines import LineError, read_json, read_plain
+        from zraft.cli.topics.record_lines import LineError, read_json, read_plain
 
         try:
             return read_json(line) if self.as_json else read_plain(line, self.separator)
@@ -261,7 +261,7 @@ def consume(
 
     Nothing is committed, so nobody else is disturbed.
     """
-    from zraft.cli.record_lines import json_line, plain_line
+    from zraft.cli.topics.record_lines import json_line, plain_line
 
     if as_json and separator is not None:
         raise ConfigError("--json, --keys: expected one of them, as an object has its key inside")

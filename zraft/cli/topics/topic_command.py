@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zraft.cli.operator_options import asks_cluster, console, do, wait_done
-from zraft.cli.topic_acl_command import acl
-from zraft.cli.topic_records import consume, produce
+from zraft.cli.topics.topic_acl_command import acl
+from zraft.cli.topics.topic_records import consume, produce
 
 if TYPE_CHECKING:
-    from zraft.cli.topic_description import PartitionView, ReplicaView, TopicView
+    from zraft.cli.topics.topic_description import PartitionView, ReplicaView, TopicView
     from zraft.operator.client import OperatorClient
     from zraft.operator.requests import ReplicaLine, TopicDescription, TopicLine
 
@@ -105,7 +105,7 @@ def describe(client: OperatorClient, name: str, as_json: bool) -> None:
     offsets      the oldest record that is kept, and the one behind the newest.
     size         the bytes of its deliveries on the leader's disk; oldest: the age of the oldest of them.
     """
-    from zraft.cli.topic_description import look_at
+    from zraft.cli.topics.topic_description import look_at
 
     view = look_at(client, list(_pages(client, name)))
     if as_json:

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from zraft.cli.client_options import Access, is_client, run
 from zraft.cli.operator_options import console
-from zraft.cli.topic_records import EARLIEST, LATEST, place
+from zraft.cli.topics.topic_records import EARLIEST, LATEST, place
 from zraft_core.errors import ConfigError, ZraftError
 
 if TYPE_CHECKING:
