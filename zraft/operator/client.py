@@ -146,6 +146,21 @@ class OperatorClient:
         if connection is not None:
             connection.close()
 
+    def another(self) -> OperatorClient:
+        """Return a client for the same servers, with a connection of its own."""
+        return OperatorClient(
+            self._addresses,
+            self._ring,
+            timeout_s=self.timeout_s,
+            key_hint=self._key_hint,
+            entropy=self._entropy,
+        )
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The addresses that are tried, in this order."""
+        return tuple(self._addresses)
+
     @property
     def address(self) -> Address | None:
         """The address of the server that answered last."""
