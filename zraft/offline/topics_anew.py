@@ -8,6 +8,7 @@ from typing import Final
 
 from attrs import frozen
 
+from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.offline.errors import OfflineError
 from zraft.offline.manifest import Manifest, SavedPartition
 from zraft.raft.membership.value import Membership
@@ -74,10 +75,15 @@ class PartitionFounder:
         `on_progress` gets (messages written, messages in all).
 
         Raises:
-            OfflineError: no time is left above that of the cut.
+            OfflineError: no time is left above that of the cut, or a newer release made the backup.
             StorageError: a file cannot be read or written, or is not what it should be.
         """
         manifest = topics.manifest
+        if manifest.features > FEATURE_LEVEL_MAX:
+            raise OfflineError(
+                f"the backup's topics are of feature level {manifest.features}, this release knows {FEATURE_LEVEL_MAX}: use a "
+                "newer one"
+            )
         time = time_anew(manifest.time)
         if time is None:
             raise OfflineError(

@@ -44,7 +44,7 @@ from zraft_core.wire.native.topic_requests import register_command
 TICK_S = 0.01
 HEARTBEAT_MS = 1_000
 SETTINGS = LeaderSettings(resend_ticks=2, resend_ticks_max=8, floor_ticks=2, advance_ticks=1, report_ticks=2)
-DIRECT = frozenset(("produce", "fetch", "need", "claim", "claims", "seek", "offset"))
+DIRECT = frozenset(("produce", "fetch", "need", "claim", "claims", "seek", "offset", "consumers"))
 
 
 class Group:
@@ -232,8 +232,14 @@ class FakeService:
     def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
         found = self._leading(client, id, group)
         if found is not None:
-            rows = tuple((name, offset, None) for name, offset in sorted(found.partition.offsets.items()))
-            client.on_consumers(id, Consumers(group, rows, found.partition.next_offset))
+            rows: list[tuple[bytes, int, tuple[str, ...] | None]] = [
+                (name, offset, None) for name, offset in sorted(found.partition.offsets.items())
+            ]
+            for one in found.claims.groups():
+                view = found.claims.view(one.name)
+                owners = tuple(claim.owner.client for claim in view.claims)
+                rows.append((one.name.encode(), view.start, owners))
+            client.on_consumers(id, Consumers(group, tuple(rows), found.partition.next_offset))
 
     def drop(self, client: TopicClient) -> None:
         for group in self.cluster.groups.values():
