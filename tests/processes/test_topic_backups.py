@@ -131,9 +131,7 @@ def test_a_backup_taken_while_messages_are_sent_becomes_a_cluster_with_all_up_to
     inspected = offline(cluster, "snapshot", "inspect", file, "--json")
     assert inspected.returncode == 0, inspected.stderr
     time = json.loads(inspected.stdout)["topics_time"]
-    expected = {
-        place: [one for one in records if one.stamp.time <= time] for place, records in end.items()
-    }
+    expected = {place: [one for one in records if one.stamp.time <= time] for place, records in end.items()}
     for place in PLACES:
         assert len(before[place]) <= len(expected[place]) < len(end[place]), "the cut is between"
     for number in cluster.servers:
@@ -169,7 +167,10 @@ def test_a_backup_taken_while_messages_are_sent_becomes_a_cluster_with_all_up_to
     found = asyncio.run(without_the_founder())
     for place in PLACES:
         assert places(found[place][: len(expected[place])]) == places(expected[place]), place
-        assert [one.value for one in found[place][len(expected[place]) :]] == [b"anew", b"without the founder"]
+        assert [one.value for one in found[place][len(expected[place]) :]] == [
+            b"anew",
+            b"without the founder",
+        ]
 
 
 def test_a_backup_without_topics_is_the_plain_snapshot_and_a_cluster_without_topics_needs_no_client(

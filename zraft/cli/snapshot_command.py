@@ -27,7 +27,7 @@ from zraft_core.errors import ConfigError, StorageError
 from zraft_core.ids import COORDINATION_GROUP
 
 if TYPE_CHECKING:
-    from zraft.offline.manifest import Manifest, SavedPartition
+    from zraft.offline.manifest import Manifest
     from zraft.operator.client import OperatorClient
     from zraft.operator.requests import SnapshotFile
 
@@ -132,7 +132,8 @@ def _topics_value(archive: ArchiveReader) -> dict[str, Any]:
                         "end": saved[group].end,
                         "messages": saved[group].messages,
                         "bytes": saved[group].size,
-                        "consumers": _consumers(saved[group]),
+                        "consumers": len(saved[group].offsets)
+                        + len(list(archive.claims(saved[group]).groups())),
                     }
                     for number, group in enumerate(topic.partitions)
                 ],
@@ -140,13 +141,6 @@ def _topics_value(archive: ArchiveReader) -> dict[str, Any]:
             for topic in manifest.topics
         ],
     }
-
-
-def _consumers(partition: SavedPartition) -> int:
-    """Return how many consumers a backup knows of a partition, by offset or by claims."""
-    from zraft_core.claims.snapshot import decode_snapshot
-
-    return len(partition.offsets) + len(list(decode_snapshot(partition.claims).groups()))
 
 
 def _print_value(value: dict[str, Any], *, as_json: bool) -> None:
@@ -298,7 +292,7 @@ def restore(file: Path, place: Place, no_topics: bool) -> None:
     """
     from zraft.offline.founding import Origin, check_empty, claimed, found
     from zraft.offline.reading import machine_of
-    from zraft.offline.topics_anew import TopicsToKeep
+    from zraft.offline.topics_anew import topics_of
     from zraft.storage.filesystem import RealFileSystem
 
     fs = RealFileSystem()
@@ -323,7 +317,7 @@ def restore(file: Path, place: Place, no_topics: bool) -> None:
             machine = machine_of(opened.blocks(), str(file), lambda items: advance(items, info.items))
         topics = None
         if archive is not None and not no_topics:
-            topics = TopicsToKeep(archive.manifest, archive.parts)
+            topics = topics_of(archive)
         meta = info.meta
         with progress("writing") as advance:
             founded = found(
@@ -341,9 +335,9 @@ def restore(file: Path, place: Place, no_topics: bool) -> None:
             )
     click.echo(f"from:      {file}, taken {_shown_time(info.header.wall_time_ms)} at zxid {info.zxid:#x}")
     if topics is not None:
-        partitions = topics.manifest.partitions
+        partitions = topics.partitions
         click.echo(
-            f"topics:    {len(topics.manifest.topics)}, with {len(partitions)} partitions and "
+            f"topics:    {len(topics.topics)}, with {len(partitions)} partitions and "
             f"{sum(one.messages for one in partitions)} messages"
         )
     tell_founded(founded, place)

@@ -31,6 +31,8 @@ from zraft.storage.delivery.values import (
 from zraft.storage.durable import reading, writing
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem, ReadOnlyFileSystem
+from zraft_core.claims.snapshot import decode_snapshot
+from zraft_core.claims.state import Claims
 from zraft_core.errors import ProtocolError, StorageError
 from zraft_core.ids import GroupId
 from zraft_core.topics.message import DIGEST_BYTES
@@ -329,6 +331,13 @@ class ArchiveReader:
             raise self._corrupt(
                 at, f"the members of group {partition.group} do not match their digest, or are not all of it"
             )
+
+    def claims(self, partition: SavedPartition) -> Claims:
+        """Return the claims with which a copy of a partition begins."""
+        try:
+            return decode_snapshot(partition.claims)
+        except ProtocolError as error:
+            raise self._corrupt(self._members[MANIFEST].at, f"group {partition.group}: {error}") from error
 
     # -- inside
 

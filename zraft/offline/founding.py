@@ -176,8 +176,8 @@ def found(
         disk = founders.server, directory.instance
         registry: Registry | None = None
         if topics is not None:
-            registry = registry_anew(machine.registry, topics.manifest.topics, disk, zxid)
-            machine.feature_level = max(machine.feature_level, topics.manifest.features)
+            registry = registry_anew(machine.registry, topics.topics, disk, zxid)
+            machine.feature_level = max(machine.feature_level, topics.features)
         machine.begin_anew(zxid, disk, founders.wanted(), registry)
         metas: dict[GroupId, SnapshotMeta] = {}
         if topics is not None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final
 
 from attrs import frozen
 
 from zraft.config.features import FEATURE_LEVEL_MAX
+from zraft.offline.archive import ArchiveReader
 from zraft.offline.errors import OfflineError
-from zraft.offline.manifest import Manifest, SavedPartition
 from zraft.raft.membership.value import Membership
 from zraft.raft.messages import Member
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.delivery.disk import DeliveryDisk
-from zraft.storage.delivery.manifest import Manifest as SegmentManifest
-from zraft.storage.delivery.manifest import store_manifest
+from zraft.storage.delivery.manifest import Manifest, store_manifest
 from zraft.storage.delivery.recovery import directory_of
 from zraft.storage.delivery.values import Mark, StoredDelivery, beginning
 from zraft.storage.directory import DataDirectory
@@ -24,12 +23,10 @@ from zraft.storage.durable import make_directories
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.snapshot_format import SNAPSHOT_ID_BYTES, SnapshotHeader
 from zraft.storage.snapshots import WRITE_BYTES_MAX, SnapshotStore
-from zraft.topics.anew import KeptPartition, partition_anew, time_anew
+from zraft.topics.anew import KeptPartition, KeptTopic, partition_anew, time_anew
 from zraft.topics.group_image import encode_group_image
 from zraft.topics.registry import Registry
-from zraft_core.claims.snapshot import decode_snapshot
 from zraft_core.claims.state import Claims
-from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId
 
 FIRST_TERM: Final = 1
@@ -39,16 +36,51 @@ UNKNOWN_STAMP: Final = (0, 0, 0, 0)
 
 
 @frozen
+class PartitionToKeep:
+    """A partition to begin with: where its deliveries begin, how many there are, and how far its consumers are."""
+
+    group: GroupId
+    first: int
+    messages: int
+    offsets: Mapping[bytes, int]
+    claims: Claims
+
+
+@frozen
 class TopicsToKeep:
-    """The topics of a backup.
+    """The topics with which a new cluster begins.
 
     Attributes:
-        manifest: what there is.
-        read: returns the deliveries of a partition in parts, and checks them.
+        time: no delivery has a later one; the new cluster delivers far above it.
+        features: the feature level that these topics need.
+        read: returns the deliveries of a partition in parts, whose numbers, from 1, are the deliveries' indices.
     """
 
-    manifest: Manifest
-    read: Callable[[SavedPartition], Iterator[Sequence[StoredDelivery]]]
+    time: int
+    features: int
+    topics: tuple[KeptTopic, ...]
+    partitions: tuple[PartitionToKeep, ...]
+    read: Callable[[GroupId], Iterator[Sequence[StoredDelivery]]]
+
+
+def topics_of(archive: ArchiveReader) -> TopicsToKeep:
+    """Return the topics of a backup, whose deliveries are checked as they are read.
+
+    Raises:
+        CorruptionError: claims cannot be read.
+    """
+    manifest = archive.manifest
+    saved = {one.group: one for one in manifest.partitions}
+    return TopicsToKeep(
+        manifest.time,
+        manifest.features,
+        manifest.topics,
+        tuple(
+            PartitionToKeep(one.group, one.first, one.messages, dict(one.offsets), archive.claims(one))
+            for one in manifest.partitions
+        ),
+        lambda group: archive.parts(saved[group]),
+    )
 
 
 @frozen
@@ -78,56 +110,53 @@ class PartitionFounder:
             OfflineError: no time is left above that of the cut, or a newer release made the backup.
             StorageError: a file cannot be read or written, or is not what it should be.
         """
-        manifest = topics.manifest
-        if manifest.features > FEATURE_LEVEL_MAX:
+        if topics.features > FEATURE_LEVEL_MAX:
             raise OfflineError(
-                f"the backup's topics are of feature level {manifest.features}, this release knows {FEATURE_LEVEL_MAX}: use a "
-                "newer one"
+                f"these topics are of feature level {topics.features}, this release knows {FEATURE_LEVEL_MAX}: use a newer "
+                "release"
             )
-        time = time_anew(manifest.time)
+        time = time_anew(topics.time)
         if time is None:
             raise OfflineError(
-                f"the topics of the backup end at time {manifest.time}, and none is left that is far enough above it; save "
-                "without topics (--no-topics), and copy their records with a client"
+                f"the topics end at time {topics.time}, and none is left that is far enough above it; begin without topics, "
+                "and copy their records with a client"
             )
-        of = sum(partition.messages for partition in manifest.partitions)
+        of = sum(partition.messages for partition in topics.partitions)
         metas: dict[GroupId, SnapshotMeta] = {}
         done = 0
         disk = DeliveryDisk(self.fs, self.directory)
         try:
-            for partition in manifest.partitions:
-                claims = _claims(partition)
+            for partition in topics.partitions:
+                group, parts = partition.group, 0
                 end = self._begin(disk, partition)
-                for number, part in enumerate(topics.read(partition), 1):
-                    disk.append(partition.group, part, number)
-                    end = disk.log(partition.group).end
+                for parts, part in enumerate(topics.read(group), 1):
+                    disk.append(group, part, parts)
+                    end = disk.log(group).end
                     done += len(part)
                     on_progress(done, of)
-                disk.close(partition.group)
-                metas[partition.group] = self._write_snapshot(partition, claims, end, time)
+                disk.close(group)
+                metas[group] = self._write_snapshot(partition, end, max(1, parts), time)
         finally:
             disk.close_all()
         return metas
 
-    def _begin(self, disk: DeliveryDisk, partition: SavedPartition) -> Mark:
+    def _begin(self, disk: DeliveryDisk, partition: PartitionToKeep) -> Mark:
         """Open the partition's deliveries, empty, and beginning where those that were kept begin."""
         group, first = partition.group, partition.first
         if first:
             path = directory_of(self.directory.path, group)
             make_directories(self.fs, path)
             base = Mark(first, UNKNOWN_STAMP, beginning(group).chain, 0)
-            store_manifest(self.fs, path, SegmentManifest(group, base))
+            store_manifest(self.fs, path, Manifest(group, base))
         log, _ = disk.open(group)
         return log.end
 
-    def _write_snapshot(
-        self, partition: SavedPartition, claims: Claims, end: Mark, time: int
-    ) -> SnapshotMeta:
-        group, directory = partition.group, self.directory
-        kept = KeptPartition(group, end.offset, end.chain, dict(partition.offsets), claims.log_time_ms)
+    def _write_snapshot(self, partition: PartitionToKeep, end: Mark, index: int, time: int) -> SnapshotMeta:
+        group, directory, claims = partition.group, self.directory, partition.claims
+        kept = KeptPartition(group, end.offset, end.chain, partition.offsets, claims.log_time_ms)
         image = encode_group_image(partition_anew(kept, self.registry, time), claims, end.stamp)
         membership = Membership({directory.server: Member(directory.instance)})
-        meta = SnapshotMeta(max(1, partition.parts), FIRST_TERM, claims.position + 1, membership.encode())
+        meta = SnapshotMeta(index, FIRST_TERM, claims.position + 1, membership.encode())
         store = SnapshotStore.open(self.fs, directory, group)
         try:
             store.begin(
@@ -148,12 +177,3 @@ class PartitionFounder:
         finally:
             store.close()
         return meta
-
-
-def _claims(partition: SavedPartition) -> Claims:
-    try:
-        return decode_snapshot(partition.claims)
-    except ProtocolError as error:
-        raise OfflineError(
-            f"the backup's claims of group {partition.group} cannot be read: {error}"
-        ) from error

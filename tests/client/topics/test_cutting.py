@@ -154,5 +154,5 @@ async def test_a_partition_without_a_leader_is_named_when_the_time_is_over() -> 
         async with topics.producer() as producer:
             await producer.send(("orders", 0), b"x")
         silence(cluster)
-        with pytest.raises(DeadlineError, match="group|orders/1"):
+        with pytest.raises(DeadlineError, match=r"group|orders/1"):
             await cut_topics(topics.directory, 1.0)

@@ -74,7 +74,14 @@ def snapshot_file(directory: Path, machine: Machine | None = None) -> bytes:
     store = SnapshotStore.open(fs, held, COORDINATION_GROUP)
     store.begin(
         SnapshotHeader(
-            COORDINATION_GROUP, meta, b"the old cluster!", server, instance, b"i" * 16, machine.feature_level, SAVED_MS
+            COORDINATION_GROUP,
+            meta,
+            b"the old cluster!",
+            server,
+            instance,
+            b"i" * 16,
+            machine.feature_level,
+            SAVED_MS,
         )
     )
     writer = ImageWriter(machine)
@@ -91,7 +98,16 @@ def saved(archive: ArchiveWriter, group: GroupId, kept: Kept) -> SavedPartition:
     for one in kept.deliveries:
         writer.add(
             StoredDelivery(
-                *(one.offset, one.stamp, one.producer, one.number, one.payload, writer.number, one.time, one.span)
+                *(
+                    one.offset,
+                    one.stamp,
+                    one.producer,
+                    one.number,
+                    one.payload,
+                    writer.number,
+                    one.time,
+                    one.span,
+                )
             )
         )
     return writer.finish(kept.offsets, encode_snapshot(claims_anew(kept.views, writer.end)))

@@ -12,7 +12,14 @@ from attrs import evolve
 
 from tests.unit.offline.backups import A, B, C, Kept, backup, several, snapshot_file
 from zraft.offline import archive as archives
-from zraft.offline.archive import MANIFEST, SNAPSHOT, ArchiveReader, ArchiveWriter, PartitionWriter, is_archive
+from zraft.offline.archive import (
+    MANIFEST,
+    SNAPSHOT,
+    ArchiveReader,
+    ArchiveWriter,
+    PartitionWriter,
+    is_archive,
+)
 from zraft.offline.manifest import Manifest, decode_manifest, encode_manifest
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import ReadOnlyFileSystem, RealFileSystem

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from attrs import evolve
 
 from tests.unit.offline.backups import (
     PRODUCER,
@@ -29,7 +28,7 @@ from zraft.offline import archive as archives
 from zraft.offline.archive import ArchiveReader
 from zraft.offline.errors import OfflineError
 from zraft.offline.founding import Founded, check_empty, claimed, found
-from zraft.offline.topics_anew import TopicsToKeep
+from zraft.offline.topics_anew import TopicsToKeep, topics_of
 from zraft.raft.membership.value import Membership
 from zraft.server.partitions.machine import PartitionMachine, mark_of_image
 from zraft.storage.delivery.disk import DeliveryDisk
@@ -69,7 +68,7 @@ def restored(path: Path, file: Path) -> Founded:
             replaces=None,
             entropy=os.urandom,
             wall_ms=SAVED_MS + 5,
-            topics=TopicsToKeep(archive.manifest, archive.parts),
+            topics=topics_of(archive),
         )
 
 
@@ -158,7 +157,8 @@ def test_a_partition_goes_on_above_the_cut_and_above_what_was_lost(server: Serve
     assert partition is not None
     assert partition.frontier()[:1] == (CUT + TIMES_SKIPPED,)
     assert partition.clock == CUT + TIMES_SKIPPED
-    assert not (partition.pending.entries or partition.settled.entries or partition.rows)
+    for left in (partition.pending.entries, partition.settled.entries, partition.rows):
+        assert not left
     producer = ProducerId(server.registry.position + 1)
     server.registry.apply(RegisterProducer(77), producer)
     apply(partition, ViewChanged(server.registry.view()))
@@ -218,7 +218,9 @@ def test_placement_gives_the_partitions_to_the_others_once_they_have_joined(serv
     placed = [one for one in commands if isinstance(one, PlaceGroup)]
     assert {one.group for one in placed} == {A, B, C}
     assert all(len(one.wanted) == 2 for one in placed)
-    assert not decide(PlacementSituation(server.registry, {ONE: disks[ONE]}, 3)), "alone there is nothing to do"
+    assert not decide(PlacementSituation(server.registry, {ONE: disks[ONE]}, 3)), (
+        "alone there is nothing to do"
+    )
     server.close()
 
 
@@ -244,9 +246,7 @@ def test_times_that_are_used_up_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_backup_of_a_newer_level_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "backup"
-    manifest = backup(file, snapshot_file(tmp_path / "old"), {A: Kept(), B: Kept(), C: Kept()})
-    newer = TopicsToKeep(evolve(manifest, features=FEATURE_LEVEL_MAX + 1), lambda _: iter(()))
+    newer = TopicsToKeep(CUT, FEATURE_LEVEL_MAX + 1, (), (), lambda _: iter(()))
     fs = RealFileSystem()
     with pytest.raises(OfflineError, match="feature level"), claimed(fs, str(tmp_path / "new")):
         found(

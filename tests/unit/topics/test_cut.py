@@ -45,7 +45,9 @@ def test_a_multicast_that_began_before_the_cut_and_gets_a_later_time_is_below_it
     apply(b, Advance(cut.needed))
     apply(a, Advance(cut.needed))
     assert cut.passed(b.frontier())
-    assert not cut.passed(a.frontier()), "what is pending there may still be delivered below the cut, for all it knows"
+    assert not cut.passed(a.frontier()), (
+        "what is pending there may still be delivered below the cut, for all it knows"
+    )
     apply(b, start(m))
     at_a, at_b = delivered_by(a, remote(m, B, 7)), delivered_by(b, remote(m, A, 6))
     assert seqs(at_a) == seqs(at_b) == [2]
