@@ -56,6 +56,7 @@ class _Replica:
         lacking: by stamp, the messages that other partitions here have delivered and this one has not.
         sources: the partitions that have them, and from which offset on.
         conditions: those of these messages that count here.
+        messages: how many it has delivered that are still there.
     """
 
     partition: Partition
@@ -68,6 +69,7 @@ class _Replica:
     spans: int = 0
     sources: dict[GroupId, int] = Factory(dict)
     conditions: list[tuple[Stamp, Condition]] = Factory(list)
+    messages: int = 0
 
     @property
     def end(self) -> int:
@@ -136,7 +138,12 @@ def recovered_topics(
     kept = [group for topic in topics for group in topic.partitions]
     times = [0]
     for replica in replicas.values():
-        times += (replica.partition.clock, replica.partition.floor.time, replica.last[0], *(s[0] for s in replica.lacking))
+        times += (
+            replica.partition.clock,
+            replica.partition.floor.time,
+            replica.last[0],
+            *(s[0] for s in replica.lacking),
+        )
     return RecoveredTopics(
         TopicsToKeep(
             max(times),
@@ -165,7 +172,7 @@ def _partition(group: GroupId, replica: _Replica | None) -> PartitionToKeep:
     return PartitionToKeep(
         group,
         replica.first,
-        len(replica.lacking),
+        replica.messages + len(replica.lacking),
         replica.offsets(),
         claims_anew(replica.views, replica.end),
     )
@@ -182,7 +189,9 @@ def _lines(
                 continue
             line = f"{topic.name}/{number}: offsets {replica.first} to {replica.end}"
             if replica.lacking:
-                line += f"; {len(replica.lacking)} messages of them were delivered only at other partitions here"
+                line += (
+                    f"; {len(replica.lacking)} of the messages were delivered only at other partitions here"
+                )
             if len(replica.partition.pending):
                 line += f"; {len(replica.partition.pending)} messages were under way"
             yield line
@@ -247,7 +256,9 @@ class _Reading:
                     if one.offset >= disk_end:
                         tail.append(one)
             if machine.error:
-                raise OfflineError(f"a partition had stopped: {machine.error}; begin without topics (--no-topics)")
+                raise OfflineError(
+                    f"a partition had stopped: {machine.error}; begin without topics (--no-topics)"
+                )
         partition, claims = machine.partition, machine.claims
         if partition is None or claims is None:
             return None
@@ -279,6 +290,7 @@ class _Reading:
             others = [other.last for number, other in replicas.items() if number != group]
             lowest = min(others, default=replica.last)
             for one in self._deliveries(group, replica, 0):
+                replica.messages += 1
                 if one.stamp <= lowest:
                     continue
                 for to in decode_message(one.payload).destinations:

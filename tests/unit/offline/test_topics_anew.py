@@ -169,7 +169,7 @@ def test_a_partition_goes_on_above_the_cut_and_above_what_was_lost(server: Serve
     assert one.offset == 20
     assert one.stamp > log.end.stamp  # type: ignore[operator]
     log.append(
-        [StoredDelivery(one.offset, (*one.stamp,), producer, 1, b"new", log.durable_index + 1, SAVED_MS)],  # type: ignore[arg-type]
+        [StoredDelivery(one.offset, (*one.stamp,), producer, 1, b"new", log.durable_index + 1, SAVED_MS)],
         log.durable_index + 1,
     )
     assert log.end.offset == 21
