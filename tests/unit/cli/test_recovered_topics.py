@@ -75,8 +75,8 @@ class Directory:
         delivered = [one for applied in machine.take_fresh() for one in applied.deliveries]
         disk = DeliveryDisk(fs, directory)
         disk.open(group)
-        for one in delivered[:stored]:
-            disk.append(group, [one], one.index)
+        for delivery in delivered[:stored]:
+            disk.append(group, [delivery], delivery.index)
         disk.close_all()
         directory.close()
 
