@@ -156,6 +156,7 @@ def test_a_backup_taken_while_messages_are_sent_becomes_a_cluster_with_all_up_to
         return all((row.servers, row.state) == ((1, 2, 3), "ready") for row in rows)
 
     wait_until(placed, "replicas on all servers")
+    cluster.wait_equal_digests()
     cluster.kill(1)
 
     async def without_the_founder() -> Found:
