@@ -20,7 +20,7 @@ from zraft.cli.offline_options import (
     show_replayed,
     tell_founded,
 )
-from zraft_core.errors import ConfigError
+from zraft_core.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
     from zraft.offline.topics_anew import TopicsToKeep
@@ -81,8 +81,11 @@ def recover(place: Place, confirmed: str | None, no_topics: bool) -> None:
         show_replayed(directory, replayed, data)
         topics: TopicsToKeep | None = None
         if not no_topics:
-            with progress("reading partitions") as advance:
-                recovered = recovered_topics(fs, directory, replayed.machine, advance)
+            try:
+                with progress("reading partitions") as advance:
+                    recovered = recovered_topics(fs, directory, replayed.machine, advance)
+            except StorageError as error:
+                raise StorageError(f"{error}. Or leave the topics out: --no-topics") from error
             if recovered is not None:
                 topics = recovered.topics
                 click.echo("\n".join(("topics:", *(f"  {line}" for line in recovered.lines), "")))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
+from crc32c import crc32c
 
 from tests.unit.offline.backups import A, B, C, Kept, backup, several, snapshot_file
 from zraft.offline import archive as archives
@@ -122,6 +123,24 @@ def test_a_bit_that_changed_is_found_wherever_it_is(
         verify(path)
 
 
+def test_whatever_byte_changes_the_archive_is_refused_or_says_the_same(made: tuple[Path, Manifest]) -> None:
+    path, manifest = made
+    data = path.read_bytes()
+    refused = 0
+    for at in range(0, len(data), 37):
+        damaged = bytearray(data)
+        damaged[at] ^= 0x15
+        path.write_bytes(damaged)
+        try:
+            with ArchiveReader(FS, str(path)) as found:
+                for _ in found.verify():
+                    pass
+                assert found.manifest == manifest, at
+        except CorruptionError:
+            refused += 1
+    assert refused > 50, "the rest is what fills blocks"
+
+
 def rebuilt(path: Path, change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> None:
     """Write the archive anew with other members."""
     with tarfile.open(path) as archive:
@@ -177,8 +196,6 @@ def test_a_newer_manifest_names_its_release(made: tuple[Path, Manifest]) -> None
     data = bytearray(encode_manifest(manifest))
     at = data.index(b"format") + 6
     data[at] = 9
-    from crc32c import crc32c
-
     data[-4:] = crc32c(bytes(data[:-4])).to_bytes(4)
     rebuilt(path, lambda members: members | {MANIFEST: bytes(data)})
     with pytest.raises(CorruptionError, match="format 9, this release knows 1; use the zraft of the release"):

@@ -21,6 +21,7 @@ from tests.unit.offline.backups import (
     snapshot_file,
 )
 from tests.unit.offline.states import FOUNDERS, ONE, ORIGIN, rich
+from tests.unit.offline.test_founding import CutShort, CutShortError
 from tests.unit.topics.groups import apply
 from zraft.config.features import FEATURE_LEVEL_MAX
 from zraft.groups.recovery import Recovery, recover
@@ -44,6 +45,7 @@ from zraft.topics.placement import Disk, PlacementSituation, decide
 from zraft.topics.registry import Registry
 from zraft_core.claims.anew import POSITIONS_SKIPPED
 from zraft_core.claims.answers import ClaimsView
+from zraft_core.errors import StorageError
 from zraft_core.ids import EPOCHS_SKIPPED, GroupId, Instance, ProducerId, ServerId
 from zraft_core.topics.commands import Start, ViewChanged
 from zraft_core.topics.message import COORDINATOR, Message
@@ -54,9 +56,9 @@ CUT = 1_000
 READERS = ClaimsView("readers", (), None, 9, 4, ((6, 8),), 0, 0, 0, 700, 12, 55)
 
 
-def restored(path: Path, file: Path) -> Founded:
+def restored(path: Path, file: Path, fs: RealFileSystem | None = None) -> Founded:
     """As `zraft snapshot restore` does it."""
-    fs = RealFileSystem()
+    fs = RealFileSystem() if fs is None else fs
     with ArchiveReader(ReadOnlyFileSystem(), str(file)) as archive, claimed(fs, str(path)):
         check_empty(fs, str(path))
         return found(
@@ -234,6 +236,29 @@ def test_a_damaged_part_leaves_no_directory(tmp_path: Path) -> None:
     with pytest.raises(CorruptionError, match=str(file)):
         restored(tmp_path / "new", file)
     assert not (tmp_path / "new").exists()
+
+
+def test_cut_short_anywhere_it_refuses_to_start_and_can_be_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "backup"
+    backup(
+        file,
+        snapshot_file(tmp_path / "old"),
+        {A: Kept(several(A, 20)), B: Kept(several(B, 3, 40), 40), C: Kept()},
+    )
+    whole = CutShort(0)
+    restored(tmp_path / "whole", file, whole)
+    for at in range(1, whole.changes, 7):
+        path = tmp_path / f"cut-{at}"
+        with pytest.raises(CutShortError):
+            restored(path, file, CutShort(at))
+        if path.is_dir() and "founding" in os.listdir(path):
+            with pytest.raises(StorageError, match="cut short"):
+                DataDirectory.open(RealFileSystem(), str(path), server=ONE, entropy=os.urandom)
+        restored(path, file)
+        server = Server(path)
+        assert [one.offset for one in records(server.group(A)[1])] == list(range(20))
+        assert [one.offset for one in records(server.group(B)[1])] == [40, 41, 42]
+        server.close()
 
 
 def test_times_that_are_used_up_are_refused(tmp_path: Path) -> None:
