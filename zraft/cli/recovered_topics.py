@@ -35,7 +35,7 @@ from zraft.topics.registry import Registry
 from zraft.tree.machine import Machine
 from zraft_core.claims.anew import claims_anew
 from zraft_core.claims.answers import ClaimsView
-from zraft_core.ids import COORDINATION_GROUP, GroupId
+from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 from zraft_core.topics.codec import decode_message
 from zraft_core.topics.message import Condition
 from zraft_core.topics.registry_values import Topic
@@ -152,7 +152,7 @@ def recovered_topics(
             tuple(_partition(group, replicas.get(group)) for group in kept),
             partial(reading.parts, replicas),
         ),
-        tuple(_lines(topics, registry, replicas)),
+        tuple(_lines(topics, registry, replicas, (directory.server, directory.instance))),
     )
 
 
@@ -179,7 +179,10 @@ def _partition(group: GroupId, replica: _Replica | None) -> PartitionToKeep:
 
 
 def _lines(
-    topics: Iterable[KeptTopic], registry: Registry, replicas: Mapping[GroupId, _Replica]
+    topics: Iterable[KeptTopic],
+    registry: Registry,
+    replicas: Mapping[GroupId, _Replica],
+    disk: tuple[ServerId, Instance],
 ) -> Iterator[str]:
     for topic in topics:
         for number, group in enumerate(topic.partitions):
@@ -188,6 +191,8 @@ def _lines(
                 yield f"{topic.name}/{number}: HAS NO REPLICA HERE, begins empty at offset 0"
                 continue
             line = f"{topic.name}/{number}: offsets {replica.first} to {replica.end}"
+            if disk not in registry.groups[group].holders:
+                line += "; THIS DISK HAD LEFT the partition, so that newer records are missing"
             if replica.lacking:
                 line += (
                     f"; {len(replica.lacking)} of the messages were delivered only at other partitions here"

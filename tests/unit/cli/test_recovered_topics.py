@@ -48,11 +48,11 @@ def single(seq: int, group: GroupId, number: int, step: Condition | None = None)
 class Directory:
     """The directory of a server with replicas of partitions."""
 
-    def __init__(self, path: Path) -> None:
-        server_directory(path, count=1)
+    def __init__(self, path: Path, *, holds: bool = True) -> None:
+        instance = server_directory(path, count=1)
         self.path = path
         self.machine = Machine()
-        disk = ONE, Instance(b"old disk of one!")
+        disk = ONE, instance if holds else Instance(b"old disk of one!")
         self.machine.registry.become(registry_anew(Registry(), TOPICS, disk, 1 << 40))
 
     def replica(
@@ -145,6 +145,13 @@ def test_a_partition_that_is_not_here_begins_empty_and_that_is_said(directory: D
     assert [one.partitions for one in found.topics.topics] == [(A, B), (C,)]
     assert seqs(found, C) == []
     assert "audit/0: HAS NO REPLICA HERE, begins empty at offset 0" in found.lines
+
+
+def test_a_disk_that_had_left_a_partition_is_said_to_have_less(tmp_path: Path) -> None:
+    directory = Directory(tmp_path / "data", holds=False)
+    directory.replica(A, [single(1, A, 1)])
+    (line,) = (line for line in directory.recovered().lines if line.startswith("orders/0"))
+    assert "offsets 0 to 1; THIS DISK HAD LEFT the partition" in line
 
 
 def test_a_step_counts_if_its_message_stays_and_not_if_it_goes(directory: Directory) -> None:
