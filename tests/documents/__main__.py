@@ -32,7 +32,8 @@ def environment(home: Path) -> dict[str, str]:
         "HOME": str(home),
         "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
         "VIRTUAL_ENV": str(binaries.parent),
-        "PYTHONPATH": str(ROOT),
+        # This checkout's packages, also where another one's are installed.
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "client", ROOT / "bench"))),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,9 @@ from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, wait_until
 from tests.processes.members import GrowingCluster
 from zraft.transport.keys import create_key_file
+from zraft_client import Client
+from zraft_client.topics import Topics
+from zraft_client.topics.reading_range import read_range
 from zraft_core.ids import zxid_anew
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
@@ -142,46 +146,65 @@ def test_d15_a_backup_of_a_follower_becomes_a_new_cluster_with_all_that_was_in_i
     assert sessions.lost == []
 
 
-def test_a_recovered_cluster_has_no_topics_and_they_can_be_created_again(start_cluster: StartCluster) -> None:
-    """The way out when a partition has lost most of its disks; what is left of it stays readable aside."""
+def test_a_recovered_cluster_has_what_the_server_that_is_left_has_of_topics(
+    start_cluster: StartCluster,
+) -> None:
+    """The way out when a partition has lost most of its disks; the old files stay readable aside."""
     cluster = start_cluster(kind=GrowingCluster)
-
-    def create() -> None:
-        created = cluster.zraft(
-            "topic", "create", "orders", "--partitions", "2", "--timeout", "60", timeout_s=120
-        )
-        assert created.returncode == 0, created
-        assert created.stdout.splitlines()[-1] == "2 partitions take messages"
-
-    create()
+    created = cluster.zraft(
+        "topic", "create", "orders", "--partitions", "2", "--timeout", "60", timeout_s=120
+    )
+    assert created.returncode == 0, created
+    assert created.stdout.splitlines()[-1] == "2 partitions take messages"
     # A message to all of them.
     altered = cluster.zraft("topic", "alter", "orders", "--partitions", "3", "--timeout", "60", timeout_s=120)
     assert altered.returncode == 0, altered
-    wait_until(
-        lambda: offline(cluster, "log", "dump", cluster.servers[3].data, "--deliveries").stdout,
-        "server 3 to deliver it",
-    )
+    places = [("orders", number) for number in range(3)]
+
+    async def send(*values: bytes) -> None:
+        async with Client(cluster.hosts()) as client, Topics(client) as topics, topics.producer() as producer:
+            for value in values:
+                await producer.send(places, value)
+
+    async def read() -> list[list[bytes]]:
+        found: list[list[bytes]] = []
+        async with Client(cluster.hosts()) as client, Topics(client) as topics:
+            for place in places:
+                end = (await topics.bounds("orders"))[place[1]].end
+                records = await read_range(topics.directory, *place, 0, end)
+                found.append([record.value for record in records])
+        return found
+
+    def delivered_at(number: int) -> int:
+        data = cluster.servers[number].data
+        return len(offline(cluster, "log", "dump", data, "--deliveries").stdout.splitlines())
+
+    asyncio.run(send(b"one", b"two", b"three"))
+    wait_until(lambda: delivered_at(3) >= 12, "server 3 to deliver them")
     for number in cluster.servers:
         cluster.kill(number)
     for number in (1, 2):
         cluster.wipe(number)
-    shown = offline(cluster, "recover", *here(cluster, 3)).stdout
+    refused = offline(cluster, "recover", *here(cluster, 3))
+    shown = refused.stdout
+    assert "orders/0: offsets 0 to 4" in shown
     (characters,) = (
         line.split(":")[1].strip()[:8] for line in shown.splitlines() if line.startswith("cluster")
     )
     recovered = offline(cluster, "recover", *here(cluster, 3), "--yes-i-lose-writes", characters)
     assert recovered.returncode == 0, recovered.stderr
     (aside,) = cluster.servers[3].data.glob("aside-*")
-    read = offline(cluster, "log", "dump", aside, "--deliveries")
-    assert read.returncode == 0, read
-    assert read.stdout
+    dumped = offline(cluster, "log", "dump", aside, "--deliveries")
+    assert dumped.returncode == 0, dumped
+    assert dumped.stdout
     cluster.start(3)
     wait_until(lambda: "Mode: " in (cluster.ask(3, "srvr") or ""), "server 3 to serve alone")
+    assert asyncio.run(read()) == [[b"one", b"two", b"three"]] * 3
     for number in (1, 2):
         cluster.start(number)
     cluster.wait_roles(voters=[1, 2, 3])
-    assert cluster.zraft("topic", "list", "--json").stdout == ""
-    create()
+    asyncio.run(send(b"four"))
+    assert asyncio.run(read()) == [[b"one", b"two", b"three", b"four"]] * 3
 
 
 def test_d1_one_server_of_three_is_recovered_and_old_ones_disturb_nobody(

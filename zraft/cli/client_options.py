@@ -47,6 +47,14 @@ class Access:
         return Client(self.connect, auth=self.auth, tls=self.tls, timeout_s=self.timeout_s)
 
 
+@frozen
+class Identity:
+    """Whom a command shows itself as to servers, and whether over TLS; the same as in `Access`."""
+
+    auth: tuple[tuple[str, bytes], ...]
+    tls: ssl.SSLContext | None
+
+
 def is_client(command: F) -> F:
     """Give a click command the options of clients, and an `access` made of them."""
 
@@ -57,13 +65,7 @@ def is_client(command: F) -> F:
         show_default=True,
         help="The servers: any that answers is enough.",
     )
-    @click.option(
-        "--auth",
-        metavar="SCHEME:CREDENTIALS",
-        multiple=True,
-        envvar="ZRAFT_AUTH",
-        help="Whom to show oneself as, such as digest:anna:secret; may be repeated.  [env: ZRAFT_AUTH]",
-    )
+    @shows_identity
     @click.option(
         "--timeout",
         metavar="SECONDS",
@@ -72,13 +74,29 @@ def is_client(command: F) -> F:
         type=SECONDS,
         help="How long one request may take.",
     )
+    @functools.wraps(command)
+    def with_access(connect: str, identity: Identity, timeout: float, **arguments: Any) -> Any:
+        access = Access(connect, identity.auth, identity.tls, timeout)
+        return command(access=access, **arguments)
+
+    return with_access  # type: ignore[return-value]
+
+
+def shows_identity(command: F) -> F:
+    """Give a click command the options that say whom it shows itself as, as `identity`."""
+
+    @click.option(
+        "--auth",
+        metavar="SCHEME:CREDENTIALS",
+        multiple=True,
+        envvar="ZRAFT_AUTH",
+        help="Whom to show oneself as, such as digest:anna:secret; may be repeated.  [env: ZRAFT_AUTH]",
+    )
     @click.option("--tls", is_flag=True, help="Speak TLS; any of the following options means it, too.")
     @tls_options("The authorities that sign servers' certificates.")
     @functools.wraps(command)
-    def with_access(
-        connect: str,
+    def with_identity(
         auth: tuple[str, ...],
-        timeout: float,
         tls: bool,
         tls_ca: Path | None,
         tls_certificate: Path | None,
@@ -90,10 +108,10 @@ def is_client(command: F) -> F:
             from zraft.shell.secure import client_context
 
             context = client_context(ca=tls_ca, certificate=tls_certificate, key=tls_key)
-        access = Access(connect, tuple(map(_credentials, auth)), context, timeout)
-        return command(access=access, **arguments)
+        identity = Identity(tuple(map(_credentials, auth)), context)
+        return command(identity=identity, **arguments)
 
-    return with_access  # type: ignore[return-value]
+    return with_identity  # type: ignore[return-value]
 
 
 def _credentials(text: str) -> tuple[str, bytes]:

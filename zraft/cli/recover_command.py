@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,7 +20,10 @@ from zraft.cli.offline_options import (
     show_replayed,
     tell_founded,
 )
-from zraft_core.errors import ConfigError
+from zraft_core.errors import ConfigError, StorageError
+
+if TYPE_CHECKING:
+    from zraft.offline.topics_anew import TopicsToKeep
 
 LOUD: Final = """\
 THIS CAN LOSE WRITES THAT WERE ACKNOWLEDGED, and nobody can tell which.
@@ -30,6 +33,8 @@ disk of a dead machine, do that instead: then nothing is lost.
 
  - What the lost servers had and this one has not is gone. What this one has in its log and no majority ever agreed on
    becomes part of the data.
+ - Records of topics that only the lost servers had are gone. A partition that has no replica here begins EMPTY, at
+   offset 0; consumers that were further have to be set back.
  - With several directories left, recover the one whose last entry is the newest: the higher term, then the higher index.
    Run this command on each and answer no.
  - A NEW cluster begins, with an identity of its own. No other server of the old one may go on: stop them, and empty their
@@ -38,14 +43,16 @@ disk of a dead machine, do that instead: then nothing is lost.
 
 
 @click.command(short_help="Make a new cluster out of one server of a cluster that lost its majority.")
+@click.option("--no-topics", is_flag=True, help="Leave the topics out.")
 @founds_cluster
 @asks_before_loss
-def recover(place: Place, confirmed: str | None) -> None:
+def recover(place: Place, confirmed: str | None, no_topics: bool) -> None:
     """Make a new cluster out of one server of a cluster that lost its majority for good. CAN LOSE WRITES.
 
     This command shows what the directory of the stopped server holds, and asks. The new cluster begins with its newest
     snapshot and all of its log; the old contents are moved to aside-<instance> inside of DIR, never removed. Zxids begin
     2^20 epochs above (D-15), so clients of the old cluster find themselves behind and reconnect, with their sessions.
+    Topics keep what the partitions in DIR have delivered; partitions that are not in DIR begin empty.
 
     \b
         zraft recover --data /var/lib/zraft --id 3 \\
@@ -54,6 +61,7 @@ def recover(place: Place, confirmed: str | None) -> None:
     Afterwards start this server as always, then the others with EMPTY directories and the same --cluster. See
     docs/RECOVERY.md, also for what to try before.
     """
+    from zraft.cli.recovered_topics import recovered_topics
     from zraft.offline.founding import claimed, found
     from zraft.offline.replay import replay
     from zraft.storage.directory import DataDirectory, read_meta
@@ -71,6 +79,16 @@ def recover(place: Place, confirmed: str | None) -> None:
         with progress("applying the log") as advance:
             replayed = replay(fs, directory, advance)
         show_replayed(directory, replayed, data)
+        topics: TopicsToKeep | None = None
+        if not no_topics:
+            try:
+                with progress("reading partitions") as advance:
+                    recovered = recovered_topics(fs, directory, replayed.machine, advance)
+            except StorageError as error:
+                raise StorageError(f"{error}. Or leave the topics out: --no-topics") from error
+            if recovered is not None:
+                topics = recovered.topics
+                click.echo("\n".join(("topics:", *(f"  {line}" for line in recovered.lines), "")))
         confirm_loss(directory, LOUD, confirmed)
         with progress("writing") as advance:
             founded = found(
@@ -83,6 +101,8 @@ def recover(place: Place, confirmed: str | None) -> None:
                 entropy=os.urandom,
                 wall_ms=time.time_ns() // 1_000_000,
                 on_progress=advance,
+                topics=topics,
+                on_topics=advance,
             )
     finally:
         directory.close()

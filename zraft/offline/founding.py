@@ -18,6 +18,7 @@ from attrs import frozen
 
 from zraft.offline.errors import OfflineError
 from zraft.offline.founders import Founders
+from zraft.offline.topics_anew import PartitionFounder, TopicsToKeep
 from zraft.raft.messages import HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import UNFINISHED, DataDirectory, lock_directory
@@ -27,10 +28,12 @@ from zraft.storage.records import HardStateRecord
 from zraft.storage.snapshot_format import SNAPSHOT_ID_BYTES, SnapshotHeader
 from zraft.storage.snapshots import WRITE_BYTES_MAX, SnapshotStore
 from zraft.storage.wal import Wal
+from zraft.topics.anew import registry_anew
+from zraft.topics.registry import Registry
 from zraft.tree.image.writer import ImageWriter
 from zraft.tree.machine import Machine
 from zraft_core.errors import StorageError
-from zraft_core.ids import COORDINATION_GROUP, Instance, zxid_anew
+from zraft_core.ids import COORDINATION_GROUP, GroupId, Instance, zxid_anew
 
 CLUSTER_ID_BYTES: Final = 16
 ITEMS_PER_STEP: Final = 10_000
@@ -146,13 +149,16 @@ def found(
     entropy: Callable[[int], bytes],
     wall_ms: int,
     on_progress: Progress = lambda *_: None,
+    topics: TopicsToKeep | None = None,
+    on_topics: Progress = lambda *_: None,
 ) -> Founded:
     """Make the claimed directory one of a new cluster that begins with the machine's state, and install it.
 
-    `machine` becomes what the new cluster begins with. `replaces`: whose contents are moved aside.
+    `machine` becomes what the new cluster begins with. `replaces`: whose contents are moved aside. `topics`: those that
+    the new cluster has; None if it has none. `on_topics` gets (messages written, messages in all).
 
     Raises:
-        OfflineError: no zxid is left above the old ones.
+        OfflineError: no zxid, or no time of topics, is left above the old ones.
         StorageError: the disk failed; the directory is as before, or the same can be tried again.
     """
     zxid = zxid_anew(machine.last_zxid)
@@ -167,7 +173,18 @@ def found(
         sync_directory(fs, path)
         cluster = entropy(CLUSTER_ID_BYTES)
         directory.set_cluster(cluster)
-        machine.begin_anew(zxid, (founders.server, directory.instance), founders.wanted())
+        disk = founders.server, directory.instance
+        registry: Registry | None = None
+        if topics is not None:
+            registry = registry_anew(machine.registry, topics.topics, disk, zxid)
+            machine.feature_level = max(machine.feature_level, topics.features)
+        machine.begin_anew(zxid, disk, founders.wanted(), registry)
+        metas: dict[GroupId, SnapshotMeta] = {}
+        if topics is not None:
+            founder = PartitionFounder(
+                fs, directory, machine.registry, cluster, machine.feature_level, wall_ms
+            )
+            metas = founder.write(topics, on_topics)
         meta = SnapshotMeta(
             origin.index,
             origin.term,
@@ -185,11 +202,11 @@ def found(
             wall_ms,
         )
         items, digest = _write_state(fs, directory, machine, header, on_progress)
-        wal, _ = Wal.open(fs, directory, snapshots={COORDINATION_GROUP: meta})
+        wal, _ = Wal.open(fs, directory, snapshots={COORDINATION_GROUP: meta, **metas})
         try:
-            wal.append(
-                [HardStateRecord(COORDINATION_GROUP, HardState(max(origin.hard_term, meta.term), None))]
-            )
+            hard = [HardStateRecord(COORDINATION_GROUP, HardState(max(origin.hard_term, meta.term), None))]
+            hard += [HardStateRecord(group, HardState(one.term, None)) for group, one in metas.items()]
+            wal.append(hard)
         finally:
             wal.close()
         instance = directory.instance

@@ -151,13 +151,25 @@ class OperatorClient:
 
         Its calls take `timeout_s`, and no longer than those of this client.
         """
+        return self._alike([address], min(timeout_s, self.timeout_s))
+
+    def another(self) -> OperatorClient:
+        """Return a client for the same servers, with a connection of its own."""
+        return self._alike(self._addresses, self.timeout_s)
+
+    def _alike(self, addresses: Sequence[Address], timeout_s: float) -> OperatorClient:
         return OperatorClient(
-            [address],
+            addresses,
             self._ring,
-            timeout_s=min(timeout_s, self.timeout_s),
+            timeout_s=timeout_s,
             key_hint=self._key_hint,
             entropy=self._entropy,
         )
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The addresses that are tried, in this order."""
+        return tuple(self._addresses)
 
     @property
     def address(self) -> Address | None:

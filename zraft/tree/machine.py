@@ -662,11 +662,14 @@ class Machine:
         self._noted_index = 0
         return remains
 
-    def begin_anew(self, zxid: int, origin: Origin, members: Wanted) -> None:
+    def begin_anew(
+        self, zxid: int, origin: Origin, members: Wanted, registry: Registry | None = None
+    ) -> None:
         """Become the state in which another cluster begins, which `origin` founds; the znodes and sessions stay (D-15).
 
         `zxid` counts as the last one, and is that of the configuration; `members` is who is to belong to the cluster.
-        Topics and producers go: what their partitions hold is in groups of the old cluster, which the new one has not.
+        Topics are those of `registry`, which `zraft.topics.anew` makes; without one they go, as producers always do: what
+        partitions hold is in groups of the old cluster, which the new one has only if somebody brings them along.
         Between two entries; nobody is told of an event. Index, term, position and the times stay as well.
         """
         assert self.image_writer is None, "a state that is being written as it is"
@@ -677,7 +680,7 @@ class Machine:
         self._next_zxid = zxid_after(zxid, self.term)
         self.origins.rows = {origin: OriginRow()}
         self.origins.faults = 0
-        self.registry.become(Registry())
+        self.registry.become(Registry() if registry is None else registry)
         self.members = {server: members[server] for server in sorted(members)}
         self._show_members(zxid)
         self.events.clear()

@@ -246,8 +246,14 @@ class FakeService:
     def consumers(self, client: TopicClient, id: int, group: GroupId) -> None:
         found = self._leading(client, id, group)
         if found is not None:
-            rows = tuple((name, offset, None) for name, offset in sorted(found.partition.offsets.items()))
-            client.on_consumers(id, Consumers(group, rows, found.partition.next_offset))
+            rows: list[tuple[bytes, int, tuple[str, ...] | None]] = [
+                (name, offset, None) for name, offset in sorted(found.partition.offsets.items())
+            ]
+            for one in found.claims.groups():
+                view = found.claims.view(one.name)
+                owners = tuple(claim.owner.client for claim in view.claims)
+                rows.append((one.name.encode(), view.start, owners))
+            client.on_consumers(id, Consumers(group, tuple(rows), found.partition.next_offset))
 
     def drop(self, client: TopicClient) -> None:
         for group in self.cluster.groups.values():

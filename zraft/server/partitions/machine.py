@@ -8,30 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
-from typing import Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from zraft.raft.messages import Entry, EntryKind
 from zraft.storage.delivery.values import Mark, Stamp, StoredDelivery, beginning
 from zraft.topics.applied import Applied, BrokenGroupError
 from zraft.topics.entries import BatchEntry, BirthEntry, decode_entry
-from zraft.topics.image import partition_image, read_image
+from zraft.topics.group_image import decode_group_image, encode_group_image, encode_unborn
+from zraft.topics.image import read_image
 from zraft.topics.partition import Partition
 from zraft_core.claims.answers import ClaimAnswer
-from zraft_core.claims.snapshot import decode_snapshot, encode_snapshot
+from zraft_core.claims.snapshot import decode_snapshot
 from zraft_core.claims.state import Claims
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId
-from zraft_core.layout import binary, formatted, from_bytes, listed, number, optional, row, to_bytes
-from zraft_core.topics import forms
+from zraft_core.topics import stamps as topics
 from zraft_core.topics.codec import encode_message
-
-FORMAT: Final = 1
-_IMAGE_FIELDS: Final = 5
-_BLOB: Final = binary(1, 1 << 30)
-_PLACE: Final = row(next_offset=number, last_stamp=optional(forms.stamp), chain=forms.digest)
-_PIECES: Final = listed(_BLOB, 1 << 30, 1)
 
 
 @frozen
@@ -151,9 +144,8 @@ class PartitionMachine:
         """Return the state as the bytes of a snapshot."""
         partition, claims = self.partition, self.claims
         if partition is None or claims is None:
-            return to_bytes((FORMAT, self.group, None, None, ()))
-        mark = (partition.next_offset, self._last_stamp, partition.chain)
-        return to_bytes((FORMAT, self.group, mark, encode_snapshot(claims), list(partition_image(partition))))
+            return encode_unborn(self.group)
+        return encode_group_image(partition, claims, self._last_stamp)
 
     def prepare_restore(self, image: bytes) -> Callable[[], None]:
         """Read the state of a snapshot, and change nothing yet.
@@ -164,14 +156,15 @@ class PartitionMachine:
         Raises:
             ProtocolError: the bytes are no image of this group, or contradict themselves.
         """
-        mark, claims, pieces = _unpacked(image, self.group)
-        if mark is None:
+        read = decode_group_image(image, self.group)
+        if read is None:
             return partial(self._adopt, None, None, None)
-        partition = read_image(pieces)
+        place = read.place
+        partition = read_image(read.pieces)
         found = partition.group, partition.next_offset, partition.chain
-        if found != (self.group, mark.offset, mark.chain):
-            raise ProtocolError(f"image of group {self.group}: its state does not belong to {mark}")
-        return partial(self._adopt, partition, decode_snapshot(claims), mark.stamp)
+        if found != (self.group, place.next_offset, place.chain):
+            raise ProtocolError(f"image of group {self.group}: its state does not belong to {place}")
+        return partial(self._adopt, partition, decode_snapshot(read.claims), _plain(place.last_stamp))
 
     def _adopt(self, partition: Partition | None, claims: Claims | None, last_stamp: Stamp | None) -> None:
         self.partition, self.claims, self._last_stamp = partition, claims, last_stamp
@@ -190,21 +183,13 @@ def mark_of_image(group: GroupId, image: bytes, index: int) -> Mark:
     Raises:
         ProtocolError: the bytes are no image of that group.
     """
-    mark, _, _ = _unpacked(image, group)
-    return beginning(group) if mark is None else evolve(mark, index=index)
+    read = decode_group_image(image, group)
+    if read is None:
+        return beginning(group)
+    place = read.place
+    return Mark(place.next_offset, _plain(place.last_stamp), place.chain, index)
 
 
-def _unpacked(image: bytes, group: GroupId) -> tuple[Mark | None, bytes, tuple[bytes, ...]]:
-    """Return where the deliveries stand, the claims' image, and the pieces of the partition's.
-
-    The first is None before the birth.
-    """
-    what = f"image of group {group}"
-    _, found, place, claims, pieces = formatted(from_bytes(image), what, FORMAT, _IMAGE_FIELDS)
-    if found != group:
-        raise ProtocolError(f"{what}: it is one of group {found}")
-    if place is None:
-        return None, b"", ()
-    offset, last, chain = _PLACE.unpack(place, f"{what}: place")
-    mark = Mark(offset, None if last is None else tuple(last), chain, 0)
-    return mark, _BLOB.unpack(claims, f"{what}: claims"), _PIECES.unpack(pieces, f"{what}: pieces")
+def _plain(stamp: topics.Stamp | None) -> Stamp | None:
+    """Return a stamp as deliveries on the disk have it."""
+    return None if stamp is None else (stamp.time, stamp.group, stamp.sub, stamp.single)
