@@ -79,6 +79,7 @@ _REQUESTS: Final = Kinds[OperatorRequest](
         "topic.alter": Record(requests.TopicAlter, _name, number),
         "topic.retain": Record(requests.TopicRetain, _name, _maybe_number, _maybe_number),
         "topic.delete": Record(requests.TopicDelete, _name),
+        "topic.give-up": Record(requests.TopicGiveUp, number, boolean),
     },
 )
 _REPLIES: Final = Kinds[OperatorReply](

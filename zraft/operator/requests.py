@@ -138,6 +138,17 @@ class TopicDelete:
     name: str
 
 
+@frozen
+class TopicGiveUp:
+    """Give up the partition of a deleted topic whose group is `group`, because its disks are lost for good.
+
+    Without `sure`, nothing is done; the answer says what would be given up, or why it is refused.
+    """
+
+    group: int
+    sure: bool
+
+
 OperatorRequest = (
     MemberList
     | MemberAdd
@@ -156,6 +167,7 @@ OperatorRequest = (
     | TopicAlter
     | TopicRetain
     | TopicDelete
+    | TopicGiveUp
 )
 
 

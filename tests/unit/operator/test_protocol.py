@@ -44,6 +44,7 @@ from zraft.operator.requests import (
     TopicDelete,
     TopicDescribe,
     TopicDescription,
+    TopicGiveUp,
     TopicLine,
     TopicList,
     TopicListing,
@@ -75,6 +76,7 @@ asked: dict[type[Any], st.SearchStrategy[Any]] = {
     TopicAlter: st.builds(TopicAlter, texts, numbers),
     TopicRetain: st.builds(TopicRetain, texts, st.none() | numbers, st.none() | numbers),
     TopicDelete: st.builds(TopicDelete, texts),
+    TopicGiveUp: st.builds(TopicGiveUp, numbers, st.booleans()),
 }
 lines = st.builds(
     MemberLine,

@@ -40,6 +40,7 @@ from zraft.operator.requests import (
     TopicCreate,
     TopicDelete,
     TopicDescribe,
+    TopicGiveUp,
     TopicList,
     TopicRetain,
     Transfer,
@@ -51,10 +52,11 @@ from zraft.raft.role import Role
 from zraft.server.coordination.leadership import Leadership
 from zraft.server.engine.driver import Driver
 from zraft.server.operators.members import MemberChange, MemberRequest, change_of
-from zraft.server.operators.topics import answer, change
+from zraft.server.operators.partition_problems import coordinator_of, why_lost
+from zraft.server.operators.topics import answer, change, give_up
 from zraft.tree.node import CONFIG
 from zraft_core.errors import Code
-from zraft_core.ids import COORDINATION_GROUP, ServerId
+from zraft_core.ids import COORDINATION_GROUP, GroupId, ServerId
 from zraft_core.znodes.member_roles import REMOVE
 from zraft_core.znodes.txn import MEMBERS, SETTINGS, Command
 
@@ -148,6 +150,14 @@ class Administration:
                 reply(self._elsewhere(raft) or answer(driver.machine.registry, request))
             case TopicCreate() | TopicAlter() | TopicRetain() | TopicDelete():
                 change(driver.machine.feature_level, request, driver.submit, reply)
+            case TopicGiveUp(group):
+                elsewhere = self._elsewhere(raft)
+                if elsewhere is not None:
+                    reply(elsewhere)
+                    return
+                registry, known = driver.machine.registry, coordinator_of(driver)
+                reason = None if known is None else why_lost(registry, GroupId(group), known)
+                give_up(registry, driver.machine.feature_level, request, reason, driver.submit, reply)
             case _:
                 assert_never(request)
 
