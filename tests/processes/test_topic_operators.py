@@ -202,3 +202,55 @@ def test_status_names_partitions_without_a_majority_and_those_that_wait_for_them
             await producer.close(flush=False)
 
     asyncio.run(asyncio.wait_for(sent(), 60))
+
+
+def test_partitions_of_a_deleted_topic_that_lost_their_disks_are_given_up_and_others_go_on(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(kind=GrowingCluster, servers=5, **BUSY)
+    lost: list[int] = []
+
+    async def waits() -> None:
+        async with Client(cluster.hosts(), timeout_s=60.0) as client, Topics(client) as topics:
+            places: dict[str, list[tuple[int, set[int]]]] = {}
+            for name in ("orders", "audit"):
+                partitions = (await topics.create(name, 20)).partitions
+                placements = (await topics.metadata()).placements
+                places[name] = [(int(g), {*map(int, placements[g].servers)}) for g in partitions]
+            lost[:] = [group for group, servers in places["audit"] if {1, 2} <= servers]
+            dead = next(n for n, (group, _) in enumerate(places["audit"]) if group == lost[0])
+            living = next(n for n, (_, servers) in enumerate(places["orders"]) if not {1, 2} & servers)
+            producer = topics.producer()
+            await producer.open()
+            refused = await asyncio.to_thread(cluster.zraft, "topic", "give-up", str(lost[0]), "--yes")
+            assert "delete the topic first" in refused.stderr
+            for number in (1, 2):
+                await asyncio.to_thread(cluster.kill, number)
+            await asyncio.to_thread(wait_until, cluster.leader, "a leader")
+            sent = await producer.send_soon([("orders", living), ("audit", dead)], b"waits")
+            await sent.accepted()
+            await topics.delete("audit")
+            await asyncio.to_thread(
+                wait_until, lambda: lost[0] in in_trouble(cluster), "the group to be named"
+            )
+            assert not sent.done()
+            given_up = await asyncio.to_thread(cluster.zraft, "topic", "give-up", *map(str, lost), "--yes")
+            assert given_up.returncode == 0, given_up.stderr
+            assert f"group {lost[0]}: 2 of its 3 replicas do not answer: server 1 (" in given_up.stdout
+            assert f"group {lost[0]} is given up" in given_up.stdout
+            receipt = await asyncio.wait_for(sent, 30)
+            assert receipt.offsets[("orders", living)] == 0
+            await producer.close()
+            assert (await topics.create("audit", 1)).partitions, "the name is free"
+
+    asyncio.run(waits())
+    for number in (1, 2):
+        cluster.start(number)
+
+    def gone() -> bool:
+        return all(
+            (cluster.mntr(number) or {}).get("topic_partitions_deleting") == "0" for number in cluster.servers
+        )
+
+    wait_until(gone, "the deleted partitions to be gone everywhere")
+    cluster.wait_equal_digests()

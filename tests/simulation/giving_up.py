@@ -1,6 +1,6 @@
 """An executable model of how a partition is given up: what the others do with messages that it took part in.
 
-docs/decisions/0012 says the rules in words. The product has no such command yet; this is what it has to do. Groups here are
+docs/decisions/0012 says the rules in words. The model also has what is not built, a replica that is recovered. Groups are
 perfect logs: what is applied stays, and only what is said between them is lost, repeated, late and out of order. A group
 that is lost stops at some moment. Its messages may still arrive long afterwards, and it may even go on (a former majority
 came back). One seed is one run; `RULES` can be taken away one by one, and the checks must notice.

@@ -17,6 +17,7 @@ from zraft.topics.entries import BatchEntry, decode_entry
 from zraft_core.claims.commands import ClaimCommand
 from zraft_core.topics.commands import (
     Advance,
+    Attest,
     PartitionCommand,
     Remote,
     Seek,
@@ -74,6 +75,9 @@ def _command_value(command: PartitionCommand, *, data: bool) -> dict[str, Any]:
             return {"command": "view", "view": _view_value(view)}
         case Seek(consumer, offset):
             return {"command": "seek", "consumer": _name(consumer), "offset": offset}
+        case Attest(mid, sender, epoch, known, void):
+            said = {"command": "testify", "id": list(mid), "sender": sender, "epoch": epoch}
+            return said | {"known": [list(one) for one in known], "void": void}
 
 
 def _message_value(message: Message, *, data: bool) -> dict[str, Any]:

@@ -12,8 +12,9 @@ level  what is in force beside what the levels below it have
 4      TOPICS, and the settings of topics
 5      server lines of /zookeeper/config that ZooKeeper's Java classes read; in partitions:
        messages in rounds, claims whose owners choose an interval, commits of ranges
-6      in partitions: messages that are record batches, with an offset for each record;
-       ACLs of topics and consumers, which only the super user writes
+6      in partitions: messages that are record batches, with an offset for each record; partitions
+       of deleted topics that are given up; ACLs of topics and consumers, which only the super user
+       writes
 ====== ==============================================================================
 """
 
@@ -34,6 +35,7 @@ LEVEL_OF_ONE_PORT: Final = 5
 LEVEL_OF_ROUNDS: Final = 5
 LEVEL_OF_RECORDS: Final = 6
 LEVEL_OF_ACCESS: Final = 6
+LEVEL_OF_GIVING_UP: Final = 6
 
 
 class FeatureLevelError(ZraftError):

@@ -442,7 +442,7 @@ class HostedGroups:
             return
         self._revision = registry.revision
         self._stirred = True
-        rows = registry.groups
+        rows = registry.living  # what is given up is gone here at once, and takes no part in its own end
         for group, row in rows.items():
             if self._seen.get(group) is not row:
                 self._seen[group] = row

@@ -105,6 +105,7 @@ _REQUESTS: Final = Kinds[OperatorRequest](
         "acl.show": Record(requests.AclShow, _kind, _consumer),
         "acl.set": Record(requests.AclSet, _kind, _consumer, _acl, optional(_signed)),
         "acl.remove": Record(requests.AclRemove, _kind, _consumer),
+        "topic.give-up": Record(requests.TopicGiveUp, number, boolean),
     },
 )
 _REPLIES: Final = Kinds[OperatorReply](

@@ -188,6 +188,17 @@ class AclRemove:
     name: bytes
 
 
+@frozen
+class TopicGiveUp:
+    """Give up the partition of a deleted topic whose group is `group`, because its disks are lost for good.
+
+    Without `sure`, nothing is done; the answer says what would be given up, or why it is refused.
+    """
+
+    group: int
+    sure: bool
+
+
 OperatorRequest = (
     MemberList
     | MemberAdd
@@ -211,6 +222,7 @@ OperatorRequest = (
     | AclShow
     | AclSet
     | AclRemove
+    | TopicGiveUp
 )
 
 

@@ -53,6 +53,8 @@ _HEAD_FORM: Final = row(
     log_time_ms=number,
     pending=number,
 )
+_ENTRY_FIELDS: Final = 8
+"""The number of a message's fields; one about which others have testified has one more."""
 _ENTRY: Final = row(
     message=forms.message,
     digest=forms.digest,
@@ -63,6 +65,7 @@ _ENTRY: Final = row(
     waiting=forms.groups,
     began_ms=number,
 )
+_TESTIFIED: Final = listed(row(group=forms.group, epoch=number), forms.DESTINATIONS_MAX)
 _ROW: Final = row(
     producer=forms.producer,
     floor=number,
@@ -131,7 +134,7 @@ def _pieces(kind: int, items: Iterable[Any]) -> Iterator[bytes]:
 
 
 def _pack_entry(entry: PendingMessage) -> tuple[Any, ...]:
-    return (
+    fields = (
         as_fields(entry.message),
         entry.digest,
         entry.time,
@@ -141,6 +144,7 @@ def _pack_entry(entry: PendingMessage) -> tuple[Any, ...]:
         sorted(entry.waiting),
         entry.began_ms,
     )
+    return fields if entry.testified is None else (*fields, sorted(entry.testified.items()))
 
 
 def _pack_row(producer: int, row: ProducerRow) -> tuple[Any, ...]:
@@ -218,10 +222,15 @@ def _read_items(partition: Partition, kind: int, items: tuple[Any, ...]) -> None
 
 
 def _read_entry(item: Any) -> PendingMessage:
+    fields = array(item, "message of a snapshot")
+    if len(fields) not in (_ENTRY_FIELDS, _ENTRY_FIELDS + 1):
+        raise wrong("message of a snapshot", f"an array of {_ENTRY_FIELDS} or {_ENTRY_FIELDS + 1}", item)
     message, digest, time, proposals, void, final, waiting, began_ms = _ENTRY.unpack(
-        item, "message of a snapshot"
+        fields[:_ENTRY_FIELDS], "message of a snapshot"
     )
     entry = PendingMessage(message, digest, time, void, began_ms)
+    if len(fields) > _ENTRY_FIELDS:
+        entry.testified = dict(_TESTIFIED.unpack(fields[_ENTRY_FIELDS], "testimonies of a message"))
     for group, proposed in proposals:
         if group not in message.destinations:
             raise wrong("proposal", "one of a destination", group)

@@ -24,10 +24,20 @@ from zraft.topics.pending import PendingMessage
 from zraft.topics.resending import AT_ONCE, Resending
 from zraft.topics.rows import FAILED
 from zraft_core.ids import GroupId, ProducerId
-from zraft_core.topics.commands import Advance, PartitionCommand, Remote, Settled, Stage, Start, ViewChanged
+from zraft_core.topics.commands import (
+    Advance,
+    Attest,
+    PartitionCommand,
+    Remote,
+    Settled,
+    Stage,
+    Start,
+    ViewChanged,
+)
 from zraft_core.topics.message import Message, may_change_topics
 from zraft_core.topics.messages import (
     Answer,
+    Attestation,
     FloorReport,
     GroupMessage,
     Need,
@@ -59,6 +69,7 @@ class PartitionLeader:
         self._numbers: dict[ProducerId, int] = {}
         self._of_producer: Counter[ProducerId] = Counter()
         self._remotes: set[tuple[MessageId, GroupId]] = set()
+        self._testimonies: set[tuple[MessageId, GroupId, int]] = set()
         self._settling: dict[GroupId, FinalTime] = {}
         self._owed: dict[GroupId, FinalTime | None] = {}
         """The floor that was waited for of each group when they were last asked."""
@@ -277,6 +288,9 @@ class PartitionLeader:
                 entry = self._begun(mid)
                 if entry is not None:
                     self._propose(sender, entry)
+                    self._testify(sender, entry)
+            case Attestation():
+                self._on_testimony(message)
             case NeedPayload(mid, sender):
                 entry = self.partition.pending.entries.get(mid)
                 if entry is not None:
@@ -302,6 +316,9 @@ class PartitionLeader:
 
     def _on_propose(self, propose: Propose) -> None:
         partition, mid, sender = self.partition, propose.mid, propose.sender
+        view = partition.view
+        if (sender not in view.groups or sender in view.given_up) and view.silenced(sender):
+            return
         entry = partition.pending.entries.get(mid)
         if sender in entry.proposals if entry is not None else partition.known(mid):
             self._send(sender, Told(mid, self.group))
@@ -352,7 +369,34 @@ class PartitionLeader:
             message if whole and not settled else None,
         )
 
+    def _on_testimony(self, testimony: Attestation) -> None:
+        partition, mid, sender = self.partition, testimony.mid, testimony.sender
+        entry = partition.pending.entries.get(mid)
+        known = mid, sender, testimony.epoch
+        if (
+            entry is None
+            or partition.view.silenced(sender)
+            or (entry.testified or {}).get(sender, -1) >= testimony.epoch
+            or known in self._testimonies
+        ):
+            return
+        self._testimonies.add(known)
+        self._commands.append(Attest(mid, sender, testimony.epoch, testimony.known, testimony.void))
+
+    def _testify(self, to: GroupId, entry: PendingMessage) -> None:
+        """Tell what this group knows of the proposals of destinations that are given up, if any are."""
+        partition = self.partition
+        given_up = partition.given_up_of(entry.message)
+        if not given_up:
+            return
+        known = tuple((group, entry.proposals[group]) for group in given_up if group in entry.proposals)
+        condition = entry.message.condition
+        void = entry.void if condition is not None and condition.home in given_up else None
+        self._send(to, Attestation(entry.mid, self.group, partition.view.epoch, known, void))
+
     def _send(self, to: GroupId, message: GroupMessage) -> None:
+        if self.partition.view.given_up and to in self.partition.view.given_up:
+            return
         self._messages.setdefault(to, []).append(message)
 
     # -- what was applied
@@ -443,6 +487,10 @@ class PartitionLeader:
                     self._applied_start(message)
                 case Remote(mid, sender):
                     self._remotes.discard((mid, sender))
+                case Attest(mid, sender, epoch):
+                    self._testimonies.discard((mid, sender, epoch))
+                case ViewChanged():
+                    self._go_on_without()
                 case Settled(group, floor):
                     if self._settling.get(group) == floor:
                         del self._settling[group]
@@ -516,15 +564,26 @@ class PartitionLeader:
             if entry is None or (entry.final is not None and interval != AT_ONCE):
                 continue
             told = self._told.get(mid, ())
+            given_up = self.partition.given_up_of(entry.message) if self.partition.view.given_up else ()
+            asked = self.partition.lacks_testimony(entry) if given_up else ()
             for group in entry.message.destinations:
                 if group == self.group:
                     continue
-                lacks = group not in entry.proposals
+                if given_up:
+                    self._testify(group, entry)
+                lacks = group not in entry.proposals or group in asked
                 if group not in told and (lacks or interval == AT_ONCE):
                     self._propose(group, entry)
                 if lacks:
                     self._send(group, Query(mid, self.group))
             self._resending.again(mid, self._now, interval)
+
+    def _go_on_without(self) -> None:
+        """Ask at once what others know of groups that are given up, as of the view that was just logged."""
+        if self.partition.view.given_up:
+            for mid, entry in self.partition.pending.entries.items():
+                if entry.final is None and self.partition.given_up_of(entry.message):
+                    self._resending.add(mid, self._now, at_once=True)
 
     def _ask_floors(self) -> None:
         """Ask those whose floor is waited for.

@@ -17,6 +17,7 @@ from zraft_core.ids import GroupId, ProducerId
 from zraft_core.topics.codec import encode_message
 from zraft_core.topics.commands import (
     Advance,
+    Attest,
     Batch,
     PartitionCommand,
     Remote,
@@ -153,6 +154,8 @@ class Partition:
                 self._on_view(view)
             case Seek(consumer, offset):
                 self._seek(consumer, offset)
+            case Attest():
+                self._testified(command)
 
     # -- what nearly all messages are
 
@@ -378,6 +381,9 @@ class Partition:
 
         A partition not yet born lets it be repeated.
         """
+        view, sender = self.view, remote.sender
+        if (sender not in view.groups or sender in view.given_up) and view.silenced(sender):
+            return  # G-2: what it had proposed and this group knows was known before
         entry = self.pending.entries.get(remote.mid)
         if entry is None:
             message = remote.message
@@ -387,7 +393,6 @@ class Partition:
             entry = self.pending.entries[remote.mid]
         if entry.digest != remote.digest:
             self.conflicts += 1
-        sender = remote.sender
         if sender not in entry.message.destinations or sender == self.group:
             return
         held = entry.proposals.get(sender)
@@ -416,11 +421,65 @@ class Partition:
 
         Then deliver what is first and final.
         """
-        if entry.final is None and len(entry.proposals) == len(entry.message.destinations):
+        if entry.final is None and (
+            len(entry.proposals) == len(entry.message.destinations)
+            or (self.view.given_up and self._decides_without(entry))
+        ):
             entry.final = self.final_time(entry.proposals)
             self._fixed.append(entry)
             self._raise_clock(entry.final.time)
             self._deliver()
+
+    # -- without groups that are given up (docs/decisions/0012)
+
+    def given_up_of(self, message: Message) -> list[GroupId]:
+        """Return those destinations of a message that are given up."""
+        given_up = self.view.given_up
+        return [group for group in message.destinations if group in given_up] if given_up else []
+
+    def lacks_testimony(self, entry: PendingMessage) -> list[GroupId]:
+        """Return the destinations that have not told, as of this group's view, what they know (G-3, G-4)."""
+        given_up, testified, epoch = self.view.given_up, entry.testified or {}, self.view.epoch
+        return [
+            group
+            for group in entry.message.destinations
+            if group != self.group and group not in given_up and testified.get(group, -1) < epoch
+        ]
+
+    def _decides_without(self, entry: PendingMessage) -> bool:
+        """Do without proposals that nobody knows who is left; return whether nothing else is missing."""
+        missing = [group for group in entry.message.destinations if group not in entry.proposals]
+        if not self.view.given_up.issuperset(missing) or self.lacks_testimony(entry):
+            return False
+        self.pending.forgo(entry)
+        if entry.void is None:
+            entry.void = True  # the home of its condition is given up, and nobody knows what it said
+        return True
+
+    def _testified(self, testimony: Attest) -> None:
+        entry = self.pending.entries.get(testimony.mid)
+        sender = testimony.sender
+        if entry is None or sender not in entry.message.destinations or sender == self.group:
+            return
+        if self.view.silenced(sender):
+            return  # G-4
+        if entry.testified is None:
+            entry.testified = {}
+        entry.testified[sender] = max(testimony.epoch, entry.testified.get(sender, 0))
+        for group, time in testimony.known:
+            if group in entry.message.destinations and group not in entry.proposals:
+                self.pending.proposed(entry, group, time)
+        if testimony.void is not None:
+            entry.void = testimony.void
+        self._fix(entry)
+
+    def _go_on_without(self, groups: tuple[GroupId, ...]) -> None:
+        for group in groups:
+            self.floors.pop(group, None)
+            self._forgo(group)
+        for entry in list(self.pending.entries.values()):
+            if self.given_up_of(entry.message):
+                self._fix(entry)
 
     def final_time(self, proposals: dict[GroupId, int]) -> FinalTime:
         """Return the final time of these proposals.
@@ -517,6 +576,8 @@ class Partition:
     def _settle(self, entry: PendingMessage) -> None:
         waiting = entry.waiting = set(entry.message.destinations)
         waiting.discard(self.group)
+        if self.view.given_up:
+            waiting.difference_update(self.view.given_up)
         if not self.view.groups.issuperset(waiting):
             waiting.difference_update([group for group in waiting if self.view.removed(group)])
         self.settled.keep(entry, self.floors)
@@ -524,7 +585,11 @@ class Partition:
             self._done(entry)
 
     def _reached(self, group: GroupId, floor: FinalTime) -> None:
-        if self.view.removed(group) or floor <= self.floors.get(group, BEGINNING):
+        if (
+            self.view.removed(group)
+            or group in self.view.given_up
+            or floor <= self.floors.get(group, BEGINNING)
+        ):
             return
         self.floors[group] = floor
         for entry in self.settled.reached(group, floor):
@@ -556,6 +621,8 @@ class Partition:
         for group in gone.groups:
             self.floors.pop(group, None)
             self._forgo(group)
+        if gone.given_up:
+            self._go_on_without(gone.given_up)
 
     def _drop_row(self, producer: ProducerId) -> None:
         """Drop the row of a producer that retired, or that never was.

@@ -21,9 +21,13 @@ class PendingMessage:
 
     `time` is this group's proposal, `proposals` has it and those of the others. `void` is None until the condition's home
     has spoken. `waiting`, once delivered: destinations whose floor may still be below `final`. `began_ms`: log time.
+    `testified`: by destination, the epoch as of which it has told what it knows of groups that are given up.
     """
 
-    __slots__ = ("began_ms", "digest", "final", "message", "mid", "proposals", "time", "void", "waiting")
+    __slots__ = (
+        *("began_ms", "digest", "final", "message", "mid", "proposals", "testified", "time", "void"),
+        "waiting",
+    )
 
     def __init__(self, message: Message, digest: bytes, time: int, void: bool | None, began_ms: int) -> None:
         self.message = message
@@ -31,6 +35,7 @@ class PendingMessage:
         self.digest = digest
         self.time = time
         self.proposals: dict[GroupId, int] = {}
+        self.testified: dict[GroupId, int] | None = None
         self.void = void
         self.final: FinalTime | None = None
         self.waiting: set[GroupId] = set()
@@ -62,6 +67,8 @@ class Pending:
         self._started.append(entry)
         heappush(self._heap, (entry.time, self._group, entry.mid))
         self.payload_bytes += len(message.payload)
+        if entry.final is not None:
+            return  # from a snapshot: whoever has not proposed is given up
         for group in message.destinations:
             if group not in entry.proposals:
                 awaited[group] = awaited.get(group, 0) + 1
@@ -70,6 +77,10 @@ class Pending:
         """Note the proposal of another destination."""
         entry.proposals[sender] = time
         _less(self.awaited, (sender,))
+
+    def forgo(self, entry: PendingMessage) -> None:
+        """Note that the proposals which the entry lacks will never come."""
+        _less(self.awaited, [group for group in entry.message.destinations if group not in entry.proposals])
 
     def pop_deliverable(self) -> PendingMessage | None:
         """Take out the first in order, if its final time is known."""

@@ -66,7 +66,7 @@ class _Look:
         self._led = dict.fromkeys(situation.disks, 0)
         self._moved: dict[GroupId, Disks] = {}
         self._under_way = 0
-        for record in self._registry.groups.values():
+        for record in self._registry.living.values():
             self._under_way += not record.placed
             self._count(record.wanted, 1)
 
@@ -76,7 +76,7 @@ class _Look:
             self._balance()
         preferred = self._preferred()
         found: list[RegistryCommand] = []
-        for group, record in self._registry.groups.items():
+        for group, record in self._registry.living.items():
             wanted, leader = self._moved.get(group, record.wanted), preferred[group]
             if leader in self._led:
                 self._led[leader] += 1
@@ -111,7 +111,7 @@ class _Look:
     # -- disks that are gone, and how many there should be
 
     def _repair(self) -> None:
-        for record in self._registry.groups.values():
+        for record in self._registry.living.values():
             gone = not all(map(self._there, record.wanted))
             if not gone and (not record.placed or self._under_way >= MOVES_AT_ONCE):
                 continue
@@ -153,7 +153,7 @@ class _Look:
             self._move(record, tuple(sorted([*others, (least, self._disks[least].instance)])))
 
     def _movable(self, source: ServerId, target: ServerId) -> GroupRecord | None:
-        for group, record in self._registry.groups.items():
+        for group, record in self._registry.living.items():
             servers = {server for server, _ in record.wanted}
             ready = record.placed and group not in self._moved and group not in self._registry.deleting
             if ready and source in servers and target not in servers:
@@ -167,7 +167,7 @@ class _Look:
         disks = self._disks
         may_lead: dict[GroupId, list[ServerId]] = {}
         present: dict[GroupId, ServerId | None] = {}
-        for group, record in self._registry.groups.items():
+        for group, record in self._registry.living.items():
             servers = [server for server, _ in self._moved.get(group, record.wanted)]
             alive = [server for server in servers if server in disks and not disks[server].dead]
             may_lead[group] = alive or servers

@@ -6,6 +6,8 @@ such zxids, never used again. Where replicas of a group should be is somebody el
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import evolve
 
 from zraft.topics.registry_history import Became, History
@@ -20,6 +22,7 @@ from zraft_core.topics.registry_commands import (
     CreateTopic,
     DeleteTopic,
     EndOwner,
+    GiveUp,
     Placed,
     PlaceGroup,
     RegisterProducer,
@@ -66,6 +69,8 @@ class Registry:
         self.names: dict[str, int] = {}
         self.groups: dict[GroupId, GroupRecord] = {}
         self.deleting: dict[GroupId, set[GroupId]] = {}
+        self.given_up: set[GroupId] = set()
+        """Those of `deleting` that take no part in anything, not even in their own end."""
         self.changes: dict[int, Change] = {}
         self.last_change = 0
         self.revision = 0
@@ -101,13 +106,22 @@ class Registry:
                 return self._delete_topic(name, zxid)
             case Cleared(group, producers, deleting):
                 return self._cleared(group, producers, deleting, zxid)
+            case GiveUp(group):
+                return self._give_up(group, zxid)
 
     def groups_on(self, disk: tuple[ServerId, Instance]) -> int:
         """Return how many groups have, or may still have, a voter on `disk`.
 
         They would be a copy short without it.
         """
-        return sum(disk in record.wanted or disk in record.former for record in self.groups.values())
+        return sum(disk in record.wanted or disk in record.former for record in self.living.values())
+
+    @property
+    def living(self) -> Mapping[GroupId, GroupRecord]:
+        """The groups that are somewhere: all but those that are given up."""
+        if not self.given_up:
+            return self.groups
+        return {group: record for group, record in self.groups.items() if group not in self.given_up}
 
     # -- producers
 
@@ -250,7 +264,9 @@ class Registry:
         self.digest.before(Part.TOPICS, topic.topic)
         del self.names[name]
         del self.topics[topic.topic]
-        doomed = (*topic.partitions, *topic.adding)
+        doomed = [
+            g for g in (*topic.partitions, *topic.adding) if g in self.groups and g not in self.deleting
+        ]
         if doomed:
             self.epoch += 1
         for group in doomed:
@@ -260,12 +276,25 @@ class Registry:
         self.revision += 1
         return Result(created=topic.topic)
 
+    def _give_up(self, group: GroupId, zxid: int) -> Result:
+        if group not in self.groups or group in self.given_up:
+            return Result(Refusal.NO_GROUP)
+        self.epoch += 1
+        self.digest.before(Part.DELETING, group)
+        self.deleting.setdefault(group, set())
+        self.given_up.add(group)
+        self._note(zxid, Became.GIVEN_UP, group)
+        self.revision += 1
+        removed = self._remove_cleared(zxid)
+        self._retire(zxid)
+        return Result(created=group, removed=removed)
+
     # -- what groups report
 
     def _cleared(
         self, group: GroupId, producers: tuple[ProducerId, ...], deleting: tuple[GroupId, ...], zxid: int
     ) -> Result:
-        if group not in self.groups:
+        if group not in self.groups or group in self.given_up:
             return Result()
         for producer in producers:
             if producer in self.closed:
@@ -275,20 +304,30 @@ class Registry:
             if doomed in self.deleting:
                 self.digest.before(Part.DELETING, doomed)
                 self.deleting[doomed].add(group)
+        removed = self._remove_cleared(zxid)
+        self._retire(zxid)
+        return Result(removed=removed)
+
+    def _remove_cleared(self, zxid: int) -> tuple[GroupId, ...]:
         removed = tuple(g for g, heard in self.deleting.items() if self.complete(heard))
         for gone in removed:
             self.digest.before(Part.DELETING, gone)
             self.digest.before(Part.GROUPS, gone)
             del self.deleting[gone], self.groups[gone]
+            self.given_up.discard(gone)
             self._note(zxid, Became.REMOVED, gone)
         if removed:
             self.revision += 1
             self._drop_changes()
-        self._retire(zxid)
-        return Result(removed=removed)
+        return removed
 
     def complete(self, heard: set[GroupId]) -> bool:
-        """Return whether every group that exists has said so, after it logged the end (D-8e)."""
+        """Return whether every group that exists has said so, after it logged the end (D-8e).
+
+        Groups that are given up are not asked.
+        """
+        if self.given_up:
+            return heard.issuperset(self.groups.keys() - self.given_up)
         return len(heard) >= len(self.groups) and heard.issuperset(self.groups)
 
     def _retire(self, zxid: int) -> None:
@@ -334,6 +373,7 @@ class Registry:
             frozenset(self.closed),
             frozenset(self.groups),
             frozenset(self.deleting),
+            frozenset(self.given_up),
         )
 
     def view_since(self, position: int) -> AnyView | None:
@@ -377,6 +417,7 @@ class Registry:
         self.position, self.epoch, self.last_change = other.position, other.epoch, other.last_change
         self.producers, self.topics, self.names = dict(other.producers), dict(other.topics), dict(other.names)
         self.groups, self.changes = dict(other.groups), dict(other.changes)
+        self.given_up = set(other.given_up)
 
     def restore_producer(self, producer: ProducerId, owner: int) -> None:
         """Add a producer from a snapshot."""
@@ -399,10 +440,12 @@ class Registry:
         """Add a group from a snapshot."""
         self._put_group(record)
 
-    def restore_deleting(self, group: GroupId, heard: set[GroupId]) -> None:
-        """Add a group that is being deleted from a snapshot."""
+    def restore_deleting(self, group: GroupId, heard: set[GroupId], *, given_up: bool = False) -> None:
+        """Add a group that is being deleted, or is given up, from a snapshot."""
         self.digest.before(Part.DELETING, group)
         self.deleting[group] = heard
+        if given_up:
+            self.given_up.add(group)
 
     def restore_change(self, change: Change) -> None:
         """Add an unfinished change from a snapshot."""

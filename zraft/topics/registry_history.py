@@ -22,9 +22,10 @@ class Became(Enum):
     CREATED = "created"
     DELETING = "deleting"
     REMOVED = "removed"
+    GIVEN_UP = "given up"
 
 
-_OF_GROUPS: Final = frozenset((Became.CREATED, Became.DELETING, Became.REMOVED))
+_OF_GROUPS: Final = frozenset((Became.CREATED, Became.DELETING, Became.REMOVED, Became.GIVEN_UP))
 
 
 class History:
@@ -72,4 +73,5 @@ class History:
             tuple(map(GroupId, named[Became.CREATED])),
             tuple(map(GroupId, named[Became.DELETING])),
             tuple(map(GroupId, named[Became.REMOVED])),
+            tuple(map(GroupId, named[Became.GIVEN_UP])),
         )

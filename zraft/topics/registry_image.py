@@ -13,7 +13,7 @@ from typing import Any, Final
 from zraft.topics.registry import Registry
 from zraft.topics.registry_items import CHANGE, GROUP, TABLES, TOPIC, Part, head, items_of
 from zraft_core.errors import ProtocolError
-from zraft_core.layout import array, formatted, from_bytes, integer, number, row, to_bytes, wrong
+from zraft_core.layout import array, boolean, formatted, from_bytes, integer, number, row, to_bytes, wrong
 from zraft_core.topics import forms
 from zraft_core.topics.registry_values import RegistrySettings
 
@@ -24,6 +24,8 @@ _HEAD: Final = row(settings=forms.partition_settings, position=number, epoch=num
 _PRODUCER: Final = row(producer=forms.producer, owner=forms.session)
 _CLOSED: Final = row(producer=forms.producer, heard=forms.groups)
 _DELETING: Final = row(group=forms.group, heard=forms.groups)
+_DELETING_FIELDS: Final = 2
+_GIVEN_UP: Final = row(group=forms.group, heard=forms.groups, given_up=boolean)
 
 
 def registry_image(registry: Registry) -> Iterator[bytes]:
@@ -113,8 +115,11 @@ class RegistryReader:
             case Part.GROUPS:
                 registry.restore_group(GROUP.form.unpack(item, "group"))
             case Part.DELETING:
-                group, heard = _DELETING.unpack(item, "deleted group")
-                registry.restore_deleting(group, set(heard))
+                if len(array(item, "deleted group")) > _DELETING_FIELDS:
+                    group, heard, given_up = _GIVEN_UP.unpack(item, "group that is given up")
+                else:
+                    (group, heard), given_up = _DELETING.unpack(item, "deleted group"), False
+                registry.restore_deleting(group, set(heard), given_up=given_up)
             case Part.CHANGES:
                 registry.restore_change(CHANGE.form.unpack(item, "change"))
             case _:

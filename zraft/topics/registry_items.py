@@ -31,6 +31,7 @@ class RegistryState(Protocol):
     topics: dict[int, Topic]
     groups: dict[GroupId, GroupRecord]
     deleting: dict[GroupId, set[GroupId]]
+    given_up: set[GroupId]
     changes: dict[int, Change]
 
 
@@ -96,7 +97,9 @@ def _group(registry: RegistryState, which: Any) -> Any:
 
 def _deleting(registry: RegistryState, which: Any) -> Any:
     heard = registry.deleting.get(which)
-    return None if heard is None else (which, sorted(heard))
+    if heard is None:
+        return None
+    return (which, sorted(heard), True) if which in registry.given_up else (which, sorted(heard))
 
 
 def _change(registry: RegistryState, which: Any) -> Any:

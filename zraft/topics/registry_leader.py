@@ -28,7 +28,7 @@ class RegistryLeader:
     def on_report(self, report: Report) -> RegistryCommand | None:
         """Return the command for what is new in a report, or is due without it; None if nothing is."""
         registry, group = self.registry, report.sender
-        if group not in registry.groups:
+        if group not in registry.groups or group in registry.given_up:
             return None
         self._positions[group] = max(report.position, self._positions.get(group, 0))
         producers = tuple(p for p in report.producers if group not in registry.closed.get(p, {group}))
@@ -45,7 +45,8 @@ class RegistryLeader:
             return None
         answers = self._answers.setdefault(change.seq, set())
         answers.add(reply.sender)
-        left = {group for group in change.partitions if group in self.registry.groups}
+        registry = self.registry
+        left = {g for g in change.partitions if g in registry.groups and g not in registry.given_up}
         return TopicChanged(change.seq) if reply.everywhere or answers >= left else None
 
     def views(self) -> list[tuple[GroupId, ViewUpdate]]:
@@ -56,6 +57,8 @@ class RegistryLeader:
             return found
         lacked: dict[int, AnyView | None] = {}
         for group in registry.groups:
+            if group in registry.given_up:
+                continue
             # A group begins with the view of its creation, whose position is its id.
             position = self._positions.get(group, group)
             if position not in lacked:
@@ -77,5 +80,5 @@ class RegistryLeader:
             (group, StartRequest(change.message(), floor, registry.current_epoch(change)))
             for change in registry.changes.values()
             for group in change.partitions
-            if group in registry.groups
+            if group in registry.groups and group not in registry.given_up
         ]

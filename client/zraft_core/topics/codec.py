@@ -25,8 +25,10 @@ from zraft_core.layout import (
     from_bytes,
     from_one,
     integer,
+    listed,
     number,
     optional,
+    row,
     to_bytes,
     wrong,
 )
@@ -48,6 +50,11 @@ _proposal: Final = (
     *(forms.message_id, forms.group, from_one, optional(boolean), number, forms.digest),
     optional(forms.message),
 )
+_testimony: Final = (
+    *(forms.message_id, forms.group, number),
+    listed(row(group=forms.group, time=from_one), forms.DESTINATIONS_MAX),
+    optional(boolean),
+)
 _topic_name: Final = forms.topic_name
 _leader: Final = optional(forms.server)
 
@@ -61,6 +68,7 @@ _COMMANDS: Final = Kinds[PartitionCommand](
         5: Record(commands.ViewChanged, forms.view),
         6: Record(commands.Seek, forms.consumer, optional(number)),
         7: Record(commands.Stage, forms.staged, number, number),
+        8: Record(commands.Attest, *_testimony),
     },
     quick={
         1: forms.plain_start(commands.Start),
@@ -78,6 +86,7 @@ _MESSAGES: Final = Kinds[GroupMessage](
         5: Record(messages.FloorReport, forms.group, forms.final_time, boolean),
         6: Record(messages.Need, forms.asked_time),
         7: Record(messages.ViewUpdate, forms.view),
+        8: Record(messages.Attestation, *_testimony),
     },
     quick={1: forms.plain_proposal(messages.Propose)},
 )
@@ -104,6 +113,7 @@ _REGISTRY: Final = Kinds[RegistryCommand](
         10: Record(registry.RetainTopic, _topic_name, forms.retention),
         11: Record(registry.PlaceGroup, forms.group, forms.disks, _leader),
         12: Record(registry.Placed, forms.group, forms.disks),
+        13: Record(registry.GiveUp, forms.group),
     },
 )
 _packed_message: Final = binary(0, NUMBER_MAX)

@@ -78,7 +78,22 @@ class Seek:
     offset: int | None
 
 
-PartitionCommand = Start | Stage | Remote | Advance | Settled | ViewChanged | Seek
+@frozen
+class Attest:
+    """Attestation of another destination about a message to groups that are given up.
+
+    `sender` had logged a view of `epoch`, and `known` are the proposals of these groups that it knows; it takes no others.
+    `void` is the verdict of the condition's home if that is one of them, None if it is not known.
+    """
+
+    mid: MessageId
+    sender: GroupId
+    epoch: int
+    known: tuple[tuple[GroupId, int], ...]
+    void: bool | None = None
+
+
+PartitionCommand = Start | Stage | Remote | Advance | Settled | ViewChanged | Seek | Attest
 
 
 @frozen

@@ -274,26 +274,34 @@ def plain_proposal(kind: Callable[..., _Value]) -> Quick:
 
 # -- views
 
+_VIEW_FIELDS: Final = 6
+_DELTA_FIELDS: Final = 9
+"""The number of a view's fields; one in which groups are given up has one more."""
 _VIEW: Final = Record(
-    View, number, number, as_set(producers), as_set(producers), as_set(groups), as_set(groups)
+    View,
+    *(number, number, as_set(producers), as_set(producers), as_set(groups), as_set(groups), as_set(groups)),
+    least=_VIEW_FIELDS,
 )
 _DELTA: Final = Record(
-    ViewDelta, number, number, number, producers, producers, producers, groups, groups, groups
+    ViewDelta,
+    *(number, number, number, producers, producers, producers, groups, groups, groups, groups),
+    least=_DELTA_FIELDS,
 )
 
 
 def pack_view(view: AnyView) -> list[Any]:
-    """Return a view as an array: 6 fields if it is whole, 9 if it is a difference."""
-    return _VIEW.pack(view) if isinstance(view, View) else _DELTA.pack(view)
+    """Return a view as an array: 6 fields if it is whole, 9 if it is a difference, and one more with groups given up."""
+    packed = _VIEW.pack(view) if isinstance(view, View) else _DELTA.pack(view)
+    return packed if view.given_up else packed[:-1]
 
 
 def _view(value: Any, name: str) -> AnyView:
     items = array(value, name)
-    for record in (_VIEW, _DELTA):
-        if len(items) == len(record.forms):
+    for record, least in ((_VIEW, _VIEW_FIELDS), (_DELTA, _DELTA_FIELDS)):
+        if least <= len(items) <= least + 1:
             read: AnyView = record.form.unpack(items, name)
             return read
-    raise wrong(name, f"an array of {len(_VIEW.forms)} or {len(_DELTA.forms)}", value)
+    raise wrong(name, f"an array of {_VIEW_FIELDS} or {_DELTA_FIELDS}, or one more", value)
 
 
 view: Final = Form(_view, pack_view)

@@ -79,7 +79,18 @@ class ViewUpdate:
     view: AnyView
 
 
-GroupMessage = Propose | NeedPayload | Query | Told | FloorReport | Need | ViewUpdate
+@frozen
+class Attestation:
+    """What `sender` knows of the proposals of groups that are given up: see `commands.Attest`."""
+
+    mid: MessageId
+    sender: GroupId
+    epoch: int
+    known: tuple[tuple[GroupId, int], ...]
+    void: bool | None = None
+
+
+GroupMessage = Propose | NeedPayload | Query | Told | FloorReport | Need | ViewUpdate | Attestation
 
 
 @frozen

@@ -106,6 +106,16 @@ class Cleared:
     deleting: tuple[GroupId, ...]
 
 
+@frozen
+class GiveUp:
+    """Command that gives up a group which has lost its majority for good.
+
+    It takes no part in anything any more: others decide without it, and it is removed when nothing of it is left there.
+    """
+
+    group: GroupId
+
+
 RegistryCommand = (
     RegisterProducer
     | CloseProducer
@@ -119,4 +129,5 @@ RegistryCommand = (
     | TopicChanged
     | DeleteTopic
     | Cleared
+    | GiveUp
 )

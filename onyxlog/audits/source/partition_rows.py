@@ -116,6 +116,15 @@ def _topic_fields(command: topics.PartitionCommand) -> dict[str, Any]:
             return {"kind": "view_changed", "view_position": view.position, "epoch": view.epoch}
         case topics.Seek(consumer, offset):
             return {"kind": "seek", "consumer": consumer.decode(errors="replace"), "offset": offset}
+        case topics.Attest(mid, sender, epoch, _, void):
+            return {
+                "kind": "testify",
+                "producer": mid.producer,
+                "number": mid.seq,
+                "sender": sender,
+                "epoch": epoch,
+                "void": void,
+            }
 
 
 def _message_fields(message: Message) -> dict[str, Any]:

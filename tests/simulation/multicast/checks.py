@@ -59,6 +59,13 @@ class History:
     """Producers whose messages come behind all that they sent before."""
     ascending: frozenset[ProducerId] = frozenset()
     """Those of them whose stamps ascend, too."""
+    given_up: frozenset[GroupId] = frozenset()
+    """Groups that are given up: what they go on doing is nobody's concern."""
+
+    @property
+    def left(self) -> dict[GroupId, CheckedGroup]:
+        """The groups that are not given up."""
+        return {group: hosted for group, hosted in self.groups.items() if group not in self.given_up}
 
 
 def check_all(history: History) -> None:
@@ -112,7 +119,7 @@ def check_groups(history: History) -> None:
             end = delivery.offset + message.span
             if group not in message.destinations or history.messages.get(mid) != message:
                 raise BrokenPromiseError("integrity", f"{message} delivered at {group} is not what was sent")
-            if stamps.setdefault(mid, delivery.stamp) != delivery.stamp:
+            if group not in history.given_up and stamps.setdefault(mid, delivery.stamp) != delivery.stamp:
                 raise BrokenPromiseError("stamps", f"{tuple(mid)} has two stamps")
             if message.depends and delivery.stamp.time <= message.depends:
                 raise BrokenPromiseError("causal order", f"{message} has the stamp {tuple(delivery.stamp)}")
@@ -138,15 +145,23 @@ def check_agreement(history: History) -> None:
     delivered = {g: {*(d.message.mid for d in h.delivered), *h.rounds} for g, h in history.groups.items()}
     voids = {g: set(h.voids) for g, h in history.groups.items()}
     at_offsets = {g: {d.offset: d.message.mid for d in h.delivered} for g, h in history.groups.items()}
-    begun = {message.mid for h in history.groups.values() for message in h.begun}
+    begun = {message.mid for h in history.left.values() for message in h.begun}
     unmade = {mid for mid, ended in history.ended.items() if ended.ending in (Ending.NEVER, Ending.UNKNOWN)}
-    for mid in sorted(begun | (history.promised - unmade)):
-        destinations = history.messages[mid].destinations
+    promised = {
+        mid
+        for mid in history.promised - unmade
+        if not history.given_up.intersection(history.messages[mid].destinations)
+    }
+    for mid in sorted(begun | promised):
+        destinations = [g for g in history.messages[mid].destinations if g not in history.given_up]
         everywhere = all(mid in delivered[g] for g in destinations)
         if not everywhere and not all(mid in voids[g] for g in destinations):
             where = [g for g in destinations if mid in delivered[g] or mid in voids[g]]
             raise BrokenPromiseError("agreement", f"{tuple(mid)} to {destinations} only at {where}")
     for mid, ended in history.ended.items():
+        condition = history.messages[mid].condition
+        if condition is not None and condition.home in history.given_up:
+            continue
         somewhere = any(mid in mids for mids in delivered.values())
         match ended.ending:
             case Ending.DELIVERED | Ending.FAILED:
@@ -165,7 +180,7 @@ def check_agreement(history: History) -> None:
 
 def check_order(history: History) -> None:
     """*Total order*: no cycle through any logs, merged ones included."""
-    orders = [[d.message.mid for d in hosted.delivered] for hosted in history.groups.values()]
+    orders = [[d.message.mid for d in hosted.delivered] for hosted in history.left.values()]
     cycle = cycle_in([*orders, *([mid for _, mid in out] for out in history.merged)])
     if cycle is not None:
         raise BrokenPromiseError("order", f"cycle {[tuple(mid) for mid in cycle]}")
@@ -173,7 +188,7 @@ def check_order(history: History) -> None:
 
 def check_real_time(history: History) -> None:
     """*Real time*: what was sent after another was delivered comes after it at every common destination (D-17c)."""
-    for group, hosted in history.groups.items():
+    for group, hosted in history.left.items():
         earliest, which = NEVER_AGAIN, None
         for delivery in reversed(hosted.delivered):
             mid = delivery.message.mid
@@ -232,7 +247,7 @@ def check_ordered(history: History) -> None:
     """
     stamps: dict[ProducerId, dict[int, Stamp]] = {}
     settled: dict[ProducerId, set[int]] = {}
-    for group, hosted in history.groups.items():
+    for group, hosted in history.left.items():
         last: dict[ProducerId, int] = {}
         for delivery in hosted.delivered:
             producer, seq = delivery.message.mid
@@ -258,6 +273,7 @@ def check_ordered(history: History) -> None:
         if mid.producer not in history.ordered or message.round is not None:
             continue
         unmade = mid in history.ended and history.ended[mid].ending in (Ending.NEVER, Ending.UNKNOWN)
+        unmade = unmade or not history.given_up.isdisjoint(message.destinations)
         lost = mid.seq not in settled.get(mid.producer, ()) and not unmade
         if lost and any(seq > mid.seq for seq in stamps.get(mid.producer, ())):
             raise BrokenPromiseError(
@@ -271,7 +287,7 @@ def check_conditions(history: History) -> None:
     for hosted in history.groups.values():
         for delivery in hosted.delivered:
             condition = delivery.message.condition
-            if condition is not None:
+            if condition is not None and condition.home not in history.given_up:
                 steps = taken.setdefault((condition.home, condition.consumer), {})
                 steps.setdefault(condition.expected, set()).add(delivery.message.mid)
     for (home, consumer), steps in taken.items():
@@ -280,7 +296,7 @@ def check_conditions(history: History) -> None:
             raise BrokenPromiseError(
                 "conditions", f"at {home} {consumer!r} is at {committed}; steps taken: {steps}"
             )
-    for home, hosted in history.groups.items():
+    for home, hosted in history.left.items():
         for consumer, committed in hosted.partition.offsets.items():
             if committed and (home, consumer) not in taken:
                 raise BrokenPromiseError(
@@ -302,7 +318,7 @@ def check_merged(history: History) -> None:
 def check_bounds(history: History) -> None:
     """*Memory*: what is left belongs to living producers, and of each at most its window."""
     for group, hosted in history.groups.items():
-        if group in history.gone:
+        if group in history.gone or group in history.given_up:
             continue
         for producer, row in hosted.partition.rows.items():
             rounds = {mid.seq for mid in hosted.rounds if mid.producer == producer}

@@ -656,3 +656,65 @@ def void_delivered() -> Sequence[Patch]:
         original(self, entry, stamp)
 
     return [(Partition, "_record", record)]
+
+
+# -- groups that are given up (docs/decisions/0012)
+
+
+@plant("G-2", "a proposal of a group that is given up counts whenever it arrives", Mode.LOSING)
+def given_up_is_heard() -> Sequence[Patch]:
+    apply, hear = Partition._remote, PartitionLeader._on_propose
+
+    def remote(self: Partition, command: Any) -> None:
+        given_up = self.view.given_up
+        if command.sender not in given_up:
+            apply(self, command)
+            return
+        self.view.given_up = set()
+        apply(self, command)
+        self.view.given_up = given_up
+        entry = self.pending.entries.get(command.mid)
+        if entry is not None:
+            self._fix(entry)
+
+    def on_propose(self: PartitionLeader, propose: Propose) -> None:
+        given_up = self.partition.view.given_up
+        if propose.sender in given_up:
+            self.partition.view.given_up = set()
+        hear(self, propose)
+        self.partition.view.given_up = given_up
+
+    return [(Partition, "_remote", remote), (PartitionLeader, "_on_propose", on_propose)]
+
+
+@plant("G-3", "a group that does not know a proposal of one that is given up counts none", Mode.LOSING)
+def decided_without_testimony() -> Sequence[Patch]:
+    return [(Partition, "lacks_testimony", lambda self, entry: [])]
+
+
+@plant("G-5", "a group that has delivered a message says that it knows nothing", Mode.LOSING)
+def delivered_and_silent() -> Sequence[Patch]:
+    testify = PartitionLeader._testify
+
+    def testify_of_pending(self: PartitionLeader, to: Any, entry: Any) -> None:
+        if entry.mid in self.partition.pending:
+            testify(self, to, entry)
+        else:
+            proposals, entry.proposals = entry.proposals, {}
+            testify(self, to, entry)
+            entry.proposals = proposals
+
+    return [(PartitionLeader, "_testify", testify_of_pending)]
+
+
+@plant("G-7", "the floor of a group that is given up is waited for", Mode.LOSING)
+def given_up_still_awaited() -> Sequence[Patch]:
+    original = Partition._go_on_without
+
+    def go_on(self: Partition, groups: Any) -> None:
+        original(self, ())
+        for entry in list(self.pending.entries.values()):
+            if self.given_up_of(entry.message):
+                self._fix(entry)
+
+    return [(Partition, "_go_on_without", go_on)]

@@ -28,6 +28,7 @@ class Mode(Enum):
     CAUSAL = "messages depend on what was seen"
     CLOSING = "producers are closed"
     ORDERED = "messages of one producer are ordered"
+    LOSING = "groups are given up"
 
 
 @frozen
@@ -40,6 +41,7 @@ class Rare:
     stop: float = 1.5
     coordinator: float = 1.0
     restart: float = 1.0
+    give_up: float = 0.0
 
 
 _RARE = {
@@ -49,6 +51,7 @@ _RARE = {
     Mode.CAUSAL: Rare(close=0.5),
     Mode.CLOSING: Rare(close=12.0),
     Mode.ORDERED: Rare(),
+    Mode.LOSING: Rare(close=1.0, give_up=12.0),
 }
 
 
@@ -65,6 +68,7 @@ class Profile:
     length: int
     alters: int
     deletes: int
+    give_ups: int
     causal: float
     """Share of the messages that depend on what was seen."""
     ordered: float
@@ -95,8 +99,8 @@ def draw(seed: int, rng: Random, size: Size | None, mode: Mode | None) -> Profil
         size = rng.choices([Size.TINY, Size.SMALL, Size.LARGE], [1, 2, 7])[0]
     tiny, large = size is Size.TINY, size is Size.LARGE
     groups = rng.choice([2, 3] if tiny else [2, 3, 3, 4] if not large else [3, 4, 5, 6])
-    if mode is Mode.DELETING:
-        groups = max(groups, 4)
+    if mode in (Mode.DELETING, Mode.LOSING):
+        groups = max(groups, 5 if mode is Mode.LOSING else 4)
     count = rng.choice([1, 2] if tiny else [1, 2, 3, 4] if not large else [4, 5, 6])
     each = [1, 2, 3] if tiny else [2, 4, 8] if not large else [80, 120, 160]
     return Profile(
@@ -108,6 +112,7 @@ def draw(seed: int, rng: Random, size: Size | None, mode: Mode | None) -> Profil
         length=rng.choice([40, 100] if tiny else [100, 300, 500] if not large else [3000, 5000]),
         alters=2 if mode is Mode.GROWING else rng.choice([0, 0, 1, 2]),
         deletes=0 if groups < 3 else 2 if mode is Mode.DELETING else rng.choice([0, 1, 1, 2]),
+        give_ups=2 if mode is Mode.LOSING else 0,
         causal=0.7 if mode is Mode.CAUSAL else rng.choice([0.0, 0.0, 0.3]),
         ordered=1.0 if mode is Mode.ORDERED else 0.4 if large else 0.0,
         rare=_rare(mode, large=large),

@@ -33,6 +33,7 @@ from zraft_core.topics.registry_commands import (
     CloseProducer,
     CreateTopic,
     DeleteTopic,
+    GiveUp,
 )
 from zraft_core.topics.stamps import MessageId
 
@@ -89,6 +90,8 @@ class World(SimulatedRegistry):
         self._stopped: dict[GroupId, int] = {}
         super().__init__(self.profile.group_settings())
         self.groups: dict[GroupId, HostedGroup] = {}
+        self.given_up: set[GroupId] = set()
+        self.healing = False
         self.messages: dict[MessageId, Message] = {}
         self.invoked: dict[MessageId, int] = {}
         self.ended: dict[MessageId, Ended] = {}
@@ -105,6 +108,7 @@ class World(SimulatedRegistry):
             self._join(count)
         self.consuming = [Consuming(self.topic, self.rng, self.groups) for _ in range(2)]
         self._alters, self._deletes = self.profile.alters, self.profile.deletes
+        self._give_ups = self.profile.give_ups
         self._rare_kinds = [field.name for field in fields(Rare)]
 
     @property
@@ -161,6 +165,37 @@ class World(SimulatedRegistry):
             self._deletes -= 1
             self.faults["topic deleted"] += 1
 
+    def _give_up(self) -> None:
+        """A group is lost; or not, and it goes on for a while although nobody hears of it."""
+        others = [
+            group
+            for group in self.registry.groups
+            if group not in self.topic and group not in self.given_up and self._is_alone(group)
+        ]
+        if not others:
+            return
+        group = self.rng.choice(others)
+        self.log(GiveUp(group))
+        self.given_up.add(group)
+        if self.rng.random() < 0.6:
+            self._stopped[group] = 1 << 60
+        self._give_ups -= 1
+        self.faults["group given up"] += 1
+
+    def _has_lost_its_home(self, mid: MessageId) -> bool:
+        """Whoever is left may not know what the home of its condition said, and then it fails there."""
+        condition = self.messages[mid].condition
+        return condition is not None and condition.home in self.given_up
+
+    def _is_lost(self, group: GroupId) -> bool:
+        """A group that is given up, and gone or healed away."""
+        return group in self.given_up and (self._stopped.get(group, 0) > self.steps or self.healing)
+
+    def _is_alone(self, group: GroupId) -> bool:
+        """Consumers that read several partitions in one order do not read this one."""
+        topic = self.registry.topics.get(self.registry.groups[group].topic)
+        return topic is None or topic.name != MERGED
+
     def _close(self, pid: ProducerId) -> None:
         if pid in self.registry.producers:
             self.log(CloseProducer(pid))
@@ -212,10 +247,10 @@ class World(SimulatedRegistry):
             case Report():
                 self.hear(letter)
             case Bundle(to):
-                if to not in self.gone:
+                if to not in self.gone and not self._is_lost(to):
                     self.groups[to].on_bundle(letter)
             case (to, request):
-                if to not in self.gone:
+                if to not in self.gone and not self._is_lost(to):
                     self.groups[to].on_start(request, unchecked=self.rng.random() < 0.2)
 
     def _on_reply(self, reply: Reply) -> None:
@@ -243,10 +278,12 @@ class World(SimulatedRegistry):
         self.ended[mid] = ended
         if not round_:
             self.promised.add(mid)
-        if ended.ending is not Ending.DELIVERED:
+        if ended.ending is not Ending.DELIVERED or self._has_lost_its_home(mid):
             return
         self.ended_at[mid] = self.steps
         for group in self.messages[mid].destinations:
+            if group in self.given_up:
+                continue
             hosted = self.groups[group]
             there = mid in hosted.rounds if round_ else _has(hosted, mid)
             if not there:
@@ -325,6 +362,8 @@ class World(SimulatedRegistry):
                 self._alter()
             case "delete" if self._deletes:
                 self._delete()
+            case "give_up" if self._give_ups:
+                self._give_up()
             case "stop":
                 self._stopped[hosted.group] = self.steps + rng.randint(20, 100)
                 self.faults["group without quorum"] += 1
@@ -361,7 +400,7 @@ class World(SimulatedRegistry):
     def _round(self) -> None:
         """One turn of a world that heals: nothing is lost any more, but nobody is in step."""
         self.steps += 1
-        for hosted in self.running():
+        for hosted in self._left():
             if self.rng.random() < self._pace[hosted.group]:
                 hosted.commit(len(hosted.tail))
                 hosted.tick()
@@ -401,8 +440,11 @@ class World(SimulatedRegistry):
         )
         raise BrokenPromiseError("progress", f"{what}; {stuck}"[:2000])
 
+    def _left(self) -> list[HostedGroup]:
+        return [hosted for hosted in self.running() if hosted.group not in self.given_up]
+
     def _all_delivered(self) -> bool:
-        idle = all(hosted.is_idle for hosted in self.running())
+        idle = all(hosted.is_idle for hosted in self._left())
         done = all(process.is_done for process in self.producing.values())
         return idle and done and not self.registry.changes and all(map(self._has_all, self.consuming))
 
@@ -417,7 +459,7 @@ class World(SimulatedRegistry):
             and not hosted.partition.involved.of_producer
             and not hosted.partition.involved.to_group
             and self.registry.producers.keys() >= hosted.partition.rows.keys()
-            for hosted in self.running()
+            for hosted in self._left()
         )
 
     def run(self) -> Summary:
@@ -446,6 +488,7 @@ class World(SimulatedRegistry):
 
     def _run(self) -> None:
         self._chaos()
+        self.healing = True
         self._heal("not everything is delivered and merged", self._all_delivered)
         stays = min(self.producing)  # the oldest producer lives on
         for pid, process in self.producing.items():
@@ -484,6 +527,7 @@ class World(SimulatedRegistry):
             self.profile.window,
             frozenset(pid for pid, process in self.producing.items() if process.ordered),
             frozenset(pid for pid, process in self.producing.items() if process.stamps_ascend),
+            frozenset(self.given_up),
         )
 
 

@@ -54,6 +54,7 @@ from zraft.operator.requests import (
     TopicDelete,
     TopicDescribe,
     TopicDescription,
+    TopicGiveUp,
     TopicLine,
     TopicList,
     TopicListing,
@@ -95,6 +96,7 @@ asked: dict[type[Any], st.SearchStrategy[Any]] = {
     AclSet: st.builds(AclSet, kinds, names, acls, st.none() | signed),
     AclRemove: st.builds(AclRemove, kinds, names),
     TopicReplicas: st.builds(TopicReplicas, st.lists(numbers, max_size=3).map(tuple)),
+    TopicGiveUp: st.builds(TopicGiveUp, numbers, st.booleans()),
 }
 lines = st.builds(
     MemberLine,

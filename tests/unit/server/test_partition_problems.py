@@ -11,13 +11,24 @@ from attrs import asdict
 from zraft.cli.status import Problem, parse_problems, problems_left_out
 from zraft.groups.statistics import AbsentVoter
 from zraft.monitoring.statistics import Listing
+from zraft.operator.requests import Done, Refused, TopicGiveUp
 from zraft.server.operators.partition_problems import PROBLEMS_MAX, Coordinator, partition_problems
 from zraft.server.operators.status import PartitionProblem
+from zraft.server.operators.topics import give_up
 from zraft.server.partitions.troubles import Trouble, TroubleKind
 from zraft.topics.registry import Registry
 from zraft_core.ids import GroupId, Instance, ServerId
-from zraft_core.topics.registry_commands import AlterTopic, CreateGroup, CreateTopic, DeleteTopic, PlaceGroup
-from zraft_core.topics.registry_values import Disks
+from zraft_core.topics.codec import encode_registry
+from zraft_core.topics.registry_commands import (
+    AlterTopic,
+    CreateGroup,
+    CreateTopic,
+    DeleteTopic,
+    GiveUp,
+    PlaceGroup,
+)
+from zraft_core.topics.registry_values import Disks, Result
+from zraft_core.znodes.txn import TOPICS
 
 S1, S2, S3, S4 = (ServerId(number) for number in (1, 2, 3, 4))
 
@@ -96,8 +107,13 @@ def test_a_partition_of_a_deleted_topic_is_named_by_its_group_where_others_wait_
     trouble = Trouble(
         topics.groups["orders", 0], TroubleKind.WAITING, 61_000, pending=1, awaited=((doomed, 1),)
     )
-    (reason,) = reasons(topics.problems(trouble, Trouble(doomed, TroubleKind.NO_LEADER, 1_000, 3))).values()
-    assert reason.endswith(f"1 for a partition of a deleted topic (group {doomed})")
+    found = reasons(topics.problems(trouble, Trouble(doomed, TroubleKind.NO_LEADER, 1_000, 3)))
+    assert found.keys() == {"orders/0", f"(deleted)/{doomed}"}
+    assert found["orders/0"].endswith(f"1 for a partition of a deleted topic (group {doomed})")
+    topics.log(GiveUp(doomed))
+    assert topics.problems(silent={S1: 5_000, S2: 7_000}).items[0].topic == "orders", (
+        "nobody waits for it any more"
+    )
 
 
 @pytest.mark.parametrize(("leader", "end"), [(None, ""), (S1, ""), (S2, "; server 2 has another and leads")])
@@ -198,3 +214,46 @@ def test_status_counts_what_servers_do_not_name() -> None:
 def test_an_answer_that_is_not_understood_names_nothing(text: str) -> None:
     assert parse_problems([{"topic_partition_problems": text}]) == []
     assert problems_left_out([{"topic_partition_problems": text, "topic_partitions_in_trouble": "x"}]) == 0
+
+
+def give(
+    registry: Registry, request: TopicGiveUp, reason: str | None, level: int = 6
+) -> tuple[object, list[object]]:
+    """What an operator is answered, and what goes into the log for it."""
+    said: list[object] = []
+    submitted: list[object] = []
+
+    def submit(command: object, done: object) -> None:
+        submitted.append(command)
+        done(Result())  # type: ignore[operator]
+
+    give_up(registry, level, request, reason, submit, said.append)
+    (one,) = said
+    return one, submitted
+
+
+def test_only_a_partition_of_a_deleted_topic_without_a_majority_is_given_up_and_only_when_the_operator_is_sure() -> (
+    None
+):
+    topics = Topics(audit=1, orders=1)
+    group, registry = topics.groups["orders", 0], topics.registry
+    sure = TopicGiveUp(group, sure=True)
+    for request, reason, level, expected in (
+        (sure, "lost", 5, "feature level 6"),
+        (TopicGiveUp(999, sure=True), "lost", 6, "there is no such group"),
+        (sure, "lost", 6, "delete the topic first"),
+    ):
+        answer, submitted = give(registry, request, reason, level)
+        assert isinstance(answer, Refused)
+        assert expected in answer.text
+        assert submitted == []
+    topics.log(DeleteTopic("orders"))
+    answer, submitted = give(registry, sure, None)
+    assert isinstance(answer, Refused)
+    assert "a majority of its disks answers" in answer.text
+    assert give(registry, TopicGiveUp(group, sure=False), "lost") == (Done("lost"), [])
+    answer, submitted = give(registry, sure, "lost")
+    assert isinstance(answer, Done)
+    assert submitted == [(TOPICS, encode_registry(GiveUp(group)))]
+    topics.log(GiveUp(group))
+    assert give(registry, sure, "lost") == (Done(f"group {group} is given up already"), [])

@@ -205,6 +205,30 @@ def delete(client: OperatorClient, name: str) -> None:
     do(client, TopicDelete(name))
 
 
+@topic.command("give-up")
+@click.argument("groups", metavar="GROUP...", nargs=-1, required=True, type=click.IntRange(1))
+@click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
+@asks_cluster
+def give_up(client: OperatorClient, groups: tuple[int, ...], yes: bool) -> None:
+    """Give up partitions of deleted topics whose disks are lost for good, by the numbers of their groups.
+
+    Until then their topic is not gone, and messages that were sent to them and to other partitions wait there as well.
+    `zraft status` shows the numbers. It is refused while a majority of a partition's disks answers.
+    """
+    from zraft.operator.requests import Done, TopicGiveUp
+
+    for group in groups:
+        click.echo(client.call(TopicGiveUp(group, sure=False), Done).text)
+    click.echo(
+        "Messages to these partitions that others have not got are lost, and others go on without them. Servers that hold "
+        "them and come back drop them. If any of these disks can still be started, do that instead."
+    )
+    if not yes:
+        click.confirm("Are these disks lost for good?", abort=True)
+    for group in groups:
+        do(client, TopicGiveUp(group, sure=True))
+
+
 def _bound(given: int | None, otherwise: int | None) -> int | None:
     return otherwise if given is None else None if given == _UNBOUNDED else given
 

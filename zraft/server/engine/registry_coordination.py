@@ -48,7 +48,7 @@ class RegistryCoordination:
     def replicas(self, group: GroupId) -> Sequence[ServerId]:
         """Return the servers that have the group or should have it, its preferred leader first; empty if it is not known."""
         record = self._registry.groups.get(group)
-        if record is None:
+        if record is None or group in self._registry.given_up:
             return ()
         servers = dict.fromkeys(server for server, _ in (*record.wanted, *record.former))
         if record.preferred in servers:

@@ -45,6 +45,7 @@ from zraft.operator.requests import (
     TopicCreate,
     TopicDelete,
     TopicDescribe,
+    TopicGiveUp,
     TopicList,
     TopicReplicas,
     TopicRetain,
@@ -58,7 +59,8 @@ from zraft.server.coordination.leadership import Leadership
 from zraft.server.engine.driver import Driver
 from zraft.server.operators import access
 from zraft.server.operators.members import MemberChange, MemberRequest, change_of
-from zraft.server.operators.topics import answer, change
+from zraft.server.operators.partition_problems import coordinator_of, why_lost
+from zraft.server.operators.topics import answer, change, give_up
 from zraft.tree.node import CONFIG
 from zraft_core.errors import Code
 from zraft_core.ids import COORDINATION_GROUP, GroupId, ServerId
@@ -168,6 +170,14 @@ class Administration:
                     access.change(driver.machine, request, driver.submit_as_super, reply)
                 else:
                     reply(elsewhere)
+            case TopicGiveUp(group):
+                elsewhere = self._elsewhere(raft)
+                if elsewhere is not None:
+                    reply(elsewhere)
+                    return
+                registry, known = driver.machine.registry, coordinator_of(driver)
+                reason = None if known is None else why_lost(registry, GroupId(group), known)
+                give_up(registry, driver.machine.feature_level, request, reason, driver.submit, reply)
             case _:
                 assert_never(request)
 

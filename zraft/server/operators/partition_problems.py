@@ -16,6 +16,8 @@ from attrs import frozen
 from zraft.groups.statistics import AbsentVoter
 from zraft.monitoring.statistics import Listing
 from zraft.raft.membership.quorum import majority
+from zraft.server.coordination.topic_registry import ANSWERS_WITHIN_MS
+from zraft.server.engine.driver import Driver
 from zraft.server.operators.status import NO_PROBLEMS, PartitionProblem
 from zraft.server.partitions.troubles import Trouble, TroubleKind
 from zraft.topics.registry import Registry
@@ -24,6 +26,8 @@ from zraft_core.topics.registry_values import Disks, GroupRecord
 
 PROBLEMS_MAX: Final = 50
 """Partitions that one server names. Whatever is wrong with more of them is most likely the same."""
+DELETED: Final = "(deleted)"
+"""Stands for the name of a topic that is deleted; its partitions have the numbers of their groups."""
 NAMED_MAX: Final = 3
 """Other partitions that one reason names."""
 ERROR_CHARACTERS_MAX: Final = 300
@@ -40,6 +44,30 @@ class Coordinator:
 
     disks: Mapping[ServerId, Instance]
     silent_ms: Mapping[ServerId, int]
+
+
+def coordinator_of(driver: Driver) -> Coordinator | None:
+    """Return what a server knows of others as the leader of the coordination group; None if it is not."""
+    raft = driver.raft
+    if raft is None or driver.leadership is None:
+        return None
+    led_ms = driver.coordination.leader_uptime_ms
+    silent = {server: led_ms if ms is None else ms for server, ms in raft.silences.items()}
+    return Coordinator(
+        {server: member.instance for server, member in raft.membership.members.items()},
+        {server: ms for server, ms in silent.items() if ms >= ANSWERS_WITHIN_MS},
+    )
+
+
+def why_lost(registry: Registry, group: GroupId, coordinator: Coordinator) -> str | None:
+    """Return in words why a group has no majority; None if it may have one."""
+    record = registry.groups.get(group)
+    absent = () if record is None else _absent(record, coordinator)
+    if not absent or record is None:
+        return None
+    voters = {server for server, _ in _holders(record)}
+    said = ", ".join(map(_absence, absent))
+    return f"group {group}: {len(absent)} of its {len(voters)} replicas do not answer: {said}"
 
 
 def partition_problems(
@@ -77,7 +105,7 @@ def partition_problems(
 
 
 def _unanswered(registry: Registry, coordinator: Coordinator) -> Iterator[Trouble]:
-    for group, record in registry.groups.items():
+    for group, record in registry.living.items():
         absent = _absent(record, coordinator)
         if absent:
             for_ms = [one.silent_ms for one in absent if one.silent_ms is not None]
@@ -136,15 +164,18 @@ class _Names:
         for topic in registry.topics.values():
             for number, group in enumerate((*topic.partitions, *topic.adding)):
                 self.places[group] = topic.name, number
+        for group in registry.deleting:
+            if group not in registry.given_up:
+                self.places[group] = DELETED, group
         for group, record in registry.groups.items():
             if not record.placed:
                 self.moving[group] = tuple(server for server, _ in record.wanted)
 
     def of(self, group: GroupId) -> str:
         place = self.places.get(group)
-        return (
-            f"a partition of a deleted topic (group {group})" if place is None else f"{place[0]}/{place[1]}"
-        )
+        if place is None or place[0] == DELETED:
+            return f"a partition of a deleted topic (group {group})"
+        return f"{place[0]}/{place[1]}"
 
 
 def _words(trouble: Trouble, server: ServerId, names: _Names) -> str:

@@ -44,10 +44,9 @@ from zraft.raft.progress import ProgressState
 from zraft.raft.role import Role
 from zraft.raft.statistics import FollowerStatistics
 from zraft.server.clients.connection import ClientConnection, Phase
-from zraft.server.coordination.topic_registry import ANSWERS_WITHIN_MS
 from zraft.server.engine.driver import Driver
 from zraft.server.operators.environment import environment, memory
-from zraft.server.operators.partition_problems import Coordinator, partition_problems
+from zraft.server.operators.partition_problems import coordinator_of, partition_problems
 from zraft.server.operators.status import (
     NO_PROBLEMS,
     ClientTraffic,
@@ -424,22 +423,9 @@ class ServerReport:
     def partition_problems(self) -> Listing[PartitionProblem]:
         """Return the partitions that do not take or deliver messages, as far as this server knows, up to a bound."""
         registry = self._driver.machine.registry
-        if not registry.topics:
+        if not registry.groups and not registry.topics:
             return NO_PROBLEMS
-        return partition_problems(registry, self._config.id, self._troubles(), self._coordinator())
-
-    def _coordinator(self) -> Coordinator | None:
-        """Return what this server knows of others as the leader of the coordination group; None if it is not."""
-        driver = self._driver
-        raft = driver.raft
-        if raft is None or driver.leadership is None:
-            return None
-        led_ms = driver.coordination.leader_uptime_ms
-        silent = {server: led_ms if ms is None else ms for server, ms in raft.silences.items()}
-        return Coordinator(
-            {server: member.instance for server, member in raft.membership.members.items()},
-            {server: ms for server, ms in silent.items() if ms >= ANSWERS_WITHIN_MS},
-        )
+        return partition_problems(registry, self._config.id, self._troubles(), coordinator_of(self._driver))
 
     def _snapshot(self) -> SnapshotStatus | None:
         newest = self._driver.snapshots.keeper.newest

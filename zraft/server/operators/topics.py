@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
-from zraft.config.features import LEVEL_OF_TOPICS
+from zraft.config.features import LEVEL_OF_GIVING_UP, LEVEL_OF_TOPICS
 from zraft.operator.requests import (
     Done,
     OperatorReply,
@@ -17,6 +17,7 @@ from zraft.operator.requests import (
     TopicDelete,
     TopicDescribe,
     TopicDescription,
+    TopicGiveUp,
     TopicLine,
     TopicList,
     TopicListing,
@@ -25,11 +26,13 @@ from zraft.operator.requests import (
 from zraft.server.operators.status import TopicsStatus
 from zraft.topics.registry import Registry
 from zraft_core.errors import Code
+from zraft_core.ids import GroupId
 from zraft_core.topics.codec import encode_registry
 from zraft_core.topics.registry_commands import (
     AlterTopic,
     CreateTopic,
     DeleteTopic,
+    GiveUp,
     RegistryCommand,
     RetainTopic,
 )
@@ -115,7 +118,7 @@ def topics_status(registry: Registry) -> TopicsStatus:
         topics=len(registry.topics),
         partitions=sum(len(topic.partitions) for topic in registry.topics.values()),
         partitions_missing=sum(topic.wanted - len(topic.partitions) for topic in registry.topics.values()),
-        partitions_moving=sum(not record.placed for record in registry.groups.values()),
+        partitions_moving=sum(not record.placed for record in registry.living.values()),
         partitions_deleting=len(registry.deleting),
         producers=len(registry.producers) - 1,  # without group 0 itself
         producers_closed=len(registry.closed),
@@ -160,6 +163,47 @@ def change(level: int, request: TopicChange, submit: Submit, reply: Reply) -> No
             reply(Refused(_why(result.refusal, request.name), retriable=result.refusal is Refusal.CHANGING))
 
     submit((TOPICS, encode_registry(command)), done)
+
+
+def give_up(
+    registry: Registry,
+    level: int,
+    request: TopicGiveUp,
+    reason: str | None,
+    submit: Submit,
+    reply: Reply,
+) -> None:
+    """Give up a partition of a deleted topic, or refuse; without `sure`, only say what would be given up.
+
+    Args:
+        reason: why the partition has no majority, as the leader of the coordination group knows; None if it has one.
+    """
+    group = GroupId(request.group)
+    if level < LEVEL_OF_GIVING_UP:
+        needed = (
+            f"this needs feature level {LEVEL_OF_GIVING_UP}, in force is {level}: upgrade all servers first"
+        )
+        reply(Refused(needed, retriable=True))
+    elif group in registry.given_up:
+        reply(Done(f"group {group} is given up already"))
+    elif group not in registry.groups:
+        reply(Refused(f"group {group}: there is no such group; it may be removed by now"))
+    elif group not in registry.deleting:
+        reply(Refused(f"group {group} belongs to a topic that exists: delete the topic first"))
+    elif reason is None:
+        answers = "a majority of its disks answers, so it ends by itself; if it does not, see `zraft status`"
+        reply(Refused(f"group {group}: {answers}"))
+    elif not request.sure:
+        reply(Done(reason))
+    else:
+
+        def done(result: object) -> None:
+            if isinstance(result, Result) and result.refusal is None:
+                reply(Done(f"group {group} is given up: what waits for it goes on without it"))
+            else:
+                reply(Refused(_UNKNOWN))
+
+        submit((TOPICS, encode_registry(GiveUp(group))), done)
 
 
 def _command(request: TopicChange) -> tuple[RegistryCommand, str]:

@@ -34,7 +34,7 @@ COMMAND_BYTES: Final = 128
 """The bytes that a command takes in an entry beside its payload, roughly."""
 CLAIMS_PER_ENTRY_MAX: Final = 1024
 _LISTS_OF_VIEWS: Final = (
-    *("producers", "groups", "opened", "closed", "retired", "created", "deleting", "removed"),
+    *("producers", "groups", "opened", "closed", "retired", "created", "deleting", "removed", "given_up"),
 )
 BACKLOG_BYTES_MAX: Final = 8 * 1024 * 1024
 """Commands that wait for room in the log: beyond, other groups are not listened to, who say everything again."""
