@@ -33,6 +33,7 @@ from zraft_client.topics import (
     Topics,
 )
 from zraft_client.topics.consumer import Consumer
+from zraft_client.topics.options import default_partitioner
 from zraft_core.ids import GroupId
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
@@ -154,7 +155,11 @@ async def test_partitions_are_added_while_messages_are_sent_and_every_consumer_r
     async with topics_of(running) as topics:
         name = next(_names)
         await topics.create(name, 1)
-        async with topics.producer() as producer, topics.merged(name) as one, topics.consumer(name) as plain:
+        async with (
+            topics.producer(partitioner=default_partitioner()) as producer,
+            topics.merged(name) as one,
+            topics.consumer(name) as plain,
+        ):
             for number in range(20):
                 await producer.send_soon(name, b"%d" % number)
             await topics.alter(name, 3)
@@ -175,7 +180,7 @@ async def test_marshals_consumers_share_partitions_and_hand_them_on(running: Clu
     async with topics_of(running) as topics:
         name = next(_names)
         await topics.create(name, 2)
-        async with topics.producer() as producer:
+        async with topics.producer(partitioner=default_partitioner()) as producer:
             for number in range(40):
                 await producer.send_soon(name, b"%d" % number)
             await producer.flush()

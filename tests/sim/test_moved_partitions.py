@@ -14,7 +14,7 @@ from tests.simulation.topic_clients import Deaf
 from zraft.groups.replica import HostedReplica
 from zraft.server.partitions.hosted_partition import HostedPartition
 from zraft.server.partitions.partitions import Partitions
-from zraft.server.partitions.troubles import LEADERLESS_MS
+from zraft.server.partitions.settings import LEADERLESS_MS
 from zraft.topics.service import Fetched, TopicRefusal
 from zraft_core.ids import ServerId
 from zraft_core.topics.codec import decode_message

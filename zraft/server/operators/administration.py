@@ -1,7 +1,7 @@
 """Administration of a server: lists and changes members, takes snapshots, changes replicated settings.
 
 Requests come from whoever holds the cluster key (`zraft.operator`). Nothing here waits: a reply may be given later,
-when its command was applied or the disk has done its part.
+when its command was applied or the disk has done its part. What only some requests need is imported when one comes.
 
 Pure.
 """
@@ -9,7 +9,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from attrs import frozen
 
@@ -57,15 +57,14 @@ from zraft.raft.messages import UNKNOWN_INSTANCE, MemberRole
 from zraft.raft.role import Role
 from zraft.server.coordination.leadership import Leadership
 from zraft.server.engine.driver import Driver
-from zraft.server.operators import access
-from zraft.server.operators.members import MemberChange, MemberRequest, change_of
-from zraft.server.operators.partition_problems import coordinator_of, why_lost
-from zraft.server.operators.topics import answer, change, give_up
 from zraft.tree.node import CONFIG
 from zraft_core.errors import Code
 from zraft_core.ids import COORDINATION_GROUP, GroupId, ServerId
 from zraft_core.znodes.member_roles import REMOVE
 from zraft_core.znodes.txn import MEMBERS, SETTINGS, Command
+
+if TYPE_CHECKING:
+    from zraft.server.operators.members import MemberRequest
 
 Reply = Callable[[OperatorReply], None]
 
@@ -156,17 +155,25 @@ class Administration:
                 self._raise(raft, level, reply)
             case TopicList() | TopicDescribe():
                 # The leader answers this: somebody who has just created a topic wants to see it.
+                from zraft.server.operators.topics import answer
+
                 reply(self._elsewhere(raft) or answer(driver.machine.registry, request))
             case TopicReplicas(groups):
                 reply(self._replicas([GroupId(group) for group in groups]))
             case TopicCreate() | TopicAlter() | TopicRetain() | TopicDelete():
+                from zraft.server.operators.topics import change
+
                 change(driver.machine.feature_level, request, driver.submit, reply)
             case AclList() | AclShow():
+                from zraft.server.operators import access
+
                 reply(self._elsewhere(raft) or access.answer(driver.machine, request))
             case AclSet() | AclRemove():
                 # The leader judges what there is to be changed: another server may be behind.
                 elsewhere = self._elsewhere(raft)
                 if elsewhere is None:
+                    from zraft.server.operators import access
+
                     access.change(driver.machine, request, driver.submit_as_super, reply)
                 else:
                     reply(elsewhere)
@@ -175,6 +182,9 @@ class Administration:
                 if elsewhere is not None:
                     reply(elsewhere)
                     return
+                from zraft.server.operators.partition_problems import coordinator_of, why_lost
+                from zraft.server.operators.topics import give_up
+
                 registry, known = driver.machine.registry, coordinator_of(driver)
                 reason = None if known is None else why_lost(registry, GroupId(group), known)
                 give_up(registry, driver.machine.feature_level, request, reason, driver.submit, reply)
@@ -305,6 +315,8 @@ class Administration:
             # A server that is behind would judge by members that are no longer so.
             reply(self._elsewhere(raft) or Refused(_JUST_ELECTED, retriable=True))
             return
+        from zraft.server.operators.members import MemberChange, change_of
+
         machine = driver.machine
         found = change_of(request, machine.members, raft.membership.members)
         if not isinstance(found, MemberChange):

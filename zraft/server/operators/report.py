@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from attrs import asdict
 
@@ -46,7 +46,6 @@ from zraft.raft.statistics import FollowerStatistics
 from zraft.server.clients.connection import ClientConnection, Phase
 from zraft.server.engine.driver import Driver
 from zraft.server.operators.environment import environment, memory
-from zraft.server.operators.partition_problems import coordinator_of, partition_problems
 from zraft.server.operators.status import (
     NO_PROBLEMS,
     ClientTraffic,
@@ -59,11 +58,12 @@ from zraft.server.operators.status import (
     SnapshotStatus,
     Status,
 )
-from zraft.server.operators.topics import topic_metrics, topics_status
-from zraft.server.partitions.troubles import Trouble
 from zraft.transport.link import LinkStatistics
 from zraft.transport.udp import UdpStatistics
 from zraft_core.ids import COORDINATION_GROUP, ServerId
+
+if TYPE_CHECKING:
+    from zraft.server.partitions.troubles import Trouble
 
 DIGEST_ITEMS_MAX: Final = 2_000
 """About 8 ms of hashing; a server without load has fewer left after a few ticks."""
@@ -214,6 +214,8 @@ class ServerReport:
 
     def _metrics(self, raft: Raft) -> dict[str, Metric]:
         """Return what `mntr` lists beyond ZooKeeper's fixed part: its counters that we can fill, then our own."""
+        from zraft.server.operators.topics import topic_metrics
+
         driver, process = self._driver, self._process
         clients = driver.clients
         campaigns = raft.statistics().campaigns_total
@@ -376,6 +378,8 @@ class ServerReport:
 
     def status(self) -> Status:
         """Return the numbers of all parts of the server."""
+        from zraft.server.operators.topics import topics_status
+
         driver, process = self._driver, self._process
         config = self._config
         reasons = self.reasons()
@@ -425,6 +429,8 @@ class ServerReport:
         registry = self._driver.machine.registry
         if not registry.groups and not registry.topics:
             return NO_PROBLEMS
+        from zraft.server.operators.partition_problems import coordinator_of, partition_problems
+
         return partition_problems(registry, self._config.id, self._troubles(), coordinator_of(self._driver))
 
     def _snapshot(self) -> SnapshotStatus | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from zraft.groups.effects import GroupEffects
 from zraft.groups.host import GroupHost
@@ -26,11 +26,10 @@ from zraft.server.partitions.hosted_partition import HostedPartition
 from zraft.server.partitions.leadership import Logged, PartitionLeadership
 from zraft.server.partitions.machine import PartitionMachine
 from zraft.server.partitions.routes import GroupRoutes
-from zraft.server.partitions.settings import PartitionsSettings
+from zraft.server.partitions.settings import LEADERLESS_MS, PartitionsSettings
 from zraft.server.partitions.statistics import Delivered, PartitionsStatistics, PartitionState
 from zraft.server.partitions.topic_answers import TopicAnswers
 from zraft.server.partitions.topic_requests import TopicRequests
-from zraft.server.partitions.troubles import LEADERLESS_MS, Trouble, trouble_of
 from zraft.storage.delivery.settings import DeliveryRetention
 from zraft.topics.entries import BirthEntry, encode_entry
 from zraft.topics.service import Consumers
@@ -39,6 +38,9 @@ from zraft_core.errors import ProtocolError, StorageError
 from zraft_core.ids import GroupId, ServerId
 from zraft_core.topics.codec import Packed, decode_bundle, decode_edge, encode_bundles, encode_edge
 from zraft_core.topics.messages import GroupMessage, Need, Reply, Report, StartRequest
+
+if TYPE_CHECKING:
+    from zraft.server.partitions.troubles import Trouble
 
 BIRTH_AGAIN_MS: Final = 100
 """The time that a leader which does not know what its group begins with waits before it looks again."""
@@ -582,6 +584,8 @@ class Partitions:
 
         It looks at every partition, so it is for operators and not for a turn.
         """
+        from zraft.server.partitions.troubles import trouble_of
+
         host = self._host
         if host is None:
             return []

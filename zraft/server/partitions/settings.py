@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import field, fields, frozen
 
 from zraft.config.topics import PAYLOAD_BYTES_LARGEST, PartitionsConfig
 from zraft.topics.leader_settings import LeaderSettings
 from zraft_core.claims.values import HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN
 from zraft_core.errors import ConfigError
+
+LEADERLESS_MS: Final = 1_000
+"""An election takes less than this, so a shorter time without a leader is no trouble."""
 
 
 def _leader_settings() -> LeaderSettings:

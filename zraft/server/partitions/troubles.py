@@ -17,10 +17,9 @@ from zraft.raft.membership.quorum import majority
 from zraft.raft.membership.value import Membership
 from zraft.raft.role import Role
 from zraft.server.partitions.hosted_partition import HostedPartition
+from zraft.server.partitions.settings import LEADERLESS_MS
 from zraft_core.ids import GroupId, ServerId
 
-LEADERLESS_MS: Final = 1_000
-"""An election takes less than this, so a shorter time without a leader is no trouble."""
 PENDING_MS: Final = 2_000
 """Messages to several partitions take less than this while all of them work."""
 

@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import structlog
 import uvloop
@@ -42,7 +42,6 @@ from zraft.server.engine.driver import Driver
 from zraft.server.engine.registry_coordination import RegistryCoordination
 from zraft.server.operators.administration import Administration
 from zraft.server.operators.journaling import Journaling
-from zraft.server.operators.partitions import PartitionsReport
 from zraft.server.operators.report import ServerReport
 from zraft.server.partitions.delivery_reading import ReadDeliveries
 from zraft.server.partitions.machine import mark_of_image
@@ -83,6 +82,9 @@ from zraft.transport.messages import Sender
 from zraft.tree.machine import Machine
 from zraft_core.errors import ConfigError, ZraftError
 from zraft_core.ids import COORDINATION_GROUP
+
+if TYPE_CHECKING:
+    from zraft.server.operators.partitions import PartitionsReport
 
 CHORES_MS: Final = 50
 """Time between two looks at what no turn is for: deadlines of connections, what is to be logged, garbage."""
@@ -186,10 +188,13 @@ class Node:
             addresses={server: str(address) for server, address in config.cluster.items()},
             hosting=Hosting(partitions, recovery.groups, mark_of_image, partitions.topics),
         )
-        partitions_report = PartitionsReport(
-            self.driver, partitions, config, lambda: time.time_ns() // 1_000_000
-        )
-        self.administration = Administration(self.driver, partitions_report.replicas)
+
+        def partitions_report() -> PartitionsReport:
+            from zraft.server.operators.partitions import PartitionsReport
+
+            return PartitionsReport(self.driver, partitions, config, lambda: time.time_ns() // 1_000_000)
+
+        self.administration = Administration(self.driver, lambda groups: partitions_report().replicas(groups))
         self._audit = self._open_audit(config)
         self._journaling = Journaling()
         self._journal = JournalWriter(
@@ -224,7 +229,7 @@ class Node:
             further_metrics=self._further_metrics,
             certificate_ends_s=lambda: None if self._tls is None else self._tls.certificate_ends_s,
             troubles=partitions.troubles,
-            partitions=partitions_report.status,
+            partitions=lambda: partitions_report().status(),
         )
         self._loop = asyncio.get_running_loop()
         self._paused: set[ClientProtocol] = set()

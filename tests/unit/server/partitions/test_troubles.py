@@ -7,7 +7,8 @@ from typing import Any
 from tests.unit.groups.hosts import S1, S2, S3
 from tests.unit.server.partitions.cluster import Cluster
 from tests.unit.server.partitions.programs import Producing
-from zraft.server.partitions.troubles import LEADERLESS_MS, PENDING_MS, Trouble, TroubleKind
+from zraft.server.partitions.settings import LEADERLESS_MS
+from zraft.server.partitions.troubles import PENDING_MS, Trouble, TroubleKind
 from zraft.transport.messages import Bundle, Sender
 from zraft_core.ids import GroupId, Instance, ServerId
 
