@@ -10,6 +10,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
+from attrs import evolve
+
 from zraft_core.errors import ProtocolError
 from zraft_core.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN
 from zraft_core.layout import (
@@ -305,4 +307,4 @@ def _view(value: Any, name: str) -> AnyView:
 
 
 view: Final = Form(_view, pack_view)
-whole_view: Final = _VIEW.form
+whole_view: Final = evolve(_VIEW.form, pack=pack_view)
