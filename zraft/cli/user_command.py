@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from stat import S_IMODE
 from typing import Final
 
 import click
@@ -112,7 +113,10 @@ def _users(file: Path) -> Mapping[str, str]:
 
 
 def _write(file: Path, users: Mapping[str, str]) -> None:
-    """Put these users in the place of those in the file: whoever reads meanwhile finds the old or the new ones."""
+    """Put these users in the place of those in the file: whoever reads meanwhile finds the old or the new ones.
+
+    Owner and mode stay, so that a server still reads what root has changed.
+    """
     path = file.resolve()  # a link stays one: what it points to is replaced
     new = path.with_name(f"{path.name}.new")
     try:
@@ -120,6 +124,11 @@ def _write(file: Path, users: Mapping[str, str]) -> None:
             new.unlink()  # it is left of an attempt that was interrupted
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            with suppress(FileNotFoundError):
+                before, mine = path.stat(), os.fstat(descriptor)
+                if (before.st_uid, before.st_gid) != (mine.st_uid, mine.st_gid):
+                    os.fchown(descriptor, before.st_uid, before.st_gid)
+                os.fchmod(descriptor, S_IMODE(before.st_mode))
             out.writelines(f"{name}:{password}\n" for name, password in sorted(users.items()))
             out.flush()
             os.fsync(out.fileno())

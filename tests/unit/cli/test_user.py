@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -33,6 +34,19 @@ def test_users_are_added_changed_listed_and_removed(tmp_path: Path) -> None:
     assert ok("list", file) == "sasl:alice\nsasl:bob\n"
     ok("remove", file, "bob")
     assert read_users(file) == {"alice": "wonder:land"}
+
+
+def test_a_changed_file_stays_that_of_the_server(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    ok("add", file, "bob", password="builder")
+    # Only root may give a file to somebody else, and only root can take it from the server by a change.
+    owner = (12_345, 54_321) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    os.chown(file, *owner)
+    file.chmod(0o400)
+    ok("add", file, "alice", password="wonder")
+    found = file.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (*owner, 0o400)
+    assert read_users(file).keys() == {"alice", "bob"}
 
 
 def test_the_last_user_stays_and_an_unknown_one_is_named(tmp_path: Path) -> None:
