@@ -31,9 +31,9 @@ from zraft_client.topics import (
     Record,
     Start,
     Topics,
+    round_robin_partitioner,
 )
 from zraft_client.topics.consumer import Consumer
-from zraft_client.topics.options import default_partitioner
 from zraft_core.ids import GroupId
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
@@ -156,7 +156,7 @@ async def test_partitions_are_added_while_messages_are_sent_and_every_consumer_r
         name = next(_names)
         await topics.create(name, 1)
         async with (
-            topics.producer(partitioner=default_partitioner()) as producer,
+            topics.producer(partitioner=round_robin_partitioner()) as producer,
             topics.merged(name) as one,
             topics.consumer(name) as plain,
         ):
@@ -180,7 +180,7 @@ async def test_marshals_consumers_share_partitions_and_hand_them_on(running: Clu
     async with topics_of(running) as topics:
         name = next(_names)
         await topics.create(name, 2)
-        async with topics.producer(partitioner=default_partitioner()) as producer:
+        async with topics.producer(partitioner=round_robin_partitioner()) as producer:
             for number in range(40):
                 await producer.send_soon(name, b"%d" % number)
             await producer.flush()

@@ -15,7 +15,7 @@ from zraft_client.topics.errors import (
     ProducerEndedError,
 )
 from zraft_client.topics.merged import MergedConsumer
-from zraft_client.topics.options import Acknowledge, Consumed, Order
+from zraft_client.topics.options import Acknowledge, Consumed, Order, round_robin_partitioner
 from zraft_client.topics.payloads import Compression, PayloadError
 from zraft_client.topics.producer import Producer
 from zraft_client.topics.sent import Sent
@@ -54,4 +54,5 @@ __all__ = [
     "Start",
     "Topic",
     "Topics",
+    "round_robin_partitioner",
 ]

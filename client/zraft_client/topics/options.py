@@ -57,10 +57,11 @@ class Consumed:
     following: int
 
 
-def default_partitioner() -> Partitioner:
-    """Choose by key; without one, partitions take turns.
+def round_robin_partitioner() -> Partitioner:
+    """Choose by key; without one, partitions take turns, record by record.
 
-    A producer asks about a record without a key only when it begins a batch, so that a whole batch goes to a partition.
+    A producer that is given none chooses so as well, but by batches: it keeps the partition of a record without a key while
+    the batch there takes more.
     """
     turns = RoundRobin()
 

@@ -37,9 +37,9 @@ from zraft_client.topics.options import (
     Destination,
     Order,
     Partitioner,
-    default_partitioner,
     destinations_of,
     has_all,
+    round_robin_partitioner,
 )
 from zraft_client.topics.payloads import (
     Compression,
@@ -116,7 +116,7 @@ class Producer:
         self._order = order
         self._reach = reach
         self._compression = compression
-        self._partitioner = partitioner or default_partitioner()
+        self._partitioner = partitioner or round_robin_partitioner()
         self._stays = partitioner is None
         self._clock = clock
         self._gatherer = Gatherer(

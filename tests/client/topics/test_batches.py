@@ -27,9 +27,9 @@ from zraft_client.topics import (
     Receipt,
     Record,
     Start,
+    round_robin_partitioner,
 )
 from zraft_client.topics.gathering import OPEN_MAX, Gatherer, Gathering
-from zraft_client.topics.options import default_partitioner
 from zraft_client.topics.reading_range import read_range
 from zraft_core.ids import GroupId
 from zraft_core.records import Codec, MissingPackageError, compression, decode_batch, read_header
@@ -122,7 +122,7 @@ async def test_records_without_a_key_stay_with_a_partition_for_a_batch_and_take_
 
 async def test_another_partitioner_is_asked_about_every_record() -> None:
     async with running(orders=2) as (cluster, topics):
-        async with topics.producer(partitioner=default_partitioner()) as producer:
+        async with topics.producer(partitioner=round_robin_partitioner()) as producer:
             await producer.send_many("orders", [b"%d" % n for n in range(6)])
             await producer.flush()
         assert values(cluster.group("orders", 0)) == [b"0", b"2", b"4"]

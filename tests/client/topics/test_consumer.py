@@ -21,9 +21,9 @@ from zraft_client.topics import (
     Record,
     Start,
     Topics,
+    round_robin_partitioner,
 )
 from zraft_client.topics.consumer import Consumer
-from zraft_client.topics.options import default_partitioner
 from zraft_core.ids import ServerId
 
 
@@ -44,7 +44,7 @@ def places(records: list[Record]) -> list[tuple[MessageId, int]]:
 
 async def filled(topics: Topics, count: int, to: Any = "orders") -> None:
     """Send so many records to `to`; the partitions of a topic take turns."""
-    async with topics.producer(partitioner=default_partitioner()) as producer:
+    async with topics.producer(partitioner=round_robin_partitioner()) as producer:
         for number in range(count):
             await producer.send_soon(to, b"%d" % number)
         await producer.flush()
