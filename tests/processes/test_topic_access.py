@@ -26,7 +26,7 @@ AS_BOB = ("--auth", "sasl:bob:builder")
 
 
 def topic(cluster: Cluster, *words: str, lines: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """What `zraft topic …` comes to; commands of operators get the key."""
+    """Run `zraft topic …` and return its result; commands of operators get the key."""
     connect = ("--connect", ",".join(str(server.address) for server in cluster.servers.values()))
     key = () if words[0] in ("produce", "consume") else ("--key", str(cluster.key))
     command = [sys.executable, "-m", "zraft", "topic", *words, *connect, *key]

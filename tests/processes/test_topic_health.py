@@ -22,7 +22,7 @@ RECORDS = 50
 
 
 def zraft(cluster: GrowingCluster, *words: str, key: bool = False) -> str:
-    """What a command prints that asks the servers that run."""
+    """Return what a command prints that asks the servers which run."""
     hosts = ",".join(str(server.address) for server in cluster.servers.values() if server.running)
     options = ["--connect", hosts, *(("--key", str(cluster.key)) if key else ())]
     result = CliRunner().invoke(main, [*words, *options])
@@ -31,7 +31,7 @@ def zraft(cluster: GrowingCluster, *words: str, key: bool = False) -> str:
 
 
 def described(cluster: GrowingCluster) -> dict[str, Any]:
-    """What `zraft topic describe` tells to scripts."""
+    """Return what `zraft topic describe` tells scripts."""
     found: dict[str, Any] = json.loads(zraft(cluster, "topic", "describe", "orders", "--json", key=True))
     return found
 

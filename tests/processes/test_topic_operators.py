@@ -160,7 +160,7 @@ def test_a_consumer_reads_on_while_the_replica_that_it_reads_leaves(start_cluste
 
 
 def in_trouble(cluster: Cluster) -> dict[int, dict[str, str]]:
-    """What `zraft status` says of partitions of the only topic: by number and kind, the reason."""
+    """Return what `zraft status` says of partitions of the only topic: the reason by number and kind."""
     shown = CliRunner().invoke(zraft, ["status", "--json", "--connect", cluster.hosts()])
     found: dict[int, dict[str, str]] = {}
     for one in json.loads(shown.output)["partition_problems"]:

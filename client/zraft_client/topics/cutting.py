@@ -39,7 +39,7 @@ WAIT_MS: Final = 500
 
 @frozen
 class Consumption:
-    """How far the consumers of a partition were before the cut: offsets that they stored, and groups that share by claims.
+    """Places of the consumers of a partition before the cut: offsets that they stored, and groups that share by claims.
 
     `end` is where the partition ended then.
     """

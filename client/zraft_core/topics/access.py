@@ -1,4 +1,4 @@
-"""Where the ACLs of topics and of consumers are: znodes whose ACLs count, and whose data mean nothing.
+"""Paths of the znodes that have the ACLs of topics and of consumers. Their data mean nothing.
 
 The ACL of topic NAME is that of /zookeeper/topics/NAME. Without this znode the ACL of /zookeeper/topics is the default.
 Names of consumers have /zookeeper/consumers in the same way.
@@ -13,7 +13,7 @@ _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 
 
 class Guarded(Enum):
-    """What has ACLs beside znodes; the value is the znode whose ACL is the default, and below which the others are."""
+    """Kinds of things that have ACLs beside znodes. The value is the path of the default; the others are below it."""
 
     TOPICS = "/zookeeper/topics"
     CONSUMERS = "/zookeeper/consumers"

@@ -81,7 +81,7 @@ class ViewUpdate:
 
 @frozen
 class Attestation:
-    """What `sender` knows of the proposals of groups that are given up: see `commands.Attest`."""
+    """`sender` tells what it knows of the proposals of groups that are given up: see `commands.Attest`."""
 
     mid: MessageId
     sender: GroupId

@@ -18,6 +18,7 @@ from zraft.monitoring.statistics import Listing
 from zraft.raft.membership.quorum import majority
 from zraft.server.coordination.topic_registry import ANSWERS_WITHIN_MS
 from zraft.server.engine.driver import Driver
+from zraft.server.operators.partitions import homes_of
 from zraft.server.operators.status import NO_PROBLEMS, PartitionProblem
 from zraft.server.partitions.troubles import Trouble, TroubleKind
 from zraft.topics.registry import Registry
@@ -159,11 +160,8 @@ class _Names:
     """Names of partitions by group."""
 
     def __init__(self, registry: Registry) -> None:
-        self.places: dict[GroupId, tuple[str, int]] = {}
+        self.places = homes_of(registry)
         self.moving: dict[GroupId, tuple[ServerId, ...]] = {}
-        for topic in registry.topics.values():
-            for number, group in enumerate((*topic.partitions, *topic.adding)):
-                self.places[group] = topic.name, number
         for group in registry.deleting:
             if group not in registry.given_up:
                 self.places[group] = DELETED, group

@@ -190,6 +190,7 @@ class Node:
         )
 
         def partitions_report() -> PartitionsReport:
+            """Return a reporter, whose module is imported when somebody asks first."""
             from zraft.server.operators.partitions import PartitionsReport
 
             return PartitionsReport(self.driver, partitions, config, lambda: time.time_ns() // 1_000_000)
