@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,9 @@ from zraft.server.process.security.client_tls import ClientTls
 class Transport:
     """What asyncio would do, remembered; `room` is how many bytes more the client and its kernel take, None: any number."""
 
-    def __init__(self, host: str = "127.0.0.1", room: int | None = None) -> None:
+    def __init__(
+        self, host: str = "127.0.0.1", room: int | None = None, accepted: socket.socket | None = None
+    ) -> None:
         self.protocol: ClientProtocol | None = None
         self.host = host
         self.room = room
@@ -25,13 +28,14 @@ class Transport:
         self._high = 64 * 1024
         self.reading = True
         self.ended: str | None = None
+        self.socket = accepted
 
     @property
     def sent(self) -> bytes:
         return b"".join(self.parts)
 
     def get_extra_info(self, name: str) -> Any:
-        return (self.host, 1) if name == "peername" else None
+        return {"peername": (self.host, 1), "socket": self.socket}.get(name)
 
     def set_write_buffer_limits(self, high: int) -> None:
         self._high = high
@@ -132,10 +136,16 @@ class End:
     """A protocol and its transport."""
 
     def __init__(
-        self, node: Node, *, plain: bool = True, host: str = "127.0.0.1", room: int | None = None
+        self,
+        node: Node,
+        *,
+        plain: bool = True,
+        host: str = "127.0.0.1",
+        room: int | None = None,
+        accepted: socket.socket | None = None,
     ) -> None:
         self.node = node
-        self.transport = Transport(host, room)
+        self.transport = Transport(host, room, accepted)
         self.protocol = ClientProtocol(node, lambda: None, node.tls, plain=plain)  # type: ignore[arg-type]
         self.transport.protocol = self.protocol
         self.protocol.connection_made(self.transport)  # type: ignore[arg-type]

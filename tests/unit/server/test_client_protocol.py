@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from zraft.config.sections import AuthConfig, TlsConfig
 from zraft.config.server import ServerConfig
 from zraft.server.clients.connection import Phase
 from zraft.server.clients.native.connection import NativeConnection
+from zraft.server.process.client_protocol import NOT_SENT, NOT_SENT_BYTES_MAX
 from zraft.server.process.security.client_tls import ClientTls
 from zraft.transport.bulk import MAGIC
 from zraft_core.address import Address
@@ -372,3 +375,21 @@ def test_a_native_client_that_is_gone_leaves_nothing(node: Node) -> None:
     end.protocol.connection_lost(None)
     assert len(node.server.clients) == 0
     assert len(node.server.clients.sessions) == 0
+
+
+@pytest.mark.skipif(not NOT_SENT, reason="this system cannot bound what its kernel takes and does not send")
+def test_the_kernel_takes_little_for_a_client_that_does_not_read(node: Node) -> None:
+    """It took 2.5 MB for each of any number of connections."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as client,
+        listener.accept()[0] as accepted,
+    ):
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        End(node, accepted=accepted)
+        accepted.setblocking(False)
+        taken = 0
+        with suppress(BlockingIOError):
+            while taken <= 4 * NOT_SENT_BYTES_MAX:
+                taken += accepted.send(bytes(100_000))
+    assert taken <= NOT_SENT_BYTES_MAX + 512 * 1024

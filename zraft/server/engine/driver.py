@@ -93,6 +93,7 @@ class Driver:
         groups: the topics' groups; None if this server hosts none.
         clock, pace: which time counts, and how long the disk takes.
         machine, applier, origin, touches, clients, snapshots: the state, and what stands around it.
+        retention: what was written to the log, and what each group holds back of it.
         latencies, proposals, peer_mistakes: for statistics.
         mistakes: (sender, problem) of the newest messages that no correct peer sends, for the log.
     """
@@ -170,14 +171,14 @@ class Driver:
         )
         self._view = ClusterView(self.coordination, lambda: self.waiting_clients)
         self.clients.view = self._view
-        retention = LogRetention(settings.groups)
+        self.retention = LogRetention(settings.groups)
         self.snapshots = Snapshots(
             settings.snapshots,
             identity,
             self.machine,
             entropy,
             stored.snapshot,
-            retention,
+            self.retention,
             stored.held_after,
             self._core_of,
             hosting.partitions.cut_index if hosting is not None else lambda _: 0,
@@ -208,7 +209,7 @@ class Driver:
                 outbox=self._outbox,
                 snapshots=self.snapshots,
                 log_end=stored.log.last_index,
-                retention=retention,
+                retention=self.retention,
                 frame=self._frame,
             )
         self.coordination.open(self.applier)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from zraft.server.clients.budget import address_of
@@ -34,6 +34,19 @@ KEEP_ALIVE: Final = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 )
 """A peer that is gone is noticed within a minute."""
+
+NOT_SENT_BYTES_MAX: Final = 1024 * 1024
+"""How much the kernel takes of a client's answers before they can leave: any answer of usual size, whole.
+
+Without this bound it takes several megabytes for each client that does not read, and 500 of those use up what all TCP of a
+machine may hold (`net.ipv4.tcp_mem`), to everybody's cost.
+"""
+
+NOT_SENT: Final = (
+    ((socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, NOT_SENT_BYTES_MAX),)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT")
+    else ()
+)
 
 receive_buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
 
@@ -111,6 +124,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             return
         self._connection = connection
         connection.handle = self
+        _set_options(transport, NOT_SENT)
         # Bytes that cannot be sent at once are counted from the first one on.
         transport.set_write_buffer_limits(high=0)  # type: ignore[attr-defined]
         self._node.on_waiting(self)
@@ -283,7 +297,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._connection = connection = self._node.driver.clients.native(connection)
             transport = self._transport
             if transport is not None:
-                _keep_alive(transport)
+                # Without a session nothing else tells that the machine at the other end is gone.
+                _set_options(transport, KEEP_ALIVE)
         return connection
 
     def _hand_over(self, data: bytes) -> None:
@@ -380,11 +395,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._node.on_protocol_paused(self)
 
 
-def _keep_alive(transport: asyncio.Transport) -> None:
-    """Turn on TCP's keep-alive: without a session nothing else tells that the machine at the other end is gone."""
+def _set_options(transport: asyncio.BaseTransport, options: Iterable[tuple[int, int, int]]) -> None:
+    """Set options of a connection's socket: (level, option, value)."""
     sock = transport.get_extra_info("socket")
     if sock is not None:
-        for level, option, value in KEEP_ALIVE:
+        for level, option, value in options:
             sock.setsockopt(level, option, value)
 
 

@@ -526,7 +526,7 @@ class Node:
             self.administration.turn()
         idle = driver.origin.idle
         self._collector.step(now_ms, idle=idle, leads=driver.role is Role.LEADER)
-        self._memory.step(now_ms, driver.clients.sums.held, len(driver.clients))
+        self._memory.step(now_ms, driver.clients.sums.held, len(driver.clients), driver.retention.written)
         # While entries come, what is changed again soon would be hashed again and again, also on servers without clients.
         applied, before = driver.applied_index, self._applied_before
         self._applied_before = applied
