@@ -61,7 +61,7 @@ from zraft.server.process.configured import (
 from zraft.server.process.deadlines import Deadlines
 from zraft.server.process.group_shell import GroupFiles, GroupShell
 from zraft.server.process.listening_sockets import ListeningSockets, bound
-from zraft.server.process.memory import MemoryReturn, malloc_trim
+from zraft.server.process.memory import MemoryReturn, malloc_trim, resident_memory
 from zraft.server.process.operators import OperatorStreams
 from zraft.server.process.peers import Peers
 from zraft.server.process.security.certificates import utc_now
@@ -243,7 +243,7 @@ class Node:
         self._failure: BaseException | None = None
         # The restored state is out of the collector's sight from here on, too.
         self._collector = Collector(self._started)
-        self._memory = MemoryReturn(malloc_trim())
+        self._memory = MemoryReturn(malloc_trim(), resident_memory())
         self._wake_at = self._alarm_at = NEVER
         self._chores_at = 0
         self._chores_left = False
