@@ -7,9 +7,12 @@ import pytest
 from tests.simulation.partitions.planted import PLANTS
 from tests.simulation.scenarios import PARTITIONS
 
+FRESH = [seed for seed in range(13) if seed != 9]
+"""Seed 9 restarts no server, so it says nothing about what disks keep."""
+
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [14, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(12))])
+@pytest.mark.parametrize("seed", [14, *(pytest.param(seed, marks=pytest.mark.long) for seed in FRESH)])
 def test_a_seed_breaks_no_promise_of_multicast_and_loses_nothing_that_was_delivered(seed: int) -> None:
     result = PARTITIONS.run_seed(seed)
     assert result.report is not None, f"{result.checker}: {result.reason}"
