@@ -14,7 +14,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -134,14 +135,18 @@ def _range(scenario: Scenario[Any], seeds: range, jobs: int, options: Mapping[st
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    # Forked workers inherit the loaded modules; nothing has started a thread yet.
-    with (
-        multiprocessing.get_context("fork").Pool(jobs) as pool,
-        Progress(*columns, console=console) as progress,
-    ):
+    run_seed = partial(_run_seed, scenario.name, options)
+    with ExitStack() as stack:
+        results: Iterable[Result[Any]] = map(run_seed, seeds)
+        if jobs > 1:
+            # Forked workers inherit the loaded modules; nothing has started a thread yet. One job forks nothing, so it also
+            # runs inside of a program with threads: a worker that is forked there may never end.
+            pool = stack.enter_context(multiprocessing.get_context("fork").Pool(jobs))
+            results = pool.imap_unordered(run_seed, seeds)
+        progress = stack.enter_context(Progress(*columns, console=console))
         task = progress.add_task("seeds", total=len(seeds), rate="")
         try:
-            for result in pool.imap_unordered(partial(_run_seed, scenario.name, options), seeds):
+            for result in results:
                 cpu_s += result.cpu_s
                 if result.report is not None:
                     reports[result.seed] = result.report
