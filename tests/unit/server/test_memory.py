@@ -20,7 +20,7 @@ class Trims:
     def __init__(self) -> None:
         self.count = 0
         self.resident = MUCH
-        """What the process would have; a call changes nothing."""
+        """The process would have so many bytes; a call changes nothing."""
         self.memory = MemoryReturn(self._trim, lambda: self.resident)
 
     def _trim(self, keep: int) -> int:

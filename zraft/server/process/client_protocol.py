@@ -36,7 +36,7 @@ KEEP_ALIVE: Final = (
 """A peer that is gone is noticed within a minute."""
 
 NOT_SENT_BYTES_MAX: Final = 1024 * 1024
-"""How much the kernel takes of a client's answers before they can leave: any answer of usual size, whole.
+"""The kernel takes this much of a client's answers before they can leave. An answer of usual size still fits whole.
 
 Without this bound it takes several megabytes for each client that does not read, and 500 of those use up what all TCP of a
 machine may hold (`net.ipv4.tcp_mem`), to everybody's cost.
