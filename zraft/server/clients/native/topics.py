@@ -41,7 +41,7 @@ from zraft_core.wire.native.topic_answers import (
     encode_fetched,
     encode_replies,
     encode_topics,
-    reply_row,
+    reply_rows,
 )
 from zraft_core.wire.native.topic_results import (
     ClaimResult,
@@ -91,7 +91,7 @@ class _Stream:
         self.producer = producer
         self.session = session
         self.times = times
-        self.replies: list[tuple[Any, ...]] = []
+        self.replies: list[Reply] = []
         self.refused: dict[GroupId, ReplicaRefusal] = {}
 
 
@@ -305,9 +305,10 @@ class ConnectionTopics:
         """Gather a leader's reply to a message for the end of the turn."""
         stream = self._asked.get(id)
         if isinstance(stream, _Stream):
-            stream.replies.append(reply_row(reply, stream.times))
-            self._told[stream] = None
-            self._connection.clients.on_topics(self._connection)
+            stream.replies.append(reply)
+            if stream not in self._told:
+                self._told[stream] = None
+                self._connection.clients.on_topics(self._connection)
 
     # -- reading
 
@@ -435,7 +436,8 @@ class ConnectionTopics:
         for stream in told:
             replies, stream.replies = stream.replies, []
             refused, stream.refused = stream.refused, {}
-            connection.push(encode_replies(stream.number, zxid, replies, list(refused.values())))
+            rows = reply_rows(replies, stream.times)
+            connection.push(encode_replies(stream.number, zxid, rows, list(refused.values())))
         for fetching in list(self._ripe):
             if connection.wants_flush:
                 return False
