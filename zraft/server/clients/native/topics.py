@@ -226,7 +226,7 @@ class ConnectionTopics:
                     self._refuse_messages(request, need, verdict)
                     return False
             elif verdict is Verdict.DENIED:
-                why = self._access.why_not(self._connection.last_operation, need)
+                why = self._access.deny(self._connection.last_operation, need)
                 self._connection.refuse(request.id, Code.NO_AUTH, why)
                 return False
             elif isinstance(need, OfGroup) and not isinstance(request, wire.Fetch | wire.Need):
@@ -241,7 +241,7 @@ class ConnectionTopics:
         if stream is None:
             return
         if verdict is Verdict.DENIED:
-            self._end_stream(stream, Code.NO_AUTH, self._access.why_not("produce", need))
+            self._end_stream(stream, Code.NO_AUTH, self._access.deny("produce", need))
         else:
             self.on_refused(stream.id, TopicRefusal("busy", request.group, detail=verdict.value))
 
@@ -358,7 +358,7 @@ class ConnectionTopics:
             return True
         for fetching in poll.waiting:
             if verdict is Verdict.DENIED:
-                fetching.denied = self._access.why_not("fetch", need)
+                fetching.denied = self._access.deny("fetch", need)
             else:
                 fetching.refused.append(_no_group(group, verdict))
             self._ripen(fetching)
