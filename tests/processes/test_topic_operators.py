@@ -192,6 +192,7 @@ def test_status_names_partitions_without_a_majority_and_those_that_wait_for_them
         return lost == dead == found.keys()
 
     wait_until(named, f"partitions {dead} to be named")
+    assert CliRunner().invoke(zraft, ["status", "--connect", cluster.hosts()]).exit_code == 4
     reason = in_trouble(cluster)[min(dead)]["no_majority"]
     assert "2 of its 3 replicas do not answer: server 1 (" in reason
     assert ", server 2 (" in reason

@@ -476,6 +476,12 @@ CLIENTS: Final[tuple[Number[ClientTraffic], ...]] = (
         note="Those that were evicted count here, too.",
     ),
     Number(
+        "zraft_client_requests_denied_total",
+        "Requests about topics and consumers that an ACL has forbidden.",
+        lambda clients: clients.denied_total,
+        note="The audit log has them.",
+    ),
+    Number(
         "zraft_client_requests_total",
         "Requests received from clients.",
         lambda clients: clients.packets_received_total,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,8 +24,6 @@ from zraft_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from zraft.config.zoo_cfg import ConfigNote
-
-EXIT_FAILED: Final = 1
 
 
 @click.group(
@@ -272,7 +270,8 @@ def status(
 ) -> None:
     """Show every server's mode, zxid, nodes and connections; exit with 1 if none of them leads.
 
-    It also names the partitions of topics that do not take or do not deliver messages, and says why.
+    It also names the partitions of topics that do not take or do not deliver messages, and says why. If there are any, and
+    a server leads, the exit code is 4.
     """
     from zraft.cli.status import tls_context
     from zraft.cli.status_table import show_status
@@ -285,7 +284,7 @@ def status(
     tls = tls_context(tls_ca, tls_certificate, tls_key) if tls_ca is not None else None
 
     addresses = [parse_address(part, "--connect") for part in connect.split(",")]
-    sys.exit(0 if show_status(addresses, sys.stdout, tls, as_json=as_json) else EXIT_FAILED)
+    sys.exit(show_status(addresses, sys.stdout, tls, as_json=as_json))
 
 
 @main.command(

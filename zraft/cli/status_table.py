@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum
 from functools import partial
 from typing import Final, TextIO
 
@@ -44,6 +45,17 @@ COLUMNS: Final = (
     "latency ms",
     "version",
 )
+
+
+class Health(IntEnum):
+    """What `zraft status` found, as its exit code. 2 and 3 are those of other commands: wrong usage, unknown outcome."""
+
+    WELL = 0
+    NO_LEADER = 1
+    PARTITIONS_IN_TROUBLE = 4
+    """A server leads, so znodes are served, but partitions of topics do not take or do not deliver messages."""
+
+
 PROBLEMS_SHOWN: Final = 20
 """Partitions in trouble that people are shown; JSON has all that servers name."""
 PLAIN_WIDTH: Final = 140
@@ -57,7 +69,7 @@ def show_status(
     *,
     as_json: bool = False,
     rate_s: float = RATE_S,
-) -> bool:
+) -> Health:
     """Ask all servers at once and print what they say: a table, a line about topics if there are any, and troubles.
 
     Args:
@@ -65,7 +77,7 @@ def show_status(
         rate_s: seconds between the two looks from which the rate of records follows; without topics, one look is enough.
 
     Returns:
-        Whether one of the servers leads (or stands alone).
+        Whether one of the servers leads (or stands alone), and whether all partitions work.
     """
     # There is one thread per server, so that an unreachable machine costs one timeout, not one per machine.
     with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
@@ -80,6 +92,9 @@ def show_status(
     leads = any(isinstance(answer, tuple) and answer[0].mode in LEADING_MODES for answer in answers)
     told = [answer[1] for answer in answers if isinstance(answer, tuple)]
     problems, left_out = parse_problems(told), problems_left_out(told)
+    health = Health.PARTITIONS_IN_TROUBLE if problems or left_out else Health.WELL
+    if not leads:
+        health = Health.NO_LEADER
     if as_json:
         servers = [_as_json(address, answer) for address, answer in zip(addresses, answers, strict=True)]
         found = {
@@ -89,7 +104,7 @@ def show_status(
             "partition_problems_left_out": left_out,
         }
         out.write(json.dumps(found) + "\n")
-        return leads
+        return health
     table = Table(*(Column(name, no_wrap=name in ("server", "mode")) for name in COLUMNS))
     reasons = []
     for address, answer in zip(addresses, answers, strict=True):
@@ -125,7 +140,7 @@ def show_status(
     if not leads:
         console.print("none of these servers leads")
     _show_problems(console, problems, left_out)
-    return leads
+    return health
 
 
 def _show_problems(console: Console, problems: Sequence[Problem], left_out: int) -> None:

@@ -404,7 +404,7 @@ class GroupHost:
                 state.touch(replica)
             kept = settings.asleep_log_bytes_max if replica.asleep else settings.log_bytes_max
             if raft.log.bytes_in_memory > kept:
-                raft.log.evict_to(replica.applied_index)
+                raft.log.evict_to(replica.applied_index, kept)
         if replica.reads:
             state.effects.reads += [(group, context) for context in replica.take_reads()]
         leads = raft.role is Role.LEADER

@@ -104,6 +104,7 @@ _REQUESTS: Final = Kinds[OperatorRequest](
         "acl.list": Record(requests.AclList, _kind, _text),
         "acl.show": Record(requests.AclShow, _kind, _consumer),
         "acl.set": Record(requests.AclSet, _kind, _consumer, _acl, optional(_signed)),
+        "acl.defaults": Record(requests.AclDefaults, _acl),
         "acl.remove": Record(requests.AclRemove, _kind, _consumer),
         "topic.give-up": Record(requests.TopicGiveUp, number, boolean),
     },

@@ -181,6 +181,13 @@ class AclSet:
 
 
 @frozen
+class AclDefaults:
+    """Give topics and consumers the same default ACL, both at once, whatever they have."""
+
+    acl: Acl = field(repr=_without_hashes)
+
+
+@frozen
 class AclRemove:
     """Remove the ACL of a topic or a consumer, so that the default counts."""
 
@@ -221,6 +228,7 @@ OperatorRequest = (
     | AclList
     | AclShow
     | AclSet
+    | AclDefaults
     | AclRemove
     | TopicGiveUp
 )

@@ -231,13 +231,21 @@ class Log:
         self.last_index = index - 1
         self.last_term = self._run_terms[-1] if self._run_terms else self._base_term
 
-    def evict_to(self, index: int) -> None:
-        """Drop all entries up to `index` from memory; they must be durable, so that the archive has them."""
+    def evict_to(self, index: int, bytes_kept: int = 0) -> None:
+        """Drop entries up to `index` from memory, the oldest first; they must be durable, so that the archive has them.
+
+        Args:
+            bytes_kept: how much stays in memory of what could go: followers that are a little behind are sent the newest.
+        """
         assert self._archive is not None, "evicted entries could not be read back"
-        count = min(index, self.last_index) + 1 - self._memory_index
-        if count <= 0:
+        most = min(index, self.last_index) + 1 - self._memory_index
+        if most <= 0:
             return
-        self.bytes_in_memory -= sum(map(entry_bytes, self._entries[:count]))
+        count, left = 0, self.bytes_in_memory
+        while count < most and left > bytes_kept:
+            left -= entry_bytes(self._entries[count])
+            count += 1
+        self.bytes_in_memory = left
         del self._entries[:count]
         self._memory_index += count
 

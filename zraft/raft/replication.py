@@ -37,6 +37,7 @@ class Replication:
         "_log",
         "_newest",
         "_newest_bytes",
+        "_newest_is_full",
         "_settings",
         "_term",
         "commits_moved",
@@ -55,6 +56,8 @@ class Replication:
         self._newest: AppendEntries | None = None
         """The last one that was made: followers that are equally far get the same, which is packed once."""
         self._newest_bytes = 0
+        self._newest_is_full = False
+        """Whether entries that were appended since would not be in it: it may wait for a window in which it has room."""
         self.unsent = self.commits_moved = self.may_need_snapshot = False
 
     def lead(self, term: int, followers: Iterable[ServerId]) -> None:
@@ -133,15 +136,17 @@ class Replication:
             if (
                 newest is None
                 or newest.prev_log_index + 1 != progress.next_index
-                or newest.entries[-1].index != last_index
-                or newest.leader_commit != commit_index
+                or not (self._newest_is_full or newest.entries[-1].index == last_index)
             ):
                 entries = log.slice(progress.next_index, last_index + 1, settings.append_bytes_max)
                 self._newest = newest = self._append(entries, commit_index)
+                self._newest_is_full = entries[-1].index < last_index
                 size = 0
                 for entry in entries:
                     size += len(entry.payload) + ENTRY_OVERHEAD_BYTES
                 self._newest_bytes = size
+            elif newest.leader_commit != commit_index:
+                self._newest = newest = self._append(newest.entries, commit_index)
             size = self._newest_bytes
             if progress.inflight and not progress.may_send(size):
                 return

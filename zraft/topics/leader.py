@@ -34,7 +34,7 @@ from zraft_core.topics.commands import (
     Start,
     ViewChanged,
 )
-from zraft_core.topics.message import Message, may_change_topics
+from zraft_core.topics.message import Delivery, Message, may_change_topics
 from zraft_core.topics.messages import (
     Answer,
     Attestation,
@@ -421,18 +421,26 @@ class PartitionLeader:
         for mid, offset in applied.released:
             self._told.pop(mid, None)
             self._reply(mid, Answer.DELIVERED, 0, everywhere=mid not in settled, offset=offset)
-        for delivery in applied.delivered:
+        self._tell_delivered(applied.delivered)
+        for mid in applied.failed:
+            self._told.pop(mid, None)
+            self._reply(mid, Answer.FAILED, 0, everywhere=mid not in settled)
+
+    def _tell_delivered(self, deliveries: Sequence[Delivery]) -> None:
+        """Tell producers of deliveries: as `_reply` for each, with all that is the same for all of them looked up once."""
+        group, settled, told, replies = self.group, self.partition.settled.entries, self._told, self._replies
+        view_epoch, time = self.partition.view.epoch, self.partition.floor.time
+        for delivery in deliveries:
             stamp = delivery.stamp
             if stamp.sub and not stamp.single:
                 continue  # its round was told
             mid = delivery.message.mid
-            if self._told:
-                self._told.pop(mid, None)
-            everywhere = mid not in settled.entries
-            self._reply(mid, Answer.DELIVERED, 0, everywhere=everywhere, offset=delivery.offset)
-        for mid in applied.failed:
-            self._told.pop(mid, None)
-            self._reply(mid, Answer.FAILED, 0, everywhere=mid not in settled)
+            if told:
+                told.pop(mid, None)
+            everywhere = mid not in settled
+            replies.append(
+                Reply(mid, group, Answer.DELIVERED, everywhere, delivery.offset, 0, view_epoch, time)
+            )
 
     def _announce(self, entry: PendingMessage, *, told_all: bool) -> None:
         """Tell the others of a message that has begun here. `told_all`: its producer has told them, as far as is known."""
@@ -482,8 +490,11 @@ class PartitionLeader:
     def _forget(self, commands: Sequence[PartitionCommand]) -> None:
         """Forget what is applied, and so in the log no more."""
         for command in commands:
+            if type(command) is Start:  # nearly all are
+                self._applied_start(command.message)
+                continue
             match command:
-                case Start(message) | Stage(message):
+                case Stage(message):
                     self._applied_start(message)
                 case Remote(mid, sender):
                     self._remotes.discard((mid, sender))

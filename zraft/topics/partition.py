@@ -113,8 +113,15 @@ class Partition:
         self._log_time_ms = max(self._log_time_ms, batch.log_time_ms)
         self._begun, self._fixed, self._delivered, self._failed, self._everywhere = [], [], [], [], []
         self._staged, self._released = [], []
-        for at, command in enumerate(batch.commands):
-            self._position = position + at
+        for self._position, command in enumerate(batch.commands, position):
+            if type(command) is Start:  # nearly all are, and of these nearly all are plainly next
+                message, floor = command.message, command.floor
+                row = self.next_row(message, floor, command.epoch)
+                if row is not None:
+                    self._deliver_next(message, row)
+                    if floor > row.floor:
+                        self._raise_floor(message.mid[0], floor)
+                    continue
             self._apply(command)
         if self._unlisted and self._everywhere:
             for producer in self._unlisted.intersection(mid.producer for mid in self._everywhere):
@@ -136,10 +143,7 @@ class Partition:
                 self._remote(command)
                 self._raise_floor(command.mid[0], command.floor)
             case Start(message, floor, epoch):
-                row = self.next_row(message, floor, epoch)
-                if row is not None:
-                    self._deliver_next(message, row)
-                elif self.admits(message, floor, epoch):
+                if self.admits(message, floor, epoch):
                     self._begin(message)
                 self._raise_floor(message.mid[0], floor)
             case Stage(message, floor, epoch):
@@ -211,7 +215,7 @@ class Partition:
         row.outcomes[message.mid[1]] = offset
         self.next_offset = offset + (message.records or 1)
         self.chain = next_link(self.chain, offset, stamp, digest)
-        self._delivered.append(Delivery(offset, stamp, message, self._position, encoded))
+        self._delivered.append(Delivery(offset, stamp, message, self._position, encoded, digest))
 
     # -- what is known, what is admitted
 

@@ -224,6 +224,8 @@ class Machine:
             topics: dict[int, Handler] = {TOPICS: self._change_topics}
             of_sessions |= topics
             of_origins |= topics
+        if self._feature_level >= LEVEL_OF_ACCESS:
+            self._part_handlers |= {SET_ACL: tree.set_acl}
         self._session_handlers = writes | of_sessions
         self._origin_handlers = of_origins
 

@@ -30,6 +30,7 @@ from zraft_core.znodes.acl import (
     OPEN_ACL,
     READ,
     WRITE,
+    Acl,
     AclTable,
     Ids,
     checked_acl,
@@ -370,19 +371,25 @@ class Tree:
             return _NO_NODE
         if not permits(node.acl, ADMIN, self.ids):
             return _NO_AUTH
-        is_guarded = path in self.topic_acls.guarded
-        if is_guarded and not is_super(self.ids):
+        if path in self.topic_acls.guarded and not is_super(self.ids):
             return _NO_AUTH
         if version not in (-1, node.aversion):
             return _BAD_VERSION
-        assert self.journal is None, "setACL cannot stand in a multi, so it leaves no inverse"
         self.digest.dirty_nodes.add(path)
+        if self.journal is not None:
+            self.journal.append((self._undo_set_acl, (path, node, node.acl, node.aversion)))
+        self._change_acl(path, node, acl, _next_version(node.aversion))
+        return node
+
+    def _change_acl(self, path: str, node: Znode, acl: Acl, aversion: int) -> None:
         self.acls.release(node.acl)
         node.acl = self.acls.hold(acl)
-        node.aversion = _next_version(node.aversion)
-        if is_guarded:
+        node.aversion = aversion
+        if path in self.topic_acls.guarded:
             self.topic_acls.changed()
-        return node
+
+    def _undo_set_acl(self, path: str, node: Znode, acl: Acl, aversion: int) -> None:
+        self._change_acl(path, node, acl, aversion)
 
     def check(self, command: Command, zxid: int) -> Code:
         """Execute [CHECK, path, version], a part of multi only, which changes nothing."""

@@ -108,10 +108,10 @@ def _plain_message(value: Any) -> Message | None:
     """
     if type(value) is not tuple:
         return None
-    records = 0
-    if len(value) == _FIELDS:
+    records, fields = 0, len(value)
+    if fields == _FIELDS:
         mid, dst, payload, its_number, after, condition, depends, partitions = value
-    elif len(value) == _FIELDS_OF_RECORDS:
+    elif fields == _FIELDS_OF_RECORDS:
         mid, dst, payload, its_number, after, condition, depends, partitions, its_round, records = value
         if (
             its_round is not None

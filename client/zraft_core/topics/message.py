@@ -136,7 +136,7 @@ class Delivery:
     """Message as consumers read it.
 
     `offset` is that of its first record: they count a partition's records from 0. `position` counts its commands (D-16).
-    `encoded`: the message's bytes, if they are at hand.
+    `encoded` and `digest`: the message's bytes and their digest, if they are at hand.
     """
 
     offset: int
@@ -144,6 +144,7 @@ class Delivery:
     message: Message
     position: int
     encoded: bytes | None = field(default=None, eq=False, repr=False)
+    digest: bytes | None = field(default=None, eq=False, repr=False)
 
     @property
     def end(self) -> int:

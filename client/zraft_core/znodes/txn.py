@@ -24,7 +24,7 @@ Commands of a session's run::
     [DELETE_CONTAINER, path]                          an empty znode, as clients may ask for
     [DELETE, path, version]
     [SET_DATA, path, data|nil, version]
-    [SET_ACL, path, acl|nil, version]                 version of the ACL; not inside MULTI
+    [SET_ACL, path, acl|nil, version]                 version of the ACL; inside MULTI from feature level 6 on
     [CHECK, path, version]                            inside MULTI only
     [MULTI, [command, ...]]
     [CLOSE_SESSION]

@@ -113,7 +113,8 @@ async def test_a_producer_uses_rounds_once_the_level_has_risen_and_stays_in_orde
 def test_a_client_of_the_last_release_is_answered_in_the_form_that_it_reads() -> None:
     """It asks for no times; its answers have as many columns as ever, and the numbers of answers are what they were."""
     reply = Reply(MessageId(ProducerId(1), 2), GroupId(3), Answer.DELIVERED, True, 4, 5, 6, 7)
-    assert topic_answers.reply_row(reply, False) == (
+    (row,) = topic_answers.reply_rows([reply], False)
+    assert row == (
         2,
         3,
         list(Answer).index(Answer.DELIVERED),
@@ -122,5 +123,5 @@ def test_a_client_of_the_last_release_is_answered_in_the_form_that_it_reads() ->
         5,
         6,
     )
-    assert topic_answers.reply_row(reply, True)[-1] == 7
+    assert topic_answers.reply_rows([reply], True)[0][-1] == 7
     assert [one.value for one in topic_pushes.ANSWERS][-2:] == ["busy", "staged"]

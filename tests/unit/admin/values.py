@@ -73,6 +73,7 @@ STATUS = Status(
         unfinished_bytes=63,
         evicted_total=64,
         refused_total=65,
+        denied_total=66,
         packets_received_total=101,
         packets_sent_total=102,
         bytes_received_total=3_000,

@@ -19,6 +19,7 @@ from tests.unit.operator.fake_cluster import KEY, OTHER_KEY, FakeServer
 from zraft.cli.dev_clusters import DevCluster, announced
 from zraft.cli.main import main
 from zraft.operator.requests import (
+    AclDefaults,
     AclLine,
     AclList,
     AclListing,
@@ -150,6 +151,8 @@ def asked(key: Path) -> Iterator[Asked]:
         ("topic create x --retain-size 500 --retain-age none --no-wait", TopicCreate("x", 1, 500, None)),
         ("topic alter orders --partitions 16 --no-wait", TopicAlter("orders", 16)),
         ("topic delete orders", TopicDelete("orders")),
+        ("topic acl close", AclDefaults(((0, "world", "anyone"),))),
+        ("topic acl open", AclDefaults(OPEN_ACL)),
         ("topic acl remove orders", AclRemove(Guarded.TOPICS, b"orders")),
         ("topic acl remove --consumer billing", AclRemove(Guarded.CONSUMERS, b"billing")),
     ],
@@ -604,18 +607,6 @@ def test_an_acl_is_changed_as_it_was_found(asked: Asked, shown: AclShown, comman
     assert asked.server.asked == [
         AclShow(Guarded.TOPICS, b"orders"),
         AclSet(Guarded.TOPICS, b"orders", written, shown.version),
-    ]
-
-
-@pytest.mark.parametrize(("command", "acl"), [("close", CLOSED), ("open", OPEN_ACL)])
-def test_one_switch_closes_and_opens_both_defaults(asked: Asked, command: str, acl: Acl) -> None:
-    asked.script(AclShown(None, None, None), Done("done"), AclShown(OPEN_ACL, 4, OPEN_ACL), Done("done"))
-    assert asked.run("topic", "acl", command).exit_code == 0
-    assert asked.server.asked == [
-        AclShow(Guarded.TOPICS),
-        AclSet(Guarded.TOPICS, b"", acl, None),
-        AclShow(Guarded.CONSUMERS),
-        AclSet(Guarded.CONSUMERS, b"", acl, 4),
     ]
 
 

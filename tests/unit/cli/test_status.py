@@ -21,7 +21,7 @@ from tests.unit.cli.fake_server import SRVR
 from zraft.cli import status, status_table
 from zraft.cli.main import main
 from zraft.cli.status import ServerStatus, UnreachableError, ask, parse_mntr, parse_srvr, sole_leader
-from zraft.cli.status_table import show_status, topics_line
+from zraft.cli.status_table import Health, show_status, topics_line
 from zraft_core.address import Address
 
 HOST = "127.0.0.1"
@@ -105,7 +105,7 @@ def test_the_table_shows_every_server_and_says_that_one_leads(
         answering(text) for text in (srvr(b"leader"), srvr(b"follower"), b"not currently serving")
     )
     out = io.StringIO()
-    assert show_status([follower, leader, starting, nobody], out)
+    assert show_status([follower, leader, starting, nobody], out) is Health.WELL
     rows = out.getvalue().splitlines()
     assert any(str(leader) in row and "leader" in row and "0x100000007" in row for row in rows)
     assert any(str(follower) in row and "follower" in row for row in rows)
@@ -135,17 +135,17 @@ def test_the_table_has_what_mntr_adds_and_does_without_where_it_is_refused() -> 
             thread = threading.Thread(target=answer)
             thread.start()
             out = io.StringIO()
-            assert show_status([address], out)
+            assert show_status([address], out) is Health.WELL
             thread.join()
         [row] = [row for row in out.getvalue().splitlines() if str(address) in row]
         assert all(part in row for part in expected), row
 
 
-def ask_one(mntr: str, *, as_json: bool = False) -> str:
-    """What is shown of one server that leads and answers `mntr` so."""
+def ask_one(mntr: str, *, as_json: bool = False, mode: bytes = b"leader") -> str:
+    """What is shown of one server that answers `mntr` so. The exit code says how it is."""
     with socket.create_server((HOST, 0)) as listening:
         address = Address(*listening.getsockname())
-        answers = {b"srvr": srvr(b"leader"), b"mntr": mntr.encode()}
+        answers = {b"srvr": srvr(mode), b"mntr": mntr.encode()}
 
         def answer() -> None:
             for _ in answers:
@@ -155,7 +155,11 @@ def ask_one(mntr: str, *, as_json: bool = False) -> str:
         thread = threading.Thread(target=answer)
         thread.start()
         out = io.StringIO()
-        assert show_status([address], out, as_json=as_json)
+        named = "partition_problems" in mntr or "partitions_in_trouble" in mntr
+        expected = Health.PARTITIONS_IN_TROUBLE if named else Health.WELL
+        if mode != b"leader":
+            expected = Health.NO_LEADER
+        assert show_status([address], out, as_json=as_json) is expected
         thread.join()
         return out.getvalue()
 
@@ -184,6 +188,13 @@ def test_partitions_in_trouble_are_shown_with_the_reason_and_how_many_more_there
     assert "partitions that do not take" not in ask_one("zk_raft_term\t9\n")
 
 
+def test_who_asks_by_the_exit_code_is_told_of_troubles_that_no_server_names_and_of_no_leader_first() -> None:
+    """A server names only so many partitions, and without a leader everything else follows from that."""
+    assert "and 3 more" not in ask_one("zk_topic_partitions_in_trouble\t3\n"), "none is named"
+    ask_one(in_trouble(2), mode=b"follower")
+    assert [int(one) for one in Health] == [0, 1, 4]
+
+
 def test_status_as_json_has_servers_and_partitions_in_trouble() -> None:
     found = json.loads(ask_one(in_trouble(2) + "zk_raft_term\t9\n", as_json=True))
     assert (found["leads"], found["servers"][0]["mode"], found["servers"][0]["term"]) == (True, "leader", 9)
@@ -203,7 +214,7 @@ def test_a_cluster_without_a_leader_is_said_to_have_none(
     answering: Callable[[bytes], Address], nobody: Address
 ) -> None:
     out = io.StringIO()
-    assert not show_status([answering(srvr(b"follower")), nobody], out)
+    assert show_status([answering(srvr(b"follower")), nobody], out) is Health.NO_LEADER
     assert "none of these servers leads" in out.getvalue()
 
 
@@ -221,7 +232,7 @@ def test_an_ipv6_address_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_standalone_server_needs_no_leader(answering: Callable[[bytes], Address]) -> None:
-    assert show_status([answering(srvr(b"standalone"))], io.StringIO())
+    assert show_status([answering(srvr(b"standalone"))], io.StringIO()) is Health.WELL
 
 
 def test_a_server_that_requires_tls_is_told_from_one_that_does_not_serve(tmp_path: Path) -> None:
@@ -243,7 +254,7 @@ def test_a_server_that_requires_tls_is_told_from_one_that_does_not_serve(tmp_pat
         thread = threading.Thread(target=serve)
         thread.start()
         out = io.StringIO()
-        assert not show_status([address], out)
+        assert show_status([address], out) is Health.NO_LEADER
         listening.shutdown(socket.SHUT_RDWR)
         thread.join()
     [row] = [row for row in out.getvalue().splitlines() if str(address) in row and "│" in row]
@@ -262,7 +273,7 @@ def test_who_closes_without_a_word_is_out_of_reach_whatever_it_is() -> None:
         thread = threading.Thread(target=close_all)
         thread.start()
         out = io.StringIO()
-        assert not show_status([address], out)
+        assert show_status([address], out) is Health.NO_LEADER
         listening.shutdown(socket.SHUT_RDWR)
         thread.join()
     assert "unreachable" in out.getvalue()
@@ -372,5 +383,5 @@ def test_a_server_that_started_again_between_two_looks_has_no_rate() -> None:
 def test_status_shows_the_line_after_a_second_look(answering_again: Callable[[bytes], Address]) -> None:
     mntr = "".join(f"zk_{name}\t{value}\n" for name, value in told(partitions_leading=10, uptime=70).items())
     out = io.StringIO()
-    assert show_status([answering_again(mntr.encode())], out, rate_s=0)
+    assert show_status([answering_again(mntr.encode())], out, rate_s=0) is Health.WELL
     assert "topics: 2, partitions: 10, records/s: 0, led by none" in out.getvalue()

@@ -18,6 +18,7 @@ from zraft.operator.protocol import (
     encode_request,
 )
 from zraft.operator.requests import (
+    AclDefaults,
     AclLine,
     AclList,
     AclListing,
@@ -94,6 +95,7 @@ asked: dict[type[Any], st.SearchStrategy[Any]] = {
     AclList: st.builds(AclList, kinds, st.text(max_size=30)),
     AclShow: st.builds(AclShow, kinds, names),
     AclSet: st.builds(AclSet, kinds, names, acls, st.none() | signed),
+    AclDefaults: st.builds(AclDefaults, acls),
     AclRemove: st.builds(AclRemove, kinds, names),
     TopicReplicas: st.builds(TopicReplicas, st.lists(numbers, max_size=3).map(tuple)),
     TopicGiveUp: st.builds(TopicGiveUp, numbers, st.booleans()),

@@ -77,6 +77,18 @@ def test_slice_of_evicted_entries_reads_the_archive_and_ends_where_memory_begins
     assert [entry.index for entry in log.slice(4, 7, 10_000)] == [4, 5, 6]
 
 
+def test_the_newest_entries_may_stay_in_memory_as_far_as_they_are_asked_to() -> None:
+    entries = entries_of([1] * 6)
+    log = Log(entries=entries, archive=archive_of(entries))
+    size = entry_bytes(entries[0])
+    log.evict_to(5, 2 * size)
+    assert (log.memory_index, log.bytes_in_memory) == (5, 2 * size)
+    log.evict_to(2, 0)
+    assert log.memory_index == 5
+    log.evict_to(5)
+    assert (log.memory_index, log.bytes_in_memory) == (6, size), "what was not to go is still here"
+
+
 def test_log_begins_after_a_snapshot() -> None:
     entries = entries_of([3, 4], first_index=11)
     log = Log(entries=entries, first_index=11, base_term=2, base_position=11)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from tests.unit.raft.network import (
     GROUP,
@@ -493,6 +494,36 @@ def test_follower_catches_up_from_the_archive() -> None:
     assert {bytes_max for _, _, bytes_max in asked[1:]} == {SETTINGS.append_bytes_max}
     assert max(hi for _, hi, _ in asked) == 46, "what is in memory is not read from disk"
     assert raft.commit_index == 51
+
+
+def test_a_follower_whose_window_is_full_costs_one_read_until_there_is_room() -> None:
+    """Entries are appended and committed meanwhile; what it is sent at last says how far all is committed by then."""
+    settings = evolve(SETTINGS, append_bytes_max=1_000, inflight_bytes_max=1_500)
+    entries = entries_of([1] * 50)
+    asked = []
+
+    def archive(lo: int, hi: int, bytes_max: int) -> tuple[Entry, ...]:
+        asked.append(lo)
+        return entries[lo - 1 : min(hi - 1, lo + 3)]
+
+    log = Log(entries=entries, archive=archive)
+    log.evict_to(50)
+    raft = make_raft(1, settings=settings, log=log)
+    lead(raft)
+    refuse(raft, 50, last=0)
+    sent = of_kind(accept(raft, 1), AppendEntries, to=2)
+    assert sent
+    asked.clear()
+    for _ in range(10):
+        raft.propose(bytes(10), 1)
+        assert not of_kind(drain(raft), AppendEntries, to=2)
+    assert len(asked) <= 1
+    hear(raft, 3, AppendEntriesReply(GROUP, raft.term, True, 55))
+    assert len(asked) <= 1
+    last = sent[-1].entries[-1].index
+    (following, *_) = of_kind(accept(raft, last), AppendEntries, to=2)
+    assert following.entries[0] == entries[last]
+    assert following.leader_commit == raft.commit_index == 55
 
 
 def test_follower_behind_the_log_is_named_in_the_statistics() -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.server.test_administration import Office
 from zraft.config.features import LEVEL_OF_ACCESS
 from zraft.operator.requests import (
+    AclDefaults,
     AclLine,
     AclList,
     AclListing,
@@ -70,6 +71,31 @@ def test_an_operator_changes_what_no_acl_allows_to_anybody() -> None:
     office.done(AclSet(TOPICS, b"", OPEN_ACL, 0))
     assert office.shown(name=b"t") == AclShown(ALICE, 1, OPEN_ACL)
     assert office.shown(CONSUMERS).default == CLOSED
+
+
+@pytest.mark.parametrize("before", [(), (TOPICS,), (CONSUMERS,), (TOPICS, CONSUMERS)])
+def test_both_defaults_are_changed_by_one_command_of_the_log(before: tuple[Guarded, ...]) -> None:
+    office = Guard()
+    for kind in before:
+        office.done(AclSet(kind, b"", ALICE, None))
+    office.done(AclSet(TOPICS, b"t", ALICE, None))
+    position = office.driver.machine.position
+    office.done(AclDefaults(CLOSED))
+    assert office.driver.machine.position == position + 1
+    assert office.shown(TOPICS).default == office.shown(CONSUMERS).default == CLOSED
+    assert office.shown(name=b"t").acl == ALICE
+    office.done(AclDefaults(OPEN_ACL))
+    assert office.shown(TOPICS).default == office.shown(CONSUMERS).default == OPEN_ACL
+
+
+def test_defaults_that_cannot_be_set_are_both_left_as_they_were() -> None:
+    office = Guard()
+    office.done(AclSet(CONSUMERS, b"", ALICE, None))
+    refused = office.refused(AclDefaults(((READ, "auth", ""),)))
+    assert "the defaults" in refused.text
+    assert "operators are no users" in refused.text
+    assert office.shown(TOPICS).default is None
+    assert office.shown(CONSUMERS) == AclShown(ALICE, 0, ALICE)
 
 
 def test_what_somebody_else_changed_meanwhile_is_not_overwritten() -> None:

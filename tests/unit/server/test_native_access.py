@@ -9,8 +9,10 @@ import pytest
 from tests.unit.server.native import Map, NativeClient
 from tests.unit.server.test_native_topics import PRODUCER, STAMP, Served, message, produce
 from zraft.config.features import LEVEL_OF_ACCESS
+from zraft.server.clients.audit import Denial, denied_line
 from zraft.server.clients.authentication.proofs import digest_id
 from zraft.server.clients.native import access
+from zraft.server.clients.native.access import DENIED_MAX
 from zraft.shell.acls import parse_acl
 from zraft.topics.service import Consumers, Fetched, TopicRefusal
 from zraft.tree.node import ZOOKEEPER
@@ -323,6 +325,50 @@ def test_what_was_granted_is_judged_once_until_an_acl_changes(
     closed.acl(topic_path("secret"), "ALICE:r")
     closed.denied(REQUESTS["fetch"][0])
     assert len(judged) == 2
+
+
+def test_what_is_denied_is_counted_and_has_a_line_with_who_asked_for_what(closed: Closed) -> None:
+    clients = closed.server.driver.clients
+    lines: list[bytes] = []
+    clients.tell_denied = lambda denial: lines.append(denied_line(denial, 0))
+    closed.subscribe()
+    closed.close()
+    told = []
+    for kind, (request, *_) in REQUESTS.items():
+        if closed.denied(request):
+            told.append(kind)
+    assert clients.denied_total == len(lines) == len(told) == 12
+    time, session, user, ip, operation, about, result = lines[told.index("seek")].decode().split("\t")
+    assert time == "time=1970-01-01T00:00:00.000Z"
+    assert session == f"session=0x{closed.client.connection.session:x}"
+    assert (user, operation, about, result) == (
+        "user=10.0.0.1,alice",
+        "operation=seek",
+        "topic=orders",
+        "result=failure\n",
+    )
+    assert ip == "ip=10.0.0.1"
+    assert b"\toperation=create_topic\ttopic=orders\t" in lines[told.index("create_topic")]
+
+
+def test_who_repeats_a_denied_request_writes_one_line_until_an_acl_changes(closed: Closed) -> None:
+    clients = closed.server.driver.clients
+    denials: list[Denial] = []
+    clients.tell_denied = denials.append
+    closed.close()
+    fetch, seek = REQUESTS["fetch"][0], REQUESTS["seek"][0]
+    for _ in range(3):
+        assert closed.denied(fetch)
+    assert (clients.denied_total, len(denials)) == (3, 1)
+    closed.acl(consumer_path(CONSUMER), "world:anyone:")
+    closed.acl(topic_path("orders"), "world:anyone:r")
+    assert closed.denied(seek)
+    assert denials[-1].what == "consumer"
+    assert denials[-1].name == CONSUMER.decode()
+    for number in range(300):
+        assert closed.denied(seek | {"consumer": b"%d" % number})
+    assert clients.denied_total == 304
+    assert len(denials) == 1 + DENIED_MAX
 
 
 def test_only_the_super_user_writes_these_acls(closed: Closed) -> None:

@@ -181,7 +181,9 @@ def test_the_fuzzer_of_the_native_protocol_notices_a_request_that_is_not_answere
 def test_the_fuzzer_of_the_native_protocol_notices_a_push_that_is_not_as_declared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(native_topics, "reply_row", lambda reply, times: (reply.mid.seq, reply.sender))
+    monkeypatch.setattr(
+        native_topics, "reply_rows", lambda replies, times: [(one.mid.seq, one.sender) for one in replies]
+    )
     with pytest.raises(BrokenPromiseError, match=r"replies\.replies\[0\]"):
         NativeFuzz(3, 8).run(800, ignore)
 

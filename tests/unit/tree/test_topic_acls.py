@@ -10,6 +10,7 @@ from tests.unit.tree.level3 import again
 from tests.unit.tree.scenario import NOBODY, Scenario, create
 from tests.unit.tree.test_topics import Level4, of
 from zraft.config.features import LEVEL_OF_ACCESS
+from zraft.tree.commands.multi import MultiFailed
 from zraft.tree.machine import Machine
 from zraft.tree.topic_acls import default_acl
 from zraft_core.errors import Code
@@ -17,7 +18,7 @@ from zraft_core.topics.access import DIRECTORIES, Guarded, consumer_of, consumer
 from zraft_core.topics.registry_commands import AlterTopic, CreateTopic, DeleteTopic, RetainTopic
 from zraft_core.topics.registry_values import KEEP_ALL, Refusal, Result
 from zraft_core.znodes.acl import ALL, CREATE, DELETE, OF_OPERATORS, OPEN_ACL, READ, WRITE, Acl, Ids
-from zraft_core.znodes.txn import CREATE_CONTAINER, FEATURE, PUT, SET_ACL, Command
+from zraft_core.znodes.txn import CREATE_CONTAINER, FEATURE, MULTI, PUT, SET_ACL, Command
 from zraft_core.znodes.txn import DELETE as DELETE_COMMAND
 
 ALICE: Ids = (("ip", "10.9.8.7"), ("sasl", "alice"))
@@ -42,6 +43,32 @@ class Level6(Level4):
 @pytest.fixture
 def scenario() -> Level6:
     return Level6()
+
+
+def test_acls_that_a_multi_changes_are_as_they_were_if_a_later_part_fails(scenario: Level6) -> None:
+    machine = scenario.machine
+    scenario.acl(TOPICS, OPEN_ACL)
+    no_such: Command = (SET_ACL, "/no-such", CLOSED, -1)
+    for parts in (
+        [(SET_ACL, TOPICS, CLOSED, 0), no_such],
+        [create("/b"), (SET_ACL, "/b", CLOSED, 0), no_such],
+    ):
+        failed = scenario.run((MULTI, tuple(parts)), ids=OF_OPERATORS)
+        assert isinstance(failed, MultiFailed)
+        assert failed.code is Code.NO_NODE
+        assert machine.topic_acls.of_topic("t") == OPEN_ACL
+        assert machine.digest() == machine.full_digest()
+    node = machine.find(TOPICS)
+    assert node is not None
+    assert node.aversion == 0
+    done = scenario.run((MULTI, ((SET_ACL, TOPICS, CLOSED, 0),)), ids=OF_OPERATORS)
+    assert isinstance(done, tuple)
+    assert machine.topic_acls.of_topic("t") == CLOSED
+    assert machine.digest() == machine.full_digest()
+
+
+def test_a_multi_changes_no_acl_before_the_feature_level() -> None:
+    assert Level4().run((MULTI, ((SET_ACL, "/", CLOSED, -1),)), ids=OF_OPERATORS) is Code.MARSHALLING_ERROR
 
 
 @pytest.mark.parametrize("path", [TOPICS, Guarded.CONSUMERS.value, f"{TOPICS}/t", f"{TOPICS}/t/x"])

@@ -125,8 +125,8 @@ def where_topics_are(known: bytes | None) -> bytes:
 
 
 ABOUT_TOPICS: list[tuple[dict[str, Any], bytes]] = [
-    ({"type": "subscribe"}, topic_answers.encode_replies(1, 9, [topic_answers.reply_row(REPLY, False)], [REFUSED])),
-    ({"type": "subscribe"}, topic_answers.encode_replies(1, 9, [topic_answers.reply_row(REPLY, True)], [])),
+    ({"type": "subscribe"}, topic_answers.encode_replies(1, 9, topic_answers.reply_rows([REPLY], False), [REFUSED])),
+    ({"type": "subscribe"}, topic_answers.encode_replies(1, 9, topic_answers.reply_rows([REPLY], True), [])),
     (
         {"type": "fetch"},
         topic_answers.encode_fetched(1, 9, [(3, 0, 1, 2, (1, 2, 3, 0), [(0, (1, 2, 3, 0), b"m")])], [REFUSED]),

@@ -161,16 +161,14 @@ def close(client: OperatorClient) -> None:
 
     ACLs that names have of their own go on counting. Grant first what your programs need.
     """
-    for kind in Guarded:
-        _write(client, kind, None, lambda _: CLOSED)
+    _write_defaults(client, CLOSED)
 
 
 @acl.command("open")
 @asks_cluster
 def open_(client: OperatorClient) -> None:
     """Let everybody do everything with all topics and consumers that have no ACL of their own: set both defaults to that."""
-    for kind in Guarded:
-        _write(client, kind, None, lambda _: OPEN_ACL)
+    _write_defaults(client, OPEN_ACL)
 
 
 def _split(words: Sequence[str], is_default: bool, *, least: int = 1) -> tuple[str | None, Sequence[str]]:
@@ -231,6 +229,13 @@ def _write(
 
     shown = _shown(client, kind, name)
     do(client, AclSet(kind, (name or "").encode(), change(shown), shown.version))
+
+
+def _write_defaults(client: OperatorClient, wanted: Acl) -> None:
+    """Set the defaults of topics and of consumers in one step, so that at no moment only one of them is changed."""
+    from zraft.operator.requests import AclDefaults
+
+    do(client, AclDefaults(wanted))
 
 
 def _all(client: OperatorClient, kind: Guarded) -> Iterator[tuple[str | None, Acl | None]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
+from attrs import field, frozen
 
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.fetching import Piece, SegmentFetch
@@ -51,17 +51,19 @@ class Opened:
 class AppendDeliveries:
     """Append what applying whole entries up to Raft index `index` delivered.
 
-    The result is the index up to which all is durable.
+    The result is the index up to which all is durable. `size`: the bytes of memory that it takes while it waits.
     """
 
     group: GroupId
     deliveries: Sequence[StoredDelivery]
     index: int
+    size: int = field(init=False, eq=False)
 
-    @property
-    def size(self) -> int:
-        """The bytes of memory that it takes while it waits."""
-        return sum(len(one.payload) + APPEND_OVERHEAD_BYTES for one in self.deliveries)
+    @size.default
+    def _size(self) -> int:
+        return sum([len(one.payload) for one in self.deliveries]) + APPEND_OVERHEAD_BYTES * len(
+            self.deliveries
+        )
 
 
 @frozen

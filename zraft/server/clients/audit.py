@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from attrs import frozen
+
 from zraft.tree.machine import Machine
 from zraft.tree.node import CONFIG
 from zraft_core.errors import Code
 from zraft_core.znodes import txn
-from zraft_core.znodes.acl import user_of
+from zraft_core.znodes.acl import Ids, user_of
 from zraft_core.znodes.events import NODE_DELETED, Event
 from zraft_core.znodes.txn import Command, Run
 
@@ -63,6 +65,25 @@ _UNPRINTABLE: Final = {
 def server_line(operation: str, wall_ms: int) -> bytes:
     """Return the line for `serverStart` or `serverStop`."""
     return f"{_time(wall_ms)}user={_SERVER}\toperation={operation}\tresult=success\n".encode()
+
+
+@frozen
+class Denial:
+    """A request about topics that an ACL forbids, and what it was about: a topic, or the name of a consumer."""
+
+    session: int
+    ids: Ids
+    operation: str
+    what: str
+    name: str
+
+
+def denied_line(denial: Denial, wall_ms: int) -> bytes:
+    """Return the line of a request about topics that was denied. Requests that are granted have none."""
+    who = _who(denial.session, denial.ids)
+    about = f"{denial.what}={_shown(denial.name)}"
+    line = f"{_time(wall_ms)}{who}operation={_shown(denial.operation)}\t{about}\tresult=failure\n"
+    return line.encode("utf-8", "backslashreplace")
 
 
 def dropped_line(count: int, wall_ms: int) -> bytes:

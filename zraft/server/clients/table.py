@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from zraft.server.clients.admission import AddressCount
+from zraft.server.clients.audit import Denial
 from zraft.server.clients.authentication.proofs import logged_in_ids
 from zraft.server.clients.authentication.sasl import AuthenticationError, DigestMd5
 from zraft.server.clients.availability import Availability
@@ -114,6 +115,8 @@ class Clients:
         self.refusals: deque[tuple[ClientConnection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
         self.notices: deque[tuple[ClientConnection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
         """Refusals of clients, for the operator: (connection, what and why)."""
+        self.tell_denied: Callable[[Denial], None] | None = None
+        """Writes a line of the audit log; set by whoever keeps one."""
         self.full_knob = ""
         """The bound that the last refused connection met."""
         self.arrived = 0.0
@@ -132,6 +135,7 @@ class Clients:
         self.connections_total = 0
         self.rejected_total = 0
         self.refused_total = 0
+        self.denied_total = 0
         self.expired_total = 0
         self.native_connections_total = 0
         self._origin = origin
@@ -299,6 +303,12 @@ class Clients:
     def on_topics(self, connection: NativeSpeaker) -> None:
         """Take note that a connection is to be told of topics at the end of the turn."""
         self._topical[connection] = None
+
+    def on_denied(self, denial: Denial, *, first: bool) -> None:
+        """Count a request about topics that an ACL forbids; if it is the `first` of its kind, it has a line as well."""
+        self.denied_total += 1
+        if first and self.tell_denied is not None:
+            self.tell_denied(denial)
 
     def on_floor(self, connection: NativeSpeaker) -> None:
         """Take note that a connection has reads that wait for this server to apply more.

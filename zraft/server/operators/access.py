@@ -8,6 +8,7 @@ from typing import Final
 
 from zraft.config.features import LEVEL_OF_ACCESS
 from zraft.operator.requests import (
+    AclDefaults,
     AclLine,
     AclList,
     AclListing,
@@ -35,7 +36,7 @@ Reply = Callable[[OperatorReply], None]
 Submit = Callable[[Command, Callable[[object], None], int], None]
 """Puts a command of so many bytes into the log, with the rights of the super user."""
 AclLook = AclList | AclShow
-AclChange = AclSet | AclRemove
+AclChange = AclSet | AclDefaults | AclRemove
 
 PAGE: Final = 200
 """ACLs in one answer."""
@@ -88,36 +89,50 @@ def change(machine: Machine, request: AclChange, submit: Submit, reply: Reply) -
     if machine.feature_level < LEVEL_OF_ACCESS:
         reply(Refused(_NEEDS_LEVEL, retriable=True))
         return
-    if why := _why_no_name(request):
-        reply(Refused(why))
-        return
-    kind, name = request.kind, request.name
-    path = _path(kind, name)
-    node = machine.find(path)
-    if isinstance(request, AclRemove):
-        if node is None:
-            reply(Done(f"{_shown(kind, name)} has no ACL of its own"))
-            return
-        command: Command = (DELETE, path, -1)
-        text = f"{_shown(kind, name)} has no ACL of its own any more: the default counts"
-        size = 0
+    if isinstance(request, AclDefaults):
+        shown, text = "the defaults", "the defaults of topics and consumers are changed"
+        command: Command = (MULTI, tuple([_default(machine, kind, request.acl) for kind in Guarded]))
+        size = len(Guarded) * _size(request.acl)
     else:
-        if request.version != (None if node is None else node.aversion):
-            reply(Refused(f"{_shown(kind, name)}: {_CHANGED}", retriable=True))
+        if why := _why_no_name(request):
+            reply(Refused(why))
             return
-        command = _written(machine, kind, path, request)
-        text = f"the ACL of {_shown(kind, name)} is changed"
-        size = sum(len(scheme) + len(who) for _, scheme, who in request.acl)
+        kind, name = request.kind, request.name
+        path, shown = _path(kind, name), _shown(kind, name)
+        node = machine.find(path)
+        if isinstance(request, AclRemove):
+            if node is None:
+                reply(Done(f"{shown} has no ACL of its own"))
+                return
+            command, size = (DELETE, path, -1), 0
+            text = f"{shown} has no ACL of its own any more: the default counts"
+        else:
+            if request.version != (None if node is None else node.aversion):
+                reply(Refused(f"{shown}: {_CHANGED}", retriable=True))
+                return
+            command, size = _written(machine, kind, path, request), _size(request.acl)
+            text = f"the ACL of {shown} is changed"
 
     def done(result: object) -> None:
         code = result.code if isinstance(result, MultiFailed) else result
         if isinstance(code, Code) and code is not Code.OK:
             why = _WHY.get(code, f"the cluster answered {code.name}")
-            reply(Refused(f"{_shown(kind, name)}: {why}", retriable=code in _PASSING))
+            reply(Refused(f"{shown}: {why}", retriable=code in _PASSING))
         else:
             reply(Done(text))
 
     submit(command, done, size)
+
+
+def _size(acl: Acl) -> int:
+    return sum(len(scheme) + len(who) for _, scheme, who in acl)
+
+
+def _default(machine: Machine, kind: Guarded, acl: Acl) -> Command:
+    """Return the command that makes this the default, whatever it was."""
+    if machine.find(kind.value) is None:
+        return _created(kind.value, acl)
+    return (SET_ACL, kind.value, acl, -1)
 
 
 def _written(machine: Machine, kind: Guarded, path: str, request: AclSet) -> Command:
@@ -136,7 +151,7 @@ def _created(path: str, acl: Acl) -> Command:
     return (CREATE, path, b"", acl, 0, None)
 
 
-def _why_no_name(request: AclChange) -> str:
+def _why_no_name(request: AclSet | AclRemove) -> str:
     name = request.name
     if not name:
         return "" if isinstance(request, AclSet) else "the default is not removed: `zraft topic acl open`"

@@ -16,6 +16,7 @@ from attrs import frozen
 from zraft.config.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
 from zraft.groups.snapshots.tasks import ReadSnapshot, Result
 from zraft.operator.requests import (
+    AclDefaults,
     AclList,
     AclRemove,
     AclSet,
@@ -168,7 +169,7 @@ class Administration:
                 from zraft.server.operators import access
 
                 reply(self._elsewhere(raft) or access.answer(driver.machine, request))
-            case AclSet() | AclRemove():
+            case AclSet() | AclDefaults() | AclRemove():
                 # The leader judges what there is to be changed: another server may be behind.
                 elsewhere = self._elsewhere(raft)
                 if elsewhere is None:

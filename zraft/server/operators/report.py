@@ -234,6 +234,7 @@ class ServerReport:
             "client_unfinished_bytes": clients.sums.unfinished.held,
             "connections_evicted_total": clients.sums.evicted_total,
             "connections_refused_total": clients.refused_total,
+            "requests_denied_total": clients.denied_total,
             **summary_values("updatelatency", driver.latencies.writes.view()),
             **summary_values("readlatency", driver.latencies.reads.view()),
             **summary_values("fsynctime", process.fsync.view()),
@@ -585,6 +586,7 @@ class ServerReport:
             unfinished_bytes=clients.sums.unfinished.held,
             evicted_total=clients.sums.evicted_total,
             refused_total=clients.refused_total,
+            denied_total=clients.denied_total,
             sessions_expired_total=clients.expired_total,
         )
 

@@ -159,7 +159,7 @@ class ClientTraffic:
 
     `outstanding_bytes`: writes taken and not yet applied; `output_bytes`, `input_bytes`, `unfinished_bytes`: what the bounds
     of the same names count; `evicted_total`: connections that were closed for these bounds; `refused_total`: those, and
-    others that were closed for what their clients did.
+    others that were closed for what their clients did. `denied_total`: requests about topics that an ACL has forbidden.
     """
 
     connections: int
@@ -178,6 +178,7 @@ class ClientTraffic:
     unfinished_bytes: int
     evicted_total: int
     refused_total: int
+    denied_total: int
     attaches_waiting: int
     sessions_expired_total: int
 

@@ -76,11 +76,12 @@ class _InFlight:
 
 @frozen
 class _Encoded:
-    """An entry that the log had no room for."""
+    """An entry for the log, or that the log had no room for. `meant`: what it says, if that need not be decoded."""
 
     payload: bytes
     count: int
     in_flight: _InFlight
+    meant: BatchEntry | None
 
 
 @frozen
@@ -329,12 +330,14 @@ class PartitionLeadership:
             self._encoded = None
             self._logged.entries += 1
             self._logged.commands += entry.count
+            if entry.meant is not None:
+                self._machine.proposed(proposed[0], entry.payload, entry.meant)
             if entry.in_flight.claims or entry.in_flight.seeks:
                 self._in_flight[proposed[0]] = entry.in_flight
 
     def _next_entry(self, run_ms: int, wall_ms: int) -> _Encoded:
         commands: list[PartitionCommand] = []
-        size = 0
+        size, plain = 0, not self._seeks and not self._claims
         while self._commands and (not commands or size < self._settings.entry_bytes_max):
             command, one = self._commands[0]
             if commands and size + one > self._settings.entry_bytes_max:
@@ -342,6 +345,8 @@ class PartitionLeadership:
             self._commands.popleft()
             size += one
             self._backlog_bytes -= one
+            # Messages of producers were decoded here, by the same forms as entries are. The rest is rare.
+            plain = plain and type(command) is Start
             commands.append(command)
         seeks: list[tuple[Asker, bytes]] = []
         while self._seeks and len(seeks) < CLAIMS_PER_ENTRY_MAX:
@@ -356,12 +361,14 @@ class PartitionLeadership:
             askers.append(by)
         batch = Batch(self.log_time_ms(run_ms), tuple(commands))
         entry = BatchEntry(wall_ms, batch, tuple(claims))
-        return _Encoded(encode_entry(entry), entry.count, _InFlight(tuple(askers), tuple(seeks)))
+        in_flight = _InFlight(tuple(askers), tuple(seeks))
+        return _Encoded(encode_entry(entry), entry.count, in_flight, entry if plain else None)
 
     # -- its end
 
     def end(self, leader: ServerId | None) -> None:
         """Tell all who wait that somebody else leads: `leader`, as far as is known."""
+        self._machine.forget_proposed()
         detail = f"group {self.group} is led by another server now"
         for asker in set(self._askers.values()):
             self._answers.refuse(asker, "not_leader", self.group, detail, leader=leader)
@@ -383,8 +390,10 @@ class PartitionLeadership:
 
 
 def _size(command: PartitionCommand) -> int:
+    if type(command) is Start:  # nearly all are
+        return COMMAND_BYTES + len(command.message.payload) + 16 * len(command.message.destinations)
     match command:
-        case Start(message) | Stage(message) | Remote(message=message):
+        case Stage(message) | Remote(message=message):
             if message is None:
                 return COMMAND_BYTES
             return COMMAND_BYTES + len(message.payload) + 16 * len(message.destinations)

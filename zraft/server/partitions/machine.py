@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
+from typing import Final
 
 from attrs import frozen
 
 from zraft.raft.messages import Entry, EntryKind
 from zraft.storage.delivery.values import Mark, Stamp, StoredDelivery, beginning
 from zraft.topics.applied import Applied, BrokenGroupError
-from zraft.topics.entries import BatchEntry, BirthEntry, decode_entry
+from zraft.topics.entries import BatchEntry, BirthEntry, PartitionEntry, decode_entry
 from zraft.topics.group_image import decode_group_image, encode_group_image, encode_unborn
 from zraft.topics.image import read_image
 from zraft.topics.partition import Partition
@@ -25,6 +26,8 @@ from zraft_core.errors import ProtocolError
 from zraft_core.ids import GroupId
 from zraft_core.topics import stamps as topics
 from zraft_core.topics.codec import encode_message
+
+_NOTHING: Final[tuple[bytes, BatchEntry | None]] = b"", None
 
 
 @frozen
@@ -60,6 +63,7 @@ class PartitionMachine:
         self.restored_offset = 0
         self._last_stamp: Stamp | None = None
         self._fresh: list[AppliedEntry] = []
+        self._proposed: dict[int, tuple[bytes, BatchEntry]] = {}
 
     @property
     def stopped(self) -> bool:
@@ -83,6 +87,22 @@ class PartitionMachine:
         fresh, self._fresh = self._fresh, []
         return fresh
 
+    def proposed(self, index: int, payload: bytes, entry: BatchEntry) -> None:
+        """Remember what an entry means that this server has appended to the log, so as not to decode its bytes again.
+
+        The caller bounds how many there are. Who gives an entry that its bytes do not mean makes the replicas differ.
+        """
+        self._proposed[index] = payload, entry
+
+    def forget_proposed(self) -> None:
+        """Forget what was proposed and not applied, since the leadership is over."""
+        self._proposed.clear()
+
+    def _meaning(self, entry: Entry) -> PartitionEntry:
+        """Return what an entry says. If it is another one than was proposed at its index, its bytes do."""
+        payload, meant = self._proposed.pop(entry.index, _NOTHING)
+        return meant if meant is not None and payload is entry.payload else decode_entry(entry.payload)
+
     # -- a state machine
 
     def apply(self, entry: Entry) -> bool:
@@ -97,7 +117,7 @@ class PartitionMachine:
         return True
 
     def _apply(self, entry: Entry) -> AppliedEntry:
-        found = decode_entry(entry.payload)
+        found = self._meaning(entry)
         if isinstance(found, BirthEntry):
             if self.partition is None:
                 self.partition = Partition(self.group, found.view, born=found.born, settings=found.settings)
@@ -126,7 +146,8 @@ class PartitionMachine:
                     one.encoded or encode_message(one.message),
                     entry.index,
                     found.wall_ms,
-                    one.message.span,
+                    one.message.records or 1,
+                    one.digest,
                 )
                 for one in applied.delivered
             ]
@@ -169,6 +190,7 @@ class PartitionMachine:
     def _adopt(self, partition: Partition | None, claims: Claims | None, last_stamp: Stamp | None) -> None:
         self.partition, self.claims, self._last_stamp = partition, claims, last_stamp
         self._fresh.clear()
+        self._proposed.clear()
         self.restored_total += 1
         self.restored_offset = self.next_offset
 

@@ -36,7 +36,7 @@ from zraft.operator.requests import OperatorReply, OperatorRequest
 from zraft.program.limited_log import LimitedLog, kind_of
 from zraft.program.listening import cannot_listen
 from zraft.raft.role import Role
-from zraft.server.clients.audit import AuditTap, server_line
+from zraft.server.clients.audit import AuditTap, denied_line, server_line
 from zraft.server.clients.turn_share import LONG_TURN_MS
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.registry_coordination import RegistryCoordination
@@ -348,6 +348,9 @@ class Node:
             on_error=lambda error: self._from_thread(_log_audit_error, error),
         )
         self.driver.applier.audit = AuditTap(file.write)
+        self.driver.clients.tell_denied = lambda denial: file.write(
+            denied_line(denial, time.time_ns() // 1_000_000)
+        )
         file.write(server_line("serverStart", time.time_ns() // 1_000_000))
         return file
 

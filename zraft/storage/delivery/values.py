@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Any, Final
 
 import msgpack
-from attrs import frozen
+from attrs import field, frozen
 
 from zraft_core.frozen import statically_frozen
 
@@ -49,7 +49,8 @@ class StoredDelivery:
     `offset` is dense, from 0: a message takes `span` offsets, one for each of its records. `producer` and `number` name the
     message, `payload` is what consumers are given of it.
     `index` is the Raft index of the entry that delivered it, `time` that entry's wall time in milliseconds (for people
-    and for retention; it may go back between leaders).
+    and for retention; it may go back between leaders). `digest` is that of the payload, if the state machine has just
+    computed it.
     """
 
     offset: int
@@ -60,6 +61,7 @@ class StoredDelivery:
     index: int
     time: int
     span: int = 1
+    digest: bytes | None = field(default=None, eq=False, repr=False)
 
     @property
     def end(self) -> int:
@@ -89,7 +91,7 @@ def beginning(group: int) -> Mark:
 
 def next_digest(chain: bytes, one: StoredDelivery) -> bytes:
     """Return the digest with one more delivery."""
-    payload = blake2b(one.payload, digest_size=DIGEST_BYTES).digest()
+    payload = one.digest or blake2b(one.payload, digest_size=DIGEST_BYTES).digest()
     return blake2b(_LINK.pack(chain, one.offset, *one.stamp, payload), digest_size=DIGEST_BYTES).digest()
 
 

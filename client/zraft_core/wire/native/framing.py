@@ -113,7 +113,8 @@ class NativeReader:
         if data:
             partial += chunk[end:] if end else chunk
             return chunk[:end]
-        done = bytes(partial[:end])
+        with memoryview(partial) as view:
+            done = bytes(view[:end])
         del partial[:end]
         return done
 

@@ -103,18 +103,22 @@ def _result(number: int, zxid: int, fields: Mapping[str, Any]) -> bytes:
 _NUMBERS: Final = {answer: number for number, answer in enumerate(ANSWERS)}
 
 
-def reply_row(reply: Reply, times: bool) -> tuple[Any, ...]:
-    """Return the row of a leader's answer about one message; `times`: the stream asked for them."""
-    row = (
-        reply.mid.seq,
-        reply.sender,
-        _NUMBERS[reply.answer],
-        reply.everywhere,
-        reply.offset,
-        reply.epoch,
-        reply.view_epoch,
-    )
-    return (*row, reply.time) if times else row
+def reply_rows(replies: Iterable[Reply], times: bool) -> list[tuple[Any, ...]]:
+    """Return the rows of leaders' answers, each about one message; `times`: the stream asked for them."""
+    rows: list[tuple[Any, ...]] = [
+        (
+            one.mid[1],
+            one.sender,
+            _NUMBERS[one.answer],
+            one.everywhere,
+            one.offset,
+            one.epoch,
+            one.view_epoch,
+            one.time,
+        )
+        for one in replies
+    ]
+    return rows if times else [row[:-1] for row in rows]
 
 
 def encode_replies(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import pytest
+from attrs import evolve
 
 from zraft.groups.snapshots.delivery_tasks import AppendDeliveries, Task
 from zraft.raft.messages import Entry, EntryKind
+from zraft.server.partitions import machine
 from zraft.server.partitions.hosted_partition import HostedPartition
 from zraft.server.partitions.machine import PartitionMachine, mark_of_image
 from zraft.storage.delivery.values import beginning, next_digest
@@ -134,6 +138,38 @@ def test_deliveries_are_what_the_disk_chains_to_the_digest_of_the_partition() ->
     assert machine.partition is not None
     assert machine.partition.chain == chain
     assert machine.take_fresh() == []
+
+
+def test_what_a_leader_proposed_is_applied_as_it_was_meant_and_everything_else_as_its_bytes_say() -> None:
+    """The bytes at the index of what was proposed may be those of another leader's entry by then."""
+    here, there, other = (Log(PartitionMachine(GROUP)) for _ in range(3))
+    for log in (here, there, other):
+        log.put(BIRTH)
+    meant = BatchEntry(2_000, Batch(6, (single(1), single(2))))
+    entry = there.put(meant)
+    here.machine.proposed(entry.index, entry.payload, meant)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "decode_entry", lambda _: pytest.fail("decoded again"))
+        here.machine.apply(entry)
+    other.machine.proposed(entry.index, encode_entry(meant), BatchEntry(0, Batch(6, (single(9),))))
+    other.machine.apply(entry)
+    assert here.machine.digest() == there.machine.digest() == other.machine.digest()
+    assert here.machine.take_fresh() == there.machine.take_fresh() == other.machine.take_fresh()
+    here.machine.proposed(entry.index + 1, b"", meant)
+    here.machine.forget_proposed()
+    here.machine.apply(there.put(BatchEntry(3_000, Batch(7, (single(3),)))))
+    assert here.machine.next_offset == 3
+
+
+def test_a_delivery_has_the_digest_of_its_payload_so_that_the_disk_need_not_compute_it() -> None:
+    log = Log(PartitionMachine(GROUP))
+    log.put(BIRTH)
+    log.batch(single(1), single(2))
+    _, applied = log.machine.take_fresh()
+    _, one = applied.deliveries
+    assert one.digest == blake2b(one.payload, digest_size=16).digest()
+    chain = beginning(GROUP).chain
+    assert next_digest(chain, one) == next_digest(chain, evolve(one, digest=None))
 
 
 def test_commands_of_claims_come_after_those_of_topics_and_see_what_these_delivered() -> None:

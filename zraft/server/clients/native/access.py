@@ -13,6 +13,7 @@ from typing import Final, assert_never
 
 from attrs import frozen
 
+from zraft.server.clients.audit import Denial
 from zraft.server.clients.native.services import NativeSpeaker
 from zraft.tree.machine import Machine
 from zraft_core.claims.commands import ClaimCommand, Configure, Forget
@@ -27,6 +28,9 @@ from zraft_core.znodes.txn import Command
 
 GRANTED_MAX: Final = 4_096
 """Permissions that are remembered of one connection until an ACL changes."""
+
+DENIED_MAX: Final = 256
+"""Denied requests, by their type and permission, of which one connection's lines tell until an ACL changes."""
 
 
 class Right(Enum):
@@ -131,12 +135,14 @@ class Verdict(Enum):
 class ConnectionAccess:
     """The permissions of one connection. What was granted is remembered until an ACL, or what the client proved, changes."""
 
-    __slots__ = ("_acls", "_connection", "_granted", "_ids", "_revision")
+    __slots__ = ("_acls", "_connection", "_denied", "_granted", "_ids", "_revision")
 
     def __init__(self, connection: NativeSpeaker) -> None:
         self._connection = connection
         self._acls = connection.machine.topic_acls
         self._granted: set[Need] = set()
+        self._denied: set[tuple[str, Need]] = set()
+        """What has a line in the audit log: who repeats it, or asks for more than so much, fills no disk with that."""
         self._ids: Ids = ()
         self._revision = -1
 
@@ -145,6 +151,7 @@ class ConnectionAccess:
         ids = self._connection.ids
         if self._revision != self._acls.revision or self._ids is not ids:
             self._granted.clear()
+            self._denied.clear()
             self._ids, self._revision = ids, self._acls.revision
         if need in self._granted:
             return Verdict.GRANTED
@@ -167,18 +174,26 @@ class ConnectionAccess:
                 known = group in registry.groups or group <= registry.position
                 return Verdict.GONE if known else Verdict.UNKNOWN
 
-    def why_not(self, what: str, need: Need) -> str:
-        """Return which permission a request lacks, and how the client gets it, in words.
+    def deny(self, what: str, need: Need) -> str:
+        """Count that a request is denied, and return which permission it lacks, and how the client gets it, in words.
 
         The name of a topic that the client may not see is not told.
         """
-        ids = self._connection.ids
+        connection = self._connection
+        ids = connection.ids
+        first = len(self._denied) < DENIED_MAX and (what, need) not in self._denied
+        if first:
+            self._denied.add((what, need))
         match need:
             case OfConsumer(right, name):
                 shown = name.decode(errors="backslashreplace")
+                denial = Denial(connection.session, ids, what, "consumer", shown)
+                connection.clients.on_denied(denial, first=first)
                 return lacking(what, right, f"consumer {shown!r}", f"--consumer {shown}", ids)
             case OfGroup(right, group):
-                topic = topic_of(self._connection.machine, group)
+                topic = topic_of(connection.machine, group)
+                denial = Denial(connection.session, ids, what, "topic", "" if topic is None else topic.name)
+                connection.clients.on_denied(denial, first=first)
                 if topic is None or not sees_topic(self._connection, topic.name):
                     return lacking(what, right, f"the topic of group {group}", "TOPIC", ids)
                 return lacking(what, right, f"topic {topic.name!r}", topic.name, ids)
@@ -214,8 +229,9 @@ def _may(connection: NativeSpeaker, found: Acl | None, right: Right) -> bool:
     return _verdict(found, right, connection.ids) is Verdict.GRANTED
 
 
-def why_not_changed(kind: str, command: Command, ids: Ids) -> str:
-    """Return why a command about topics was answered with NO_AUTH where it was applied, in words; empty for others."""
+def deny_change(connection: NativeSpeaker, kind: str, command: Command) -> str:
+    """Count that a command about topics was denied where it was applied, and return why, in words; empty for others."""
+    ids = connection.ids
     match decode_registry(command[1]):
         case CreateTopic(name):
             right = Right.CREATE
@@ -223,6 +239,7 @@ def why_not_changed(kind: str, command: Command, ids: Ids) -> str:
             right = Right.DELETE
         case _:  # it has the number of another request, which was answered so
             return ""
+    connection.clients.on_denied(Denial(connection.session, ids, kind, "topic", name), first=True)
     return lacking(kind, right, f"topic {name!r}", name if is_topic_name(name) else "TOPIC", ids)
 
 

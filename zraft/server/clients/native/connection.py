@@ -17,7 +17,7 @@ from zraft.config.features import LEVEL_OF_NATIVE
 from zraft.server.clients.authentication.proofs import meets, proved_ids
 from zraft.server.clients.authentication.sasl import AuthenticationError
 from zraft.server.clients.connection import LARGE_BYTES, SUBMIT_BYTES_MAX, UNCOUNTED_BYTES, Phase
-from zraft.server.clients.native.access import why_not_changed
+from zraft.server.clients.native.access import deny_change
 from zraft.server.clients.native.members import change_of
 from zraft.server.clients.native.pending_reads import NO_CONTACT, PendingReads, ReadBatch
 from zraft.server.clients.native.reads import Failure, state_of
@@ -423,7 +423,7 @@ class NativeConnection(NativeSpeaker):
         elif inner[0] == MEMBERS and not outcome[2]:
             self._write(answers.encode_result(number, zxid, ConfigResult(inner[3][0][0])))
         elif inner[0] == TOPICS:
-            denied = why_not_changed(kind, inner, self.ids) if outcome[2] == Code.NO_AUTH else ""
+            denied = deny_change(self, kind, inner) if outcome[2] == Code.NO_AUTH else ""
             self._write(encode_topic_outcome(number, outcome, denied))
         else:
             self.out.append(answers.encode_outcome(number, inner, outcome))

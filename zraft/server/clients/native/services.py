@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Protocol
 
+from zraft.server.clients.audit import Denial
 from zraft.server.clients.connection import ClientConnection
 from zraft.server.clients.native.feeds import Feeds
 from zraft.server.clients.native.listings import Listings
@@ -115,6 +116,9 @@ class NativeServices(ClientServices, Protocol):
 
     def opened(self, connection: NativeSpeaker) -> None:
         """Take note that a connection continues without a session."""
+
+    def on_denied(self, denial: Denial, *, first: bool) -> None:
+        """Count a request about topics that an ACL forbids; if it is the `first` of its kind, it has a line as well."""
 
     def on_floor(self, connection: NativeSpeaker) -> None:
         """Take note that a connection has reads that wait for this server to apply more.

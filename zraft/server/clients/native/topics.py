@@ -41,7 +41,7 @@ from zraft_core.wire.native.topic_answers import (
     encode_fetched,
     encode_replies,
     encode_topics,
-    reply_row,
+    reply_rows,
 )
 from zraft_core.wire.native.topic_results import (
     ClaimResult,
@@ -91,7 +91,7 @@ class _Stream:
         self.producer = producer
         self.session = session
         self.times = times
-        self.replies: list[tuple[Any, ...]] = []
+        self.replies: list[Reply] = []
         self.refused: dict[GroupId, ReplicaRefusal] = {}
 
 
@@ -226,7 +226,7 @@ class ConnectionTopics:
                     self._refuse_messages(request, need, verdict)
                     return False
             elif verdict is Verdict.DENIED:
-                why = self._access.why_not(self._connection.last_operation, need)
+                why = self._access.deny(self._connection.last_operation, need)
                 self._connection.refuse(request.id, Code.NO_AUTH, why)
                 return False
             elif isinstance(need, OfGroup) and not isinstance(request, wire.Fetch | wire.Need):
@@ -241,7 +241,7 @@ class ConnectionTopics:
         if stream is None:
             return
         if verdict is Verdict.DENIED:
-            self._end_stream(stream, Code.NO_AUTH, self._access.why_not("produce", need))
+            self._end_stream(stream, Code.NO_AUTH, self._access.deny("produce", need))
         else:
             self.on_refused(stream.id, TopicRefusal("busy", request.group, detail=verdict.value))
 
@@ -305,9 +305,10 @@ class ConnectionTopics:
         """Gather a leader's reply to a message for the end of the turn."""
         stream = self._asked.get(id)
         if isinstance(stream, _Stream):
-            stream.replies.append(reply_row(reply, stream.times))
-            self._told[stream] = None
-            self._connection.clients.on_topics(self._connection)
+            stream.replies.append(reply)
+            if stream not in self._told:
+                self._told[stream] = None
+                self._connection.clients.on_topics(self._connection)
 
     # -- reading
 
@@ -357,7 +358,7 @@ class ConnectionTopics:
             return True
         for fetching in poll.waiting:
             if verdict is Verdict.DENIED:
-                fetching.denied = self._access.why_not("fetch", need)
+                fetching.denied = self._access.deny("fetch", need)
             else:
                 fetching.refused.append(_no_group(group, verdict))
             self._ripen(fetching)
@@ -435,7 +436,8 @@ class ConnectionTopics:
         for stream in told:
             replies, stream.replies = stream.replies, []
             refused, stream.refused = stream.refused, {}
-            connection.push(encode_replies(stream.number, zxid, replies, list(refused.values())))
+            rows = reply_rows(replies, stream.times)
+            connection.push(encode_replies(stream.number, zxid, rows, list(refused.values())))
         for fetching in list(self._ripe):
             if connection.wants_flush:
                 return False
