@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
@@ -35,8 +36,11 @@ from zraft_core.address import Address, parse_address
 from zraft_core.errors import ConfigError
 from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 
-LOOPBACK_DATAGRAM_BYTES: Final = 60_000
-"""Default datagram size when every server is on loopback, where nothing fragments it: 40 times fewer system calls."""
+LOOPBACK_DATAGRAM_BYTES: Final = 60_000 if sys.platform.startswith("linux") else 9_000
+"""Default datagram size when every server is on loopback, where nothing fragments it: 40 times fewer system calls.
+
+macOS and the BSDs refuse datagrams of more than 9,216 bytes unless the administrator allows them (net.inet.udp.maxdgram).
+"""
 
 Parser = Callable[[object, str], Any]
 """(what was found, the knob's name with its source) -> value. Raises ConfigError."""
