@@ -67,6 +67,9 @@ SETTINGS: Final[Mapping[str, object]] = {
 }
 """The settings of servers inside a test that differ from the defaults: short sessions, small files, all words."""
 
+OURS: Final = frozenset({"id", "data", "address", "cluster", "key", "insecure_peers", "founds"})
+"""The settings that no test chooses."""
+
 ALONE: Final[Mapping[str, object]] = {"raft.election_timeout_ticks": 30, "raft.heartbeat_ticks": 10}
 """The same of one server, which elects itself."""
 
@@ -132,6 +135,8 @@ class _Servers:
     def __init__(self, count: int, settings: Mapping[str, object] | None) -> None:
         if not 1 <= count <= SERVERS_MAX:
             raise ValueError(f"servers: found {count}, expected 1 to {SERVERS_MAX}")
+        for name in OURS.intersection(settings or ()):
+            raise ConfigError(f"{name} (in settings): is chosen by the test's servers themselves")
         self._count = count
         self._settings = {**SETTINGS, **(TOGETHER if count > 1 else ALONE), **(settings or {})}
         self._members: dict[int, _Member] = {}
@@ -212,7 +217,7 @@ class _Servers:
             "cluster": cluster,
             "insecure_peers": True,
         }
-        return load_config(flags={**self._settings, **flags}, environ={})
+        return load_config(flags={**self._settings, **flags}, environ={}, flags_source="in settings")
 
     def _begin(self, number: int) -> None:
         member = self._members[number]

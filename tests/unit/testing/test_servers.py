@@ -113,6 +113,8 @@ def test_settings_have_the_names_of_the_configuration() -> None:
             client.create("/large", bytes(10_000))
     with pytest.raises(ConfigError, match="no_such"):
         TestServer(settings={"no_such": 1}).start()
+    with pytest.raises(ConfigError, match=r"data \(in settings\): is chosen by"):
+        TestServer(settings={"data": "/var/lib/zraft"})
 
 
 def test_servers_that_do_not_run_say_what_to_do() -> None:
@@ -221,7 +223,7 @@ def test_a_paused_server_can_be_killed() -> None:
 async def test_servers_work_beside_asyncio_on_any_loop() -> None:
     async with TestServer() as server, Client(server.hosts) as client:
         await client.put("a", 1)
-        assert (await client.get("a")).value == 1
+        assert (await client.increment("a")).value == 2
         session = client.session
         assert session is not None
         await asyncio.to_thread(server.expire, session.id)
