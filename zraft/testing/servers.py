@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from zraft.config.knobs import load_config
-from zraft.operator.requests import OperatorReply, TopicDelete
 from zraft.program.listening import bind_tcp, bind_udp
 from zraft.raft.role import Role
 from zraft.server.process.listening_sockets import ListeningSockets
@@ -37,7 +36,9 @@ from zraft.testing.server_thread import ServerThread
 from zraft_core.address import Address
 from zraft_core.errors import Code, ConfigError
 from zraft_core.ids import ServerId
-from zraft_core.znodes.txn import CREATE, DELETE, Command
+from zraft_core.topics.codec import encode_registry
+from zraft_core.topics.registry_commands import DeleteTopic
+from zraft_core.znodes.txn import CREATE, DELETE, TOPICS, Command
 
 if TYPE_CHECKING:
     from zraft.config.server import ServerConfig
@@ -70,11 +71,11 @@ SETTINGS: Final[Mapping[str, object]] = {
 OURS: Final = frozenset({"id", "data", "address", "cluster", "key", "insecure_peers", "founds"})
 """The settings that no test chooses."""
 
-ALONE: Final[Mapping[str, object]] = {"raft.election_timeout_ticks": 30, "raft.heartbeat_ticks": 10}
-"""The same of one server, which elects itself."""
+ALONE: Final[Mapping[str, object]] = {"raft.election_timeout_ticks": 150, "raft.heartbeat_ticks": 20}
+"""The same of one server, which elects itself. A turn counts at most 100 ms, so one that comes late ends no leadership."""
 
-TOGETHER: Final[Mapping[str, object]] = {"raft.election_timeout_ticks": 150, "raft.heartbeat_ticks": 50}
-"""The same of several servers. They share a process, so what holds up one of them holds up all."""
+TOGETHER: Final[Mapping[str, object]] = {"session_timeout_ms_min": 2_000}
+"""The same of several servers. A third of it is longer than most elections, so clients keep their connections (D-14)."""
 
 
 class _Member:
@@ -355,24 +356,14 @@ class _Servers:
             paths, topics = self._on_leader(partial(_left, share=share))
             if not paths and not topics:
                 return
-            for name in topics:
-                self._administer(name)
-            results = self._execute_all([(DELETE, path, -1) for path in paths])
+            results = self._execute_all(
+                [
+                    *((TOPICS, encode_registry(DeleteTopic(name))) for name in topics),
+                    *((DELETE, path, -1) for path in paths),
+                ]
+            )
             if not topics and Code.NOT_EMPTY not in results:
                 return
-
-    def _administer(self, topic: str) -> None:
-        done = threading.Event()
-
-        def on_reply(_: OperatorReply) -> None:
-            done.set()
-
-        def delete(node: Node) -> None:
-            node.administration.handle(TopicDelete(topic), on_reply)
-            node.schedule()
-
-        self._on_leader(delete)
-        done.wait(WITHIN_S)
 
     def _on_leader(self, function: Callable[[Node], T]) -> T:
         """Return what `function` returns in the thread of the server that leads."""
@@ -423,7 +414,10 @@ class _Servers:
         Raises:
             ZraftTestError: there is no such session.
         """
-        if not self._on_leader(partial(_expire, session_id=session_id)):
+        proposed = None
+        while proposed is None:
+            proposed = self._on_leader(partial(_expire, session_id=session_id))
+        if not proposed:
             raise ZraftTestError(f"session 0x{session_id:x} does not exist, or has expired already")
         again_at = time.monotonic() + EXPIRE_AGAIN_S
         while not self._is_over(session_id):
@@ -472,7 +466,10 @@ def _term(member: _Member) -> int:
     return node.driver.raft.term if node is not None and node.driver.raft is not None else 0
 
 
-def _expire(node: Node, session_id: int) -> bool:
+def _expire(node: Node, session_id: int) -> bool | None:
+    """Propose the end of a session; return False if there is none, None if this server does not lead any more."""
+    if node.driver.leadership is None:
+        return None
     known = node.driver.expire(session_id)
     node.schedule()
     return known
