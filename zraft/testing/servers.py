@@ -71,7 +71,11 @@ SETTINGS: Final[Mapping[str, object]] = {
 OURS: Final = frozenset({"id", "data", "address", "cluster", "key", "insecure_peers", "founds"})
 """The settings that no test chooses."""
 
-ALONE: Final[Mapping[str, object]] = {"raft.election_timeout_ticks": 150, "raft.heartbeat_ticks": 20}
+ALONE: Final[Mapping[str, object]] = {
+    "session_timeout_ms_min": 1_000,
+    "raft.election_timeout_ticks": 150,
+    "raft.heartbeat_ticks": 20,
+}
 """The same of one server, which elects itself. A turn counts at most 100 ms, so one that comes late ends no leadership."""
 
 TOGETHER: Final[Mapping[str, object]] = {"session_timeout_ms_min": 2_000}
