@@ -26,7 +26,7 @@ from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
-from zraft.storage.filesystem import RealFileSystem
+from zraft.storage.filesystem import UnsyncedFileSystem
 from zraft.storage.records import EntryRecord, HardStateRecord, Record, RosterRecord, TruncateRecord
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotHeader
@@ -48,16 +48,6 @@ IMAGE_BYTES: Final = 256 << 10
 KEYS: Final = 1_000
 SESSION_TIMEOUT_MS: Final = 30_000
 LOG_MEMORY_BYTES: Final = 4 << 20
-
-
-class UnsyncedFileSystem(RealFileSystem):
-    """The operating system's files, without waiting for the disk."""
-
-    def fdatasync(self, file: int) -> None:
-        """Do nothing."""
-
-    def fsync_directory(self, path: str) -> None:
-        """Do nothing."""
 
 
 @frozen

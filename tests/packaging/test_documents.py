@@ -50,6 +50,8 @@ def test_every_name_of_a_test_that_a_document_has_is_that_of_one() -> None:
         for file in (ROOT / "tests").rglob("test_*.py")
         for name in re.findall(r"^(?:async )?def (test_\w+)\(", file.read_text(), re.MULTILINE)
     }
+    for block in MADE:
+        defined |= {Path(block.detail).stem, *re.findall(r"def (test_\w+)\(", block.text)}
     modules = {file.stem for file in (ROOT / "tests").rglob("test_*.py")}
     found = set(named(r"(?<![\w/])(test_[a-z0-9_]+…?)(?![\w./])"))
     assert len(found) > 100
@@ -67,7 +69,15 @@ BEGINNINGS: Final = ("", "tests", "zraft", "zraft/server", "client", "bench", "o
 
 KAZOOS: Final = {"test_add_remove_observer"}
 
-ELSEWHERE: Final = {"report.html", "zraft.toml", "wrong.toml", "kazoo/testing/common.py"}
+MADE: Final = [
+    block for document in DOCUMENTS for block in blocks_of(document) if block.way is Way.FILE and block.detail
+]
+"""Files that readers of documents write."""
+
+ELSEWHERE: Final = {
+    *("report.html", "zraft.toml", "wrong.toml", "kazoo/testing/common.py"),
+    *(block.detail for block in MADE),
+}
 """Files of other projects, and those that examples make."""
 
 
@@ -315,6 +325,7 @@ def test_every_metric_that_a_document_names_exists() -> None:
         exposed.add(metric.name)
         if metric.kind in {"histogram", "summary"}:
             exposed |= {f"{metric.name}_{part}" for part in ("bucket", "count", "sum")}
-    found = {(document, name) for document, name in named(METRIC.pattern) if name not in ROOTS}
+    fixtures = set(re.findall(r"zraft_[a-z_]+", (ROOT / "zraft/testing/plugin.py").read_text()))
+    found = {(document, name) for document, name in named(METRIC.pattern) if name not in {*ROOTS, *fixtures}}
     assert len(found) > 130
     assert {(document, name) for document, name in found if name not in exposed} == set()

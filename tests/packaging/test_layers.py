@@ -258,6 +258,8 @@ def test_a_planted_crowd_is_found() -> None:
         ("zraft.server.process.node", "zraft.config.knobs"),
         ("zraft.storage.wal", "zraft.server.process.node"),
         ("zraft.server.process.node", "zraft.cli.main"),
+        ("zraft.server.process.node", "zraft.testing.servers"),
+        ("zraft.cli.main", "zraft.testing.servers"),
         ("zraft.server.engine.driver", "zraft.server.process.node"),
         ("zraft.server.coordination.leadership", "zraft.server.clients.table"),
         ("zraft.groups.host", "zraft.server.partitions.machine"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
@@ -35,8 +36,11 @@ from zraft_core.address import Address, parse_address
 from zraft_core.errors import ConfigError
 from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 
-LOOPBACK_DATAGRAM_BYTES: Final = 60_000
-"""Default datagram size when every server is on loopback, where nothing fragments it: 40 times fewer system calls."""
+LOOPBACK_DATAGRAM_BYTES: Final = 60_000 if sys.platform.startswith("linux") else 9_000
+"""Default datagram size when every server is on loopback, where nothing fragments it: 40 times fewer system calls.
+
+macOS and the BSDs refuse datagrams of more than 9,216 bytes unless the administrator allows them (net.inet.udp.maxdgram).
+"""
 
 Parser = Callable[[object, str], Any]
 """(what was found, the knob's name with its source) -> value. Raises ConfigError."""
@@ -61,6 +65,7 @@ _FIELDS: Final = {one.name: one.attribute.name for one in DECLARED if not one.se
 """The fields of `ServerConfig` itself, by knob."""
 
 ENVIRONMENT_PREFIX: Final = "ZRAFT_"
+COMMAND_LINE: Final = "on the command line"
 CONFIG_FILE_VARIABLE: Final = "ZRAFT_CONFIG"
 """Names the TOML file; the one variable of ours that is not a knob."""
 
@@ -271,13 +276,15 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
     on_note: Callable[[ConfigNote], None] = lambda _: None,
+    flags_source: str = COMMAND_LINE,
 ) -> ServerConfig:
     """Return the configuration of one server: `load_values`, checked.
 
     Raises:
         ConfigError: a knob is unknown, missing, has an impossible value, or does not go with another.
     """
-    return _assemble(load_values(flags=flags, environ=environ, file=file, on_note=on_note))
+    values = load_values(flags=flags, environ=environ, file=file, on_note=on_note, flags_source=flags_source)
+    return _assemble(values)
 
 
 def load_values(
@@ -286,12 +293,13 @@ def load_values(
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
     on_note: Callable[[ConfigNote], None] = lambda _: None,
+    flags_source: str = COMMAND_LINE,
 ) -> Mapping[str, Any]:
     """Return the values by knob: `file`, overridden by `ZOO_…`, by `ZRAFT_…` and by `flags`, in this order.
 
     `flags` maps knob names to values; a flag that was not given must not be in it. The file may also be
     named by ZRAFT_CONFIG, or be the zoo.cfg in ZOO_CONF_DIR. `environ` is the process's own unless given.
-    `on_note` is told what to log about keys of a zoo.cfg, once per key.
+    `on_note` is told what to log about keys of a zoo.cfg, once per key. Errors say that flags come from `flags_source`.
 
     Raises:
         ConfigError: a knob is unknown, or has an impossible value.
@@ -301,7 +309,7 @@ def load_values(
         file = Path(environ[CONFIG_FILE_VARIABLE])
     if file is None:
         file = default_file(environ)
-    ours = _from_environment(environ) | _from_flags(flags)
+    ours = _from_environment(environ) | _from_flags(flags, flags_source)
     text = "" if file is None else _read(file)
     zoo_cfg = file if file is not None and is_zoo_cfg(file.name, text) else None
     values: dict[str, Any] = {}
@@ -379,10 +387,10 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def _from_flags(flags: Mapping[str, object]) -> dict[str, Any]:
+def _from_flags(flags: Mapping[str, object], source: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, found in flags.items():
-        values.update(_parsed(name, found, "on the command line"))
+        values.update(_parsed(name, found, source))
     return values
 
 

@@ -306,7 +306,7 @@ class PeerConfig:
         1_400,
         512,
         65_000,
-        "A UDP datagram has at most this many bytes; if not set, 60000 when every server is on loopback, else 1400.",
+        "A UDP datagram has at most this many bytes; if not set, 1400, or with all servers on loopback 60000 (macOS: 9000).",
     )
 
 

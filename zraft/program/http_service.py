@@ -27,6 +27,7 @@ from prometheus_client.exposition import choose_encoder
 from zraft import __version__
 from zraft.program.http_places import HEAD_S, Places, is_this_machine
 from zraft.program.limited_log import LimitedLog
+from zraft.program.reading import read_buffer
 from zraft_core.address import Address
 
 REQUESTS_MAX: Final = 8
@@ -54,8 +55,6 @@ HEADERS: Final = {
 """The headers of every answer."""
 
 log = structlog.get_logger()
-
-_buffer: Final = memoryview(bytearray(READ_BYTES))
 
 
 class HttpService:
@@ -224,6 +223,7 @@ class _Door(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._entered = False
+        self._buffer = read_buffer("http", READ_BYTES)
         self.local = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -238,11 +238,11 @@ class _Door(asyncio.BufferedProtocol):
         self._handler.connection_made(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _buffer
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._entered:
-            self._handler.data_received(bytes(_buffer[:nbytes]))
+            self._handler.data_received(bytes(self._buffer[:nbytes]))
 
     def eof_received(self) -> bool | None:
         return self._handler.eof_received() if self._entered else False

@@ -7,9 +7,16 @@ any subset of both.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-from typing import Protocol
+from typing import Final, Protocol
+
+SYNCS_DATA: Final = hasattr(os, "fdatasync")
+"""Whether the system syncs the contents of a file without its times: Linux does, macOS does not."""
+
+_CANNOT_SYNC_FULLY: Final = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)
+"""What file systems of macOS answer that do not know a full sync, such as those of a network."""
 
 
 class FileSystem(Protocol):
@@ -83,7 +90,7 @@ class FileSystem(Protocol):
 
 
 class RealFileSystem:
-    """The operating system's files (Linux)."""
+    """The operating system's files. For servers in production that is Linux; on macOS, they are for development."""
 
     def open(self, path: str) -> int:
         """Open a file that exists, to read and write."""
@@ -125,10 +132,19 @@ class RealFileSystem:
 
     def fdatasync(self, file: int) -> None:
         """Make a file's contents durable."""
-        os.fdatasync(file)
+        if SYNCS_DATA:
+            os.fdatasync(file)
+        else:
+            _sync_fully(file)
 
     def fallocate(self, file: int, size: int) -> None:
-        """Allocate the first `size` bytes of a file on the disk."""
+        """Allocate the first `size` bytes of a file on the disk.
+
+        Raises:
+            OSError: there is no space, or (EOPNOTSUPP) the system cannot reserve any, as on macOS.
+        """
+        if not hasattr(os, "posix_fallocate"):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
         os.posix_fallocate(file, 0, size)
 
     def ftruncate(self, file: int, size: int) -> None:
@@ -159,7 +175,10 @@ class RealFileSystem:
         """Make the names in a directory durable."""
         file = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(file)
+            if SYNCS_DATA:
+                os.fsync(file)
+            else:
+                _sync_fully(file)
         finally:
             os.close(file)
 
@@ -174,6 +193,36 @@ class RealFileSystem:
             os.close(file)
             raise
         return file
+
+
+def _sync_fully(file: int) -> None:
+    """Make a file durable where fsync does not: on macOS it leaves the bytes in the cache of the disk.
+
+    Source: fcntl(2) of macOS, F_FULLFSYNC.
+    """
+    full_sync = getattr(fcntl, "F_FULLFSYNC", None)
+    if full_sync is not None:
+        try:
+            fcntl.fcntl(file, full_sync)
+        except OSError as error:
+            if error.errno not in _CANNOT_SYNC_FULLY:
+                raise
+        else:
+            return
+    os.fsync(file)
+
+
+class UnsyncedFileSystem(RealFileSystem):
+    """The operating system's files, without waiting for the disk. What is written survives the process, and no power cut.
+
+    It is for data that nobody relies on, such as that of servers inside a test.
+    """
+
+    def fdatasync(self, file: int) -> None:
+        """Do nothing."""
+
+    def fsync_directory(self, path: str) -> None:
+        """Do nothing."""
 
 
 class ReadOnlyFileSystem(RealFileSystem):

@@ -9,6 +9,7 @@ import asyncio
 import socket
 from typing import Final, Protocol
 
+from zraft.program.reading import read_buffer
 from zraft.transport.bulk import BulkConnection
 from zraft.transport.sealing import RejectedError
 
@@ -24,8 +25,6 @@ WRITE_BUFFER_BYTES: Final = 512 * 1024
 
 USER_TIMEOUT_MS: Final = 10_000
 """A stream whose bytes are not acknowledged this long is dead: its peer was cut off without a word."""
-
-_buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
 
 
 class Owner(Protocol):
@@ -68,6 +67,7 @@ class Stream(asyncio.BufferedProtocol):
         self._pumping = False
         self._lost = False
         self._read_now = 0
+        self._buffer = read_buffer("streams", RECEIVE_BYTES)
 
     @property
     def closed(self) -> bool:
@@ -108,12 +108,12 @@ class Stream(asyncio.BufferedProtocol):
             self._write(self._greeting)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer that asyncio reads into; it is shared by all streams."""
-        return _buffer
+        """Return the buffer that asyncio reads into; it is shared by all streams of this loop."""
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Open the bytes that arrived, and pause reading after a share of them, so that others get their turn."""
-        self.on_bytes(bytes(_buffer[:nbytes]))
+        self.on_bytes(bytes(self._buffer[:nbytes]))
         self._read_now += nbytes
         transport = self._transport
         if self._read_now >= RECEIVE_BYTES and transport is not None and not self._lost:

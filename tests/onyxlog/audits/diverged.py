@@ -9,9 +9,9 @@ from typing import Any
 
 from attrs import evolve
 
-from onyxlog.audits.generating import UnsyncedFileSystem
 from tests.onyxlog.audits.conftest import age
 from zraft.storage.directory import DataDirectory
+from zraft.storage.filesystem import UnsyncedFileSystem
 from zraft.storage.inspection import read_records
 from zraft.storage.records import BaseRecord, EntryRecord
 from zraft.storage.settings import WalSettings

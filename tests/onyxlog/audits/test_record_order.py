@@ -8,13 +8,13 @@ from typing import Any
 
 from attrs import evolve
 
-from onyxlog.audits.generating import UnsyncedFileSystem
 from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.violation import Violation
 from tests.onyxlog.audits.conftest import age
 from tests.onyxlog.audits.reading import read
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.storage.directory import DataDirectory
+from zraft.storage.filesystem import UnsyncedFileSystem
 from zraft.storage.records import EntryRecord, HardStateRecord, Record, TruncateRecord
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal

@@ -164,3 +164,15 @@ def test_how_long_a_session_is_silent_is_told_from_when_it_was_heard_of() -> Non
     assert expiry.silent_ms(7) == 3_000
     assert expiry.accept_report(ME, INSTANCE, TouchReport(1, 1, ((7, 100),)), {7: Record()}) == ()
     assert expiry.silent_ms(7) == 100
+
+
+def test_a_session_that_is_given_up_ends_whoever_was_heard_unless_it_attached_or_wrote_since() -> None:
+    sessions = {7: Record()}
+    expiry = _leadership(sessions)
+    expiry.touch(7)
+    command = expiry.give_up(7, sessions[7])
+    assert command[:4] == (EXPIRE, 7, 10, 20)
+    report = TouchReport(boot=1, number=1, ages=((7, 0),))
+    assert expiry.accept_report(ME, INSTANCE, report, sessions) == (7,), "its end is in the log"
+    expiry.ended(7)
+    assert _expired(expiry, sessions, 10) == []

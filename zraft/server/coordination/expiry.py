@@ -127,17 +127,20 @@ class SessionExpiry:
             if record is None or not self._aged(session, record):
                 del self._suspects[session]
             elif quorum_round >= needed:
-                del self._suspects[session]
-                self._proposed.add(session)
-                commands.append(
-                    (
-                        EXPIRE,
-                        session,
-                        record.attach_position,
-                        record.write_position,
-                        self._touched[session],
-                        record.timeout_ms,
-                        0,
-                    )
-                )
+                commands.append(self.give_up(session, record))
         return commands
+
+    def give_up(self, session: int, record: SessionRecord) -> Command:
+        """Return the EXPIRE command of a session, which is void if the session attaches or writes before it is applied."""
+        self._suspects.pop(session, None)
+        self._proposed.add(session)
+        touched = self._touched.setdefault(session, self._clock)
+        return (
+            EXPIRE,
+            session,
+            record.attach_position,
+            record.write_position,
+            touched,
+            record.timeout_ms,
+            0,
+        )

@@ -90,6 +90,17 @@ class Leadership:
         """The time in ms that this leadership ran."""
         return self._clock.run - self._began
 
+    def expire(self, session: int) -> bool:
+        """Propose the end of a session that need not be silent, for tests of clients; return False if there is none.
+
+        It is void if the session attaches or writes before it is applied, as that of a silent one is (D-11).
+        """
+        record = self._machine.sessions.get(session)
+        if record is None:
+            return False
+        self.commands.append(self.expiry.give_up(session, record))
+        return True
+
     def raise_features(self, level: int) -> None:
         """Put a higher feature level into the log, and the settings that are new with it, as this server is configured.
 

@@ -363,6 +363,12 @@ class Driver:
         self.origin.add(Errand(done), 0, OF_OPERATORS, [command], ERRAND_BYTES + size)
         self._stirred = True
 
+    def expire(self, session: int) -> bool:
+        """Propose the end of a session as `Leadership.expire` does; return False if it or the leadership does not exist."""
+        self._stirred = True
+        leadership = self.leadership
+        return leadership is not None and leadership.expire(session)
+
     def read_snapshot(self, read: ReadSnapshot, done: Callable[[Result], None]) -> None:
         """Read a piece of a snapshot file for an operator; `done` gets it, or the reason why not."""
         self._stirred = True

@@ -31,7 +31,7 @@ def environment() -> tuple[tuple[str, str], ...]:
         ("os.name", platform.system()),
         ("os.arch", platform.machine()),
         ("os.version", platform.release()),
-        ("os.processors", str(len(os.sched_getaffinity(0)))),
+        ("os.processors", str(_processors())),
         ("user.name", _user()),
         ("user.home", str(Path("~").expanduser())),
         ("user.dir", str(Path.cwd())),
@@ -42,9 +42,12 @@ def memory() -> tuple[tuple[str, str], ...]:
     """Return the machine's memory as of now: in ZooKeeper these are the JVM's, which has a share of its own."""
     pages = os.sysconf("SC_PAGE_SIZE")
     total = os.sysconf("SC_PHYS_PAGES") * pages // MEGABYTE
-    free = os.sysconf("SC_AVPHYS_PAGES") * pages // MEGABYTE
+    # macOS does not say how much is free.
+    free = (
+        os.sysconf("SC_AVPHYS_PAGES") * pages // MEGABYTE if "SC_AVPHYS_PAGES" in os.sysconf_names else None
+    )
     return (
-        ("os.memory.free", f"{free}MB"),
+        *((("os.memory.free", f"{free}MB"),) if free is not None else ()),
         ("os.memory.max", f"{total}MB"),
         ("os.memory.total", f"{total}MB"),
     )
@@ -55,3 +58,8 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())  # containers run under ids that have no name
+
+
+def _processors() -> int:
+    """Return how many processors this process may use; on macOS, how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

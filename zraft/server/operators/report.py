@@ -65,6 +65,9 @@ from zraft_core.ids import COORDINATION_GROUP, ServerId
 if TYPE_CHECKING:
     from zraft.server.partitions.troubles import Trouble
 
+DESCRIPTORS: Final = ("/proc/self/fd", "/dev/fd")
+"""The directory of this process's open files: of Linux, and of macOS."""
+
 DIGEST_ITEMS_MAX: Final = 2_000
 """About 8 ms of hashing; a server without load has fewer left after a few ticks."""
 
@@ -183,7 +186,7 @@ class ServerReport:
             ephemerals_count=sum([len(s.ephemerals) for s in machine.sessions.values()]),
             approximate_data_size=machine.nodes.data_bytes,
             global_sessions=len(machine.sessions),
-            open_file_descriptors=len(os.listdir("/proc/self/fd")),
+            open_file_descriptors=_open_files(),
             max_file_descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             uptime_ms=self._now() - self._started,
             leader=self._leader(raft) if mode is ServerMode.LEADER else None,
@@ -690,3 +693,8 @@ def _folder_bytes(folder: Path) -> int:
                 if entry.is_file():
                     total += entry.stat().st_size
     return total
+
+
+def _open_files() -> int:
+    """Return how many descriptors this process has open. Linux and macOS list them in different places."""
+    return len(os.listdir(next(filter(os.path.isdir, DESCRIPTORS), DESCRIPTORS[-1])))

@@ -20,6 +20,7 @@ from attrs import frozen
 from zraft.program.limited_log import LimitedLog
 from zraft.server.process.newcomers import Newcomers
 from zraft.server.process.rejections import Rejections
+from zraft.server.process.surroundings import Dial, dial
 from zraft.transport import codec
 from zraft.transport.bulk import BulkConnection, DialerRole, Ring
 from zraft.transport.messages import PeerMessage, Sender
@@ -102,6 +103,7 @@ class BulkStreams:
         operators: takes the streams of operators; None: there are none.
         operators_local: operators must be on this machine. For a server without a key that was not told to do without.
         entropy: gives that many unpredictable bytes.
+        dial: makes the connections.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class BulkStreams:
         operators_local: bool = False,
         entropy: Callable[[int], bytes],
         settings: BulkSettings | None = None,
+        dial: Dial = dial,
     ) -> None:
         self._me = me
         self._ring = ring
@@ -128,6 +131,7 @@ class BulkStreams:
         self._operators_local = operators_local
         self._entropy = entropy
         self._settings = settings or BulkSettings()
+        self._make_connection = dial
         self._loop = asyncio.get_running_loop()
         self._limited = LimitedLog(self._loop.time)
         self._rejections = Rejections("stream", self._limited)
@@ -381,7 +385,7 @@ class BulkStreams:
         path.stream = stream
         try:
             async with asyncio.timeout(self._settings.handshake_timeout_s):
-                await self._loop.create_connection(lambda: stream, address[0], address[1])
+                await self._make_connection(lambda: stream, address[0], address[1])
         except OSError as error:  # TimeoutError is one
             if path.stream is stream:
                 path.stream = None

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from zraft.program.reading import read_buffer
 from zraft.server.clients.budget import address_of
 from zraft.server.clients.connection import UNCOUNTED_BYTES, ClientConnection, Phase
 from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
@@ -25,13 +26,22 @@ if TYPE_CHECKING:
     from zraft.server.process.security.client_tls import ClientTls
 
 RECEIVE_BYTES: Final = 256 * 1024
-"""One buffer for all connections: the loop is single-threaded, and allocating one per read costs more than the read."""
+"""One buffer for all connections of a loop: it is single-threaded, and allocating one per read costs more than the read."""
 
 KEEP_ALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (
+            (
+                "TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE",
+                30,
+            ),  # macOS has the other name
+            ("TCP_KEEPINTVL", 10),
+            ("TCP_KEEPCNT", 3),
+        )
+        if hasattr(socket, name)
+    ),
 )
 """A peer that is gone is noticed within a minute."""
 
@@ -47,13 +57,6 @@ NOT_SENT: Final = (
     if hasattr(socket, "TCP_NOTSENT_LOWAT")
     else ()
 )
-
-receive_buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
-
-narrow_buffer: Final = receive_buffer[:UNCOUNTED_BYTES]
-"""The buffer where clients send more than is taken: what is read at once of each is then so little that the
-sum stays bounded.
-"""
 
 
 class ClientHost(Protocol):
@@ -107,6 +110,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._take: Callable[[bytes], None] = self._take_first
         """The handler of bytes that arrived: the connection's own method, once it is known to be plain."""
         self._clients = node.driver.clients
+        self._buffer = read_buffer("clients", RECEIVE_BYTES)
+        self._narrow_buffer = self._buffer[:UNCOUNTED_BYTES]
+        """The buffer where clients send more than is taken: what is read at once of each is then so little that the
+        sum stays bounded.
+        """
         self._writable = True
         self._reading = True
 
@@ -135,8 +143,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return self._tls is not None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer that asyncio reads into; it is shared by all connections."""
-        return receive_buffer if self._clients.sums.is_wide else narrow_buffer
+        """Return the buffer that asyncio reads into; it is shared by all connections of this loop."""
+        return self._buffer if self._clients.sums.is_wide else self._narrow_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Give the bytes that arrived to the connection, through TLS if the client speaks it."""
@@ -145,7 +153,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             return
         # First, so that the moment of arrival is known to whoever measures; the turn itself comes after all reads.
         self._schedule()
-        self._take(bytes(receive_buffer[:nbytes]))
+        self._take(bytes(self._buffer[:nbytes]))
         connection = self._connection  # a native one by now, or somebody else's
         if connection is not None and not connection.account():
             self._pause()

@@ -69,12 +69,13 @@ from zraft.server.process.security.client_tls import ClientTls
 from zraft.server.process.security.cluster_keys import cluster_keys
 from zraft.server.process.security.reloading import Polled, keep_fresh
 from zraft.server.process.snapshot_thread import SnapshotThread
+from zraft.server.process.surroundings import Surroundings
 from zraft.server.process.sync_pace import SyncPace
 from zraft.server.process.wal_writer import WalWriter
 from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import names_if_there
 from zraft.storage.errors import DiskFullError
-from zraft.storage.filesystem import FileSystem, RealFileSystem
+from zraft.storage.filesystem import FileSystem
 from zraft.storage.journal import JournalHeader, JournalNote, JournalWriter
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
@@ -105,6 +106,9 @@ So does the loop after a sync of its own that took as long: what came meanwhile 
 time that has passed.
 """
 
+OPEN_FILES_MACOS: Final = 10_240
+"""OPEN_MAX in <sys/syslimits.h> of macOS."""
+
 NEVER: Final = 1 << 62
 """Milliseconds: no alarm is set."""
 
@@ -122,26 +126,35 @@ LEAVE_MARGIN_S: Final = 0.1
 PROGRESS_INTERVAL_S: Final = 2.0
 """The interval at which a long restore says how far it is."""
 
+CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""A clock that counts the time in which the machine sleeps.
+
+Sources: CLOCK_BOOTTIME in clock_getres(2) of Linux; CLOCK_MONOTONIC in clock_gettime(3) of macOS, which has no other.
+"""
+
 log = structlog.get_logger()
 
 
 def now_ms() -> int:
     """Return the milliseconds of a clock that counts sleep, so that a nap of the machine is noticed (D-14)."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+    return time.clock_gettime_ns(CLOCK) // 1_000_000
 
 
 def now_ms_exactly() -> float:
     """Return the milliseconds of `now_ms` with fractions, for what is measured."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
+    return time.clock_gettime_ns(CLOCK) / 1e6
 
 
 class Node:
     """One running server."""
 
-    def __init__(self, config: ServerConfig, sockets: ListeningSockets) -> None:
+    def __init__(
+        self, config: ServerConfig, sockets: ListeningSockets, surroundings: Surroundings | None = None
+    ) -> None:
         """Assemble the parts.
 
-        `sockets` are those of `config`, which serve from `run` on; who opened them closes them.
+        `sockets` are those of `config`, which serve from `run` on; who opened them closes them. Without `surroundings`
+        the server has its process for itself.
 
         Raises:
             ConfigError: something of the configuration cannot be used; the data directory was not touched then.
@@ -150,6 +163,8 @@ class Node:
         self.config = config
         self._started = now_ms()
         self._sockets = sockets
+        surroundings = surroundings if surroundings is not None else Surroundings()
+        self._owns_process = surroundings.owns_process
         self._process = ProcessStatistics()
         # Whatever a person may have to mend comes before the data directory: a start that fails makes none, and counts
         # no boot (D-1).
@@ -158,7 +173,7 @@ class Node:
         self._users = sasl_users(config)
         keys = cluster_keys(config.key_files)
         settings = driver_settings(config, self._users)
-        self._fs = RealFileSystem()
+        self._fs = surroundings.fs
         _refuse_to_wait_alone(self._fs, config)
         self._directory = DataDirectory.open(self._fs, str(config.data), server=config.id, entropy=os.urandom)
         directory = self._directory
@@ -206,6 +221,7 @@ class Node:
         )
         self._journal.add(self._journaling.opened(self.driver.raft, time.time_ns() // 1_000_000))
         self._stop = asyncio.Event()
+        self._killed = False
         self._ends = False  # whether `_stop` is set, which each turn asks
         self._peers = Peers(
             config,
@@ -217,6 +233,8 @@ class Node:
             now_ms=now_ms,
             on_arrived=self.schedule,
             on_failed=self._fail,
+            endpoint=surroundings.endpoint,
+            dial=surroundings.dial,
         )
         self.report = ServerReport(
             driver=self.driver,
@@ -242,8 +260,8 @@ class Node:
         self._keepers: list[asyncio.Task[None]] = []
         self._failure: BaseException | None = None
         # The restored state is out of the collector's sight from here on, too.
-        self._collector = Collector(self._started)
-        self._memory = MemoryReturn(malloc_trim(), resident_memory())
+        self._collector = Collector(self._started) if self._owns_process else None
+        self._memory = MemoryReturn(malloc_trim(), resident_memory()) if self._owns_process else None
         self._wake_at = self._alarm_at = NEVER
         self._chores_at = 0
         self._chores_left = False
@@ -318,7 +336,8 @@ class Node:
     def _restore(self, store: SnapshotStore, newest: SnapshotInfo) -> Machine:
         """Return the state of the newest snapshot. It takes seconds if that is large, so it says so."""
         # Collections over a growing heap of a million znodes find nothing, at a third of the time; see `Collector`.
-        gc.disable()
+        if self._owns_process:
+            gc.disable()
         began = time.monotonic()
         said = began
 
@@ -391,8 +410,9 @@ class Node:
         if config.admin is not None:
             self._admin = AdminListener(config.admin, self.report, self._fail, config.admin_hosts)
             await self._admin.open(self._sockets.admin)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_stop_signal)
+        if self._owns_process:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._on_stop_signal)
         self._keepers.append(loop.create_task(addresses.keep_fresh()))
         reloadings: list[Polled] = [
             *([self._tls.certificates] if self._tls is not None else ()),
@@ -402,7 +422,7 @@ class Node:
         hangup = asyncio.Event()
         if reloadings:
             self._keepers.append(loop.create_task(keep_fresh(reloadings, hangup, self._remind)))
-        if reloadings or self._audit is not None:
+        if self._owns_process and (reloadings or self._audit is not None):
             # Tools that replace certificates or rotate logs expect this; by default a hang-up would end the
             # process.
             loop.add_signal_handler(signal.SIGHUP, self._on_hangup, hangup)
@@ -431,8 +451,8 @@ class Node:
         if self._admin is not None:
             await self._admin.stop()
         diverged = isinstance(self._failure, DivergedError)
-        if diverged:
-            # Nothing more may be said that is computed from this state (D-26).
+        if diverged or self._killed:
+            # Nothing more may be said: what a state computed that differs from the majority's (D-26) least of all.
             for connection in self.driver.clients.connections:
                 if connection.handle is not None:
                     connection.handle.abort()
@@ -528,8 +548,10 @@ class Node:
         if self.administration.awaited:
             self.administration.turn()
         idle = driver.origin.idle
-        self._collector.step(now_ms, idle=idle, leads=driver.role is Role.LEADER)
-        self._memory.step(now_ms, driver.clients.sums.held, len(driver.clients), driver.retention.written)
+        if self._collector is not None:
+            self._collector.step(now_ms, idle=idle, leads=driver.role is Role.LEADER)
+        if self._memory is not None:
+            self._memory.step(now_ms, driver.clients.sums.held, len(driver.clients), driver.retention.written)
         # While entries come, what is changed again soon would be hashed again and again, also on servers without clients.
         applied, before = driver.applied_index, self._applied_before
         self._applied_before = applied
@@ -705,6 +727,14 @@ class Node:
         else:
             self._fail(error)
 
+    def end(self) -> None:
+        """End this server as if its process were killed: nobody is told anything more, and nothing is handed over.
+
+        What it had acknowledged is kept.
+        """
+        self._killed = True
+        self._end()
+
     def _end(self) -> None:
         """Let this server end: no turn follows."""
         self._ends = True
@@ -855,8 +885,14 @@ def _tls_shown(config: ServerConfig) -> str:
 def _raise_file_limit() -> None:
     """Take as many files as the system allows without asking an administrator: every client is a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    if soft == hard:
+        return
+    try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError):
+        # macOS says that there is no limit, and takes no more than this.
+        if soft < OPEN_FILES_MACOS:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES_MACOS, hard))
 
 
 def run_server(config: ServerConfig) -> NoReturn:

@@ -23,6 +23,7 @@ from zraft.server.process.bulk import BulkStreams
 from zraft.server.process.operators import OperatorStreams
 from zraft.server.process.rejections import Rejections
 from zraft.server.process.security.reloading import Reloading
+from zraft.server.process.surroundings import Dial, OpenEndpoint, dial
 from zraft.transport import codec, routing
 from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.link import Beside, LinkStatistics, PeerLinks
@@ -59,6 +60,8 @@ class Peers:
         now_ms: Callable[[], int],
         on_arrived: Callable[[], None],
         on_failed: Callable[[ZraftError], None],
+        endpoint: OpenEndpoint = UdpEndpoint,
+        dial: Dial = dial,
     ) -> None:
         """Make the links to the other servers; `open` binds the socket.
 
@@ -71,6 +74,7 @@ class Peers:
         self._now_ms = now_ms
         self._on_arrived = on_arrived
         self._on_failed = on_failed
+        self._open_endpoint = endpoint
         sizes = {server: config.peer.datagram_bytes for server in config.cluster if server != config.id}
         self.keys = keys
         self._keys_in_force = self.keys.value if self.keys is not None else None
@@ -94,6 +98,7 @@ class Peers:
             operators=operators,
             operators_local=self._keys_in_force is None and not config.insecure_peers,
             entropy=os.urandom,
+            dial=dial,
         )
         self._endpoint: UdpEndpoint | None = None
         self._addresses: PeerAddresses | None = None
@@ -113,7 +118,7 @@ class Peers:
         What came before, while the server was starting, is thrown away: nobody waits for an answer to it any more.
         """
         discard_waiting(bound)
-        self._endpoint = UdpEndpoint(bound, asyncio.get_running_loop(), self._on_datagrams)
+        self._endpoint = self._open_endpoint(bound, asyncio.get_running_loop(), self._on_datagrams)
         self._addresses = PeerAddresses(self._met, self._endpoint.resolve)
         await self._addresses.refresh()
         return self._addresses

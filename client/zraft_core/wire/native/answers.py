@@ -37,8 +37,6 @@ from zraft_core.znodes.txn import (
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
 _pack = _packer.pack
-# Heads of what is put together from pieces that are packed already.
-_parts = msgpack.Packer(use_bin_type=True, autoreset=False)
 
 BIN_16_BYTES_MAX: Final = 0xFFFF
 """The longest binary whose length MessagePack writes in two bytes."""
@@ -234,9 +232,7 @@ def map_of(entries: Sequence[bytes]) -> bytes:
 
     A pair's bytes without its array's header are in it.
     """
-    _parts.pack_map_header(len(entries))
-    head: bytes = _parts.bytes()
-    _parts.reset()
+    head: bytes = _packer.pack_map_header(len(entries))
     return head + b"".join([entry[1:] for entry in entries])
 
 
@@ -258,9 +254,7 @@ def gone_of(packed_key: bytes) -> bytes:
 
 def array_of(items: Sequence[bytes]) -> bytes:
     """Return the array of items that are packed already."""
-    _parts.pack_array_header(len(items))
-    head: bytes = _parts.bytes()
-    _parts.reset()
+    head: bytes = _packer.pack_array_header(len(items))
     return head + b"".join(items)
 
 
