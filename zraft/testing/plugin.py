@@ -92,7 +92,7 @@ def _zraft_shared_server() -> Iterator[_SharedServer]:
 @pytest.fixture
 def zraft_server(
     request: pytest.FixtureRequest, _zraft_shared_server: _SharedServer
-) -> Iterator[ServerShare]:
+) -> Iterator[ServerShare[TestServer]]:
     """Return this test's part of a running server: `hosts` with a chroot, and a `prefix` for topics and dictionaries."""
     wishes = _Wishes(request)
     with ExitStack() as stack:

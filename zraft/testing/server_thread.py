@@ -138,6 +138,7 @@ class ServerThread:
 
     def begin_kill(self) -> None:
         """Have the server end as SIGKILL ends a process; `join` waits until it has."""
+        self._made.wait()
         self._killed = True
         loop, node = self._loop, self.node
         if self.paused:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from zraft.config.knobs import load_config
 from zraft.program.listening import bind_tcp, bind_udp
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from zraft_client import BlockingClient
 
 T = TypeVar("T")
+S = TypeVar("S", bound="_Servers")
 
 HOST: Final = "127.0.0.1"
 WITHIN_S: Final = 30.0
@@ -164,6 +165,7 @@ class _Servers:
                 raise ZraftTestError(
                     "the servers have been started already; use another object to start others"
                 )
+            self._process = os.getpid()
             use_logger()
             self._data = Path(tempfile.mkdtemp(prefix="zraft-test-"))
             atexit.register(self.stop)
@@ -336,7 +338,7 @@ class _Servers:
     # -- a part for one test
 
     @contextmanager
-    def share(self, name: str = "test") -> Iterator[ServerShare]:
+    def share(self, name: str = "test") -> Iterator[ServerShare[Self]]:
         """Return a part of the servers for one test, and remove what is in it at the end.
 
         Args:
@@ -355,7 +357,7 @@ class _Servers:
             if self._leader() is not None:
                 self._clean(share)
 
-    def _clean(self, share: ServerShare) -> None:
+    def _clean(self, share: ServerShare[Any]) -> None:
         for _ in range(CLEANING_ROUNDS):
             paths, topics = self._on_leader(partial(_left, share=share))
             if not paths and not topics:
@@ -479,7 +481,7 @@ def _expire(node: Node, session_id: int) -> bool | None:
     return known
 
 
-def _left(node: Node, share: ServerShare) -> tuple[list[str], list[str]]:
+def _left(node: Node, share: ServerShare[Any]) -> tuple[list[str], list[str]]:
     """Return the znodes of a share, children before their parents, and the names of its topics."""
     machine = node.driver.machine
     beginnings = (share.chroot + "/", f"{DICTIONARIES}/{share.prefix}")
@@ -488,7 +490,7 @@ def _left(node: Node, share: ServerShare) -> tuple[list[str], list[str]]:
     return sorted(paths, key=lambda path: path.count("/"), reverse=True), topics
 
 
-class ServerShare:
+class ServerShare(Generic[S]):
     """One test's part of a server, or of a cluster, that many tests use.
 
     Attributes:
@@ -497,7 +499,7 @@ class ServerShare:
         prefix: to begin the names of this test's topics and dictionaries with, which have no chroot.
     """
 
-    def __init__(self, servers: _Servers, chroot: str, prefix: str) -> None:
+    def __init__(self, servers: S, chroot: str, prefix: str) -> None:
         self.servers = servers
         self.chroot = chroot
         self.prefix = prefix

@@ -35,7 +35,7 @@ def server() -> Iterator[TestServer]:
 
 
 @pytest.fixture
-def share(server: TestServer, request: pytest.FixtureRequest) -> Iterator[ServerShare]:
+def share(server: TestServer, request: pytest.FixtureRequest) -> Iterator[ServerShare[TestServer]]:
     with server.share(request.node.name) as share:
         yield share
 
@@ -135,7 +135,7 @@ def test_servers_that_do_not_run_say_what_to_do() -> None:
 
 
 def test_an_expired_session_has_lost_its_ephemerals_at_once_and_its_client_is_told(
-    share: ServerShare,
+    share: ServerShare[TestServer],
 ) -> None:
     with kazoo(share.hosts) as client, kazoo(share.hosts) as other:
         states = States(client)
@@ -147,7 +147,7 @@ def test_an_expired_session_has_lost_its_ephemerals_at_once_and_its_client_is_to
         assert not client.exists("/mine")
 
 
-def test_a_session_that_writes_all_the_time_expires_too(share: ServerShare) -> None:
+def test_a_session_that_writes_all_the_time_expires_too(share: ServerShare[TestServer]) -> None:
     with kazoo(share.hosts) as client:
         client.create("/counter", b"")
         states = States(client)
@@ -289,7 +289,7 @@ def test_lines_of_servers_go_to_the_programs_own_log_or_else_to_pythons(
 
 
 def test_a_forked_child_does_not_stop_the_servers_of_its_parent(
-    server: TestServer, share: ServerShare, monkeypatch: pytest.MonkeyPatch
+    server: TestServer, share: ServerShare[TestServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getpid", lambda: 1)
     server.stop()
