@@ -37,6 +37,10 @@ class EntrySource(Protocol):
         """Note that the group has played all up to `replica.version`; `chain` is the digest chain's value there."""
         ...
 
+    def jumped(self, replica: Replica) -> None:
+        """Note that the group continues from a newer origin, with this replica; `entries` is called again."""
+        ...
+
     @property
     def counters(self) -> GossipCounters | None:
         """The counts of gossip; None where there is none."""
@@ -61,6 +65,9 @@ class LogSource:
 
     def applied(self, replica: Replica, chain: bytes) -> None:
         """Do nothing: nobody else needs to know."""
+
+    def jumped(self, replica: Replica) -> None:
+        """Do nothing: the next subscription says where it begins."""
 
     @property
     def counters(self) -> None:

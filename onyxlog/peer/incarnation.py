@@ -288,6 +288,7 @@ class Incarnation:
             )
 
     async def _jump(self) -> None:
+        assert self._source is not None
         origin = await self._port.origin()
         behind = origin.position - self.core.version
         log.info("entries were truncated before they were read", group=self._group, entries=behind)
@@ -295,7 +296,8 @@ class Incarnation:
         turn = self.core.jump(origin, _now_ms())
         self._record_origin(self.core)
         self._publisher.applied(self.core.version, self.core.chain)
-        self._applied()
+        self._source.jumped(self.core.replica)
+        self._show()
         self._carry_out(turn)
         if behind <= 0:
             await asyncio.sleep(OVERTAKEN_PAUSE_S)
@@ -313,7 +315,9 @@ class Incarnation:
                 now = clock()
                 self._metrics.apply_seconds.observe(now - last)
                 last = now
-            self._applied()
+            assert self._source is not None
+            self._source.applied(self.core.replica, self.core.chain)
+            self._show()
             self._carry_out(turn)
             if self.core.over:
                 return
@@ -335,7 +339,7 @@ class Incarnation:
             self._recorder.origin(core.replica, core.chain)
             self._recorder.flush()
 
-    def _applied(self) -> None:
+    def _show(self) -> None:
         """Tell everybody who looks at the replica."""
         core = self.core
         replica = core.replica
@@ -350,9 +354,7 @@ class Incarnation:
         self._metrics.jobs.set(len(replica.jobs))
         self._metrics.allocated.set(sum(map(len, replica.allocations.values())))
         self._metrics.unseen.labels(self._group).set(len(core.unseen))
-        assert self._source is not None
         assert self._runner is not None
-        self._source.applied(replica, core.chain)
         self._runner.replica_changed(replica)
         if self._recorder is not None:
             self._recorder.flush()

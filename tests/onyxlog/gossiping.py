@@ -88,11 +88,18 @@ class _Watched:
         self.inner.appended(entry)
 
     def applied(self, replica: Replica, chain: bytes) -> None:
+        self._note(replica)
+        self.inner.applied(replica, chain)
+
+    def jumped(self, replica: Replica) -> None:
+        self._note(replica)
+        self.inner.jumped(replica)
+
+    def _note(self, replica: Replica) -> None:
         now = time.time() * 1000
         for position in range((self._version or -1) + 1, replica.version + 1):
             self._applied.setdefault(position, []).append(now)
         self._version = replica.version
-        self.inner.applied(replica, chain)
 
     @property
     def counters(self) -> GossipCounters | None:

@@ -88,6 +88,8 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         self.frozen_ms = 0
         self._clock_offset_ms = self._rng.randint(0, 10_000_000)
         self._wake_ms = 0
+        self._wants_turn = False
+        """Whether something was given to the driver from inside of its process."""
         self._asked_ms = 0
         self._counted = (0, 0, 0)
         """The clock, the time that the server counted as passed, and its boot, when the last turn ended."""
@@ -204,7 +206,7 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         self.must_be_replaced = self.may_be_damaged = False
 
     def wake(self) -> None:
-        self._wake_ms = self._schedule.now_ms
+        self._wants_turn = True
         super().wake()
 
     # -- input
@@ -229,8 +231,9 @@ class Process(SimulatedProcess[DiskImage, Observer]):
     # -- turns
     def _take_turn(self) -> None:
         driver = self._running
-        regular = self._schedule.now_ms >= self._wake_ms
-        wanted = regular or bool(self._client_events) or bool(self._performed)
+        rings = self._schedule.now_ms >= self._wake_ms
+        wanted = self._wants_turn or bool(self._client_events) or bool(self._performed)
+        self._wants_turn = False
         if self._take_durable():
             driver.persisted()
             for to, messages in driver.acknowledge():
@@ -246,13 +249,11 @@ class Process(SimulatedProcess[DiskImage, Observer]):
             events, self._client_events = self._client_events, []
             for kind, socket, data in events:
                 self._feed(driver, kind, socket, data)
-        if not wanted and not driver.wants_turn:
-            # As in the server's own loop: what arrived waits for the next turn that something gives a reason for.
-            self._request_turn(self._wake_ms)
+        if not wanted and self._does_without_turn(driver, rings=rings):
             return
         self.turns += 1
         effects = driver.turn(self.clock_ms, self._schedule.now_ms + WALL_EPOCH_MS + self.wall_skew_ms)
-        self._check_time(driver, effects)
+        self._check_time(driver, effects.wake_at)
         if driver.mistakes:
             # The server drops such a message and lives; here every peer is ours, so somebody is wrong.
             _, mistake = driver.mistakes.popleft()
@@ -265,9 +266,40 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         if self.driver is not None:  # its disk has not failed
             self._carry_out(effects)
 
-    def _check_time(self, driver: Driver, effects: Effects) -> None:
+    def _does_without_turn(self, driver: Driver, *, rings: bool) -> bool:
+        """As in the server's own loop: answers and heartbeats leave at once where nothing else follows.
+
+        What arrived beside them waits for the next turn that something gives a reason for. `rings`: the alarm does.
+        """
+        said = driver.answer()
+        if said is None:
+            return False
+        for to, messages in said:
+            self._observer.sending(self.sender, to, messages)
+        if rings:
+            beat = driver.beat(self.clock_ms)
+            if beat is None:
+                return False
+            heartbeats, wake_at = beat
+            for to, message in heartbeats:
+                self._observer.sending(self.sender, to, [message])
+        elif said:
+            wake_at = driver.put_off()
+        else:
+            self._request_turn(self._wake_ms)
+            return True
+        self._check_time(driver, wake_at)
+        self._wake_at(wake_at)
+        return True
+
+    def _wake_at(self, wake_at: int) -> None:
+        now = self._schedule.now_ms
+        self._wake_ms = max(now + 1, now + wake_at - self.clock_ms)
+        self._request_turn(self._wake_ms)
+
+    def _check_time(self, driver: Driver, wake_at: int) -> None:
         """D-11: a process that was woken no later than it asked for has counted all the time between."""
-        asked_ms, before, self._asked_ms = self._asked_ms, self._counted, effects.wake_at
+        asked_ms, before, self._asked_ms = self._asked_ms, self._counted, wake_at
         self._counted = counted = (self.clock_ms, driver.clock.run, self.boots)
         passed, run = counted[0] - before[0], counted[1] - before[1]
         if before[2] == self.boots and counted[0] <= asked_ms and run != passed:
@@ -313,9 +345,7 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         if self.driver is None:
             return
         self._queue(effects.tasks)
-        now = self._schedule.now_ms
-        self._wake_ms = max(now + 1, now + effects.wake_at - self.clock_ms)
-        self._request_turn(self._wake_ms)
+        self._wake_at(effects.wake_at)
 
     def _hang_up(self, socket: Socket) -> None:
         self._sockets.pop(socket.number, None)

@@ -37,6 +37,13 @@ class UnreachableError(ZraftError):
     retriable = True
 
 
+class UnansweredError(UnreachableError):
+    """Error of a server that closed the connection without an answer.
+
+    It refuses the connection, as it has too many of this address or in total, or it speaks TLS only.
+    """
+
+
 class NeedsTlsError(UnreachableError):
     """The listener speaks TLS, and closes connections that do not."""
 
@@ -79,7 +86,10 @@ def tls_context(ca: Path, certificate: Path | None = None, key: Path | None = No
 def ask(address: Address, word: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> str:
     """Return the answer to one four-letter word, over TLS if `tls` is given. The timeout is for the whole exchange.
 
+    An answer is never empty.
+
     Raises:
+        UnansweredError: the server closed the connection without an answer.
         UnreachableError: no connection, no complete answer in time, or an endless one.
     """
     deadline = time.monotonic() + timeout_s
@@ -99,11 +109,24 @@ def ask(address: Address, word: str, timeout_s: float, tls: ssl.SSLContext | Non
                 connection.settimeout(left_s)
                 chunk = connection.recv(65_536)
                 if not chunk:
-                    return answer.decode("utf-8", errors="replace")
+                    break
                 answer += chunk
+            else:
+                raise UnreachableError(f"{address}: more than {ANSWER_BYTES_MAX} bytes in answer to {word}")
+    except (ConnectionResetError, BrokenPipeError) as error:
+        if not answer:
+            raise _unanswered(address, word) from error
+        raise UnreachableError(f"{address}: no complete answer to {word}: {error}") from error
     except OSError as error:
         raise UnreachableError(f"{address}: no answer to {word}: {error}") from error
-    raise UnreachableError(f"{address}: more than {ANSWER_BYTES_MAX} bytes in answer to {word}")
+    if not answer:
+        # Whether the end or a reset is seen depends on what came first, the word or the refusal.
+        raise _unanswered(address, word)
+    return answer.decode("utf-8", errors="replace")
+
+
+def _unanswered(address: Address, word: str) -> UnansweredError:
+    return UnansweredError(f"{address}: closed the connection without an answer to {word}")
 
 
 def speaks_tls(address: Address, timeout_s: float) -> bool:
@@ -221,20 +244,16 @@ def server_status(
 
     Raises:
         NeedsTlsError: it answers over TLS only, and `tls` is None.
-        UnreachableError: see `ask`; or it closed the connection without an answer.
+        UnreachableError: see `ask`.
     """
-    closed = UnreachableError(f"{address}: closed the connection without an answer to srvr")
     try:
-        answer = ask(address, "srvr", timeout_s, tls)
-        if answer:
-            return parse_srvr(answer)
-    except UnreachableError as error:
-        if not isinstance(error.__cause__, ConnectionResetError):
+        return parse_srvr(ask(address, "srvr", timeout_s, tls))
+    except UnansweredError:
+        if tls is not None or not speaks_tls(address, timeout_s):
             raise
-        closed = error
-    if tls is None and speaks_tls(address, timeout_s):
-        raise NeedsTlsError(f"{address}: answers over TLS only; name whom to trust with --tls-ca FILE")
-    raise closed
+        raise NeedsTlsError(
+            f"{address}: answers over TLS only; name whom to trust with --tls-ca FILE"
+        ) from None
 
 
 def sole_leader(addresses: Mapping[int, Address], timeout_s: float) -> int | None:

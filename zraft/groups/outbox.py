@@ -49,6 +49,11 @@ class PeerOutbox:
         else:
             self._sends[to] = [*messages]
 
+    @property
+    def waits(self) -> bool:
+        """Whether something is to be sent to other servers."""
+        return bool(self._sends)
+
     def take_local(self) -> list[PeerMessage]:
         """Return what this server said to itself since the last call."""
         taken, self.local = self.local, []

@@ -18,6 +18,7 @@ overriding one of them and check that the checkers notice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from zraft.raft.changing import Changing
@@ -226,6 +227,36 @@ class Raft(Changing):
             self._has_to_lead() or (self.handover is not None and self._handover_due())
         )
 
+    def beat(self) -> Sequence[tuple[ServerId, Message]] | None:
+        """Begin the round of heartbeats that is due and return its messages, as `tick` and `ready` would.
+
+        None, and nothing was done, if these two might do anything else: only a leader for whom nothing is under way, and
+        whose last round a quorum has answered, begins one so.
+        """
+        rounds, replication = self.rounds, self._replication
+        if (
+            self.now < rounds.next_at
+            or rounds.confirmed != rounds.newest
+            or replication.unsent
+            or self.now - rounds.contact > self.settings.election_timeout_ticks
+            or not self.settled
+        ):
+            return None
+        for progress in replication.followers.values():
+            if progress.inflight:
+                return None
+        self._begin_round()
+        outbox = self._outbox
+        messages, outbox.messages = outbox.messages, []
+        return messages
+
+    @property
+    def only_answers(self) -> bool:
+        """True if `ready` of a follower would return messages and nothing else, such as its answer to a heartbeat."""
+        return bool(self._outbox.messages) and not (
+            self._ack_index or self._read_states or self._writes.pending
+        )
+
     def persisted(self, number: int) -> None:
         """Write `number` and all before it are durable: the next ready() brings what waited for them."""
         if not self._writes.persisted(number):
@@ -337,7 +368,7 @@ class Raft(Changing):
             durable_index=self.durable_index,
             commit_index=self.commit_index,
             uncommitted_bytes=self._uncommitted_bytes,
-            pending_reads=len(self._reads),
+            pending_reads=self._reads.count,
             messages_ignored_total=self._messages_ignored,
             proposals_refused_total=self._proposals_refused,
             reads_dropped_total=self._reads_dropped,
@@ -350,13 +381,13 @@ class Raft(Changing):
         """True if all is committed and durable here while leading, and nobody but a follower waits for anything."""
         return (
             self.role is Role.LEADER
-            and self._has_committed_own()
-            and self.log.last_index == self.commit_index == self.durable_index
+            and 0 < self.noop_index <= self.commit_index
+            and self.log.last_index == self.commit_index == self._writes.durable_index
             and self._is_voter
             and not self.membership.joint
             and self.handover is None
             and not self._departures
-            and not len(self._reads)
+            and not self._reads.count
             and not self.rounds.wanted
             and not self._writes.pending
             and not self._outbox.messages

@@ -200,7 +200,8 @@ class Leading(Following):
 
         It verifies nothing, so no further than that follower's match (D-7).
         """
-        return min(self.commit_index, progress.match_index)
+        commit_index, match_index = self.commit_index, progress.match_index
+        return commit_index if commit_index < match_index else match_index
 
     def _tell_commits(self) -> None:
         """Tell followers of the commit: those whose clients wait at once, the others when it is time.
@@ -229,11 +230,10 @@ class Leading(Following):
 
     def _begin_round(self) -> None:
         spared, alone = self._spared(), self.membership.electorate == (self.server,)
-        settings = self.settings
         # With followers to spare, a majority holds all of the log, and it answered the last round.
-        interval = settings.idle_heartbeat_ticks if spared or alone else settings.heartbeat_ticks
+        interval = self._idle_heartbeat_ticks if spared or alone else self.settings.heartbeat_ticks
         number = self.rounds.begin(self.now, interval, everybody=not spared)
-        if self.commit_index >= self.noop_index:
+        if self._reads.need_round and self.commit_index >= self.noop_index:
             # Earlier it might not know of everything that its predecessors committed (section 6.4, step 1).
             self._reads.begin_round(number, self.commit_index)
         for progress in self._replication.followers.values():
@@ -263,12 +263,15 @@ class Leading(Following):
         steady = [
             progress
             for progress in self._replication.followers.values()
-            if progress.answers and progress.match_index == last_index and progress.server in voters
+            if 0 < progress.beat_round == progress.round  # it answered when it was asked last
+            and progress.match_index == last_index
+            and progress.server in voters
         ]
-        spare = len(steady) + 1 - majority(len(voters))
+        count = len(steady)
+        spare = count + 1 - (self._majority or majority(len(voters)))
         if spare <= 0:
             return ()
-        first = rounds.newest % len(steady)
+        first = rounds.newest % count
         return (steady[first:] + steady[:first])[:spare]
 
     # -- counting
@@ -280,9 +283,32 @@ class Leading(Following):
         progress = self._replication.followers.get(voter)
         return 0 if progress is None else progress.round
 
+    def _answered_by_quorum(self) -> int:
+        """Return the newest round that a quorum answered, if it is not confirmed yet; if not, any that is.
+
+        Where all members vote, and just as many as are needed answered later rounds, the quorum answered what the last of
+        them did. So it is with nearly every answer.
+        """
+        needed = self._majority
+        if not needed:
+            return self._agreed(self._round_of)
+        rounds, followers = self.rounds, self._replication.followers
+        confirmed, least = rounds.confirmed, rounds.newest
+        answered = 1
+        for voter in self.membership.voters:
+            if voter in followers:
+                number = followers[voter].round
+                if number > confirmed:
+                    if number < least:
+                        least = number
+                    answered += 1
+        if answered < needed:
+            return confirmed
+        return least if answered == needed else self._agreed(self._round_of)
+
     def _confirm_rounds(self) -> None:
-        confirmed = self._agreed(self._round_of)
-        if not self.rounds.confirm(confirmed):
+        confirmed = self._answered_by_quorum()
+        if not self.rounds.confirm(confirmed) or not self._reads.count:
             return
         for (asker, context), index in self._reads.confirmed(confirmed):
             if asker == self.server:
@@ -312,10 +338,10 @@ class Leading(Following):
                 self._tell_at = self.now  # the others were told before
 
     def _on_heartbeat_reply(self, progress: Progress, message: HeartbeatReply) -> None:
-        if message.round > self.round:
+        if message.round > self.rounds.newest:
             raise ProtocolError(
                 f"server {progress.server} answers round {message.round} of term {self.term}, "
-                f"the newest is {self.round}"
+                f"the newest is {self.rounds.newest}"
             )
         progress.heard_at = self.now
         if message.round == progress.beat_round:

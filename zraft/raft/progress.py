@@ -75,11 +75,6 @@ class Progress:
         """The number of messages that are not acknowledged."""
         return len(self.inflight)
 
-    @property
-    def answers(self) -> bool:
-        """Did it answer the newest heartbeat that asked it to?"""
-        return 0 < self.beat_round == self.round
-
     def may_send(self, size: int) -> bool:
         """Return whether a message of `size` bytes may follow those under way.
 

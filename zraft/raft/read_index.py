@@ -19,28 +19,26 @@ class ReadIndexQueue:
     """Reads of one leadership: those that wait for a round to begin, then those that wait for its answer.
 
     Attributes:
+        count: how many there are.
         need_round: whether reads wait for a round to begin.
     """
 
-    __slots__ = ("_confirming", "_count", "_count_max", "_unassigned", "need_round")
+    __slots__ = ("_confirming", "_count_max", "_unassigned", "count", "need_round")
 
     def __init__(self, count_max: int) -> None:
         self._unassigned: list[Read] = []
         self._confirming: deque[tuple[int, int, list[Read]]] = deque()  # (round, index, reads)
-        self._count = 0
+        self.count = 0
         self._count_max = count_max
         self.need_round = False
 
-    def __len__(self) -> int:
-        return self._count
-
     def add(self, read: Read) -> bool:
         """Take a read; False if there are too many already (it is dropped, its asker repeats it)."""
-        if self._count >= self._count_max:
+        if self.count >= self._count_max:
             return False
         self._unassigned.append(read)
         self.need_round = True
-        self._count += 1
+        self.count += 1
         return True
 
     def begin_round(self, number: int, commit_index: int) -> None:
@@ -54,7 +52,7 @@ class ReadIndexQueue:
         """Yield (read, index) of everything that round `number`, which a quorum answered, and earlier ones prove."""
         while self._confirming and self._confirming[0][0] <= number:
             _, index, reads = self._confirming.popleft()
-            self._count -= len(reads)
+            self.count -= len(reads)
             for read in reads:
                 yield read, index
 
@@ -63,4 +61,4 @@ class ReadIndexQueue:
         self._unassigned = []
         self.need_round = False
         self._confirming.clear()
-        self._count = 0
+        self.count = 0

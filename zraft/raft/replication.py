@@ -216,6 +216,8 @@ class Replication:
 
     def on_last_index(self, progress: Progress, last_index: int, now: int) -> None:
         """Take a follower's hint about the end of its log, which came with an answer to its newest heartbeat."""
+        if progress.state is ProgressState.REPLICATE and last_index >= progress.beat_next - 1:
+            return  # it lacks nothing, as nearly always
         if progress.misses(last_index, now):
             self._probe_from(progress, last_index + 1)
         elif progress.may_have_restored(last_index, self._log.first_index, now):

@@ -110,6 +110,9 @@ class Rounds:
         if number <= self.confirmed:
             return False
         self.confirmed = number
-        while self._sent and self._sent[0][0] <= number:
-            self.contact = max(self.contact, self._sent.popleft()[1])
+        sent = self._sent
+        while sent and sent[0][0] <= number:
+            at = sent.popleft()[1]
+            if at > self.contact:
+                self.contact = at
         return True

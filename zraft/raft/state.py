@@ -61,6 +61,7 @@ class GroupState:
         self.elected_by: tuple[ServerId, ...] = ()
         self.holds_back = False
 
+        self._idle_heartbeat_ticks = settings.idle_heartbeat_ticks
         self._voted_for: ServerId | None = None
         began_anew = log.last_index < log.first_index
         if hard_state.term < log.last_term and not began_anew:

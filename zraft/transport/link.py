@@ -15,7 +15,7 @@ from attrs import frozen
 from zraft.transport import codec, packing
 from zraft.transport.handshake import Handshake
 from zraft.transport.keys import PLAIN_KEY_ID, ClusterKey, key_name, key_ring
-from zraft.transport.loss import REPORT_EVERY, Loss, Reporter
+from zraft.transport.loss import REPORT_EVERY, REPORT_LEAST, Loss, Reporter
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import (
     MESSAGE_BYTES_MAX,
@@ -317,13 +317,16 @@ class PeerLinks:
         if incoming is None or body is None:
             return self._receive_other(datagram, now_ms)
         reporter = peer.reporter
-        if body[:ONE_BYTES] == ONE and now_ms < reporter.due_ms and reporter.opened + 1 < REPORT_EVERY:
+        opened = reporter.opened + 1
+        if body[:ONE_BYTES] == ONE and (
+            opened < REPORT_LEAST or (opened < REPORT_EVERY and now_ms < reporter.due_ms)
+        ):
             # This is what `_opened` does with nearly all of them, in short.
             try:
                 message = codec.decode(memoryview(body)[ONE_BYTES:])
             except ProtocolError:
                 return self._opened(peer, incoming, body, now_ms)
-            reporter.opened += 1
+            reporter.opened = opened
             self._datagrams_opened += 1
             self._messages_received += 1
             return incoming.sender, [message], None
@@ -463,7 +466,10 @@ class PeerLinks:
                 return incoming.sender, (), None
             reporter = peer.reporter
             reporter.opened += 1
-            if (reporter.opened >= REPORT_EVERY or now_ms >= reporter.due_ms) and reporter.is_due(now_ms):
+            opened = reporter.opened
+            if (
+                opened >= REPORT_EVERY or (opened >= REPORT_LEAST and now_ms >= reporter.due_ms)
+            ) and reporter.is_due(now_ms):
                 replies.append((server, self._report(peer, incoming)))
             if body and body[0] == packing.WHOLE:
                 messages, errors = codec.decode_sequence(memoryview(body)[1:])

@@ -27,6 +27,9 @@ border does not change its mind all the time.
 REPORT_EVERY: Final = 128
 """Datagrams opened between two reports, at least; and at most, if they come in less than the interval."""
 
+REPORT_LEAST: Final = 32
+"""Fewer datagrams are not reported, however long they take: heartbeats alone tell little, and a report wakes a server."""
+
 REPORT_INTERVAL_MS: Final = 1_000
 
 
@@ -83,8 +86,8 @@ class Loss:
 class Reporter:
     """Reporter to a peer of how many of its datagrams were opened.
 
-    Whoever opens one counts it in `opened`, and calls `is_due` once these are REPORT_EVERY, or it is `due_ms`. A report does
-    not count: two reporters must not keep each other awake.
+    Whoever opens one counts it in `opened`, and calls `is_due` once these are REPORT_EVERY, or REPORT_LEAST and it is
+    `due_ms`. A report does not count: two reporters must not keep each other awake.
     """
 
     __slots__ = ("due_ms", "opened")

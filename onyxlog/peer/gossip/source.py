@@ -174,17 +174,30 @@ class GossipSource:
 
     def applied(self, replica: Replica, chain: bytes) -> None:
         """Tell the messenger how far the group has applied, and who belongs to the pool now."""
-        before, self._replica = self._replica, replica
-        view = None
-        if before is None or replica.arcs is not before.arcs or replica.streams != before.streams:
-            view = self._view = view_of(replica.streams, replica.arcs, None if before is None else self._view)
+        before = self._replica
+        view = self._see(replica)
         messenger = self._messenger
         if messenger is None or replica.version != messenger.position + 1:
-            return  # it continued from an origin: `entries` is called again
+            return  # nothing was played: the group is over, or has not asked for entries yet
         messenger.applied(chain, view, self._now())
         if self._group in replica.groups and (before is None or self._group not in before.groups):
             messenger.greet(self._now())
         self._changed()
+
+    def jumped(self, replica: Replica) -> None:
+        """Learn who belongs to the pool now. The messenger hears of the origin when `entries` is called again.
+
+        The origin may be just one entry ahead, which then was not played either.
+        """
+        self._see(replica)
+
+    def _see(self, replica: Replica) -> View | None:
+        """Keep the replica, and return its pool; None if that is the same as before."""
+        before, self._replica = self._replica, replica
+        if before is not None and replica.arcs is before.arcs and replica.streams == before.streams:
+            return None
+        self._view = view_of(replica.streams, replica.arcs, None if before is None else self._view)
+        return self._view
 
     async def close(self) -> None:
         """Stop gossiping, and close the link."""

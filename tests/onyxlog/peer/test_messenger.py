@@ -264,6 +264,34 @@ async def test_garbage_collection_overtakes_a_group_that_hears_nothing() -> None
     await world.scene.fleet.stop()
 
 
+async def test_a_group_jumps_to_an_origin_that_is_one_entry_ahead() -> None:
+    """The origin was taken for the next entry, which nobody had brought, and the incarnation ended by that."""
+    world = Gossiping(Scene(JoinMode.DIRECT))
+    groups = world.scene.start(6)
+    await world.scene.settled()
+    deaf, source = next(
+        pair for pair in zip(groups, world.sources, strict=True) if not world.is_sentinel(pair[0])
+    )
+    deaf_address = source._link.address  # type: ignore[union-attr]
+    world.network.connected = lambda a, b: deaf_address not in (a, b)
+    behind = deaf.incarnation
+    collecting = next(group for group in groups if group is not deaf).incarnation
+    assert behind is not None
+    assert collecting is not None
+    before = behind.core.version
+    collecting.append(Gc(collecting.group))
+    await asyncio.sleep(0.1)
+    assert (behind.core.version, world.scene.log.first) == (before, before + 2)
+    await world.scene.settled()
+    assert source.counters.begun_again == 1
+    # It goes on from there, by what others tell it, too.
+    world.network.connected = lambda a, b: True
+    await note_all(world, groups, 12)
+    await world.scene.settled()
+    assert deaf.incarnations == 1
+    await world.scene.fleet.stop()
+
+
 async def test_datagrams_that_were_recorded_change_nothing_when_they_are_played_again() -> None:
     world = Gossiping(Scene(JoinMode.DIRECT), Network(record=[]))
     groups = world.scene.start(5)

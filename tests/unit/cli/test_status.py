@@ -20,7 +20,15 @@ from tests.certificates import Authority
 from tests.unit.cli.fake_server import SRVR
 from zraft.cli import status, status_table
 from zraft.cli.main import main
-from zraft.cli.status import ServerStatus, UnreachableError, ask, parse_mntr, parse_srvr, sole_leader
+from zraft.cli.status import (
+    ServerStatus,
+    UnansweredError,
+    UnreachableError,
+    ask,
+    parse_mntr,
+    parse_srvr,
+    sole_leader,
+)
 from zraft.cli.status_table import Health, show_status, topics_line
 from zraft_core.address import Address
 
@@ -285,6 +293,30 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time() -> None:
         address = Address(*silent.getsockname())
         with pytest.raises(UnreachableError, match=str(address)):
             ask(address, "srvr", 0.05)
+
+
+def test_a_server_that_closes_the_connection_without_an_answer_is_an_error(
+    answering: Callable[[bytes], Address],
+) -> None:
+    """A client beyond the bound was told that the answer is empty, if it was refused before it had sent the word."""
+    with pytest.raises(UnansweredError, match="closed the connection without an answer to ruok"):
+        ask(answering(b""), "ruok", 5.0)
+
+
+def test_a_reset_connection_is_an_error_that_says_the_same() -> None:
+    with socket.create_server((HOST, 0)) as listening:
+
+        def reset() -> None:
+            # What was sent is not read, so the system resets the connection.
+            with listening.accept()[0] as connection:
+                connection.recv(1)
+
+        thread = threading.Thread(target=reset)
+        thread.start()
+        address = Address(*listening.getsockname())
+        with pytest.raises(UnansweredError, match="closed the connection without an answer to ruok"):
+            ask(address, "ruok", 5.0)
+        thread.join()
 
 
 def test_an_endless_answer_is_cut_off(answering: Callable[[bytes], Address]) -> None:

@@ -324,6 +324,42 @@ def test_followers_that_are_equally_far_get_one_message() -> None:
     assert raft._replication._newest is None, "another leader may replace those entries"
 
 
+def test_a_beat_says_what_a_tick_and_the_ready_after_it_would() -> None:
+    short, long = leader_of_steady_followers(), leader_of_steady_followers()
+    for _ in range(6):
+        for raft in (short, long):
+            raft.pass_time(int(raft.alarm_in))
+        said = short.beat()
+        long.tick(0)
+        assert said is not None
+        assert tuple(said) == long.ready().messages
+        assert (short.round, short.alarm_in) == (long.round, long.alarm_in)
+        (one,) = asked(list(said))
+        for raft in (short, long):
+            answer(raft, one)
+        assert short.quorum_contact == long.quorum_contact == short.now
+
+
+def test_a_leader_beats_only_if_nothing_else_is_due() -> None:
+    early, unanswered, writing, asked_to_read, silent, changing = (
+        leader_of_steady_followers() for _ in range(6)
+    )
+    for raft in (unanswered, writing, asked_to_read, silent, changing):
+        raft.pass_time(int(raft.alarm_in))
+    assert unanswered.beat() is not None
+    unanswered.pass_time(int(unanswered.alarm_in))
+    writing.propose(b"x", 1)
+    asked_to_read.read_index(7)
+    silent.pass_time(SETTINGS.election_timeout_ticks)
+    assert changing.transfer_leadership(ServerId(2))
+    for raft in (early, unanswered, writing, asked_to_read, silent, changing):
+        newest, now = raft.round, raft.now
+        assert raft.beat() is None
+        assert (raft.round, raft.now, raft.role) == (newest, now, Role.LEADER)
+    silent.tick(0)
+    assert silent.role is Role.FOLLOWER, "it has heard no quorum for an election timeout"
+
+
 def test_rounds_are_rarer_while_nothing_is_under_way() -> None:
     raft = leader_of_steady_followers()
     (one,) = beat(raft)

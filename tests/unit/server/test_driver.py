@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from itertools import pairwise
 from math import ceil
 
 import pytest
@@ -21,12 +22,13 @@ from zraft.raft.messages import (
     EntryKind,
     HardState,
     Heartbeat,
+    HeartbeatReply,
     ReadIndex,
     ReadIndexReply,
 )
 from zraft.raft.role import Role
 from zraft.server.clients.connection import UNCOUNTED_BYTES
-from zraft.server.coordination.group import IDLE_TURN_MS, SEEK_TURN_MS
+from zraft.server.coordination.group import IDLE_TURN_MS, SEEK_TURN_MS, WATCHING_TURN_MS
 from zraft.server.coordination.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.effects import Effects
@@ -374,6 +376,99 @@ def test_a_follower_acknowledges_without_a_turn_what_it_would_in_one() -> None:
     assert sends == other.driver.turn(other.now, 1_000_000 + other.now).sends
     assert not place.driver.wants_turn
     assert list(place.driver.acknowledge()) == [], "once"
+
+
+def _resting_follower() -> Place:
+    place = _follower()
+    one = ServerId(1)
+    payload = pack_entry(
+        1, 1, [pack_batch(one, INSTANCES[one], BOOT, 1, [(0, (), [(REGISTER, b"boot id!")])])]
+    )
+    registered = Entry(4, 1, EntryKind.COMMANDS, 2, 1, payload)
+    place.hear(2, AppendEntries(COORDINATION_GROUP, 1, 3, 1, 4, (registered,)), TouchAck(1, BOOT, 1, ()))
+    for _ in range(3):
+        place.turn(10)
+    assert place.driver.serving
+    place.sent.clear()
+    return place
+
+
+def test_a_follower_for_which_nothing_is_under_way_answers_a_heartbeat_without_a_turn() -> None:
+    place, other = _resting_follower(), _resting_follower()
+    for one in (place, other):
+        one.now += 1
+        one.driver.pass_time(one.now)
+        one.hear(2, Heartbeat(COORDINATION_GROUP, 1, 7, 4))
+        assert one.driver.wants_turn
+    said = place.driver.answer()
+    assert said == [(ServerId(2), [HeartbeatReply(COORDINATION_GROUP, 1, 7, 4)])]
+    assert said == other.turn().sends
+    assert not place.driver.wants_turn
+    assert list(place.driver.answer() or ()) == [], "once"
+    assert place.now + 290 < place.driver.put_off() <= place.now + 600, "the leader has its usual time"
+
+
+def test_a_heartbeat_from_which_more_follows_has_a_turn() -> None:
+    commits, asked, led, late = (_resting_follower() for _ in range(4))
+    entry = Entry(5, 1, EntryKind.COMMANDS, 3, 0, pack_entry(2, 3, []))
+    commits.hear(2, AppendEntries(COORDINATION_GROUP, 1, 4, 1, 4, (entry,)))
+    commits.turn(1)
+    commits.hear(2, Heartbeat(COORDINATION_GROUP, 1, 7, 5))
+    asked.driver.submit((CREATE, "/a", b"", None, 0, 0), lambda _: None)
+    asked.hear(2, Heartbeat(COORDINATION_GROUP, 1, 7, 4))
+    led.hear(3, Heartbeat(COORDINATION_GROUP, 2, 1, 4), boot=5)
+    late.now += 1_000
+    late.driver.pass_time(late.now)
+    late.hear(2, Heartbeat(COORDINATION_GROUP, 1, 7, 4))
+    for one in (commits, asked, led, late):
+        assert one.driver.answer() is None
+        assert one.turn().sends, "and the answer leaves with it"
+    assert late.take_sent(TouchReport), "the report was due before the next heartbeat"
+
+
+def test_a_leader_for_which_nothing_is_under_way_beats_without_a_turn() -> None:
+    place = _alone()
+    raft = place.driver.raft
+    assert raft is not None
+    wake_at = place.turn(10).wake_at
+    beats, before = 0, raft.round
+    while (beat := place.driver.beat(wake_at)) is not None:
+        place.now, (sends, wake_at) = wake_at, beat
+        beats += 1
+        assert not sends, "there is nobody else"
+        assert place.driver.clock.now == place.now
+        assert place.driver.coordination.contact.has_quorum
+    assert raft.round == before + beats
+    assert 3 <= beats <= 10, "a report is due every second, and has a turn"
+    assert place.driver.clock.run == place.now, "no time is lost"
+    run = place.driver.clock.run
+    place.turn(wake_at - place.now)
+    assert place.driver.clock.run == run + raft.settings.idle_heartbeat_ticks
+
+
+def test_a_leader_with_sessions_looks_at_them_at_every_other_heartbeat() -> None:
+    place = _alone()
+    Client(place)
+    place.turns(100)
+    assert place.driver.machine.sessions
+    wake_at, whole = place.turn(10).wake_at, []
+    for _ in range(20):
+        beat = place.driver.beat(wake_at)
+        if beat is not None:
+            place.now, wake_at = wake_at, beat[1]
+        else:
+            wake_at = place.turn(wake_at - place.now).wake_at
+            whole.append(place.now)
+    assert max(later - earlier for earlier, later in pairwise(whole)) <= WATCHING_TURN_MS
+
+
+def test_what_is_under_way_gives_every_heartbeat_of_a_leader_a_turn() -> None:
+    place = _alone()
+    wake_at = place.turn(10).wake_at
+    place.driver.submit((CREATE, "/a", b"", None, 0, 0), lambda _: None)
+    assert place.driver.beat(wake_at) is None
+    wake_at = place.turn(wake_at - place.now).wake_at
+    assert place.driver.beat(wake_at) is None, "an entry was written a moment ago"
 
 
 def test_a_write_from_which_more_follows_has_a_turn() -> None:

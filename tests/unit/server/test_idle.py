@@ -44,10 +44,10 @@ class Idle:
 
 
 NO_TOPIC: Final = (
-    Idle(wakes=2.5, turns=1.25, datagrams=2.5, calls=450),
-    Idle(wakes=1.4, turns=0.75, datagrams=0.75, calls=210),
+    Idle(wakes=2.5, turns=0.4, datagrams=2.5, calls=185),
+    Idle(wakes=1.4, turns=0.5, datagrams=0.75, calls=110),
 )
-"""The leader speaks to both followers, of which one answers; each follower has a turn for that every other time."""
+"""The leader speaks to both followers, of which one answers. That takes no turn: there is one a second, with the report."""
 
 TOPICS: Final = (
     Idle(wakes=3.4, turns=1.4, datagrams=2.7, calls=790),

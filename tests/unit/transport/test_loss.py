@@ -9,7 +9,15 @@ import pytest
 
 from tests.unit.transport.network import A, B, Network, append, joined, note
 from zraft.transport import codec, packing, routing
-from zraft.transport.loss import ENOUGH, REPORT_EVERY, REPORT_INTERVAL_MS, WINDOW, Loss, Reporter
+from zraft.transport.loss import (
+    ENOUGH,
+    REPORT_EVERY,
+    REPORT_INTERVAL_MS,
+    REPORT_LEAST,
+    WINDOW,
+    Loss,
+    Reporter,
+)
 from zraft.transport.packing import LossReport
 from zraft_core.errors import ProtocolError
 
@@ -97,14 +105,26 @@ def reports(times_ms: Iterable[int]) -> int:
     reporter, count = Reporter(), 0
     for now_ms in times_ms:
         reporter.opened += 1
-        if reporter.opened >= REPORT_EVERY or now_ms >= reporter.due_ms:
+        if reporter.opened >= REPORT_EVERY or (reporter.opened >= REPORT_LEAST and now_ms >= reporter.due_ms):
             count += reporter.is_due(now_ms)
     return count
 
 
 def test_reports_are_few() -> None:
     assert reports([0] * 10_000) == 10_000 // REPORT_EVERY
-    assert reports(range(0, 60_000, 100)) == 60_000 // REPORT_INTERVAL_MS - 1
+    assert reports(range(0, 60_000, 10)) == 60_000 // REPORT_INTERVAL_MS - 1
+
+
+def test_heartbeats_alone_are_reported_seldom() -> None:
+    """Each report wakes a server, and ten datagrams a second tell of a path's loss after twenty seconds at the earliest."""
+    assert reports(range(0, 60_000, 100)) <= 600 // REPORT_LEAST
+    network = joined()
+    tape = len(network.tape)
+    for number in range(REPORT_LEAST - 2):
+        network.now_ms += REPORT_INTERVAL_MS
+        network.send(A, B, note(number))
+        network.run()
+    assert len(network.tape) == tape + REPORT_LEAST - 2
 
 
 @pytest.mark.parametrize("body", [b"\x03", bytes([3]) + bytes(17), packing.pack_report(LossReport(1, 2))])

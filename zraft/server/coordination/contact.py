@@ -63,7 +63,8 @@ class Contact:
         self.answered_round = answered
         sent = self._round_sent.get(answered)
         if sent is not None:
-            self._quorum_at = max(self._quorum_at, sent)
+            if sent > self._quorum_at:
+                self._quorum_at = sent
             self._touches.on_contact(sent, self._clock.run)
             for number in [n for n in self._round_sent if n <= answered]:
                 del self._round_sent[number]

@@ -49,6 +49,11 @@ class SessionExpiry:
         """Let `elapsed_ms` pass, in which this leader ran; the caller bounds the step."""
         self._clock += elapsed_ms
 
+    @property
+    def suspects(self) -> bool:
+        """Whether sessions are silent that a quorum round, or a second look, is to decide about."""
+        return bool(self._suspects)
+
     def touch(self, session: int) -> None:
         """Take note that a logged write or attach of this session was applied."""
         self._touched[session] = self._clock

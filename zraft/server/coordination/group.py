@@ -36,6 +36,7 @@ from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.coordination.belonging import Belonging
 from zraft.server.coordination.clock import TurnClock
 from zraft.server.coordination.contact import Contact, Sessions
+from zraft.server.coordination.expiry import SCAN_INTERVAL_MS
 from zraft.server.coordination.leadership import Leadership
 from zraft.server.coordination.linearizable_reads import LinearizableReads, Syncs
 from zraft.server.coordination.origin import OriginStream
@@ -61,6 +62,12 @@ from zraft_core.ids import COORDINATION_GROUP, Instance, ServerId
 IDLE_TURN_MS: Final = 400
 """The longest time between two turns. What has an exact moment asks for a turn at it; all else may be late by this."""
 
+RESTING_TURN_MS: Final = 1_200
+"""The same of a server for which nothing is under way, and which has no session to watch; its report comes sooner."""
+
+WATCHING_TURN_MS: Final = SCAN_INTERVAL_MS + 50
+"""The same of a leader for which nothing is under way but sessions, which are to be looked at: every other heartbeat."""
+
 SEEK_TURN_MS: Final = 20
 """The longest time between two turns of a server that has no cluster yet, and greets others until it has."""
 
@@ -70,7 +77,7 @@ APPLY_BYTES_PER_TURN: Final = 128 * 1024
 EARLY_BATCHES_MAX: Final = 16
 """How many batches are kept between an election and the leader's first applied entry: one or two per origin."""
 
-_WANT_A_TURN: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
+_WANT_A_TURN: Final = frozenset({Hello, OriginBatch, TouchAck})
 
 
 class CoordinationGroup:
@@ -351,11 +358,8 @@ class CoordinationGroup:
             self._frame.add(COORDINATION_GROUP, ready.write)
         if ready.read_states:
             replica.reads += ready.read_states
-        rounds, contact = raft.rounds, self.contact
-        if raft.role is Role.LEADER and (
-            rounds.newest != contact.newest_round or rounds.confirmed != contact.answered_round
-        ):
-            contact.note_rounds(rounds.newest, rounds.confirmed)
+        if raft.role is Role.LEADER:
+            self._note_rounds(raft)
         if raft.commit_index > replica.applied_index and replica.apply(APPLY_BYTES_PER_TURN):
             log = raft.log
             if log.bytes_in_memory > self._settings.log_memory_bytes_max:
@@ -390,6 +394,32 @@ class CoordinationGroup:
             self.stirred = True
         return True
 
+    def beat(self) -> Sequence[tuple[ServerId, RaftMessage]] | None:
+        """Return the heartbeats that are due, if nothing else is; None, and nothing was done, if a turn has to follow.
+
+        So it is on a leader for whom nothing is under way. A follower that has heard its leader says nothing.
+        """
+        raft, replica = self.raft, self.replica
+        if (
+            self.stirred
+            or raft is None
+            or replica is None
+            or raft.leader != self.leader
+            or raft.commit_index != replica.applied_index
+        ):
+            return None
+        if raft.role is Role.FOLLOWER:
+            return () if raft.alarm_in > 0 else None
+        messages = raft.beat()
+        if messages is not None:
+            self._note_rounds(raft)
+        return messages
+
+    def _note_rounds(self, raft: Raft) -> None:
+        rounds, contact = raft.rounds, self.contact
+        if rounds.newest != contact.newest_round or rounds.confirmed != contact.answered_round:
+            contact.note_rounds(rounds.newest, rounds.confirmed)
+
     def look(self) -> None:
         """Look at what no event brings: whether this server still belongs to its cluster."""
         raft, now = self.raft, self._clock.now
@@ -401,8 +431,28 @@ class CoordinationGroup:
         ):
             self.belonging.ask_whether_member(raft, now)
 
-    def due_at(self) -> int:
-        """Return the ms at which the next turn is due if nothing happens: now, if this one left something undone."""
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is under way here that a turn has to look at, but for what has an exact time."""
+        raft, leadership = self.raft, self.leadership
+        return (
+            raft is not None
+            and raft.leader is not None
+            and self.bootstrap.founded
+            and self.belonging.removed is None
+            and not (self._reads.waiting or self._syncs.has_syncs)
+            and not self.contact.stale
+            and (raft.role is Role.FOLLOWER or (leadership is not None and leadership.rests(raft)))
+        )
+
+    def due_at(self, *, rests: bool) -> int:
+        """Return the ms at which the next turn is due if nothing happens: now, if this one left something undone.
+
+        The core's alarm is left out: `look_at_alarm` returns it.
+
+        Args:
+            rests: nothing is under way, here and elsewhere on this server.
+        """
         now, raft, replica = self._clock.now, self.raft, self.replica
         due = now + (IDLE_TURN_MS if self.bootstrap.founded else SEEK_TURN_MS)
         if raft is not None and replica is not None:
@@ -412,14 +462,26 @@ class CoordinationGroup:
                 and raft.noop_index <= replica.applied_index
             ):
                 return now
-            in_ms = raft.alarm_in
-            self._tick_at = raft.now + in_ms
-            if in_ms < IDLE_TURN_MS:
-                due = now - int(-in_ms // 1)  # rounded up
+            if rests:
+                if not self.machine.sessions:
+                    due = now + RESTING_TURN_MS
+                elif self.leadership is not None:
+                    due = now + WATCHING_TURN_MS
         if self.leader is not None and self._touches.due_at < due:
             # Without a leader there is no server to report to, however long a report is overdue.
             due = self._touches.due_at
         return due if due > now else now + 1
+
+    def look_at_alarm(self) -> int:
+        """Return the ms at which the core's next heartbeat or election is due, if that is soon; else a later time."""
+        now, raft = self._clock.now, self.raft
+        if raft is None:
+            return now + RESTING_TURN_MS
+        in_ms = raft.alarm_in
+        self._tick_at = raft.now + in_ms
+        if in_ms >= RESTING_TURN_MS:
+            return now + RESTING_TURN_MS
+        return now - int(-in_ms // 1) if in_ms > 0 else now + 1  # rounded up
 
     def _begin_cluster(self, raft: Raft) -> None:
         """Let one server campaign at once in a cluster that was founded this moment, because none can lead it yet."""

@@ -101,6 +101,20 @@ class Leadership:
         self.commands.append(self.expiry.give_up(session, record))
         return True
 
+    def rests(self, raft: Raft) -> bool:
+        """Return whether nothing is under way that `lead` has to look at soon: only sessions, which have their own time."""
+        registry = self._machine.registry
+        return not (
+            self.intake.ready
+            or self.commands
+            or self.topics.heard
+            or self.topics.outgoing
+            or registry.topics
+            or registry.groups
+            or self._reaper.left
+            or self.expiry.suspects
+        ) and self.members.has_settled(raft.membership)
+
     def raise_features(self, level: int) -> None:
         """Put a higher feature level into the log, and the settings that are new with it, as this server is configured.
 

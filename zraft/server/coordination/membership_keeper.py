@@ -157,6 +157,10 @@ class MembershipKeeper:
                 verdict = Verdict(tuple(decided))
         return self._commands(raft, machine), verdict
 
+    def has_settled(self, membership: Membership) -> bool:
+        """Return whether this configuration is as wanted, and nobody asks to be let in."""
+        return not self._joins and self._settled is not None and self._settled[0] is membership
+
     def _commands(self, raft: Raft, machine: Machine) -> list[Command]:
         """Return commands that raise the feature level, when all members can follow, and that log the members, once."""
         if machine.position == 0 or self._proposed_at_position >= machine.position:

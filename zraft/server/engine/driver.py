@@ -46,17 +46,19 @@ from zraft.server.coordination.leadership import Leadership
 from zraft.server.coordination.origin import OriginStream
 from zraft.server.coordination.touches import TouchReporter
 from zraft.server.engine.applier import Applier
-from zraft.server.engine.effects import Effects
+from zraft.server.engine.effects import Beat, Effects
 from zraft.server.engine.leaving import Leaving
 from zraft.server.engine.settings import DriverSettings
 from zraft.topics.service import TopicService
 from zraft.transport.messages import (
+    MemberReport,
     PeerMessage,
     Sender,
     SnapshotChunk,
     SnapshotOffer,
     SnapshotRequest,
     TouchAck,
+    TouchReport,
     is_of_groups,
 )
 from zraft.tree.image.reader import ImageState
@@ -81,6 +83,9 @@ REMAINS_PER_TURN: Final = 3_000
 
 FREQUENT: Final = frozenset({AppendEntries, AppendEntriesReply, Heartbeat, HeartbeatReply})
 """The kinds of nearly all messages."""
+
+_REPORTS: Final = frozenset({TouchReport, TouchAck, MemberReport})
+"""What comes from servers for which nothing is under way."""
 
 _OF_SNAPSHOTS: Final = frozenset({SnapshotOffer, SnapshotRequest, SnapshotChunk})
 
@@ -134,6 +139,10 @@ class Driver:
         self._outbox = PeerOutbox(identity.server)
         self._frame = LogFrame()
         self._stirred = False
+        self._commit_before = 0
+        self._beat_ms = settings.raft.idle_heartbeat_ticks
+        self._rests_until = 0
+        """When the next turn has to follow, although nothing is under way; 0 if something is."""
         self._look_at = now_ms
         self._writes_answered = 0
         self._remains: list[Remains] = []
@@ -248,6 +257,7 @@ class Driver:
             if message.__class__ in FREQUENT and not message.group:  # type: ignore[union-attr]  # each of these has one
                 coordination.on_consensus(sender.server, sender.instance, message)  # type: ignore[arg-type]
             elif is_of_groups(message):
+                self._rests_until = 0
                 of_groups.append(message)
             elif message.__class__ in _OF_SNAPSHOTS:
                 # A server that was away while members changed may not know its leader's disk as a member's, and needs its
@@ -258,6 +268,8 @@ class Driver:
                     self._stirred = True
                     self.snapshots.on_message(sender.server, message, self.clock.now)
             else:
+                if message.__class__ not in _REPORTS:
+                    self._rests_until = 0
                 coordination.on_message(sender.server, sender.instance, message, sender)
         if of_groups and self.groups is not None:
             self.groups.receive(sender, of_groups, coordination.raft, ahead=self.clock.passed)
@@ -322,6 +334,45 @@ class Driver:
         ):
             return ()
         return self._outbox.take()
+
+    def answer(self) -> Sequence[tuple[ServerId, Sequence[PeerMessage]]] | None:
+        """Return what other servers are told of what arrived, at once; None if a turn has to follow instead.
+
+        A follower answers a heartbeat so, and a leader a report: a turn would say the same, after it had gone past
+        everything. If a turn is due before the next heartbeat, it comes now, when this server is awake anyway.
+        """
+        if not self.wants_turn:
+            if not self._outbox.waits:
+                return ()
+            # Where something is under way, more may be said to the same server in a moment.
+            return self._outbox.take() if self._rests_until else None
+        raft = self.coordination.raft
+        if (
+            self.clock.now + self._beat_ms > self._rests_until
+            or self._frame.due
+            or raft is None
+            or not raft.only_answers
+        ):
+            return None
+        return self.acknowledge() or None
+
+    def beat(self, now_ms: int) -> Beat | None:
+        """Let time pass up to the alarm that rings now, and return the heartbeats that are due, if nothing else is.
+
+        None: a turn has to follow, which finds everything as if nobody had asked. So it is, too, if one is due before the
+        next heartbeat.
+        """
+        if now_ms + self._beat_ms > self._rests_until or self._stirred:
+            return None
+        self.pass_time(now_ms)
+        messages = self.coordination.beat()
+        return None if messages is None else (messages, self.put_off())
+
+    def put_off(self) -> int:
+        """Return until when nothing is due, after an `answer` or `beat`, as `Effects.wake_at` says it after a turn."""
+        alarm_at, rests_until = self.coordination.look_at_alarm(), self._rests_until
+        self.clock.asked_at = wake_at = alarm_at if alarm_at < rests_until else rests_until
+        return wake_at
 
     def disk_full(self, is_full: bool) -> None:
         """Take note that the frame of the last `Effects.write` waits for space on the disk, or no longer."""
@@ -478,7 +529,7 @@ class Driver:
 
         coordination.advance(rest, step)
         replica, share = coordination.replica, None
-        quiet = looks = False
+        quiet = looks = rests = False
         if replica is not None:
             raft = replica.raft
             looks = now_ms >= self._look_at or self._leaving.stops
@@ -510,12 +561,16 @@ class Driver:
                 if share is not None and share.spoke and raft.join_round():
                     # Others are woken anyway. So all heartbeats between two servers come to leave at the same moments.
                     coordination.settle()
+            if raft.commit_index != self._commit_before:
+                self._commit_before = raft.commit_index
+            elif quiet and idle and share is None and not (self._remains or self._leaving.stops):
+                rests = self._frame.is_free and coordination.rests
         self._stirred = coordination.stirred = False
         outputs = self._answer_clients(now_ms)
         if looks or self._writes_answered or clients.sent_total - clients.events_total != sent_before:
             self._count_answers(sent_before, wall_ms)
         clients.arrived = now_ms
-        effects = self._effects(now_ms, outputs, share, quiet=quiet)
+        effects = self._effects(now_ms, outputs, share, quiet=quiet, rests=rests)
         self.clock.asked_at = effects.wake_at
         return effects
 
@@ -552,9 +607,18 @@ class Driver:
         return share
 
     def _effects(
-        self, now_ms: int, outputs: Sequence[Output], share: GroupsShare | None, *, quiet: bool
+        self,
+        now_ms: int,
+        outputs: Sequence[Output],
+        share: GroupsShare | None,
+        *,
+        quiet: bool,
+        rests: bool,
     ) -> Effects:
-        """Gather what the shell is to do; `quiet` says that there is nothing of snapshots."""
+        """Gather what the shell is to do.
+
+        `quiet` says that there is nothing of snapshots, `rests` that nothing at all is under way.
+        """
         # What all groups of this server have to write now is one frame (D-13); there is none while one is being written.
         bootstrap = self.coordination.bootstrap
         frame = None
@@ -562,7 +626,7 @@ class Driver:
             frame = self._frame.take(None if bootstrap.founded else bootstrap.to_make_durable())
         if frame is not None:
             self.pace.began(self.clock.run)
-        wake_at = now_ms if self._outbox.local else self.coordination.due_at()
+        wake_at = now_ms if self._outbox.local else self.coordination.due_at(rests=rests)
         clients_in_ms = self.clients.due_in_ms
         if clients_in_ms is not None and now_ms + clients_in_ms < wake_at:
             wake_at = now_ms + clients_in_ms
@@ -589,6 +653,10 @@ class Driver:
             tasks, deliveries = [*tasks, *pieces], [*deliveries, *segments]
             if self._sender.waiting:
                 wake_at = min(wake_at, now_ms + WAKE_MS)
+        self._rests_until = wake_at if rests else 0
+        alarm_at = self.coordination.look_at_alarm()
+        if alarm_at < wake_at:
+            wake_at = alarm_at
         return Effects(
             self._outbox.take(), frame, outputs, wake_at, tasks, compact_to, deliveries, compactions
         )

@@ -1,4 +1,4 @@
-"""What the driver asks of its shell after a turn."""
+"""What the driver asks of its shell after a turn, or in its place."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from zraft.server.clients.output import Output
 from zraft.storage.records import Record
 from zraft.transport.messages import PeerMessage
 from zraft_core.ids import GroupId, ServerId
+
+Beat = tuple[Sequence[tuple[ServerId, PeerMessage]], int]
+"""What the shell does in the place of a turn, when its alarm rings and nothing is under way: (sends, wake at).
+
+The first has a message to each of some servers, the second is as in `Effects`.
+"""
 
 
 @frozen

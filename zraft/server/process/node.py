@@ -93,8 +93,14 @@ CHORES_MS: Final = 50
 IDLE_CHORES_MS: Final = 200
 """The same of a server whose clients wait for nothing."""
 
+RESTING_CHORES_MS: Final = 1_000
+"""The same of one that has no clients."""
+
 SOON_MS: Final = 10
 """The same of a server that has chores left: it folds digests, or leaves."""
+
+PUT_OFF_MS: Final = 250
+"""An alarm that would ring within this time is put off by who heard its leader; half of the heartbeats are answered."""
 
 TURNS_AT_ONCE: Final = 2
 """What a frame made durable is told in the turn after it; then clients and other servers are heard again."""
@@ -232,6 +238,7 @@ class Node:
             keys=keys,
             now_ms=now_ms,
             on_arrived=self.schedule,
+            on_answered=self._on_answered,
             on_failed=self._fail,
             endpoint=surroundings.endpoint,
             dial=surroundings.dial,
@@ -526,10 +533,23 @@ class Node:
             self._peers.drain()
         if not self._scheduled:
             if now >= self._wake_at:
-                self._scheduled = True
-                self._turn()
+                beat = None if self._chores_left else self.driver.beat(now)
+                if beat is None:
+                    self._scheduled = True
+                    self._turn()
+                    return
+                sends, wake_at = beat
+                for to, message in sends:
+                    self._peers.send(to, (message,))
+                self._wake(wake_at, now)
             else:
                 self._wake(self._wake_at, now)
+
+    def _on_answered(self) -> None:
+        """Put the alarm off if it would ring before the next such answer: a leader was heard, and nothing followed."""
+        now = self.driver.clock.now
+        if self._alarm_at - now < PUT_OFF_MS and not self._scheduled:
+            self._wake(self.driver.put_off(), now)
 
     def _do_chores(self, now_ms: int) -> None:
         """Do what is looked at a few times a second, whether or not anything happened."""
@@ -559,7 +579,13 @@ class Node:
         if folds:
             driver.machine.fold_digest(IDLE_FOLD_ITEMS)
         self._chores_left = folds or self._leave_by is not None or self.administration.awaited
-        self._chores_at = now_ms + (SOON_MS if self._chores_left else IDLE_CHORES_MS if idle else CHORES_MS)
+        if self._chores_left:
+            in_ms = SOON_MS
+        elif driver.clients.connections or self._deadlines:
+            in_ms = IDLE_CHORES_MS if idle else CHORES_MS
+        else:
+            in_ms = RESTING_CHORES_MS if idle else CHORES_MS
+        self._chores_at = now_ms + in_ms
 
     def _turn(self) -> None:
         """Do one batch, and the next one at once if the loop itself made a frame durable for which somebody waits."""

@@ -59,6 +59,7 @@ class Peers:
         keys: Reloading[tuple[ClusterKey, ...]] | None,
         now_ms: Callable[[], int],
         on_arrived: Callable[[], None],
+        on_answered: Callable[[], None],
         on_failed: Callable[[ZraftError], None],
         endpoint: OpenEndpoint = UdpEndpoint,
         dial: Dial = dial,
@@ -66,13 +67,15 @@ class Peers:
         """Make the links to the other servers; `open` binds the socket.
 
         `keys`: None without a key. `on_arrived` is called when the driver was given something that wants a turn,
-        `on_failed` when it cannot continue. Once `stop` is set, what comes by streams no longer counts.
+        `on_answered` when all that follows from it was said at once, and `on_failed` when it cannot continue. Once `stop` is
+        set, what comes by streams no longer counts.
         """
         self._config = config
         self._driver = driver
         self._stop = stop
         self._now_ms = now_ms
         self._on_arrived = on_arrived
+        self._on_answered = on_answered
         self._on_failed = on_failed
         self._open_endpoint = endpoint
         sizes = {server: config.peer.datagram_bytes for server in config.cluster if server != config.id}
@@ -216,8 +219,18 @@ class Peers:
                     return
             elif sender is not None:
                 self._note_loss(sender.server)  # it may have told of it
-        if self._driver.wants_turn:
+        self._answer()
+
+    def _answer(self) -> None:
+        """Say at once what the driver says to what it was given, or have a turn."""
+        sends = self._driver.answer()
+        if sends is None:
             self._on_arrived()
+        else:
+            for to, said in sends:
+                self.send(to, said)
+            if sends:
+                self._on_answered()
 
     def _see_to(self, beside: Beside, source: SocketAddress) -> None:
         """Send the answers to a datagram from `source`, and log why it was dropped."""
@@ -251,8 +264,7 @@ class Peers:
         except ZraftError as error:
             self._on_failed(error)
             return
-        if self._driver.wants_turn:
-            self._on_arrived()
+        self._answer()
 
     def _on_ended(self, server: ServerId) -> None:
         """Take note that a stream to or from that server has ended."""
