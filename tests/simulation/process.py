@@ -233,7 +233,7 @@ class Process(SimulatedProcess[DiskImage, Observer]):
         wanted = regular or bool(self._client_events) or bool(self._performed)
         if self._take_durable():
             driver.persisted()
-            for to, messages in driver.acknowledge():
+            for to, messages in driver.acknowledge()[0]:
                 self._observer.sending(self.sender, to, messages)
         performed, self._performed = self._performed, []
         for task, result in performed:

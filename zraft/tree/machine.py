@@ -360,9 +360,9 @@ class Machine:
             self._run_code = Code.OK
             self._run_handlers = self._leader_handlers if self._owner[0] == LEADER else self._origin_handlers
             return Code.OK
-        found = self.sessions.get(session)
-        if found is None:
+        if session not in self.sessions:
             return self._end_run(Code.SESSION_EXPIRED)
+        found = self.sessions[session]
         if found.owner != self._owner:
             return self._end_run(Code.SESSION_MOVED)
         tree.session = found

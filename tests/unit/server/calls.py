@@ -134,7 +134,7 @@ class ThreeDrivers:
     def _persisted(self, server: ServerId) -> None:
         driver = self.drivers[server]
         driver.persisted()
-        for to, messages in driver.acknowledge():
+        for to, messages in driver.acknowledge()[0]:
             self._at(HOP_MS, to, self._receiving(server, to, messages))
 
     def _receiving(

@@ -145,7 +145,8 @@ class Clients:
         self._backlogged: dict[ClientConnection, None] = {}
         self._passed_over = False
         """Somebody whose requests are large got nothing of the turn before."""
-        self._syncs: list[SyncWaiter] = []
+        self.syncs: list[SyncWaiter] = []
+        """Those that asked for a sync which was not taken yet."""
         self._floored: dict[NativeSpeaker, None] = {}
         """Connections with reads that wait for this server to have applied more."""
         self._topical: dict[NativeSpeaker, None] = {}
@@ -294,7 +295,7 @@ class Clients:
 
     def request_sync(self, waiter: SyncWaiter) -> None:
         """Call `waiter.complete_sync()` when all that is committed by now is applied here."""
-        self._syncs.append(waiter)
+        self.syncs.append(waiter)
 
     def on_topics(self, connection: NativeSpeaker) -> None:
         """Take note that a connection is to be told of topics at the end of the turn."""
@@ -344,14 +345,9 @@ class Clients:
                 f"{self.settings.watches_per_connection_max}: they are kept in memory; a recursive watch can replace many",
             )
 
-    @property
-    def has_syncs(self) -> bool:
-        """True if somebody waits for a sync that was not taken yet."""
-        return bool(self._syncs)
-
     def take_syncs(self) -> list[SyncWaiter]:
         """Return those that asked for a sync since the last call."""
-        taken, self._syncs = self._syncs, []
+        taken, self.syncs = self.syncs, []
         return taken
 
     def on_word(self, connection: ZooKeeperSpeaker) -> None:
@@ -463,7 +459,7 @@ class Clients:
     def begin_turn(self) -> None:
         """Begin a turn with the requests that waited for it, in the order in which they began to wait."""
         turn, sums = self.turn, self.sums
-        turn.begin()
+        turn.taken, turn.cut_short, turn.took_large = 0, False, False
         self._told_before = self.told_total
         self._parts_before = self.feeds.parts_total
         if sums.unfinished.pressed:

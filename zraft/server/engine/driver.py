@@ -306,10 +306,11 @@ class Driver:
             assert raft is not None
             raft.persisted(numbers[COORDINATION_GROUP])
 
-    def acknowledge(self) -> Sequence[tuple[ServerId, Sequence[PeerMessage]]]:
-        """Return what other servers are told of a frame that is durable, if nothing else follows from it.
+    def acknowledge(self) -> tuple[Sequence[tuple[ServerId, Sequence[PeerMessage]]], bool]:
+        """Return what other servers are told of a frame that is durable, and whether a turn is wanted, as `wants_turn`.
 
-        So it is on a follower in nearly every round. The next turn would say the same, after it had gone past everything.
+        They are told now if nothing else follows from it. So it is on a follower in nearly every round. The next turn would
+        say the same, after it had gone past everything.
         """
         raft = self.coordination.raft
         if (
@@ -320,8 +321,8 @@ class Driver:
             or (self.groups is not None and self.groups.wants_turn)
             or not self.coordination.acknowledge()
         ):
-            return ()
-        return self._outbox.take()
+            return (), self.wants_turn
+        return self._outbox.take(), self._frame.due or self.coordination.stirred
 
     def disk_full(self, is_full: bool) -> None:
         """Take note that the frame of the last `Effects.write` waits for space on the disk, or no longer."""

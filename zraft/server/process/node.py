@@ -39,6 +39,7 @@ from zraft.raft.role import Role
 from zraft.server.clients.audit import AuditTap, server_line
 from zraft.server.clients.turn_share import LONG_TURN_MS
 from zraft.server.engine.driver import Driver
+from zraft.server.engine.effects import Effects
 from zraft.server.engine.registry_coordination import RegistryCoordination
 from zraft.server.operators.administration import Administration
 from zraft.server.operators.journaling import Journaling
@@ -214,8 +215,8 @@ class Node:
             OperatorStreams(self._administer),
             self._stop,
             keys=keys,
-            now_ms=now_ms,
-            on_arrived=self.schedule,
+            now_ms=now_ms_exactly,
+            on_arrived=self._on_arrived,
             on_failed=self._fail,
         )
         self.report = ServerReport(
@@ -473,6 +474,13 @@ class Node:
             self.driver.clients.arrived = now_ms_exactly()
             self._loop.call_soon(self._turn)
 
+    def _on_arrived(self, at_ms: float) -> None:
+        """Schedule a turn for what other servers said, which arrived then."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.driver.clients.arrived = at_ms
+            self._loop.call_soon(self._turn)
+
     def _wake(self, at_ms: int, now_ms: int) -> None:
         """Be woken at `at_ms`, or sooner: an alarm that is set for an earlier moment finds that out and is set again.
 
@@ -572,11 +580,8 @@ class Node:
         if effects.write is not None:
             # Last: while this disk works, the other servers and the clients have what this turn says to them.
             seconds = self._wal_writer.submit(effects.write)
-        if effects.compact_to is not None:
-            self._wal_writer.compact(COORDINATION_GROUP, effects.compact_to)
-        for task in effects.tasks:
-            self._snapshot_thread.submit(task)
-        self._groups.carry_out(effects)
+        if effects.tasks or effects.deliveries or effects.group_compactions or effects.compact_to is not None:
+            self._carry_out(effects)
         if driver.latencies.waiting:
             driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
@@ -596,8 +601,7 @@ class Node:
             if seconds * 1000 >= LATE_MS:
                 self._peers.drain()
                 now = now_ms()
-            self._on_durable(seconds)
-            again = driver.wants_turn and not self._scheduled
+            again = self._on_durable(seconds) and not self._scheduled
         if now >= self._chores_at:
             self._do_chores(now)
         if again:
@@ -608,6 +612,14 @@ class Node:
         else:
             self._wake(min(wake_at, self._chores_at) if self._chores_left else wake_at, now)
         return False
+
+    def _carry_out(self, effects: Effects) -> None:
+        """Give the threads what a turn asks of them beside the frame, as few turns do."""
+        if effects.compact_to is not None:
+            self._wal_writer.compact(COORDINATION_GROUP, effects.compact_to)
+        for task in effects.tasks:
+            self._snapshot_thread.submit(task)
+        self._groups.carry_out(effects)
 
     def _on_leadership(self) -> None:
         """Note that another server leads, or this one.
@@ -660,20 +672,21 @@ class Node:
 
     def _on_written(self, seconds: float) -> None:
         self._wal_writer.took(seconds)
-        self._on_durable(seconds)
-        if not self._scheduled and self.driver.wants_turn:
+        if self._on_durable(seconds) and not self._scheduled:
             self._scheduled = True
             self._turn()
 
-    def _on_durable(self, seconds: float) -> None:
-        """Take note that a frame is durable, and tell other servers what waited for it."""
+    def _on_durable(self, seconds: float) -> bool:
+        """Take note that a frame is durable, and tell other servers what waited for it; return whether a turn is due."""
         self._process.fsync.add(seconds)
         if self._ends:
             # Nothing more may be said if the state differs from the majority's (D-26).
-            return
+            return False
         self.driver.persisted()
-        for to, messages in self.driver.acknowledge():
+        sends, wants_turn = self.driver.acknowledge()
+        for to, messages in sends:
             self._peers.send(to, messages)
+        return wants_turn
 
     def _on_performed(self, done: tuple[Task, Result]) -> None:
         self.driver.performed(*done)

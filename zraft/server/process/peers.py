@@ -56,13 +56,13 @@ class Peers:
         stop: asyncio.Event,
         *,
         keys: Reloading[tuple[ClusterKey, ...]] | None,
-        now_ms: Callable[[], int],
-        on_arrived: Callable[[], None],
+        now_ms: Callable[[], float],
+        on_arrived: Callable[[float], None],
         on_failed: Callable[[ZraftError], None],
     ) -> None:
         """Make the links to the other servers; `open` binds the socket.
 
-        `keys`: None without a key. `on_arrived` is called when the driver was given something that wants a turn,
+        `keys`: None without a key. `on_arrived` gets the time when the driver was given something that wants a turn,
         `on_failed` when it cannot continue. Once `stop` is set, what comes by streams no longer counts.
         """
         self._config = config
@@ -188,7 +188,8 @@ class Peers:
             self._endpoint.drain()
 
     def _on_datagrams(self, datagrams: list[tuple[bytes, SocketAddress]]) -> None:
-        now = self._now_ms()
+        arrived = self._now_ms()
+        now = int(arrived)
         self._driver.pass_time(now)
         links, addresses, endpoint = self._links, self._addresses, self._endpoint
         assert addresses is not None
@@ -212,7 +213,7 @@ class Peers:
             elif sender is not None:
                 self._note_loss(sender.server)  # it may have told of it
         if self._driver.wants_turn:
-            self._on_arrived()
+            self._on_arrived(arrived)
 
     def _see_to(self, beside: Beside, source: SocketAddress) -> None:
         """Send the answers to a datagram from `source`, and log why it was dropped."""
@@ -240,23 +241,25 @@ class Peers:
         """Take messages that came by a stream."""
         if self._stop.is_set():
             return
-        self._driver.pass_time(self._now_ms())
+        arrived = self._now_ms()
+        self._driver.pass_time(int(arrived))
         try:
             self._driver.receive(sender, messages)
         except ZraftError as error:
             self._on_failed(error)
             return
         if self._driver.wants_turn:
-            self._on_arrived()
+            self._on_arrived(arrived)
 
     def _on_ended(self, server: ServerId) -> None:
         """Take note that a stream to or from that server has ended."""
         if self._stop.is_set():
             return
         self.drain()  # what it said before its end comes first
-        self._driver.pass_time(self._now_ms())
+        now = self._now_ms()
+        self._driver.pass_time(int(now))
         self._driver.note_lost(server)
-        self._on_arrived()
+        self._on_arrived(now)
 
     def hold_streams(self) -> None:
         """Have a stream to each server that leads a group here. It carries little; its end tells of a leader's end."""

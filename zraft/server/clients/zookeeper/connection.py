@@ -210,7 +210,7 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
             self._backlog
             or self.held
             or self.unsent
-            or (clients.turn.full and (self.queue or not clients.turn.lets_pass(len(data))))
+            or ((self.queue or not clients.turn.lets_pass(len(data))) and clients.turn.full)
         ):
             before = len(self._backlog)
             self._defer(frames)
