@@ -164,6 +164,11 @@ class OriginStream:
         )
 
     @property
+    def may_cut(self) -> bool:
+        """Whether the window of batches in flight has room for another one."""
+        return len(self.unapplied) < self._settings.batches_in_flight_max
+
+    @property
     def outstanding(self) -> int:
         """The bytes of commands that were taken from clients and are not applied here yet."""
         return self._unapplied_bytes + self._collected_bytes
@@ -220,7 +225,7 @@ class OriginStream:
         new = len(self._runs) - self._stamped
         if new:
             self._arrivals.append(_Arrival(at, new))
-        while self._runs and len(self.unapplied) < self._settings.batches_in_flight_max:
+        while self._runs and self.may_cut:
             self._cut_part(now)
         self._stamped = len(self._runs)
 

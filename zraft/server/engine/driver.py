@@ -551,13 +551,16 @@ class Driver:
     ) -> Effects:
         """Gather what the shell is to do; `quiet` says that there is nothing of snapshots."""
         # What all groups of this server have to write now is one frame (D-13); there is none while one is being written.
-        bootstrap = self.coordination.bootstrap
+        bootstrap, replica = self.coordination.bootstrap, self.coordination.replica
         frame = None
         if self._frame.due or not bootstrap.founded:
             frame = self._frame.take(None if bootstrap.founded else bootstrap.to_make_durable())
         if frame is not None:
             self.pace.began(self.clock.run)
-        wake_at = now_ms if self._outbox.local else self.coordination.due_at()
+        wake_at = self.coordination.due_at()
+        if self._outbox.local or (self.origin.collected and self.origin.may_cut and replica is not None):
+            # What clients asked for while a batch was under way makes the next one, whether or not anybody asks again.
+            wake_at = now_ms
         clients_in_ms = self.clients.due_in_ms
         if clients_in_ms is not None and now_ms + clients_in_ms < wake_at:
             wake_at = now_ms + clients_in_ms
