@@ -164,7 +164,7 @@ class Clients:
             self.full_knob = "client.connections_max"
             self.rejected_total += 1
             return None
-        if not self._addresses.admit(_host(address)):
+        if self._addresses.bounded and not self._addresses.admit(_host(address)):
             self.full_knob = "client.connections_per_address_max"
             self.rejected_total += 1
             return None
@@ -407,11 +407,13 @@ class Clients:
         connection.phase = Phase.CLOSED
         if connection in self._connections:
             del self._connections[connection]
-            self._addresses.release(_host(connection.address))
-        self._backlogged.pop(connection, None)
+            if self._addresses.bounded:
+                self._addresses.release(_host(connection.address))
+        if connection in self._backlogged:
+            del self._backlogged[connection]
         self.sums.release(connection)
         connection.on_release()
-        if isinstance(connection, NativeSpeaker):
+        if (self._floored or self._topical) and isinstance(connection, NativeSpeaker):
             self._floored.pop(connection, None)
             self._topical.pop(connection, None)
 

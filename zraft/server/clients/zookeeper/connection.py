@@ -583,7 +583,8 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
                 ConnectResponse(0, session.timeout_ms, session.id, session.password, flag)
             )
         )
-        self.take_backlog()
+        if self._backlog:
+            self.take_backlog()
 
     def attached_read_only(self, session: int, timeout_ms: int, password: bytes) -> None:
         """Give the client a session that only this server knows, and that lasts as long as the connection."""
