@@ -230,7 +230,7 @@ class Process(SimulatedProcess[DiskImage, Observer]):
     def _take_turn(self) -> None:
         driver = self._running
         regular = self._schedule.now_ms >= self._wake_ms
-        wanted = regular or bool(self._client_events) or bool(self._performed)
+        wanted = regular or bool(self._performed)
         if self._take_durable():
             driver.persisted()
             for to, messages in driver.acknowledge()[0]:
@@ -246,7 +246,7 @@ class Process(SimulatedProcess[DiskImage, Observer]):
             events, self._client_events = self._client_events, []
             for kind, socket, data in events:
                 self._feed(driver, kind, socket, data)
-        if not wanted and not driver.wants_turn:
+        if not wanted and not driver.on_clients():
             # As in the server's own loop: what arrived waits for the next turn that something gives a reason for.
             self._request_turn(self._wake_ms)
             return

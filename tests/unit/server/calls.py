@@ -149,9 +149,7 @@ class ThreeDrivers:
         with self.calls[server].counted():
             event()
             # As in the server's own loop: whatever a client sends has a turn.
-            wants_turn = (
-                getattr(event, "__func__", None) is DrivenClient.send or self.drivers[server].wants_turn
-            )
+            wants_turn = self.drivers[server].on_clients()
         if wants_turn:
             self._turn(server)
 

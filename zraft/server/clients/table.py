@@ -481,6 +481,18 @@ class Clients:
             self.take_backlog()
 
     @property
+    def stirred(self) -> bool:
+        """True if what connections said or did since the last turn gives one something to do, writes left out."""
+        sums = self.sums
+        return (
+            bool(self._dirty or self.syncs or self._floored or self._topical or self.feeds.pending)
+            or bool(self.sessions.waiting or sums.waiting or self._backlogged)
+            or sums.overdrawn
+            or sums.unfinished.pressed
+            or self.due_in_ms is not None
+        )
+
+    @property
     def wants_turn(self) -> bool:
         """True if something is left that the next turn can do at once."""
         return self.due_in_ms == 0

@@ -400,6 +400,19 @@ class Driver:
             or (self.groups is not None and self.groups.wants_turn)
         )
 
+    def on_clients(self) -> bool:
+        """Take note of what clients have said since the last call; return whether a turn has something to do for them.
+
+        It has not if all that they asked for waits for the batch under way. Then the turn in which that is applied asks for
+        another one.
+        """
+        origin = self.origin
+        if origin.collected:
+            if origin.may_cut:
+                return True
+            origin.stamp(self.clock.now, self.clients.arrived)
+        return self.clients.stirred or self.wants_turn
+
     @property
     def raft(self) -> Raft | None:
         """The core of the coordination group; None before this server belongs to a cluster."""

@@ -237,6 +237,7 @@ class Node:
         self._paused: set[ClientProtocol] = set()
         self._deadlines: Deadlines[ClientProtocol] = Deadlines(config.client.handshake_timeout_ms / 1000)
         self._scheduled = False
+        self._asked = False  # whether the scheduled turn was asked for by others than clients
         self._leave_by: float | None = None
         self._servers: list[asyncio.Server] = []
         self._admin: AdminListener | None = None
@@ -457,7 +458,7 @@ class Node:
         try:
             bound.listen(LISTEN_BACKLOG)  # uvloop would not tell that it could not
             return await self._loop.create_server(
-                lambda: ClientProtocol(self, self.schedule, self._tls, plain=plain),
+                lambda: ClientProtocol(self, self._on_client, self._tls, plain=plain),
                 sock=bound,
                 backlog=LISTEN_BACKLOG,
             )
@@ -469,6 +470,11 @@ class Node:
 
     def schedule(self) -> None:
         """Schedule a turn in this iteration of the loop, one for all that arrives in it."""
+        self._asked = True
+        self._on_client()
+
+    def _on_client(self) -> None:
+        """Schedule a turn for what a client said or did, if it turns out that this gives a turn something to do."""
         if not self._scheduled:
             self._scheduled = True
             self.driver.clients.arrived = now_ms_exactly()
@@ -476,6 +482,7 @@ class Node:
 
     def _on_arrived(self, at_ms: float) -> None:
         """Schedule a turn for what other servers said, which arrived then."""
+        self._asked = True
         if not self._scheduled:
             self._scheduled = True
             self.driver.clients.arrived = at_ms
@@ -511,7 +518,7 @@ class Node:
             self._peers.drain()
         if not self._scheduled:
             if now >= self._wake_at:
-                self._scheduled = True
+                self._scheduled = self._asked = True
                 self._turn()
             else:
                 self._wake(self._wake_at, now)
@@ -553,12 +560,15 @@ class Node:
 
     def _batch(self) -> bool:
         """Do one batch: decide, then send, write and answer; return whether the next one is due at once."""
-        self._scheduled = False
+        asked, self._asked, self._scheduled = self._asked, False, False
         if self._ends:
             return False
         if self._tls is not None and self._tls.handshakes.ready:
             self._tls.handshakes.run()
+            asked = True
         driver = self.driver
+        if not (asked or self._paused or driver.on_clients()):
+            return False
         began = now_ms_exactly()
         try:
             now = int(began)
@@ -605,6 +615,7 @@ class Node:
         if now >= self._chores_at:
             self._do_chores(now)
         if again:
+            self._asked = True
             return True
         wake_at = effects.wake_at
         if wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
@@ -673,7 +684,7 @@ class Node:
     def _on_written(self, seconds: float) -> None:
         self._wal_writer.took(seconds)
         if self._on_durable(seconds) and not self._scheduled:
-            self._scheduled = True
+            self._scheduled = self._asked = True
             self._turn()
 
     def _on_durable(self, seconds: float) -> bool:
