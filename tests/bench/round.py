@@ -44,10 +44,12 @@ ENTRIES: Final = (
     (Node, "_on_alarm", "its alarm"),
     (Node, "_on_written", "the log's thread"),
     (Node, "_turn", ""),
+    (ClientProtocol, "connection_made", ""),
+    (ClientProtocol, "connection_lost", ""),
 )
 """The loop calls these functions of a server; each stands with what has woken the server then."""
 
-assert {getattr(owner, name).__code__ for owner, name, _ in ENTRIES} == {*WAKES, CALLED}
+assert {getattr(owner, name).__code__ for owner, name, _ in ENTRIES} == WAKES | CALLED
 
 WARM_WRITES: Final = 200
 

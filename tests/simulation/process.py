@@ -232,11 +232,11 @@ class Process(SimulatedProcess[DiskImage, Observer]):
     def _take_turn(self) -> None:
         driver = self._running
         rings = self._schedule.now_ms >= self._wake_ms
-        wanted = self._wants_turn or bool(self._client_events) or bool(self._performed)
+        wanted = self._wants_turn or bool(self._performed)
         self._wants_turn = False
         if self._take_durable():
             driver.persisted()
-            for to, messages in driver.acknowledge():
+            for to, messages in driver.acknowledge()[0]:
                 self._observer.sending(self.sender, to, messages)
         performed, self._performed = self._performed, []
         for task, result in performed:
@@ -245,11 +245,11 @@ class Process(SimulatedProcess[DiskImage, Observer]):
             driver.pass_time(self.clock_ms)
         for sender, messages in self._arrived():
             driver.receive(sender, messages)
-        if self._client_events:
-            events, self._client_events = self._client_events, []
-            for kind, socket, data in events:
-                self._feed(driver, kind, socket, data)
-        if not wanted and self._does_without_turn(driver, rings=rings):
+        events, self._client_events = self._client_events, []
+        for kind, socket, data in events:
+            self._feed(driver, kind, socket, data)
+        heard = bool(events)
+        if not (wanted or (heard and driver.on_clients())) and self._does_without_turn(driver, rings=rings):
             return
         self.turns += 1
         effects = driver.turn(self.clock_ms, self._schedule.now_ms + WALL_EPOCH_MS + self.wall_skew_ms)

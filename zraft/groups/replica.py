@@ -119,10 +119,11 @@ class Replica:
                 self.next_position = entry.position + entry.count
                 if digest is not None and not entry.index % self.digest_interval:
                     self.digests.append((entry.index, digest()))
-                left -= len(entry.payload) + 1
                 if self._in_part:
                     self._in_part = False
                     return True
+                if entry.index < applicable:
+                    left -= len(entry.payload) + 1
         return True
 
     @property

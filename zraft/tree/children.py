@@ -95,6 +95,27 @@ class _Ranges:
         names.add(name)
         names.size += size
 
+    def add_new(self, number: int, name: str, size: int) -> bool:
+        """Add a name unless it is there, which returns False."""
+        key = number >> _RANGE_SHIFT
+        shard = self._shards[key % _SHARDS]
+        if key not in shard:
+            shard[key] = name
+        else:
+            names = shard[key]
+            if names.__class__ is not _Range:
+                assert isinstance(names, str)
+                if names == name:
+                    return False
+                shard[key] = names = _range_of(names)
+            if name in names:
+                return False
+            names.add(name)
+            names.size += size
+        self.count += 1
+        self.size += size
+        return True
+
     def remove(self, number: int, name: str, size: int) -> None:
         key = number >> _RANGE_SHIFT
         shard = self._shards[key % _SHARDS]
@@ -239,6 +260,17 @@ class ManyNames(Collection[str]):
         else:
             self._visible.add(number, name, size)
         self.name_bytes += size
+
+    def add_numbered(self, number: int, name: str) -> bool:
+        """Add an ASCII name that ends in this number; return False if no child can be created under it.
+
+        It is what `name in` and `add` do.
+        """
+        size = len(name)
+        if number < self.first or not self._visible.add_new(number, name, size):
+            return False
+        self.name_bytes += size
+        return True
 
     def remove(self, name: str) -> None:
         """Remove a name that is there, or hidden."""

@@ -362,9 +362,9 @@ class Machine:
             self._run_code = Code.OK
             self._run_handlers = self._leader_handlers if self._owner[0] == LEADER else self._origin_handlers
             return Code.OK
-        found = self.sessions.get(session)
-        if found is None:
+        if session not in self.sessions:
             return self._end_run(Code.SESSION_EXPIRED)
+        found = self.sessions[session]
         if found.owner != self._owner:
             return self._end_run(Code.SESSION_MOVED)
         tree.session = found
@@ -466,16 +466,17 @@ class Machine:
         return execute_once(session, self._tree.digest, self._session_handlers, command, zxid, self.position)
 
     def _create_session(self, command: Command, zxid: int) -> Session | Code:
-        if len(command) != 3:
+        try:
+            _, timeout_ms, password = command
+        except ValueError:
             return Code.MARSHALLING_ERROR
-        _, timeout_ms, password = command
         if timeout_ms.__class__ is not int or not _is_password(password):
             return Code.MARSHALLING_ERROR
         session_id = session_id_for(self._owner[0], zxid)
         if session_id in self.sessions:
             # This happens only after 2^56 zxids, when the oldest sessions' ids come round again.
             return Code.SYSTEM_ERROR
-        timeout_ms = self.settings.clamped_timeout_ms(timeout_ms)
+        timeout_ms = self._tree.settings.clamped_timeout_ms(timeout_ms)
         session = Session(session_id, password, timeout_ms, self._owner, self.position)
         self._tree.digest.dirty_sessions.add(session_id)
         self.sessions[session_id] = session
@@ -615,7 +616,7 @@ class Machine:
         """End the session and exactly its ephemerals, the latter in the order of their paths; then its will is done."""
         self._tree.digest.dirty_sessions.add(session.id)
         hidden = self._tree.hidden
-        for path in sorted(session.ephemerals):
+        for path in sorted(session.ephemerals) if session.ephemerals else ():
             if hidden and is_hidden(hidden, path):
                 forget_hidden(self._tree, path)
             else:

@@ -42,9 +42,9 @@ class Origins:
 
     def accept(self, origin: Origin, boot: int, seq: int) -> bool:
         """Take (boot, seq) if it is the next batch of a member (D-2); else nothing changes but `faults`."""
-        row = self.rows.get(origin)
-        if row is None:
+        if origin not in self.rows:
             return False
+        row = self.rows[origin]
         if boot == row.boot:
             if seq == row.seq + 1:
                 row.seq = seq

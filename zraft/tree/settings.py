@@ -61,7 +61,9 @@ class Settings:
 
     def clamped_timeout_ms(self, timeout_ms: int) -> int:
         """Return the session timeout that a client gets when it asks for `timeout_ms`."""
-        return max(self.session_timeout_ms_min, min(self.session_timeout_ms_max, timeout_ms))
+        if timeout_ms > self.session_timeout_ms_max:
+            timeout_ms = self.session_timeout_ms_max
+        return timeout_ms if timeout_ms > self.session_timeout_ms_min else self.session_timeout_ms_min
 
 
 _DAY_MS: Final = 24 * 3600 * 1000

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import frozen
 
 from zraft_core.wire.framing import frame
-from zraft_core.wire.jute import JuteReader, encode_bool, encode_buffer
+from zraft_core.wire.jute import INT, JuteReader, encode_bool, encode_buffer
 
 PASSWORD_BYTES: Final = 16
 NO_PASSWORD: Final = bytes(PASSWORD_BYTES)
@@ -20,6 +20,9 @@ NO_PASSWORD: Final = bytes(PASSWORD_BYTES)
 _REQUEST_HEAD: Final = Struct(">iqiq")
 _RESPONSE_HEAD: Final = Struct(">iiq")
 _USUAL_REQUEST: Final = Struct(">iqiqi16sB")
+_USUAL_RESPONSE: Final = Struct(">iiiqi16s?")
+"""With the frame's length in front."""
+_USUAL_RESPONSE_BYTES: Final = _USUAL_RESPONSE.size - INT.size
 
 
 @frozen
@@ -98,8 +101,15 @@ def decode_connect_response(body: bytes) -> ConnectResponse:
 
 def encode_connect_response(response: ConnectResponse) -> bytes:
     """Return the response as a frame."""
-    head = _RESPONSE_HEAD.pack(response.protocol_version, response.timeout_ms, response.session)
-    return frame(head + encode_buffer(response.password) + _read_only(response.read_only))
+    version, timeout_ms, session = response.protocol_version, response.timeout_ms, response.session
+    password, flag = response.password, response.read_only
+    if flag is not None and len(password) == PASSWORD_BYTES:
+        return _USUAL_RESPONSE.pack(
+            _USUAL_RESPONSE_BYTES, version, timeout_ms, session, PASSWORD_BYTES, password, flag
+        )
+    return frame(
+        _RESPONSE_HEAD.pack(version, timeout_ms, session) + encode_buffer(password) + _read_only(flag)
+    )
 
 
 def encode_session_refusal(request: ConnectRequest) -> bytes:

@@ -53,6 +53,7 @@ def _set_data(frames: Sequence[bytes]) -> list[Write]:
 
 def _creates(frames: Sequence[bytes]) -> list[Write]:
     writes: list[Write] = []
+    raw_path, path = b"", ""
     for frame in frames:
         try:
             xid, opcode, length = _HEADER_AND_LENGTH(frame)
@@ -62,7 +63,9 @@ def _creates(frames: Sequence[bytes]) -> list[Write]:
             (size,) = _INT(frame, at)
             if size < 0:
                 break
-            path = frame[12:at].decode()
+            if frame[12:at] != raw_path:  # many sequential znodes differ by nothing
+                raw_path = frame[12:at]
+                path = raw_path.decode()
             at += 4
             end = at + size
             if frame[end : end + _ACL_BYTES] != WORLD_ANYONE_ALL:

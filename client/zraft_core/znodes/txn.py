@@ -158,27 +158,31 @@ def unpack_entry(payload: bytes) -> tuple[int, int, tuple[Batch, ...]]:
         fields = msgpack.unpackb(payload, use_list=False, strict_map_key=False)
     except (ValueError, TypeError) as error:  # a TypeError: a map whose key is a map
         raise ProtocolError(f"log entry of {len(payload)} bytes cannot be decoded: {error}") from error
-    if fields.__class__ is not tuple or len(fields) < 3:
+    try:
+        entry_format, log_time_ms, wall_time_ms, *batches = fields if fields.__class__ is tuple else ()
+    except ValueError:
         raise ProtocolError(
             f"log entry of {len(payload)} bytes is not [format, log_time_ms, wall_time_ms, batch, ...]"
-        )
-    if fields[0] != FORMAT:
+        ) from None
+    if entry_format != FORMAT:
         raise ProtocolError(
-            f"log entry of format {fields[0]!r}, this release knows {FORMAT}: upgrade this server"
+            f"log entry of format {entry_format!r}, this release knows {FORMAT}: upgrade this server"
         )
-    return fields[1], fields[2], tuple(filter(_is_batch, fields[3:]))
+    return log_time_ms, wall_time_ms, tuple(filter(_is_batch, batches))
+
+
+_NO_RUNS: Final = ((),)
+"""Stands for what should be runs, and passes for none."""
 
 
 def _is_batch(batch: Any) -> bool:
     """Return whether the frame of this batch can be walked. It costs nothing per command."""
-    if batch.__class__ is not tuple or len(batch) != 5 or batch[4].__class__ is not tuple:
-        return False
-    for run in batch[4]:
-        if (
-            run.__class__ is not tuple
-            or len(run) != 3
-            or run[1].__class__ is not tuple
-            or run[2].__class__ is not tuple
-        ):
-            return False
+    try:
+        _, _, _, _, runs = batch if batch.__class__ is tuple else ()
+        for run in runs if runs.__class__ is tuple else _NO_RUNS:
+            _, ids, commands = run if run.__class__ is tuple else ()
+            if ids.__class__ is not tuple or commands.__class__ is not tuple:
+                return False
+    except ValueError:
+        return False  # of another length, or no tuple
     return True

@@ -10,7 +10,7 @@ import msgpack
 from zraft_core.address import Address
 from zraft_core.wire.client import ZkClientCodec
 from zraft_core.wire.opcodes import Opcode
-from zraft_core.znodes.txn import Command
+from zraft_core.znodes.txn import CLOSE_SESSION, Command
 
 
 class Asker:
@@ -35,6 +35,12 @@ class Asker:
     async def read(self, opcode: Opcode, *paths: str) -> None:
         """Read at once, and wait for all answers."""
         await self._ask(b"".join(self._codec.read(opcode, path)[1] for path in paths), len(paths))
+
+    async def close_session(self) -> None:
+        """End the session, and wait until the server has answered and ended the connection."""
+        self._writer.write(self._codec.write((CLOSE_SESSION,))[1])
+        while await self._reader.read(65_536):
+            pass
 
     async def _ask(self, requests: bytes, answers: int = 1) -> None:
         self._writer.write(requests)

@@ -19,7 +19,7 @@ from zraft.server.engine.settings import DriverSettings
 from zraft.transport.messages import PeerMessage, Sender
 from zraft_core.ids import Instance, ServerId
 from zraft_core.wire.client import ZkClientCodec
-from zraft_core.znodes.txn import CREATE, SET_DATA
+from zraft_core.znodes.txn import CREATE, SET_DATA, Command
 
 DISKS: Final = {ServerId(number): Instance(bytes([number]) * 16) for number in (1, 2, 3)}
 
@@ -29,6 +29,35 @@ HOP_MS: Final = 1
 SETTLES_MS: Final = 3_000
 
 WALL_EPOCH_MS: Final = 1_700_000_000_000
+
+
+class DrivenClient:
+    """A client of one server, whose bytes are handed over.
+
+    Attributes:
+        answers: how often it was told something.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._codec = ZkClientCodec()
+        self._request = self._codec.connect(timeout_ms=60_000)
+        connection = driver.connect("127.0.0.1:1", ())
+        assert connection is not None
+        self._connection: ZooKeeperConnection = connection
+        connection.handle = self._answered
+        self.answers = 0
+
+    def will_write(self, command: Command) -> None:
+        """Let `send` send this."""
+        self._request = self._codec.write(command)[1]
+
+    def send(self) -> None:
+        """Ask for a session the first time, and then for what was said last."""
+        self._connection.data_received(self._request)
+
+    def _answered(self, data: bytes, close: bool) -> None:
+        assert not close, "the client was hung up on"
+        self.answers += bool(data)
 
 
 class ThreeDrivers:
@@ -62,14 +91,8 @@ class ThreeDrivers:
             self._turn(server)
         self._pass(SETTLES_MS)
         (self.leader,) = (server for server, driver in self.drivers.items() if driver.leadership is not None)
-        self._codec = ZkClientCodec()
-        self._answers = 0
-        connection = self.drivers[self.leader].connect("127.0.0.1:1", ())
-        assert connection is not None
-        self._connection: ZooKeeperConnection = connection
-        connection.handle = self._answered
-        self._ask(self._codec.connect(timeout_ms=60_000))
-        self._ask(self._codec.write((CREATE, "/a", b"", None, 0, -1))[1])
+        self._client = self.client(self.leader)
+        self.ask(self.leader, self._client, (CREATE, "/a", b"", None, 0, -1))
 
     def forget(self) -> None:
         """Count from here on."""
@@ -78,20 +101,33 @@ class ThreeDrivers:
 
     def write(self, data: bytes) -> None:
         """Set a znode's data through the leader, and go on until its client has the answer."""
-        self._ask(self._codec.write((SET_DATA, "/a", data, -1))[1])
+        self.ask(self.leader, self._client, (SET_DATA, "/a", data, -1))
 
-    def _ask(self, request: bytes) -> None:
-        answers, self._request = self._answers, request
-        self._at(HOP_MS, self.leader, self._send)
-        while self._answers == answers:
+    def client(self, server: ServerId) -> DrivenClient:
+        """Return a client of that server, which has a session."""
+        client = DrivenClient(self.drivers[server])
+        self._at(HOP_MS, server, client.send)
+        self._until_answered(client, 1)
+        return client
+
+    def ask(
+        self, server: ServerId, client: DrivenClient, command: Command, behind: DrivenClient | None = None
+    ) -> int:
+        """Let the client of that server write; return the ms until it has its answer.
+
+        Args:
+            behind: asks for the same a ms before.
+        """
+        for number, one in enumerate((client,) if behind is None else (behind, client), 1):
+            one.will_write(command)
+            self._at(number * HOP_MS, server, one.send)
+        return self._until_answered(client, client.answers + 1)
+
+    def _until_answered(self, client: DrivenClient, answers: int) -> int:
+        began = self._now
+        while client.answers < answers:
             self._next()
-
-    def _send(self) -> None:
-        self._connection.data_received(self._request)
-
-    def _answered(self, data: bytes, close: bool) -> None:
-        assert not close, "the client was hung up on"
-        self._answers += bool(data)
+        return self._now - began
 
     # -- what happens when
 
@@ -113,7 +149,7 @@ class ThreeDrivers:
         with self.calls[server].counted():
             event()
             # As in the server's own loop: whatever a client sends has a turn.
-            wants_turn = event == self._send or self.drivers[server].wants_turn
+            wants_turn = self.drivers[server].on_clients()
         if wants_turn:
             self._turn(server)
 
@@ -134,7 +170,7 @@ class ThreeDrivers:
     def _persisted(self, server: ServerId) -> None:
         driver = self.drivers[server]
         driver.persisted()
-        for to, messages in driver.acknowledge():
+        for to, messages in driver.acknowledge()[0]:
             self._at(HOP_MS, to, self._receiving(server, to, messages))
 
     def _receiving(

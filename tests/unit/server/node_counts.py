@@ -25,8 +25,10 @@ WAKES: Final = frozenset(
 )
 """The loop calls one of these after it slept."""
 
-CALLED: Final = Node._turn.__code__
-"""The loop calls this for a turn that was asked for."""
+CALLED: Final = frozenset(
+    {Node._turn.__code__, ClientProtocol.connection_made.__code__, ClientProtocol.connection_lost.__code__}
+)
+"""The loop calls one of these for what was asked for, or for what it has found out by itself."""
 
 TURN: Final = Node._batch.__code__
 
@@ -62,7 +64,7 @@ class NodeCounts:
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
         code: CodeType = frame.f_code
         if self._inside is None:
-            if event == "call" and (code in WAKES or code is CALLED):
+            if event == "call" and (code in WAKES or code in CALLED):
                 self._inside = server = self._owner(frame.f_locals["self"])
                 self._outermost = frame
                 self.wakes[server] += code in WAKES

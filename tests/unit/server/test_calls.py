@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from tests.unit.server.calls import ThreeDrivers
+from tests.unit.server.calls import DISKS, ThreeDrivers
+from zraft_core.znodes.txn import SET_DATA
 
 WRITES = 50
+WRITE_MS = 8
+"""What a write takes whose batch leaves at once, in hops of a ms, on the way to the leader and back as well."""
 LEADER_CALLS_MAX = 445
 FOLLOWER_CALLS_MAX = 165
 
@@ -20,3 +23,13 @@ def test_a_write_costs_few_calls_on_each_server() -> None:
         most = LEADER_CALLS_MAX if server == servers.leader else FOLLOWER_CALLS_MAX
         found = calls.of("zraft")
         assert found.total() <= most * WRITES, found.most_common(40)
+
+
+def test_a_write_that_came_while_another_was_under_way_leaves_when_that_is_done() -> None:
+    """Nothing else has to happen: no other client asks, and no heartbeat comes."""
+    servers = ThreeDrivers()
+    for server in DISKS:
+        first, second = servers.client(server), servers.client(server)
+        alone = servers.ask(server, second, (SET_DATA, "/a", b"", -1))
+        assert alone <= WRITE_MS
+        assert servers.ask(server, second, (SET_DATA, "/a", b"", -1), behind=first) <= 2 * alone

@@ -371,11 +371,12 @@ def test_a_follower_acknowledges_without_a_turn_what_it_would_in_one() -> None:
     for one in (place, other):
         _after_an_append(one)
         one.driver.persisted()
-    sends = place.driver.acknowledge()
+    sends, wants_turn = place.driver.acknowledge()
     assert sends == [(ServerId(2), [AppendEntriesReply(COORDINATION_GROUP, 1, True, 4)])]
     assert sends == other.driver.turn(other.now, 1_000_000 + other.now).sends
+    assert not wants_turn
     assert not place.driver.wants_turn
-    assert list(place.driver.acknowledge()) == [], "once"
+    assert place.driver.acknowledge() == ([], False), "once"
 
 
 def _resting_follower() -> Place:
@@ -481,7 +482,7 @@ def test_a_write_from_which_more_follows_has_a_turn() -> None:
     led.hear(3, Heartbeat(COORDINATION_GROUP, 2, 1, 3), boot=5)
     for one in (committed, asked, led):
         one.driver.persisted()
-        assert one.driver.acknowledge() == ()
+        assert one.driver.acknowledge() == ((), True)
         assert one.driver.wants_turn
     assert committed.turn().sends
     assert committed.driver.applied_index == 4

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zraft.server.clients.zookeeper.connection import ZooKeeperConnection
-from zraft.server.coordination.linearizable_reads import LinearizableReads
+from zraft.server.coordination.linearizable_reads import LinearizableReads, Waiter
 
 
 class _Syncs:
     """Stands for the clients: a sync is asked for at every moment."""
 
-    has_syncs = True
+    syncs: Sequence[Waiter] = (object(),)  # type: ignore[assignment]
 
     def take_syncs(self) -> list[ZooKeeperConnection]:
         return [object()]  # type: ignore[list-item]

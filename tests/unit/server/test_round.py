@@ -75,6 +75,9 @@ CALLS_PER_SET: Final = 26
 """The leader makes 17 of them: it takes the request, executes it and answers. Each follower executes it with 4."""
 CALLS_PER_CREATE: Final = 48
 CALLS_PER_READ: Final = 12
+SESSIONS: Final = 4
+CALLS_PER_SESSION: Final = 500
+"""A session of one client among many, which is opened and closed: of the connection, too."""
 CALLS_PER_PUT: Final = 41
 """A put of the native protocol, of which the leader makes 32 calls."""
 RECORDS: Final = 1024
@@ -150,6 +153,25 @@ async def test_a_read_of_many_costs_few_calls(tmp_path: Path, monkeypatch: pytes
             nodes, clients, lambda client, own: client.read(Opcode.GET_DATA, *[own] * UNDER_WAY)
         )
     assert found <= CALLS_PER_READ, found
+
+
+async def test_a_session_of_many_costs_few_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client connects, opens a session, closes it, and does that again."""
+    async with _servers(tmp_path, monkeypatch, 1) as (nodes, _):
+        address = nodes.addresses[nodes.leader.config.id]
+
+        async def visit() -> None:
+            for _ in range(SESSIONS):
+                async with Asker(address) as client:
+                    await client.close_session()
+
+        found: list[float] = []
+        while len(found) < LOOKS_MAX and not (found and min(found) <= CALLS_PER_SESSION):
+            counts = NodeCounts(nodes)
+            with counts.counted():
+                await asyncio.gather(*(visit() for _ in range(CLIENTS)))
+            found.append(counts.calls.total() / (CLIENTS * SESSIONS))
+    assert min(found) <= CALLS_PER_SESSION, found
 
 
 async def test_a_native_write_of_many_costs_few_calls(

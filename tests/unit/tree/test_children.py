@@ -37,6 +37,23 @@ def test_many_names_behave_like_a_set(seed: int) -> None:
     assert many.name_bytes == sum(len(name.encode()) for name in plain)
 
 
+def test_a_numbered_name_is_added_unless_it_is_there_or_below_the_first(seed: int) -> None:
+    rng = random.Random(seed)
+    one, other = ManyNames(), ManyNames()
+    for _ in range(3000):
+        number = rng.choice((rng.randrange(2000), rng.randrange(10**9)))
+        name = f"{rng.choice(('', 'q-'))}{number:010d}"
+        if rng.random() < 0.01:
+            first = max(one.first, rng.randrange(1500))
+            assert one.truncate(first) == other.truncate(first)
+        is_new = name not in other
+        if is_new:
+            other.add(name)
+        assert one.add_numbered(number, name) is is_new
+        assert (len(one), one.name_bytes) == (len(other), other.name_bytes)
+    assert set(one) == set(other)
+
+
 def test_large_directory_is_created_listed_and_deleted_again(scenario: Scenario) -> None:
     scenario.create("/d")
     total = SPLIT_AT + 50

@@ -96,6 +96,10 @@ class Twins:
             return [(opcode, self.path(), rng.randbytes(3), rng.choice(versions)) for _ in range(6)]
         if kind < 0.75:
             opcode, above = rng.choice(CREATES), self.path()
+            if rng.random() < 0.3:
+                path = f"{above if above != '/' else ''}/{rng.choice(NAMES)}"
+                flags = rng.choices((2, 0), (9, 1), k=6)
+                return [(rng.choice((opcode,) * 9 + CREATES), path, b"", None, flag, 0) for flag in flags]
             return [
                 (
                     opcode,

@@ -71,7 +71,8 @@ class Admission(Generic[T]):
     def finish(self, one: T) -> None:
         """Forget `one`, which is attached, or gone, whether it was admitted, waited, or neither."""
         self._in_flight.discard(one)
-        self.waiting.pop(one, None)
+        if one in self.waiting:
+            del self.waiting[one]
 
     def due_in_ms(self) -> int | None:
         """Return after how long a turn can admit somebody, in ms.
@@ -95,11 +96,16 @@ class Admission(Generic[T]):
 
 
 class AddressCount:
-    """Connections per client address, for those who want to bound them; ZooKeeper's bound of 60 is nobody's default."""
+    """Connections per client address, for those who want to bound them; ZooKeeper's bound of 60 is nobody's default.
+
+    Attributes:
+        bounded: whether there is a bound; if not, nobody has to be counted.
+    """
 
     def __init__(self, per_address_max: int = 0) -> None:
         """Begin with no address. A bound of 0 is none, and nothing is counted then."""
         self._max = per_address_max
+        self.bounded = per_address_max > 0
         self._counts: Counter[str] = Counter()
 
     def admit(self, host: str) -> bool:

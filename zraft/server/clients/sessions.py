@@ -137,7 +137,7 @@ class AttachedSessions:
         request = connection.request
         assert request is not None
         self._admission.finish(connection)
-        if self._attaching.get(request.session) is connection:
+        if request.session and self._attaching.get(request.session) is connection:
             del self._attaching[request.session]
         if connection.phase is not Phase.ATTACHING:
             return
@@ -194,9 +194,8 @@ class AttachedSessions:
 
     def on_session_moved(self, session: int, to: ClientConnection | None) -> None:
         """Close an older connection of a session that was attached through `to`, or has ended (None)."""
-        connection = self._by_session.get(session)
-        if connection is not None and connection is not to:
-            self._close(connection)
+        if session in self._by_session and self._by_session[session] is not to:
+            self._close(self._by_session[session])
 
     def release(self, connection: ClientConnection) -> None:
         """Forget a connection that is about to be closed: it has, and waits for, no session any more."""
@@ -205,7 +204,8 @@ class AttachedSessions:
                 del self._by_session[connection.session]
                 self._touches.forget(connection.session)
             self._forget_timeout(connection.timeout_ms)
-        elif connection.phase is Phase.OPEN:
+            return  # its admission ended when it was attached
+        if connection.phase is Phase.OPEN:
             self._forget_timeout(connection.timeout_ms)
         elif connection.request is not None and self._attaching.get(connection.request.session) is connection:
             del self._attaching[connection.request.session]
@@ -213,7 +213,9 @@ class AttachedSessions:
 
     def _count_timeout(self, timeout_ms: int) -> None:
         self._timeouts[timeout_ms] += 1
-        self.timeout_ms_min = min(self._timeouts)
+        least = self.timeout_ms_min
+        if least is None or timeout_ms < least:
+            self.timeout_ms_min = timeout_ms
 
     def _forget_timeout(self, timeout_ms: int) -> None:
         self._timeouts[timeout_ms] -= 1

@@ -154,7 +154,8 @@ class Sums:
 
     def release(self, connection: ClientConnection) -> None:
         """Count a connection that is over as holding nothing but what is still to be sent."""
-        self.waiting.pop(connection, None)
+        if connection in self.waiting:
+            del self.waiting[connection]
         connection.due_bytes = 0
         if connection.counted:
             connection.counted = False
@@ -165,7 +166,8 @@ class Sums:
     def forget(self, connection: ClientConnection) -> None:
         """Count a connection whose socket is closed as holding nothing."""
         connection.unsent = 0
-        self.output.hold(connection, 0, self._turn.now)
+        if self.output.held:
+            self.output.hold(connection, 0, self._turn.now)
 
     def _relieve(self, gone: Sequence[Excess[ClientConnection]]) -> None:
         for excess in gone:

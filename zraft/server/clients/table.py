@@ -149,7 +149,8 @@ class Clients:
         self._backlogged: dict[ClientConnection, None] = {}
         self._passed_over = False
         """Somebody whose requests are large got nothing of the turn before."""
-        self._syncs: list[SyncWaiter] = []
+        self.syncs: list[SyncWaiter] = []
+        """Those that asked for a sync which was not taken yet."""
         self._floored: dict[NativeSpeaker, None] = {}
         """Connections with reads that wait for this server to have applied more."""
         self._topical: dict[NativeSpeaker, None] = {}
@@ -167,7 +168,7 @@ class Clients:
             self.full_knob = "client.connections_max"
             self.rejected_total += 1
             return None
-        if not self._addresses.admit(_host(address)):
+        if self._addresses.bounded and not self._addresses.admit(_host(address)):
             self.full_knob = "client.connections_per_address_max"
             self.rejected_total += 1
             return None
@@ -298,7 +299,7 @@ class Clients:
 
     def request_sync(self, waiter: SyncWaiter) -> None:
         """Call `waiter.complete_sync()` when all that is committed by now is applied here."""
-        self._syncs.append(waiter)
+        self.syncs.append(waiter)
 
     def on_topics(self, connection: NativeSpeaker) -> None:
         """Take note that a connection is to be told of topics at the end of the turn."""
@@ -354,14 +355,9 @@ class Clients:
                 f"{self.settings.watches_per_connection_max}: they are kept in memory; a recursive watch can replace many",
             )
 
-    @property
-    def has_syncs(self) -> bool:
-        """True if somebody waits for a sync that was not taken yet."""
-        return bool(self._syncs)
-
     def take_syncs(self) -> list[SyncWaiter]:
         """Return those that asked for a sync since the last call."""
-        taken, self._syncs = self._syncs, []
+        taken, self.syncs = self.syncs, []
         return taken
 
     def on_word(self, connection: ZooKeeperSpeaker) -> None:
@@ -421,11 +417,13 @@ class Clients:
         connection.phase = Phase.CLOSED
         if connection in self._connections:
             del self._connections[connection]
-            self._addresses.release(_host(connection.address))
-        self._backlogged.pop(connection, None)
+            if self._addresses.bounded:
+                self._addresses.release(_host(connection.address))
+        if connection in self._backlogged:
+            del self._backlogged[connection]
         self.sums.release(connection)
         connection.on_release()
-        if isinstance(connection, NativeSpeaker):
+        if (self._floored or self._topical) and isinstance(connection, NativeSpeaker):
             self._floored.pop(connection, None)
             self._topical.pop(connection, None)
 
@@ -473,7 +471,7 @@ class Clients:
     def begin_turn(self) -> None:
         """Begin a turn with the requests that waited for it, in the order in which they began to wait."""
         turn, sums = self.turn, self.sums
-        turn.begin()
+        turn.taken, turn.cut_short, turn.took_large = 0, False, False
         self._told_before = self.told_total
         self._parts_before = self.feeds.parts_total
         if sums.unfinished.pressed:
@@ -491,6 +489,18 @@ class Clients:
             self.sessions.begin_turn()
         if self._backlogged:
             self.take_backlog()
+
+    @property
+    def stirred(self) -> bool:
+        """True if what connections said or did since the last turn gives one something to do, writes left out."""
+        sums = self.sums
+        return (
+            bool(self._dirty or self.syncs or self._floored or self._topical or self.feeds.pending)
+            or bool(self.sessions.waiting or sums.waiting or self._backlogged)
+            or sums.overdrawn
+            or sums.unfinished.pressed
+            or self.due_in_ms is not None
+        )
 
     @property
     def wants_turn(self) -> bool:

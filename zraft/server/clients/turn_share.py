@@ -23,7 +23,7 @@ RESTS: Final = 3
 
 
 class TurnShare:
-    """The clients' share of the turn that runs now.
+    """The clients' share of the turn that runs now. `Clients.begin_turn` begins it anew: nothing is taken then.
 
     Attributes:
         now: the time of this turn, in ms of the turn's clock; the driver sets it.
@@ -44,11 +44,6 @@ class TurnShare:
         self.cut_short = False
         self.took_large = False
         self.rests_until = 0
-
-    def begin(self) -> None:
-        """Begin a turn that has taken nothing."""
-        self.taken = 0
-        self.cut_short = self.took_large = False
 
     def lasted(self, ms: int) -> None:
         """Take note of how long the turn lasted.

@@ -340,7 +340,7 @@ class CoordinationGroup:
             if leader != self.identity.server:
                 digests = tuple(self.machine.digests)
                 self._outbox.send(leader, MemberReport(self._settings.features, digests))
-        if self._reads.waiting or self._syncs.has_syncs:
+        if self._reads.waiting or self._syncs.syncs:
             context = self._reads.ask(now)
             if context is not None:
                 assert self.raft is not None

@@ -22,8 +22,8 @@ class Syncs(Protocol):
     """The syncs that this server's clients ask for."""
 
     @property
-    def has_syncs(self) -> bool:
-        """Whether a sync was asked for since the last `take_syncs`."""
+    def syncs(self) -> Sequence[Waiter]:
+        """The waiters that have asked for a sync since the last `take_syncs`."""
 
     def take_syncs(self) -> Sequence[Waiter]:
         """Return the waiters that have asked for a sync since the last call."""
@@ -50,7 +50,7 @@ class LinearizableReads:
 
     def ask(self, now: int) -> int | None:
         """Return the context with which to ask for the leader's read index now; None if there is nothing to ask."""
-        if not self.waiting and not self._syncs.has_syncs:
+        if not self.waiting and not self._syncs.syncs:
             return None
         waiting = list(self._syncs.take_syncs())
         overdue = self.waiting and now - self._asked_at >= self._resend_ms

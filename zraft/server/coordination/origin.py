@@ -164,6 +164,11 @@ class OriginStream:
         )
 
     @property
+    def may_cut(self) -> bool:
+        """Whether the window of batches in flight has room for another one."""
+        return len(self.unapplied) < self._settings.batches_in_flight_max
+
+    @property
     def outstanding(self) -> int:
         """The bytes of commands that were taken from clients and are not applied here yet."""
         return self._unapplied_bytes + self._collected_bytes
@@ -217,12 +222,17 @@ class OriginStream:
             self._runs, self._owners, self._sizes = deque(), deque(), deque()
             self._number(now, runs, owners, self._collected_bytes, self.collected, [(at, self.collected)])
             return
-        new = len(self._runs) - self._stamped
-        if new:
-            self._arrivals.append(_Arrival(at, new))
-        while self._runs and len(self.unapplied) < self._settings.batches_in_flight_max:
+        self.stamp(now, arrived)
+        while self._runs and self.may_cut:
             self._cut_part(now)
         self._stamped = len(self._runs)
+
+    def stamp(self, now: int, arrived: float | None = None) -> None:
+        """Take note of when what was added since the last call arrived; see `cut`, which does it as well."""
+        new = len(self._runs) - self._stamped
+        if new:
+            self._arrivals.append(_Arrival(now if arrived is None or arrived > now else arrived, new))
+            self._stamped += new
 
     def _fit_in_a_batch(self) -> bool:
         """Return whether one batch may hold all that was collected, by its bytes and by how many are told of it."""

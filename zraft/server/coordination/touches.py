@@ -69,7 +69,8 @@ class TouchReporter:
 
     def attached(self, session: int, at: int) -> None:
         """Take note that a connection of this session is here; the packet that asked for it was cut into a batch at `at`."""
-        self._acked[session] = max(at, self._acked.get(session, NEVER))
+        if session not in self._acked or at > self._acked[session]:
+            self._acked[session] = at
 
     def acknowledged(self, session: int, at: int) -> None:
         """Take note that a logged write of this session, received at `at`, was applied, which is a touch as well.

@@ -19,7 +19,7 @@ from zraft.server.clients.table import Clients
 from zraft.server.coordination.expiry import SessionExpiry
 from zraft.server.coordination.origin import NumberedBatch, OriginStream
 from zraft.server.coordination.touches import TouchReporter
-from zraft.tree.commands.ordinary import UNWATCHED
+from zraft.tree.commands.ordinary import LOOPS, UNWATCHED
 from zraft.tree.machine import LEADER, Machine
 from zraft.tree.sessions.session import Session
 from zraft_core.errors import Code
@@ -243,7 +243,7 @@ class Applier:
                 alive = False
             at, count = 0, len(commands)
             while at < count:
-                if audit is None and not (alive and owner.is_interleaved):
+                if audit is None and commands[at][0] in LOOPS and not (alive and owner.is_interleaved):
                     results: list[Any] | None = [] if alive else None
                     at += machine.execute_ordinary(commands, at, results)
                     if results:
@@ -291,10 +291,11 @@ class Applier:
                 and self._machine.rows[self._me].boot == self._boot
             ):
                 raise self._identity.copied(self._boot)
-        elif isinstance(result, Session):
+        elif result.__class__ is Session:
             if self.expiry is not None:
                 self.expiry.touch(result.id)
-            self._sessions.on_session_moved(result.id, owner)
+            if opcode == ATTACH:  # nobody had one that is created
+                self._sessions.on_session_moved(result.id, owner)
         elif opcode == CLOSE_SESSION and result == Code.OK:
             if self.expiry is not None:
                 self.expiry.ended(session)

@@ -318,10 +318,11 @@ class Driver:
             assert raft is not None
             raft.persisted(numbers[COORDINATION_GROUP])
 
-    def acknowledge(self) -> Sequence[tuple[ServerId, Sequence[PeerMessage]]]:
-        """Return what other servers are told of a frame that is durable, if nothing else follows from it.
+    def acknowledge(self) -> tuple[Sequence[tuple[ServerId, Sequence[PeerMessage]]], bool]:
+        """Return what other servers are told of a frame that is durable, and whether a turn is wanted, as `wants_turn`.
 
-        So it is on a follower in nearly every round. The next turn would say the same, after it had gone past everything.
+        They are told now if nothing else follows from it. So it is on a follower in nearly every round. The next turn would
+        say the same, after it had gone past everything.
         """
         raft = self.coordination.raft
         if (
@@ -332,8 +333,8 @@ class Driver:
             or (self.groups is not None and self.groups.wants_turn)
             or not self.coordination.acknowledge()
         ):
-            return ()
-        return self._outbox.take()
+            return (), self.wants_turn
+        return self._outbox.take(), self._frame.due or self.coordination.stirred
 
     def answer(self) -> Sequence[tuple[ServerId, Sequence[PeerMessage]]] | None:
         """Return what other servers are told of what arrived, at once; None if a turn has to follow instead.
@@ -354,7 +355,7 @@ class Driver:
             or not raft.only_answers
         ):
             return None
-        return self.acknowledge() or None
+        return self.acknowledge()[0] or None
 
     def beat(self, now_ms: int) -> Beat | None:
         """Let time pass up to the alarm that rings now, and return the heartbeats that are due, if nothing else is.
@@ -455,6 +456,19 @@ class Driver:
             or self.coordination.wants_turn
             or (self.groups is not None and self.groups.wants_turn)
         )
+
+    def on_clients(self) -> bool:
+        """Take note of what clients have said since the last call; return whether a turn has something to do for them.
+
+        It has not if all that they asked for waits for the batch under way. Then the turn in which that is applied asks for
+        another one.
+        """
+        origin = self.origin
+        if origin.collected:
+            if origin.may_cut:
+                return True
+            origin.stamp(self.clock.now, self.clients.arrived)
+        return self.clients.stirred or self.wants_turn
 
     @property
     def raft(self) -> Raft | None:
@@ -620,13 +634,16 @@ class Driver:
         `quiet` says that there is nothing of snapshots, `rests` that nothing at all is under way.
         """
         # What all groups of this server have to write now is one frame (D-13); there is none while one is being written.
-        bootstrap = self.coordination.bootstrap
+        bootstrap, replica = self.coordination.bootstrap, self.coordination.replica
         frame = None
         if self._frame.due or not bootstrap.founded:
             frame = self._frame.take(None if bootstrap.founded else bootstrap.to_make_durable())
         if frame is not None:
             self.pace.began(self.clock.run)
-        wake_at = now_ms if self._outbox.local else self.coordination.due_at(rests=rests)
+        wake_at = self.coordination.due_at(rests=rests)
+        if self._outbox.local or (self.origin.collected and self.origin.may_cut and replica is not None):
+            # What clients asked for while a batch was under way makes the next one, whether or not anybody asks again.
+            wake_at = now_ms
         clients_in_ms = self.clients.due_in_ms
         if clients_in_ms is not None and now_ms + clients_in_ms < wake_at:
             wake_at = now_ms + clients_in_ms

@@ -111,10 +111,6 @@ class GroupShell:
         """Give the disks what a turn of the driver asks of them for groups, except the common frame."""
         groups = self._driver.groups
         assert groups is not None
-        while groups.digests.alarms:
-            log.error("states of a group differ", problem=groups.digests.alarms.pop(0))
-        while self._partitions.notices:
-            log.error("partition stopped", problem=self._partitions.notices.popleft())
         for group, index in effects.group_compactions:
             self._wal.compact(group, index)
         deliveries = effects.deliveries
@@ -128,7 +124,11 @@ class GroupShell:
         groups.refused(refused)
 
     def show(self, now: float) -> None:
-        """Log what other servers' partitions said and no correct one says. `now`: seconds of a monotonic clock."""
+        """Log what went wrong with groups, and what other servers' partitions said and no correct one says.
+
+        `now`: seconds of a monotonic clock.
+        """
+        self._tell_troubles()
         mistakes = self._partitions.mistakes
         if not mistakes or now < self._mistakes_log_at:
             return
@@ -144,12 +144,21 @@ class GroupShell:
         )
         self._mistakes_shown = total
 
+    def _tell_troubles(self) -> None:
+        groups = self._driver.groups
+        assert groups is not None
+        while groups.digests.alarms:
+            log.error("states of a group differ", problem=groups.digests.alarms.pop(0))
+        while self._partitions.notices:
+            log.error("partition stopped", problem=self._partitions.notices.popleft())
+
     def read(self, task: ReadDeliveries) -> None:
         """Read deliveries that are no longer in memory."""
         self._readers.offer(task)
 
     def stop(self) -> None:
         """Make durable what is written and end the threads."""
+        self._tell_troubles()
         self._readers.stop()
         self._thread.stop()
 

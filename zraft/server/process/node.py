@@ -39,6 +39,7 @@ from zraft.raft.role import Role
 from zraft.server.clients.audit import AuditTap, denied_line, server_line
 from zraft.server.clients.turn_share import LONG_TURN_MS
 from zraft.server.engine.driver import Driver
+from zraft.server.engine.effects import Effects
 from zraft.server.engine.registry_coordination import RegistryCoordination
 from zraft.server.operators.administration import Administration
 from zraft.server.operators.journaling import Journaling
@@ -236,8 +237,8 @@ class Node:
             OperatorStreams(self._administer),
             self._stop,
             keys=keys,
-            now_ms=now_ms,
-            on_arrived=self.schedule,
+            now_ms=now_ms_exactly,
+            on_arrived=self._on_arrived,
             on_answered=self._on_answered,
             on_failed=self._fail,
             endpoint=surroundings.endpoint,
@@ -261,6 +262,7 @@ class Node:
         self._paused: set[ClientProtocol] = set()
         self._deadlines: Deadlines[ClientProtocol] = Deadlines(config.client.handshake_timeout_ms / 1000)
         self._scheduled = False
+        self._asked = False  # whether the scheduled turn was asked for by others than clients
         self._leave_by: float | None = None
         self._servers: list[asyncio.Server] = []
         self._admin: AdminListener | None = None
@@ -486,7 +488,7 @@ class Node:
         try:
             bound.listen(LISTEN_BACKLOG)  # uvloop would not tell that it could not
             return await self._loop.create_server(
-                lambda: ClientProtocol(self, self.schedule, self._tls, plain=plain),
+                lambda: ClientProtocol(self, self._on_client, self._tls, plain=plain),
                 sock=bound,
                 backlog=LISTEN_BACKLOG,
             )
@@ -498,9 +500,22 @@ class Node:
 
     def schedule(self) -> None:
         """Schedule a turn in this iteration of the loop, one for all that arrives in it."""
+        self._asked = True
+        self._on_client()
+
+    def _on_client(self) -> None:
+        """Schedule a turn for what a client said or did, if it turns out that this gives a turn something to do."""
         if not self._scheduled:
             self._scheduled = True
             self.driver.clients.arrived = now_ms_exactly()
+            self._loop.call_soon(self._turn)
+
+    def _on_arrived(self, at_ms: float) -> None:
+        """Schedule a turn for what other servers said, which arrived then."""
+        self._asked = True
+        if not self._scheduled:
+            self._scheduled = True
+            self.driver.clients.arrived = at_ms
             self._loop.call_soon(self._turn)
 
     def _wake(self, at_ms: int, now_ms: int) -> None:
@@ -531,19 +546,22 @@ class Node:
         if late >= LATE_MS:
             # Heartbeats may wait in the socket: they have arrived, so they count first.
             self._peers.drain()
-        if not self._scheduled:
-            if now >= self._wake_at:
-                beat = None if self._chores_left else self.driver.beat(now)
-                if beat is None:
-                    self._scheduled = True
-                    self._turn()
-                    return
-                sends, wake_at = beat
-                for to, message in sends:
-                    self._peers.send(to, (message,))
-                self._wake(wake_at, now)
-            else:
-                self._wake(self._wake_at, now)
+        if self._scheduled:
+            self._asked = (
+                True  # what clients said may give a turn nothing to do, but it has to set the alarm again
+            )
+        elif now < self._wake_at:
+            self._wake(self._wake_at, now)
+        else:
+            beat = None if self._chores_left else self.driver.beat(now)
+            if beat is None:
+                self._scheduled = self._asked = True
+                self._turn()
+                return
+            sends, wake_at = beat
+            for to, message in sends:
+                self._peers.send(to, (message,))
+            self._wake(wake_at, now)
 
     def _on_answered(self) -> None:
         """Put the alarm off if it would ring before the next such answer: a leader was heard, and nothing followed."""
@@ -596,12 +614,15 @@ class Node:
 
     def _batch(self) -> bool:
         """Do one batch: decide, then send, write and answer; return whether the next one is due at once."""
-        self._scheduled = False
+        asked, self._asked, self._scheduled = self._asked, False, False
         if self._ends:
             return False
         if self._tls is not None and self._tls.handshakes.ready:
             self._tls.handshakes.run()
+            asked = True
         driver = self.driver
+        if not (asked or self._paused or driver.on_clients()):
+            return False
         began = now_ms_exactly()
         try:
             now = int(began)
@@ -623,11 +644,8 @@ class Node:
         if effects.write is not None:
             # Last: while this disk works, the other servers and the clients have what this turn says to them.
             seconds = self._wal_writer.submit(effects.write)
-        if effects.compact_to is not None:
-            self._wal_writer.compact(COORDINATION_GROUP, effects.compact_to)
-        for task in effects.tasks:
-            self._snapshot_thread.submit(task)
-        self._groups.carry_out(effects)
+        if effects.tasks or effects.deliveries or effects.group_compactions or effects.compact_to is not None:
+            self._carry_out(effects)
         if driver.latencies.waiting:
             driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
@@ -647,11 +665,11 @@ class Node:
             if seconds * 1000 >= LATE_MS:
                 self._peers.drain()
                 now = now_ms()
-            self._on_durable(seconds)
-            again = driver.wants_turn and not self._scheduled
+            again = self._on_durable(seconds) and not self._scheduled
         if now >= self._chores_at:
             self._do_chores(now)
         if again:
+            self._asked = True
             return True
         wake_at = effects.wake_at
         if wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
@@ -659,6 +677,14 @@ class Node:
         else:
             self._wake(min(wake_at, self._chores_at) if self._chores_left else wake_at, now)
         return False
+
+    def _carry_out(self, effects: Effects) -> None:
+        """Give the threads what a turn asks of them beside the frame, as few turns do."""
+        if effects.compact_to is not None:
+            self._wal_writer.compact(COORDINATION_GROUP, effects.compact_to)
+        for task in effects.tasks:
+            self._snapshot_thread.submit(task)
+        self._groups.carry_out(effects)
 
     def _on_leadership(self) -> None:
         """Note that another server leads, or this one.
@@ -711,20 +737,21 @@ class Node:
 
     def _on_written(self, seconds: float) -> None:
         self._wal_writer.took(seconds)
-        self._on_durable(seconds)
-        if not self._scheduled and self.driver.wants_turn:
-            self._scheduled = True
+        if self._on_durable(seconds) and not self._scheduled:
+            self._scheduled = self._asked = True
             self._turn()
 
-    def _on_durable(self, seconds: float) -> None:
-        """Take note that a frame is durable, and tell other servers what waited for it."""
+    def _on_durable(self, seconds: float) -> bool:
+        """Take note that a frame is durable, and tell other servers what waited for it; return whether a turn is due."""
         self._process.fsync.add(seconds)
         if self._ends:
             # Nothing more may be said if the state differs from the majority's (D-26).
-            return
+            return False
         self.driver.persisted()
-        for to, messages in self.driver.acknowledge():
+        sends, wants_turn = self.driver.acknowledge()
+        for to, messages in sends:
             self._peers.send(to, messages)
+        return wants_turn
 
     def _on_performed(self, done: tuple[Task, Result]) -> None:
         self.driver.performed(*done)

@@ -57,8 +57,8 @@ class Peers:
         stop: asyncio.Event,
         *,
         keys: Reloading[tuple[ClusterKey, ...]] | None,
-        now_ms: Callable[[], int],
-        on_arrived: Callable[[], None],
+        now_ms: Callable[[], float],
+        on_arrived: Callable[[float], None],
         on_answered: Callable[[], None],
         on_failed: Callable[[ZraftError], None],
         endpoint: OpenEndpoint = UdpEndpoint,
@@ -66,9 +66,9 @@ class Peers:
     ) -> None:
         """Make the links to the other servers; `open` binds the socket.
 
-        `keys`: None without a key. `on_arrived` is called when the driver was given something that wants a turn,
-        `on_answered` when all that follows from it was said at once, and `on_failed` when it cannot continue. Once `stop` is
-        set, what comes by streams no longer counts.
+        `keys`: None without a key. `on_arrived` gets the time when the driver was given something that wants a turn.
+        `on_answered` is called when all that follows from it was said at once, and `on_failed` when it cannot continue. Once
+        `stop` is set, what comes by streams no longer counts.
         """
         self._config = config
         self._driver = driver
@@ -196,7 +196,8 @@ class Peers:
             self._endpoint.drain()
 
     def _on_datagrams(self, datagrams: list[tuple[bytes, SocketAddress]]) -> None:
-        now = self._now_ms()
+        arrived = self._now_ms()
+        now = int(arrived)
         self._driver.pass_time(now)
         links, addresses, endpoint = self._links, self._addresses, self._endpoint
         assert addresses is not None
@@ -219,13 +220,13 @@ class Peers:
                     return
             elif sender is not None:
                 self._note_loss(sender.server)  # it may have told of it
-        self._answer()
+        self._answer(arrived)
 
-    def _answer(self) -> None:
+    def _answer(self, arrived: float) -> None:
         """Say at once what the driver says to what it was given, or have a turn."""
         sends = self._driver.answer()
         if sends is None:
-            self._on_arrived()
+            self._on_arrived(arrived)
         else:
             for to, said in sends:
                 self.send(to, said)
@@ -258,22 +259,24 @@ class Peers:
         """Take messages that came by a stream."""
         if self._stop.is_set():
             return
-        self._driver.pass_time(self._now_ms())
+        arrived = self._now_ms()
+        self._driver.pass_time(int(arrived))
         try:
             self._driver.receive(sender, messages)
         except ZraftError as error:
             self._on_failed(error)
             return
-        self._answer()
+        self._answer(arrived)
 
     def _on_ended(self, server: ServerId) -> None:
         """Take note that a stream to or from that server has ended."""
         if self._stop.is_set():
             return
         self.drain()  # what it said before its end comes first
-        self._driver.pass_time(self._now_ms())
+        now = self._now_ms()
+        self._driver.pass_time(int(now))
         self._driver.note_lost(server)
-        self._on_arrived()
+        self._on_arrived(now)
 
     def hold_streams(self) -> None:
         """Have a stream to each server that leads a group here. It carries little; its end tells of a leader's end."""

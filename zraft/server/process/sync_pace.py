@@ -116,8 +116,7 @@ class SyncPace:
 
     def _begin(self) -> None:
         """Let the loop sync, of which nothing bad is remembered."""
-        self._grades = bytearray(KEPT)
-        self._slow = self._late = self._done = 0
+        self._done = 0
         self._proved = -1
 
     def _give_up(self) -> None:
@@ -125,3 +124,5 @@ class SyncPace:
         again = self._proof >= KEPT and self._done < PROVED_MAX
         self._proof = min(2 * self._proof, PROVED_MAX) if again else KEPT
         self._proved = self._short = 0
+        self._grades = bytearray(KEPT)
+        self._slow = self._late = 0

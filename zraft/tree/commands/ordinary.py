@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
-from zraft.tree.children import SPLIT_AT
+from zraft.tree.children import SPLIT_AT, ManyNames
 from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT, ZOOKEEPER, Znode
 from zraft.tree.paths import NO_NAMES, ROOT
 from zraft.tree.quota import QUOTA_NAMES
@@ -119,6 +119,8 @@ def create(
     first_zxid = zxid
     growth = done = 0
     directory: str | None = None
+    prefix: str | None = None  # the path of the sequential znode before, up to its number; `stem` is its name
+    stem = ""
     for command in commands:
         try:
             opcode, path, data, acl, flags, _ = command
@@ -140,7 +142,12 @@ def create(
             size = len(data)
             if size > largest:
                 break
-        above, slash, name = path.rpartition("/")
+        goes_on = flags and path == prefix
+        if goes_on:
+            above, name = directory, stem
+        else:
+            above, slash, name = path.rpartition("/")
+            prefix, stem = path if flags else None, name
         if above != directory:
             directory = above
             if not slash or above == ROOT or (above or ROOT) in watched_children:
@@ -160,18 +167,23 @@ def create(
         if (
             room == 1  # the set of names is about to be split
             or creates == INT32_MAX
-            or not (name.isascii() and name.isprintable())
+            or not (goes_on or (name.isascii() and name.isprintable()))
             or name in NO_NAMES
             or name in QUOTA_NAMES
-            or name in siblings
             or path in watched_data
         ):
             break
+        if flags and siblings.__class__ is ManyNames and creates >= 0:
+            if not siblings.add_numbered(creates, name):
+                break
+        elif name in siblings:
+            break
+        else:
+            siblings.add(name)
         marks.add(path)
         node = Znode(data, OPEN_ACL, zxid, now_ms, 0)
         shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK][path] = node
         growth += len(path) + size
-        siblings.add(name)
         room -= 1
         creates += 1
         parent.children = siblings

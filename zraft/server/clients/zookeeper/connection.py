@@ -210,7 +210,7 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
             self._backlog
             or self.held
             or self.unsent
-            or (clients.turn.full and (self.queue or not clients.turn.lets_pass(len(data))))
+            or ((self.queue or not clients.turn.lets_pass(len(data))) and clients.turn.full)
         ):
             before = len(self._backlog)
             self._defer(frames)
@@ -583,7 +583,8 @@ class ZooKeeperConnection(ZooKeeperSpeaker):
                 ConnectResponse(0, session.timeout_ms, session.id, session.password, flag)
             )
         )
-        self.take_backlog()
+        if self._backlog:
+            self.take_backlog()
 
     def attached_read_only(self, session: int, timeout_ms: int, password: bytes) -> None:
         """Give the client a session that only this server knows, and that lasts as long as the connection."""
