@@ -17,8 +17,9 @@ from tests.ipv6 import has_ipv6
 from tests.unit.server.nodes import Nodes
 from zraft.config.sections import TlsConfig
 from zraft.config.server import ServerConfig
+from zraft.raft.role import Role
 from zraft.server.clients.errands import Errand
-from zraft.server.engine.driver import ERRAND_BYTES
+from zraft.server.engine.driver import ERRAND_BYTES, Driver
 from zraft.server.process.listening_sockets import bound
 from zraft.server.process.node import Node, run_server
 from zraft.storage.directory import DataDirectory, read_meta
@@ -221,3 +222,18 @@ def test_a_server_that_cannot_start_makes_no_directory_and_counts_no_boot(
     finally:
         for one in held:
             one.close()
+
+
+async def test_an_alarm_that_rings_while_what_a_client_said_waits_for_a_turn_is_set_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Nodes(tmp_path, servers=1) as nodes:
+        (node,) = nodes.nodes.values()
+        await nodes.until(lambda: node.driver.role is Role.LEADER)
+        monkeypatch.setattr(Driver, "on_clients", lambda driver: False)
+        assert node._alarm is not None
+        node._alarm.cancel()
+        node._on_client()
+        node._on_alarm()
+        await asyncio.sleep(0)
+        assert node._alarm is not None

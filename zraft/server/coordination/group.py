@@ -440,7 +440,7 @@ class CoordinationGroup:
             and raft.leader is not None
             and self.bootstrap.founded
             and self.belonging.removed is None
-            and not (self._reads.waiting or self._syncs.has_syncs)
+            and not (self._reads.waiting or self._syncs.syncs)
             and not self.contact.stale
             and (raft.role is Role.FOLLOWER or (leadership is not None and leadership.rests(raft)))
         )
