@@ -430,16 +430,14 @@ for _name, _module, _help in (
     ),
 ):
     main.add_command(_Late(_name, f"zraft.cli.{_module}", _help))
-main.add_command(
-    _LateCommand(
-        "recover",
-        "zraft.cli.recover_command",
-        "recover",
-        "Make a new cluster out of one server of a lost one.",
-    )
-)
-main.add_command(
-    _LateCommand(
-        "import", "zraft.cli.import_command", "import_", "Create a cluster from a running ZooKeeper's data."
-    )
-)
+for _name, _module, _attribute, _help in (
+    ("get", "znodes.znode_commands", "get", "Print the data of a znode."),
+    ("import", "import_command", "import_", "Create a cluster from a running ZooKeeper's data."),
+    ("lock", "znodes.lock_command", "lock", "Run a command while it holds a lock."),
+    ("ls", "znodes.znode_commands", "ls", "List znodes below a path."),
+    ("put", "znodes.znode_commands", "put", "Create a znode, or set its data."),
+    ("recover", "recover_command", "recover", "Make a new cluster out of one server of a lost one."),
+    ("rm", "znodes.znode_commands", "rm", "Delete znodes."),
+    ("watch", "znodes.watch_command", "watch", "Print a line for each change of a znode."),
+):
+    main.add_command(_LateCommand(_name, f"zraft.cli.{_module}", _attribute, _help))
