@@ -431,6 +431,12 @@ for _name, _module, _help in (
 ):
     main.add_command(_Late(_name, f"zraft.cli.{_module}", _help))
 for _name, _module, _attribute, _help in (
+    (
+        "doctor",
+        "doctor.doctor_command",
+        "doctor",
+        "Say what is open, unencrypted, close to a limit or about to expire.",
+    ),
     ("get", "znodes.znode_commands", "get", "Print the data of a znode."),
     ("import", "import_command", "import_", "Create a cluster from a running ZooKeeper's data."),
     ("lock", "znodes.lock_command", "lock", "Run a command while it holds a lock."),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from zraft.cli.listings import listing_options
 from zraft.cli.listings.listing import Column, Grid, Listing, fitted, width_of
 from zraft.cli.listings.listing_options import lists, rendered
 from zraft.program.command_group import CommandGroup
@@ -115,7 +115,7 @@ def test_watch_prints_what_differs_goes_on_after_errors_and_ends_well(
         if not LOOKS:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(listing_options.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     LOOKS[:] = [ONE, ONE, ZraftError("nobody answers"), NONE]
     result = CliRunner().invoke(program, ["things", "--watch", "--interval", "7"])
     assert (result.exit_code, result.output) == (0, "thing\n1\n2\n2 things\nnobody answers\nno things\n")
