@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zraft import __version__
+from zraft.cli.set_option import read_settings
 from zraft.cli.tls_options import tls_options
 from zraft.program.command_group import CommandGroup
 from zraft_core.errors import ConfigError
@@ -120,7 +121,7 @@ def serve(
         from zraft.config.knobs import load_config
 
     notes: list[ConfigNote] = []
-    flags: dict[str, object] = _settings(settings)
+    flags: dict[str, object] = read_settings(settings)
     given = {
         "id": server,
         "data": data,
@@ -177,29 +178,6 @@ def _log_notes(notes: Sequence[ConfigNote]) -> None:
         write("setting of ZooKeeper's", key=note.key, note=note.text)
 
 
-def _settings(settings: tuple[str, ...]) -> dict[str, object]:
-    if not settings:
-        return {}
-    from zraft.config.server import secret_knobs
-
-    flags: dict[str, object] = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise ConfigError(
-                f"--set: found {setting!r}, expected KNOB=VALUE, such as raft.heartbeat_ticks=100"
-            )
-        if name.strip() in secret_knobs():
-            # It is not even quoted: this very message may be logged.
-            variable = "ZRAFT_" + name.strip().upper().replace(".", "__")
-            raise ConfigError(
-                f"--set: found {name.strip()}, which is a secret: arguments can be read by everybody on this machine "
-                f"(`ps`); put it into the --config file, mode 0600, or into {variable}"
-            )
-        flags[name.strip()] = value
-    return flags
-
-
 @main.command(short_help="Run a cluster of real servers on this machine, for development.")
 @click.option(
     "--servers", default=3, show_default=True, type=click.IntRange(1, 9), help="How many servers to run."
@@ -251,7 +229,7 @@ def dev(
     """
     from zraft.cli.dev import run_dev
 
-    _settings(settings)  # A misspelt --set is better reported here, once, than by each server.
+    read_settings(settings)  # A misspelt --set is better reported here, once, than by each server.
     sys.exit(
         run_dev(servers=servers, port=port, host=host, data=data, admin_port=admin_port, settings=settings)
     )
@@ -412,6 +390,7 @@ class _LateCommand(click.Command):
 
 
 for _name, _module, _help in (
+    ("config", "doctor.config_command", "Check settings files, without starting anything."),
     ("consumer", "topics.consumer_command", "Show who consumes topics and how far each is, and change that."),
     ("key", "key_command", "Make and change the cluster key, by which servers know each other."),
     ("log", "log_command", "Show a server's log, and check whether it is whole."),
@@ -431,6 +410,12 @@ for _name, _module, _help in (
 ):
     main.add_command(_Late(_name, f"zraft.cli.{_module}", _help))
 for _name, _module, _attribute, _help in (
+    (
+        "completion",
+        "completion_command",
+        "completion",
+        "Print the script that completes commands in bash, zsh or fish.",
+    ),
     (
         "doctor",
         "doctor.doctor_command",
