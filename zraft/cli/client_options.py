@@ -24,6 +24,7 @@ TIMEOUT_S: Final = 30.0
 """How long one request may take unless the user says otherwise."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 @frozen
@@ -135,9 +136,9 @@ def _credentials(text: str) -> tuple[str, bytes]:
     return scheme, credentials.encode()
 
 
-def run(program: Coroutine[Any, Any, None]) -> None:
+def run(program: Coroutine[Any, Any, T]) -> T:
     """Run a command's program to its end. Ctrl-C ends it without a traceback, with exit code 130."""
     try:
-        asyncio.run(program)
+        return asyncio.run(program)
     except KeyboardInterrupt:
         raise SystemExit(130) from None

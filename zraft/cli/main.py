@@ -13,20 +13,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zraft import __version__
+from zraft.cli.listings.listing_options import lists
 from zraft.cli.set_option import read_settings
 from zraft.cli.tls_options import tls_options
 from zraft.program.command_group import CommandGroup
 from zraft_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from zraft.cli.listings.listing import Listing
     from zraft.config.zoo_cfg import ConfigNote
-
-EXIT_FAILED: Final = 1
 
 
 @click.group(
@@ -243,17 +243,25 @@ def dev(
     show_default=True,
     help="The servers to ask.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON, for scripts.")
 @tls_options("Ask over TLS, and trust these authorities.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 3600),
+    help="How long one question to a server may take; they are asked at the same time.",
+)
+@lists
 def status(
-    connect: str, as_json: bool, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None
-) -> None:
+    connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None, timeout: float
+) -> Listing:
     """Show every server's mode, zxid, nodes and connections; exit with 1 if none of them leads.
 
-    It also names the partitions of topics that do not take or do not deliver messages, and says why.
+    It also names the partitions of topics that do not take or do not deliver messages, and says why. JSON is one object.
     """
     from zraft.cli.status import tls_context
-    from zraft.cli.status_table import show_status
+    from zraft.cli.status_table import status_listing
     from zraft_core.address import parse_address
 
     if tls_ca is None and (tls_certificate is not None or tls_key is not None):
@@ -261,9 +269,8 @@ def status(
             "--tls-certificate, --tls-key: need --tls-ca, the authority of the servers' certificates"
         )
     tls = tls_context(tls_ca, tls_certificate, tls_key) if tls_ca is not None else None
-
     addresses = [parse_address(part, "--connect") for part in connect.split(",")]
-    sys.exit(0 if show_status(addresses, sys.stdout, tls, as_json=as_json) else EXIT_FAILED)
+    return status_listing(addresses, tls, timeout_s=timeout)
 
 
 @main.command(

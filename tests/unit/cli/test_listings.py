@@ -9,8 +9,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from zraft.cli import member_command, settings_command
 from zraft.cli.listings.listing import Column, Grid, Listing, fitted, width_of
 from zraft.cli.listings.listing_options import lists, rendered
+from zraft.cli.topics import topic_command
+from zraft.cli.znodes import subtree
 from zraft.program.command_group import CommandGroup
 from zraft_core.errors import ZraftError
 
@@ -90,11 +93,13 @@ def test_json_has_a_line_per_value_and_tables_are_the_default() -> None:
     assert CliRunner().invoke(program, ["things"]).output == "thing\n1\n2\n2 things\n"
 
 
-def test_the_width_is_that_of_the_environment() -> None:
+def test_the_width_is_that_of_a_terminal_and_a_pipe_gets_all_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = Listing((), (GRID,))
     LOOKS[:] = [wide, wide]
+    monkeypatch.setenv("COLUMNS", "41")
     assert "no room" not in CliRunner().invoke(program, ["things"]).output
-    assert "no room for: version" in CliRunner().invoke(program, ["things"], env={"COLUMNS": "41"}).output
+    monkeypatch.setattr("zraft.cli.listings.listing_options.output_width", lambda: 41)
+    assert "no room for: version" in CliRunner().invoke(program, ["things"]).output
 
 
 def test_a_complaint_fails_the_command_after_its_listing_is_printed() -> None:
@@ -122,3 +127,31 @@ def test_watch_prints_what_differs_goes_on_after_errors_and_ends_well(
     assert slept == [7] * 4
     LOOKS[:] = [ZraftError("nobody answers")]
     assert CliRunner().invoke(program, ["things", "--watch"]).exit_code == 1
+
+
+def test_tables_of_usual_clusters_fit_80_columns() -> None:
+    """The cells are as long as they usually get."""
+    cells: dict[tuple[Column, ...], tuple[str, ...]] = {
+        member_command.COLUMNS: (
+            *("254", "zk1.example.org:2181", "observer", "yes", "123456", "123456", "16", "0123abcd"),
+        ),
+        settings_command.COLUMNS: ("tree.container_never_used_ms_max", "31536000000", "31536000000"),
+        topic_command.TOPIC_COLUMNS: ("orders-of-the-shop", "128 of 1024", "128", "500GiB, 365d"),
+        topic_command.PARTITION_COLUMNS: (
+            *("1023", "4294967301", "254", "254", "1, 2, 3", "4 (12345 entries behind, silent 12.3m)"),
+            *("12345678 to 23456789", "123.4GiB", "365.0d", "moving"),
+        ),
+        subtree.COLUMNS: (
+            *(
+                "1048575",
+                "100000",
+                "123456",
+                "0x1000001234567890",
+                "2026-01-01 00:00:00Z",
+                "worker-0000000001",
+            ),
+        ),
+    }
+    for columns, row in cells.items():
+        lines = rendered((Grid(columns, (row,)),), 80).splitlines()
+        assert max(map(len, lines)) <= 80, lines

@@ -147,10 +147,13 @@ def test_lines_of_sections_stand_for_what_is_inside_them() -> None:
     assert toml_lines('x = 1\n[wal]\nslow_fsync_ms = 1\n"tail_bytes_max" = 2\n')["wal.tail_bytes_max"] == 4
 
 
-def test_the_command_prints_problems_as_compilers_do_and_exits_with_2(tmp_path: Path) -> None:
+def test_the_command_prints_problems_as_compilers_do_and_exits_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zraft.cli.listings.listing_options.output_width", lambda: 80)
     file = tmp_path / "zraft.toml"
     file.write_text(GOOD.replace("heartbeat_ticks = 20", "heartbeat_ticks = 0"))
-    result = CliRunner().invoke(main, ["config", "check", str(file)], env={"COLUMNS": "80"})
+    result = CliRunner().invoke(main, ["config", "check", str(file)])
     assert result.exit_code == 2
     assert f"{file}:18: raft.heartbeat_ticks: found 0" in result.output
     rows = [line for line in result.output.splitlines() if not line.startswith(str(file))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from zraft.cli.listings.listing import GAP, Grid, Listing, fitted, width_of
 from zraft_core.errors import ConfigError, ZraftError
 
 PLAIN_WIDTH: Final = 140
-"""Columns when the output is no terminal and COLUMNS is not set: wide enough that a log or a pipe gets whole tables."""
+"""Columns when the output is no terminal: wide enough that a log or a pipe gets whole tables."""
 WIDTH_MIN: Final = 40
 INTERVAL_S: Final = 2.0
 OUTPUTS: Final = ("table", "json")
@@ -128,11 +128,8 @@ def print_listing(found: Listing, *, as_json: bool) -> None:
 
 
 def output_width() -> int:
-    """Return how many columns there are to print on: those of the terminal, or COLUMNS, or many."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isascii() and columns.isdigit():
-        return max(WIDTH_MIN, min(int(columns), 10_000))
-    return max(WIDTH_MIN, os.get_terminal_size().columns) if sys.stdout.isatty() else PLAIN_WIDTH
+    """Return how many columns there are to print on: those of the terminal, otherwise `PLAIN_WIDTH`."""
+    return max(WIDTH_MIN, shutil.get_terminal_size().columns) if sys.stdout.isatty() else PLAIN_WIDTH
 
 
 def rendered(parts: tuple[Grid | str, ...], width: int) -> str:
