@@ -45,6 +45,19 @@ def main() -> None:
         zraft key new cluster.key
         zraft serve --id 1 --data /var/lib/zraft --address 10.0.0.1:2181 --key cluster.key \\
             --cluster 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181
+    \b
+    Use it, and look after it:
+        zraft put /greeting hello
+        zraft get /greeting
+        zraft doctor
+    \b
+    Exit codes of all commands:
+        0    done
+        1    refused, failed, or no server was reached
+        2    the command line or a settings file is wrong
+        3    it is not known whether a change was done; look, and repeat it if not
+        130  ended by Ctrl-C
+    Some have more of their own (`zraft doctor`: 4; `zraft lock`: 124 to 127); docs/COMMANDS.md has them all.
     """
 
 
@@ -215,12 +228,24 @@ def _log_notes(notes: Sequence[ConfigNote]) -> None:
     multiple=True,
     help="Set a knob of all servers; may be repeated.",
 )
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Start a server again that died; after 1 s at first, and after longer each time that it dies soon.",
+)
 def dev(
-    servers: int, port: int, host: str, data: Path, admin_port: int | None, settings: tuple[str, ...]
+    servers: int,
+    port: int,
+    host: str,
+    data: Path,
+    admin_port: int | None,
+    settings: tuple[str, ...],
+    restart: bool,
 ) -> None:
     """Run a cluster of real server processes on this machine, for development.
 
-    Prints a line per server and `ready` when all serve. Ctrl-C or SIGTERM stops them all; the data stays.
+    Prints a line per server and `ready` when all serve. Ctrl-C or SIGTERM stops them all; the data stays. A server that
+    dies is reported with the end of its log.
 
     \b
         zraft dev                          # three servers at 2181, 2182 and 2183, admin at 2281 and on
@@ -231,7 +256,15 @@ def dev(
 
     read_settings(settings)  # A misspelt --set is better reported here, once, than by each server.
     sys.exit(
-        run_dev(servers=servers, port=port, host=host, data=data, admin_port=admin_port, settings=settings)
+        run_dev(
+            servers=servers,
+            port=port,
+            host=host,
+            data=data,
+            admin_port=admin_port,
+            settings=settings,
+            restart=restart,
+        )
     )
 
 
