@@ -153,3 +153,12 @@ def test_a_lock_that_no_server_confirms_is_given_up_and_the_command_is_told(runn
             running.cont(1)
             holder.terminate()
         assert holder.stdout.read() == "told\n"
+
+
+def test_doctor_looks_at_a_running_server_and_finds_what_a_single_one_lacks(running: Cluster) -> None:
+    code, printed, said = run(running, "doctor", "--json")
+    checks = {json.loads(line)["check"] for line in printed.splitlines()}
+    # A slow disk is a warning, and one that this machine may deserve.
+    assert code == (4 if "disk-slow" in checks else 0), said
+    assert {"one-voter", "plain-text", "open-root", "open-topics"} <= checks
+    assert not checks & {"unreachable", "not-serving", "no-leader", "disk-full"}
