@@ -75,7 +75,7 @@ def dev(tmp_path: Path) -> Iterator[Callable[..., Dev]]:
 
 def free_ports(count: int) -> int:
     """The first of `count` ports in a row that nobody uses now."""
-    for port in range(21_000 + os.getpid() % 5_000, 32_000, count):
+    for port in range(21_000 + os.getpid() * 37 % 9_000, 32_000, count):
         probes = [socket.socket() for _ in range(count)]
         try:
             for offset, probe in enumerate(probes):

@@ -67,7 +67,7 @@ def program() -> None:
     """A program with a listing."""
 
 
-LOOKS: list[Listing | ZraftError] = []
+LOOKS: list[Listing | ZraftError | SystemExit] = []
 
 
 @program.command()
@@ -75,7 +75,7 @@ LOOKS: list[Listing | ZraftError] = []
 def things() -> Listing:
     """List things."""
     found = LOOKS.pop(0)
-    if isinstance(found, ZraftError):
+    if not isinstance(found, Listing):
         raise found
     return found
 
@@ -125,6 +125,8 @@ def test_watch_prints_what_differs_goes_on_after_errors_and_ends_well(
     result = CliRunner().invoke(program, ["things", "--watch", "--interval", "7"])
     assert (result.exit_code, result.output) == (0, "thing\n1\n2\n2 things\nnobody answers\nno things\n")
     assert slept == [7] * 4
+    LOOKS[:] = [ONE, SystemExit(130)]
+    assert CliRunner().invoke(program, ["things", "--watch"]).exit_code == 0
     LOOKS[:] = [ZraftError("nobody answers")]
     assert CliRunner().invoke(program, ["things", "--watch"]).exit_code == 1
 

@@ -20,6 +20,7 @@ PLAIN_WIDTH: Final = 140
 """Columns when the output is no terminal: wide enough that a log or a pipe gets whole tables."""
 WIDTH_MIN: Final = 40
 INTERVAL_S: Final = 2.0
+EXIT_INTERRUPTED: Final = 130
 OUTPUTS: Final = ("table", "json")
 
 Look = Callable[[], Listing]
@@ -103,6 +104,9 @@ def show(look: Look, manner: Manner) -> None:
                 now = str(error)
     except KeyboardInterrupt:
         sys.exit(0)
+    except SystemExit as ending:
+        # A look that has an event loop of its own turns Ctrl-C into this exit code.
+        sys.exit(0 if ending.code == EXIT_INTERRUPTED else ending.code)
 
 
 def _print_again(found: Listing | str, manner: Manner, *, screen: bool) -> None:
