@@ -287,6 +287,11 @@ class Client(SubscribingCalls):
         """The newest moment that any answer showed to this client."""
         return self._calls.last_zxid
 
+    @property
+    def silence_s(self) -> float:
+        """The time since a server was last heard, in seconds; a connection that was just made counts as heard."""
+        return 0.0 if self._loop is None else self._loop.time() - self._heard
+
     def statistics(self) -> ClientStatistics:
         """Return counts of connections, sessions, answers and repeats."""
         calls = self._calls

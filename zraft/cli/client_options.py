@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from zraft_client.client import Client
 
 SECONDS: Final = click.FloatRange(0.1, 3600)
+TIMEOUT_S: Final = 30.0
+"""How long one request may take unless the user says otherwise."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 @frozen
@@ -40,11 +43,18 @@ class Access:
     tls: ssl.SSLContext | None
     timeout_s: float
 
-    def client(self) -> Client:
-        """Return a client that is not connected yet."""
-        from zraft_client.client import Client
+    def client(self, *, session: bool = True, session_timeout_s: float | None = None) -> Client:
+        """Return a client that is not connected yet. Without a `session` it can have nothing ephemeral."""
+        from zraft_client.client import SESSION_TIMEOUT_S, Client
 
-        return Client(self.connect, auth=self.auth, tls=self.tls, timeout_s=self.timeout_s)
+        return Client(
+            self.connect,
+            session=session,
+            session_timeout_s=SESSION_TIMEOUT_S if session_timeout_s is None else session_timeout_s,
+            auth=self.auth,
+            tls=self.tls,
+            timeout_s=self.timeout_s,
+        )
 
 
 @frozen
@@ -58,18 +68,12 @@ class Identity:
 def is_client(command: F) -> F:
     """Give a click command the options of clients, and an `access` made of them."""
 
-    @click.option(
-        "--connect",
-        metavar="HOST:PORT,…",
-        default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
-        show_default=True,
-        help="The servers: any that answers is enough.",
-    )
+    @connects
     @shows_identity
     @click.option(
         "--timeout",
         metavar="SECONDS",
-        default=30.0,
+        default=TIMEOUT_S,
         show_default=True,
         type=SECONDS,
         help="How long one request may take.",
@@ -80,6 +84,17 @@ def is_client(command: F) -> F:
         return command(access=access, **arguments)
 
     return with_access  # type: ignore[return-value]
+
+
+def connects(command: F) -> F:
+    """Give a click command the option that names the servers, as `connect`."""
+    return click.option(
+        "--connect",
+        metavar="HOST:PORT,…",
+        default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
+        show_default=True,
+        help="The servers: any that answers is enough.",
+    )(command)
 
 
 def shows_identity(command: F) -> F:
@@ -121,9 +136,9 @@ def _credentials(text: str) -> tuple[str, bytes]:
     return scheme, credentials.encode()
 
 
-def run(program: Coroutine[Any, Any, None]) -> None:
+def run(program: Coroutine[Any, Any, T]) -> T:
     """Run a command's program to its end. Ctrl-C ends it without a traceback, with exit code 130."""
     try:
-        asyncio.run(program)
+        return asyncio.run(program)
     except KeyboardInterrupt:
         raise SystemExit(130) from None

@@ -1,7 +1,8 @@
 """The supervisor behind `zraft dev`: real server processes on a loopback address, started, watched and stopped.
 
 It starts what an operator would start by hand and knows a server only by its process, its log file and its
-four-letter words. A server that dies is reported, not restarted: a developer should see it.
+four-letter words. A server that dies is reported, and started again only if the user asked for that: a developer should
+see it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ GRACE_S: Final = 10.0
 """Seconds from SIGTERM to SIGKILL: a server has a log to sync and clients to close, both far below this."""
 ADMIN_PORT_OFFSET: Final = 100
 """The distance from a server's client port to its admin port: 2281 for 2181."""
+RESTART_S: Final = 1.0
+"""Seconds from the first death of a server to its next start, with --restart; twice as many after each further one."""
+RESTART_S_MAX: Final = 60.0
+STEADY_S: Final = 60.0
+"""A server that ran for so long before it died begins anew with the first pause."""
 LOG_TAIL_LINES: Final = 20
 LOG_TAIL_BYTES: Final = 16_384
 
@@ -53,7 +59,7 @@ class _Stopped(Exception):
 class Child:
     """One server process that we started, and how to start it again by hand."""
 
-    __slots__ = ("address", "admin", "command", "data", "log", "process", "server")
+    __slots__ = ("address", "admin", "command", "data", "log", "pause_s", "process", "server", "started")
 
     def __init__(
         self,
@@ -70,10 +76,17 @@ class Child:
         self.data = data
         self.log = log
         self.command = list(command)
+        self.pause_s: float | None = None
+        """The pause before its last restart; None if it never was restarted."""
+        self.start()
+
+    def start(self) -> None:
+        """Start it, for the first time or again after it died."""
         # Each start has a fresh log; the one before is kept, because it may be why the user starts again.
-        if log.exists():
-            log.replace(log.with_name(log.name + ".1"))
-        with log.open("wb") as output:
+        if self.log.exists():
+            self.log.replace(self.log.with_name(self.log.name + ".1"))
+        self.started = time.monotonic()
+        with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
@@ -104,6 +117,18 @@ class Child:
             log.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
             lines = log.read().decode("utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:]
         return "\n".join(f"    {line}" for line in lines) or "    (empty)"
+
+
+def restart_pause(before_s: float | None, ran_s: float) -> float:
+    """Return how many seconds to wait before a server that died is started again: longer each time, unless it was steady.
+
+    Args:
+        before_s: the pause before its last restart; None if it never was restarted.
+        ran_s: how long it ran until it died.
+    """
+    if before_s is None or ran_s >= STEADY_S:
+        return RESTART_S
+    return min(2 * before_s, RESTART_S_MAX)
 
 
 ServeCommand = Callable[[int, Address, Address | None, Path, str, Path | None, Sequence[str]], list[str]]
@@ -138,9 +163,12 @@ def run_dev(
     host: str = HOST,
     admin_port: int | None = None,
     settings: Sequence[str] = (),
+    restart: bool = False,
     command: ServeCommand = serve_command,
 ) -> int:
     """Start `servers` servers from `port` on, say `ready` when all serve, wait for Ctrl-C, stop them.
+
+    With `restart`, a server that dies after that is started again, after a pause that grows from time to time.
 
     `admin_port` is that of the first server's admin HTTP server, 0 for none; not given, it is `port` + 100, and a
     server whose port is taken there goes without.
@@ -183,7 +211,7 @@ def run_dev(
                 _say(children[-1].line())
             _wait_ready(children, woken)
             _say("ready")
-            return _watch(children, woken)
+            return _watch(children, woken, restart=restart)
         except _Stopped:
             return 0
         finally:
@@ -345,20 +373,34 @@ def _not_ready(children: Sequence[Child]) -> str | None:
     return None if leaders == 1 else "one leader"
 
 
-def _watch(children: Sequence[Child], woken: _Woken) -> int:
-    """Report deaths until the user stops us (0) or nothing is left to watch (1)."""
+def _watch(children: Sequence[Child], woken: _Woken, *, restart: bool) -> int:
+    """Report deaths until the user stops us (0) or nothing is left to watch (1); with `restart`, start the dead again."""
     alive = list(children)
-    while alive:
+    due: dict[Child, float] = {}
+    while alive or due:
         for child in list(alive):
             death = child.death()
-            if death is not None:
-                alive.remove(child)
-                _say(f"{death}; the end of {child.log}:\n{child.log_tail()}")
+            if death is None:
+                continue
+            alive.remove(child)
+            _say(f"{death}; the end of {child.log}:\n{child.log_tail()}")
+            if restart:
+                now = time.monotonic()
+                child.pause_s = restart_pause(child.pause_s, now - child.started)
+                due[child] = now + child.pause_s
+                _say(f"server {child.server} is started again in {child.pause_s:g} s")
+            else:
                 _say(f"it is not restarted; to start it by hand:\n    {shlex.join(child.command)}")
-        if not alive:
+        if not alive and not due:
             _say("no server is left")
             return 1
-        woken.wait(None)
+        now = time.monotonic()
+        for child in [one for one, at in due.items() if at <= now]:
+            del due[child]
+            child.start()
+            alive.append(child)
+            _say(child.line())
+        woken.wait(max(0.0, min(due.values()) - time.monotonic()) if due else None)
         if woken.stopping:
             _say("stopping")
             return 0

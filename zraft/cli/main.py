@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zraft import __version__
+from zraft.cli.listings.listing_options import lists
+from zraft.cli.set_option import read_settings
 from zraft.cli.tls_options import tls_options
 from zraft.program.command_group import CommandGroup
 from zraft_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from zraft.cli.listings.listing import Listing
     from zraft.config.zoo_cfg import ConfigNote
 
 
@@ -42,6 +45,19 @@ def main() -> None:
         zraft key new cluster.key
         zraft serve --id 1 --data /var/lib/zraft --address 10.0.0.1:2181 --key cluster.key \\
             --cluster 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181
+    \b
+    Use it, and look after it:
+        zraft put /greeting hello
+        zraft get /greeting
+        zraft doctor
+    \b
+    Exit codes of all commands:
+        0    done
+        1    refused, failed, or no server was reached
+        2    the command line or a settings file is wrong
+        3    it is not known whether a change was done; look, and repeat it if not
+        130  ended by Ctrl-C
+    Some have more of their own (`zraft doctor`: 4; `zraft lock`: 124 to 127); docs/COMMANDS.md has them all.
     """
 
 
@@ -118,7 +134,7 @@ def serve(
         from zraft.config.knobs import load_config
 
     notes: list[ConfigNote] = []
-    flags: dict[str, object] = _settings(settings)
+    flags: dict[str, object] = read_settings(settings)
     given = {
         "id": server,
         "data": data,
@@ -175,29 +191,6 @@ def _log_notes(notes: Sequence[ConfigNote]) -> None:
         write("setting of ZooKeeper's", key=note.key, note=note.text)
 
 
-def _settings(settings: tuple[str, ...]) -> dict[str, object]:
-    if not settings:
-        return {}
-    from zraft.config.server import secret_knobs
-
-    flags: dict[str, object] = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise ConfigError(
-                f"--set: found {setting!r}, expected KNOB=VALUE, such as raft.heartbeat_ticks=100"
-            )
-        if name.strip() in secret_knobs():
-            # It is not even quoted: this very message may be logged.
-            variable = "ZRAFT_" + name.strip().upper().replace(".", "__")
-            raise ConfigError(
-                f"--set: found {name.strip()}, which is a secret: arguments can be read by everybody on this machine "
-                f"(`ps`); put it into the --config file, mode 0600, or into {variable}"
-            )
-        flags[name.strip()] = value
-    return flags
-
-
 @main.command(short_help="Run a cluster of real servers on this machine, for development.")
 @click.option(
     "--servers", default=3, show_default=True, type=click.IntRange(1, 9), help="How many servers to run."
@@ -235,12 +228,24 @@ def _settings(settings: tuple[str, ...]) -> dict[str, object]:
     multiple=True,
     help="Set a knob of all servers; may be repeated.",
 )
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Start a server again that died; after 1 s at first, and after longer each time that it dies soon.",
+)
 def dev(
-    servers: int, port: int, host: str, data: Path, admin_port: int | None, settings: tuple[str, ...]
+    servers: int,
+    port: int,
+    host: str,
+    data: Path,
+    admin_port: int | None,
+    settings: tuple[str, ...],
+    restart: bool,
 ) -> None:
     """Run a cluster of real server processes on this machine, for development.
 
-    Prints a line per server and `ready` when all serve. Ctrl-C or SIGTERM stops them all; the data stays.
+    Prints a line per server and `ready` when all serve. Ctrl-C or SIGTERM stops them all; the data stays. A server that
+    dies is reported with the end of its log.
 
     \b
         zraft dev                          # three servers at 2181, 2182 and 2183, admin at 2281 and on
@@ -249,9 +254,17 @@ def dev(
     """
     from zraft.cli.dev import run_dev
 
-    _settings(settings)  # A misspelt --set is better reported here, once, than by each server.
+    read_settings(settings)  # A misspelt --set is better reported here, once, than by each server.
     sys.exit(
-        run_dev(servers=servers, port=port, host=host, data=data, admin_port=admin_port, settings=settings)
+        run_dev(
+            servers=servers,
+            port=port,
+            host=host,
+            data=data,
+            admin_port=admin_port,
+            settings=settings,
+            restart=restart,
+        )
     )
 
 
@@ -263,18 +276,26 @@ def dev(
     show_default=True,
     help="The servers to ask.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON, for scripts.")
 @tls_options("Ask over TLS, and trust these authorities.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 3600),
+    help="How long one question to a server may take; they are asked at the same time.",
+)
+@lists
 def status(
-    connect: str, as_json: bool, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None
-) -> None:
+    connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None, timeout: float
+) -> Listing:
     """Show every server's mode, zxid, nodes and connections; exit with 1 if none of them leads.
 
     It also names the partitions of topics that do not take or do not deliver messages, and says why. If there are any, and
-    a server leads, the exit code is 4.
+    a server leads, the exit code is 4. JSON is one object.
     """
     from zraft.cli.status import tls_context
-    from zraft.cli.status_table import show_status
+    from zraft.cli.status_table import status_listing
     from zraft_core.address import parse_address
 
     if tls_ca is None and (tls_certificate is not None or tls_key is not None):
@@ -282,9 +303,8 @@ def status(
             "--tls-certificate, --tls-key: need --tls-ca, the authority of the servers' certificates"
         )
     tls = tls_context(tls_ca, tls_certificate, tls_key) if tls_ca is not None else None
-
     addresses = [parse_address(part, "--connect") for part in connect.split(",")]
-    sys.exit(show_status(addresses, sys.stdout, tls, as_json=as_json))
+    return status_listing(addresses, tls, timeout_s=timeout)
 
 
 @main.command(
@@ -411,6 +431,7 @@ class _LateCommand(click.Command):
 
 
 for _name, _module, _help in (
+    ("config", "doctor.config_command", "Check settings files, without starting anything."),
     ("consumer", "topics.consumer_command", "Show who consumes topics and how far each is, and change that."),
     ("key", "key_command", "Make and change the cluster key, by which servers know each other."),
     ("log", "log_command", "Show a server's log, and check whether it is whole."),
@@ -429,16 +450,26 @@ for _name, _module, _help in (
     ),
 ):
     main.add_command(_Late(_name, f"zraft.cli.{_module}", _help))
-main.add_command(
-    _LateCommand(
-        "recover",
-        "zraft.cli.recover_command",
-        "recover",
-        "Make a new cluster out of one server of a lost one.",
-    )
-)
-main.add_command(
-    _LateCommand(
-        "import", "zraft.cli.import_command", "import_", "Create a cluster from a running ZooKeeper's data."
-    )
-)
+for _name, _module, _attribute, _help in (
+    (
+        "completion",
+        "completion_command",
+        "completion",
+        "Print the script that completes commands in bash, zsh or fish.",
+    ),
+    (
+        "doctor",
+        "doctor.doctor_command",
+        "doctor",
+        "Say what is open, unencrypted, close to a limit or about to expire.",
+    ),
+    ("get", "znodes.znode_commands", "get", "Print the data of a znode."),
+    ("import", "import_command", "import_", "Create a cluster from a running ZooKeeper's data."),
+    ("lock", "znodes.lock_command", "lock", "Run a command while it holds a lock."),
+    ("ls", "znodes.znode_commands", "ls", "List znodes below a path."),
+    ("put", "znodes.znode_commands", "put", "Create a znode, or set its data."),
+    ("recover", "recover_command", "recover", "Make a new cluster out of one server of a lost one."),
+    ("rm", "znodes.znode_commands", "rm", "Delete znodes."),
+    ("watch", "znodes.watch_command", "watch", "Print a line for each change of a znode."),
+):
+    main.add_command(_LateCommand(_name, f"zraft.cli.{_module}", _attribute, _help))

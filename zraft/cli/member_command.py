@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from zraft.cli.operator_options import SERVER_ID, asks_cluster, console, do, wait_done
+from zraft.cli.listings.listing import Column, Grid, Listing
+from zraft.cli.listings.listing_options import lists
+from zraft.cli.operator_options import SERVER_ID, asks_cluster, do, wait_done
 from zraft_core.ids import ServerId
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ def member() -> None:
 
 
 @member.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON, for scripts.")
 @asks_cluster
-def list_(client: OperatorClient, as_json: bool) -> None:
+@lists
+def list_(client: OperatorClient) -> Listing:
     """Show all members, as the leader knows them.
 
     \b
@@ -50,10 +51,7 @@ def list_(client: OperatorClient, as_json: bool) -> None:
     from zraft.operator.requests import MemberList, MemberListing
 
     listing = client.call(MemberList(), MemberListing)
-    if as_json:
-        click.echo(json.dumps(_as_json(listing)))
-    else:
-        _show(listing)
+    return Listing((_as_json(listing),), _shown(listing))
 
 
 @member.command()
@@ -174,13 +172,21 @@ def _wait_until_gone(client: OperatorClient, server: int) -> None:
     click.echo(f"server {server} has left; stop it")
 
 
-def _show(listing: MemberListing) -> None:
-    from rich.table import Column, Table
+COLUMNS: Final = (
+    Column("server", right=True),
+    Column("address"),
+    Column("role"),
+    Column("leader"),
+    Column("behind", right=True),
+    Column("silent ms", right=True),
+    Column("features", right=True, spare=2),
+    Column("disk", spare=1),
+)
 
-    names = ("server", "address", "role", "leader", "behind", "silent ms", "features", "disk")
-    table = Table(*(Column(name, no_wrap=True) for name in names))
-    for line in listing.members:
-        table.add_row(
+
+def _shown(listing: MemberListing) -> tuple[Grid | str, ...]:
+    rows = tuple(
+        (
             str(line.server),
             line.address or "?",
             line.role,
@@ -190,11 +196,11 @@ def _show(listing: MemberListing) -> None:
             "-" if line.features is None else str(line.features),
             line.instance.hex()[:8],
         )
-    out = console()
-    out.print(table)
-    out.print(f"cluster {listing.cluster.hex()}, configuration of entry {listing.index}", soft_wrap=True)
-    if listing.changing:
-        out.print("a change is under way: the next one has to wait for it", soft_wrap=True)
+        for line in listing.members
+    )
+    about = f"cluster {listing.cluster.hex()}, configuration of entry {listing.index}"
+    changing = ["a change is under way: the next one has to wait for it"] if listing.changing else []
+    return (Grid(COLUMNS, rows), about, *changing)
 
 
 def _behind(line: MemberLine, last_index: int) -> str:

@@ -17,15 +17,11 @@ from zraft_core.errors import ConfigError
 from zraft_core.ids import SERVER_ID_MAX, SERVER_ID_MIN
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from zraft.operator.client import OperatorClient
     from zraft.operator.requests import OperatorRequest
 
 EXIT_UNCERTAIN: Final = 3
 LOOK_S: Final = 0.1
-PLAIN_WIDTH: Final = 140
-"""Columns when the output is no terminal: wide enough that no cell is cut in a log or a pipe."""
 
 SERVER_ID: Final = click.IntRange(SERVER_ID_MIN, SERVER_ID_MAX)
 
@@ -170,11 +166,3 @@ def _elsewhere(addresses: Sequence[Address], known: Sequence[Note], given: str =
         return ""
     servers = ",".join(map(str, cluster.servers))
     return f"; it is probably {cluster.key}, which `zraft dev` made for {servers}"
-
-
-def console() -> Console:
-    """Return a console that shows tables unchanged: to the library, `[fd00::1]` would be markup."""
-    from rich.console import Console
-
-    made = Console(highlight=False, markup=False)
-    return made if made.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)

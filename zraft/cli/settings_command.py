@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from zraft.cli.operator_options import asks_cluster, console
+from zraft.cli.listings.listing import Column, Grid, Listing
+from zraft.cli.listings.listing_options import lists
+from zraft.cli.operator_options import asks_cluster
 
 if TYPE_CHECKING:
     from zraft.operator.client import OperatorClient
@@ -33,17 +34,14 @@ def settings() -> None:
 
 
 @settings.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON, for scripts.")
 @asks_cluster
-def show(client: OperatorClient, as_json: bool) -> None:
+@lists
+def show(client: OperatorClient) -> Listing:
     """Show the settings in force. The value in the asked server's configuration is beside one that differs."""
     from zraft.operator.requests import SettingsListing, SettingsShow
 
     listing = client.call(SettingsShow(), SettingsListing)
-    if as_json:
-        click.echo(json.dumps(_as_json(listing)))
-    else:
-        _show(listing)
+    return Listing((_as_json(listing),), _shown(listing))
 
 
 @settings.command("set")
@@ -71,18 +69,17 @@ def raise_features(client: OperatorClient, level: int | None) -> None:
     click.echo(client.call(FeatureRaise(level), Done).text)
 
 
-def _show(listing: SettingsListing) -> None:
-    from rich.table import Column, Table
+COLUMNS: Final = (Column("setting"), Column("in force", right=True), Column("configured"))
 
-    table = Table(Column("setting", no_wrap=True), Column("in force", justify="right"), Column("configured"))
+
+def _shown(listing: SettingsListing) -> tuple[Grid | str, ...]:
+    rows = []
     for line in listing.settings:
         differs = line.configured is not None and line.configured != line.value
-        table.add_row(line.name, str(line.value), str(line.configured) if differs else "")
-    out = console()
-    out.print(table)
+        rows.append((line.name, str(line.value), str(line.configured) if differs else ""))
     level, possible = listing.feature_level, listing.feature_level_possible
     more = f"; all members can do {possible}: `zraft settings raise-features`" if possible > level else ""
-    out.print(f"feature level {level}{more}", soft_wrap=True)
+    return (Grid(COLUMNS, tuple(rows)), f"feature level {level}{more}")
 
 
 def _as_json(listing: SettingsListing) -> dict[str, object]:

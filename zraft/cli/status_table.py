@@ -1,4 +1,4 @@
-"""What `zraft status` prints, as a table or as JSON. It is a module of its own because only it needs rich."""
+"""What `zraft status` prints, as a table or as JSON. It is a module of its own because `zraft dev` asks servers, too."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from functools import partial
 from typing import Final, TextIO
 
 from attrs import asdict
-from rich.console import Console
-from rich.table import Column, Table
 
+from zraft.cli.listings.listing import Column, Grid, Listing
+from zraft.cli.listings.listing_options import output_width, rendered
 from zraft.cli.status import (
     LEADING_MODES,
     NeedsTlsError,
@@ -34,16 +34,16 @@ RATE_S: Final = 1.0
 """Seconds between two looks at servers from which a rate follows."""
 
 COLUMNS: Final = (
-    "server",
-    "mode",
-    "in sync",
-    "term",
-    "zxid",
-    "nodes",
-    "sessions",
-    "clients",
-    "latency ms",
-    "version",
+    Column("server"),
+    Column("mode"),
+    Column("in\nsync", right=True, spare=1),
+    Column("term", right=True, spare=4),
+    Column("zxid"),
+    Column("nodes", right=True),
+    Column("sessions", right=True, spare=2),
+    Column("clients", right=True),
+    Column("latency\nms", right=True, spare=3),
+    Column("version", spare=5),
 )
 
 
@@ -58,8 +58,6 @@ class Health(IntEnum):
 
 PROBLEMS_SHOWN: Final = 20
 """Partitions in trouble that people are shown; JSON has all that servers name."""
-PLAIN_WIDTH: Final = 140
-"""Columns when the output is no terminal: wide enough that no cell is cut in a log or a pipe."""
 
 
 def show_status(
@@ -70,96 +68,104 @@ def show_status(
     as_json: bool = False,
     rate_s: float = RATE_S,
 ) -> Health:
-    """Ask all servers at once and print what they say: a table, a line about topics if there are any, and troubles.
+    """Write once what `status_listing` finds; return its exit code."""
+    found = status_listing(addresses, tls, rate_s=rate_s)
+    text = json.dumps(found.values[0]) + "\n" if as_json else rendered(found.parts, output_width())
+    out.write(text)
+    return Health(found.exit_code)
+
+
+def status_listing(
+    addresses: Sequence[Address],
+    tls: ssl.SSLContext | None = None,
+    *,
+    rate_s: float = RATE_S,
+    timeout_s: float = TIMEOUT_S,
+) -> Listing:
+    """Ask all servers at once: a table, a line about topics if there are any, and troubles. The exit code is a `Health`.
 
     Args:
-        as_json: print one object of JSON instead.
+        addresses: of the servers.
+        tls: the context, if they speak TLS.
         rate_s: seconds between the two looks from which the rate of records follows; without topics, one look is enough.
-
-    Returns:
-        Whether one of the servers leads (or stands alone), and whether all partitions work.
+        timeout_s: for one question to one server.
     """
     # There is one thread per server, so that an unreachable machine costs one timeout, not one per machine.
     with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
-        answers = list(pool.map(partial(_ask, tls=tls), addresses))
+        answers = list(pool.map(partial(_ask, tls=tls, timeout_s=timeout_s), addresses))
         first: list[Mapping[str, str]] = [
             answer[1] if isinstance(answer, tuple) else {} for answer in answers
         ]
         later = first
-        if not as_json and any(_count(numbers, "topic_partitions") for numbers in first):
+        if any(_count(numbers, "topic_partitions") for numbers in first):
             time.sleep(rate_s)
-            later = list(pool.map(partial(_numbers, tls=tls), addresses))
+            later = list(pool.map(partial(_numbers, tls=tls, timeout_s=timeout_s), addresses))
     leads = any(isinstance(answer, tuple) and answer[0].mode in LEADING_MODES for answer in answers)
     told = [answer[1] for answer in answers if isinstance(answer, tuple)]
     problems, left_out = parse_problems(told), problems_left_out(told)
     health = Health.PARTITIONS_IN_TROUBLE if problems or left_out else Health.WELL
     if not leads:
         health = Health.NO_LEADER
-    if as_json:
-        servers = [_as_json(address, answer) for address, answer in zip(addresses, answers, strict=True)]
-        found = {
-            "leads": leads,
-            "servers": servers,
-            "partition_problems": [asdict(problem) for problem in problems],
-            "partition_problems_left_out": left_out,
-        }
-        out.write(json.dumps(found) + "\n")
-        return health
-    table = Table(*(Column(name, no_wrap=name in ("server", "mode")) for name in COLUMNS))
-    reasons = []
+    value = {
+        "leads": leads,
+        "servers": [_as_json(address, answer) for address, answer in zip(addresses, answers, strict=True)],
+        "partition_problems": [asdict(problem) for problem in problems],
+        "partition_problems_left_out": left_out,
+    }
+    rows = []
+    parts: list[Grid | str] = []
     for address, answer in zip(addresses, answers, strict=True):
-        match answer:
-            case (ServerStatus() as status, numbers):
-                table.add_row(
-                    str(address),
-                    status.mode,
-                    _in_sync(numbers),
-                    numbers.get("raft_term", "-"),
-                    f"{status.zxid:#x}",
-                    str(status.node_count),
-                    numbers.get("global_sessions", "-"),
-                    str(status.connections),
-                    _latency(numbers),
-                    status.version,
-                )
-            case UnreachableError():
-                mode = "needs TLS" if isinstance(answer, NeedsTlsError) else "unreachable"
-                table.add_row(str(address), mode, *["-"] * (len(COLUMNS) - 2))
-                reasons.append(str(answer))
-            case None:
-                table.add_row(str(address), "not serving", *["-"] * (len(COLUMNS) - 2))
-    # It is without markup, or `[fd00::1]` would be taken for some.
-    width = None if out.isatty() else PLAIN_WIDTH
-    console = Console(file=out, width=width, highlight=False, markup=False)
-    console.print(table)
-    for reason in reasons:
-        console.print(reason)
+        rows.append(_row(address, answer))
+        if isinstance(answer, UnreachableError):
+            parts.append(str(answer))
+    parts.insert(0, Grid(COLUMNS, tuple(rows)))
     line = topics_line(first, later)
     if line:
-        console.print(line, soft_wrap=True)
+        parts.append(line)
     if not leads:
-        console.print("none of these servers leads")
-    _show_problems(console, problems, left_out)
-    return health
+        parts.append("none of these servers leads")
+    parts += _problems_shown(problems, left_out)
+    return Listing((value,), tuple(parts), exit_code=health)
 
 
-def _show_problems(console: Console, problems: Sequence[Problem], left_out: int) -> None:
-    """Print which partitions do not take or deliver messages, and why; nothing if there are none."""
+def _row(address: Address, answer: Answer) -> tuple[str, ...]:
+    match answer:
+        case (ServerStatus() as status, numbers):
+            return (
+                str(address),
+                status.mode,
+                _in_sync(numbers),
+                numbers.get("raft_term", "-"),
+                f"{status.zxid:#x}",
+                str(status.node_count),
+                numbers.get("global_sessions", "-"),
+                str(status.connections),
+                _latency(numbers),
+                status.version,
+            )
+        case UnreachableError():
+            mode = "needs TLS" if isinstance(answer, NeedsTlsError) else "unreachable"
+        case _:
+            mode = "not serving"
+    return (str(address), mode, *["-"] * (len(COLUMNS) - 2))
+
+
+def _problems_shown(problems: Sequence[Problem], left_out: int) -> list[Grid | str]:
+    """Return which partitions do not take or deliver messages, and why; nothing if there are none."""
     if not problems:
-        return
-    table = Table(
-        Column("partition", no_wrap=True),
-        Column("for", justify="right", no_wrap=True),
-        Column("why", overflow="fold"),
+        return []
+    rows = tuple(
+        (
+            f"{one.topic}/{one.partition}",
+            "-" if one.for_ms is None else f"{one.for_ms // 1000} s",
+            one.reason,
+        )
+        for one in problems[:PROBLEMS_SHOWN]
     )
-    for one in problems[:PROBLEMS_SHOWN]:
-        for_s = "-" if one.for_ms is None else f"{one.for_ms // 1000} s"
-        table.add_row(f"{one.topic}/{one.partition}", for_s, one.reason)
-    console.print("partitions that do not take or do not deliver messages:")
-    console.print(table)
+    grid = Grid((Column("partition"), Column("for", right=True), Column("why", folds=True)), rows)
+    shown: list[Grid | str] = ["partitions that do not take or do not deliver messages:", grid]
     left_out += max(0, len(problems) - PROBLEMS_SHOWN)
-    if left_out:
-        console.print(f"and {left_out} more")
+    return [*shown, f"and {left_out} more"] if left_out else shown
 
 
 def _as_json(address: Address, answer: Answer) -> dict[str, object]:
@@ -183,19 +189,19 @@ def _number(numbers: Mapping[str, str], name: str) -> int | None:
 Answer = tuple[ServerStatus, Mapping[str, str]] | UnreachableError | None
 
 
-def _ask(address: Address, *, tls: ssl.SSLContext | None) -> Answer:
+def _ask(address: Address, *, tls: ssl.SSLContext | None, timeout_s: float) -> Answer:
     try:
-        status = server_status(address, TIMEOUT_S, tls)
+        status = server_status(address, timeout_s, tls)
     except UnreachableError as error:
         return error
     # The answer to srvr is worth showing without that to mntr.
-    return None if status is None else (status, _numbers(address, tls=tls))
+    return None if status is None else (status, _numbers(address, tls=tls, timeout_s=timeout_s))
 
 
-def _numbers(address: Address, *, tls: ssl.SSLContext | None) -> Mapping[str, str]:
+def _numbers(address: Address, *, tls: ssl.SSLContext | None, timeout_s: float) -> Mapping[str, str]:
     """Return what a server tells of itself; nothing if it cannot be asked."""
     try:
-        return parse_mntr(ask(address, "mntr", TIMEOUT_S, tls))
+        return parse_mntr(ask(address, "mntr", timeout_s, tls))
     except UnreachableError:
         return {}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
@@ -320,7 +320,7 @@ def load_values(
         on_note(note)
     theirs: dict[str, Any] = {}
     for name, setting in zoo.values.items():
-        theirs.update(_parsed(name, setting.found, f"{setting.key} in {zoo_cfg or 'the environment'}"))
+        theirs.update(parsed(name, setting.found, f"{setting.key} in {zoo_cfg or 'the environment'}"))
     values.update(theirs if zoo_cfg is None else _beside(zoo_cfg, theirs))
     values |= ours
     # Clients of that ZooKeeper would find an empty tree, and make their roots anew in it.
@@ -343,20 +343,29 @@ def _from_toml(file: Path, text: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"config: {file} is not TOML: {error}") from error
     values: dict[str, Any] = {}
+    for name, found in toml_settings(content, f"in {file}"):
+        values.update(parsed(name, found, f"in {file}"))
+    return _beside(file, values)
+
+
+def toml_settings(content: Mapping[str, object], source: str) -> Iterator[tuple[str, object]]:
+    """Yield (knob, what was found) for each setting of a parsed TOML file; there may be no such knob.
+
+    Raises:
+        ConfigError: the name of a section is something else than a table.
+    """
     for name, found in content.items():
         if name == "admin" and isinstance(found, dict):
             # A table where there is more to say than the address.
             for inner, inner_found in found.items():
-                knob = name if inner == "address" else f"{name}.{inner}"
-                values.update(_parsed(knob, inner_found, f"in {file}"))
+                yield name if inner == "address" else f"{name}.{inner}", inner_found
         elif name in SECTIONS:
             if not isinstance(found, dict):
-                _refuse(f"{name} (in {file})", found, f"a table, [{name}]")
+                _refuse(f"{name} ({source})", found, f"a table, [{name}]")
             for inner, inner_found in found.items():
-                values.update(_parsed(f"{name}.{inner}", inner_found, f"in {file}"))
+                yield f"{name}.{inner}", inner_found
         else:
-            values.update(_parsed(name, found, f"in {file}"))
-    return _beside(file, values)
+            yield name, found
 
 
 def _beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
@@ -383,18 +392,23 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if name not in KNOBS:
             known = [knob.variable for knob in KNOBS.values()]
             raise ConfigError(f"environment: {variable} sets no knob{_nearest(variable, known)}")
-        values.update(_parsed(name, found, f"from {variable}"))
+        values.update(parsed(name, found, f"from {variable}"))
     return values
 
 
 def _from_flags(flags: Mapping[str, object], source: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, found in flags.items():
-        values.update(_parsed(name, found, source))
+        values.update(parsed(name, found, source))
     return values
 
 
-def _parsed(name: str, found: object, source: str) -> dict[str, Any]:
+def parsed(name: str, found: object, source: str) -> dict[str, Any]:
+    """Return the value of one knob, by its name; `source` says where it was found, such as "in zraft.toml".
+
+    Raises:
+        ConfigError: there is no such knob, or it cannot have this value.
+    """
     if name not in KNOBS:
         raise ConfigError(f"{name} ({source}): there is no such knob{_nearest(name, KNOBS)}")
     return {name: KNOBS[name].parse(found, f"{name} ({source})")}
@@ -413,8 +427,12 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near is not None else f"; known are {', '.join(sorted(known))}"
 
 
+REQUIRED: Final = ("id", "data", "address", "cluster")
+"""Knobs without which no server starts."""
+
+
 def _assemble(values: Mapping[str, Any]) -> ServerConfig:
-    for name in ("id", "data", "address", "cluster"):
+    for name in REQUIRED:
         if name not in values:
             knob = KNOBS[name]
             raise ConfigError(

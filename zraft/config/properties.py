@@ -33,6 +33,18 @@ def parse_properties(text: str, label: str) -> dict[str, str]:
     return found
 
 
+def key_lines(text: str, label: str) -> dict[str, int]:
+    """Return for each key the number of the line in which its value begins; of a key that comes twice the last one counts.
+
+    Raises:
+        ConfigError: as `parse_properties`.
+    """
+    return {
+        _unescaped(_split(line)[0], f"{label}, line {number}"): number
+        for number, line in _logical_lines(text)
+    }
+
+
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield (number of its first line, text) without comments, with continued lines joined."""
     pending = ""

@@ -1,6 +1,6 @@
 """Runs the supervisor of `zraft dev` over fake servers, in a process of its own that tests send signals to.
 
-Arguments: PORT DATA BEHAVIOUR…, one per server (see `fake_server`).
+Arguments: PORT DATA BEHAVIOUR…, one per server (see `fake_server`); `restart` as the last one restarts them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,14 @@ def main(port: int, data: Path, behaviours: Sequence[str]) -> int:
         return [sys.executable, str(FAKE), str(server), str(address), behaviours[server - 1]]
 
     (data / "cluster.key").write_text("made beforehand: the key is none of these tests' business")
+    restart = behaviours[-1] == "restart"
+    behaviours = behaviours[: len(behaviours) - restart]
     zraft.cli.dev.GRACE_S = 0.5  # type: ignore[misc]  # the grace of the real thing outlasts a test
+    zraft.cli.dev.RESTART_S = 0.1  # type: ignore[misc]
     try:
-        return zraft.cli.dev.run_dev(servers=len(behaviours), port=port, data=data, command=command)
+        return zraft.cli.dev.run_dev(
+            servers=len(behaviours), port=port, data=data, restart=restart, command=command
+        )
     except ZraftError as error:
         print(f"Error: {error}", flush=True)
         return 9

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.ipv6 import has_ipv6
-from zraft.cli.dev import ADMIN_PORT_OFFSET, HOST, run_dev, serve_command
+from zraft.cli.dev import ADMIN_PORT_OFFSET, HOST, restart_pause, run_dev, serve_command
 from zraft_core.address import Address
 from zraft_core.errors import ConfigError
 
@@ -75,7 +75,7 @@ def dev(tmp_path: Path) -> Iterator[Callable[..., Dev]]:
 
 def free_ports(count: int) -> int:
     """The first of `count` ports in a row that nobody uses now."""
-    for port in range(21_000 + os.getpid() % 5_000, 32_000, count):
+    for port in range(21_000 + os.getpid() * 37 % 9_000, 32_000, count):
         probes = [socket.socket() for _ in range(count)]
         try:
             for offset, probe in enumerate(probes):
@@ -154,6 +154,32 @@ def test_a_death_is_reported_with_the_command_to_start_it_again_and_the_others_l
     assert "fake_server.py 2 127.0.0.1:" in running.read_until("fake_server")
     assert running.process.poll() is None
     assert is_running(pids[1])
+
+
+def test_with_restart_a_server_that_dies_is_started_again_after_a_pause_that_grows(
+    dev: Callable[..., Dev],
+) -> None:
+    running = dev("standalone", "restart")
+    running.read_until("^ready$")
+    for pause in ("0.1", "0.2"):
+        pid = running.pids()[1]
+        os.kill(pid, signal.SIGKILL)
+        running.read_until(rf"^server 1 is started again in {pause} s$")
+        running.read_until(r"^server 1 address=")
+        assert running.pids()[1] != pid
+    running.process.send_signal(signal.SIGINT)
+    assert running.finish() == 0
+    assert not any("not restarted" in line for line in running.lines)
+
+
+def test_the_pause_before_a_restart_doubles_up_to_a_minute_and_begins_anew_after_a_steady_run() -> None:
+    pauses = []
+    before: float | None = None
+    for _ in range(8):
+        before = restart_pause(before, 3.0)
+        pauses.append(before)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert restart_pause(32.0, 60.0) == 1
 
 
 def test_the_exit_code_is_one_when_no_server_is_left(dev: Callable[..., Dev]) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tests.certificates import Authority
 from tests.unit.cli.fake_server import SRVR
 from zraft.cli import status, status_table
+from zraft.cli.listings.listing_options import rendered
 from zraft.cli.main import main
 from zraft.cli.status import (
     ServerStatus,
@@ -235,7 +236,7 @@ def test_an_ipv6_address_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(status_table, "server_status", unreachable)
     out = io.StringIO()
     show_status([Address("fd00::1", 2181)], out)
-    assert "│ [fd00::1]:2181 │ unreachable │" in out.getvalue()
+    assert "\n[fd00::1]:2181  unreachable  " in out.getvalue()
     assert "[fd00::1]:2181: no answer" in out.getvalue()
 
 
@@ -265,7 +266,7 @@ def test_a_server_that_requires_tls_is_told_from_one_that_does_not_serve(tmp_pat
         assert show_status([address], out) is Health.NO_LEADER
         listening.shutdown(socket.SHUT_RDWR)
         thread.join()
-    [row] = [row for row in out.getvalue().splitlines() if str(address) in row and "│" in row]
+    [row] = [row for row in out.getvalue().splitlines() if row.startswith(f"{address}  ")]
     assert "needs TLS" in row
     assert "--tls-ca" in out.getvalue()
 
@@ -417,3 +418,16 @@ def test_status_shows_the_line_after_a_second_look(answering_again: Callable[[by
     out = io.StringIO()
     assert show_status([answering_again(mntr.encode())], out, rate_s=0) is Health.WELL
     assert "topics: 2, partitions: 10, records/s: 0, led by none" in out.getvalue()
+
+
+def test_the_table_fits_80_columns_and_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    mntr = "zk_raft_term\t12\nzk_global_sessions\t120\nzk_avg_latency\t1.2\nzk_max_latency\t123\n"
+    for zxid, left_out in ((0x100000456, "version, term"), (0x12300000456789, "version, term, latency ms")):
+        status = ServerStatus("3.9.5-zraft-0.1.0", "follower", zxid, 12_345, 1_234)
+        monkeypatch.setattr(status_table, "server_status", lambda *_, status=status: status)
+        monkeypatch.setattr(status_table, "ask", lambda *_: mntr)
+        found = status_table.status_listing([Address("10.0.0.1", 2181)])
+        lines = rendered(found.parts, 80).splitlines()
+        assert max(map(len, lines[:3])) <= 80
+        assert lines[3] == f"(80 columns have no room for: {left_out}; --output json has all)"
+        assert "3.9.5-zraft-0.1.0" in rendered(found.parts, 140)

@@ -229,7 +229,9 @@ async def test_an_alarm_that_rings_while_what_a_client_said_waits_for_a_turn_is_
 ) -> None:
     async with Nodes(tmp_path, servers=1) as nodes:
         (node,) = nodes.nodes.values()
-        await nodes.until(lambda: node.driver.role is Role.LEADER)
+        await nodes.until(
+            lambda: node.driver.role is Role.LEADER and not (node._scheduled or node.driver.wants_turn)
+        )
         monkeypatch.setattr(Driver, "on_clients", lambda driver: False)
         assert node._alarm is not None
         node._alarm.cancel()

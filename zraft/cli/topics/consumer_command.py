@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 from attrs import frozen
 
 from zraft.cli.client_options import Access, is_client, run
-from zraft.cli.operator_options import console
+from zraft.cli.listings.listing import Column, Grid, Listing
+from zraft.cli.listings.listing_options import lists
 from zraft.cli.topics.topic_records import EARLIEST, LATEST, place
 from zraft_core.errors import ConfigError, ZraftError
 
@@ -37,17 +37,13 @@ class Consumption:
     partitions: dict[str, int]
     problems: dict[tuple[str, int], str]
 
-    def check_complete(self) -> None:
-        """Say which partitions are missing from what was shown.
-
-        Raises:
-            ZraftError: some are; the message says of each why.
-        """
-        if self.problems:
-            raise ZraftError(
-                "nothing is known of some partitions, which are left out of each lag:\n"
-                + "\n".join(self.problems.values())
-            )
+    def complaint(self) -> str:
+        """Return which partitions are missing from what is shown, and why; nothing if none is."""
+        if not self.problems:
+            return ""
+        return "nothing is known of some partitions, which are left out of each lag:\n" + "\n".join(
+            self.problems.values()
+        )
 
 
 @click.group()
@@ -66,11 +62,9 @@ def consumer() -> None:
 
 @consumer.command("list")
 @click.option("--topic", "only", metavar="TOPIC", help="Only those of this topic.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one object of JSON per consumer and topic, for scripts."
-)
 @is_client
-def list_(access: Access, only: str | None, as_json: bool) -> None:
+@lists
+def list_(access: Access, only: str | None) -> Listing:
     """Show all consumers.
 
     \b
@@ -80,15 +74,16 @@ def list_(access: Access, only: str | None, as_json: bool) -> None:
 
     Partitions without a leader are named at the end, and the exit code is 1 then.
     """
-    run(_list(access, only, as_json=as_json))
+    found = run(_found(access, only))
+    return _listing(_summaries(found.places), found)
 
 
 @consumer.command()
 @click.argument("name", metavar="NAME")
 @click.option("--topic", "only", metavar="TOPIC", help="Only of this topic.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON per partition, for scripts.")
 @is_client
-def describe(access: Access, name: str, only: str | None, as_json: bool) -> None:
+@lists
+def describe(access: Access, name: str, only: str | None) -> Listing:
     """Show how far consumer NAME is in each partition, and who claims it.
 
     \b
@@ -98,7 +93,8 @@ def describe(access: Access, name: str, only: str | None, as_json: bool) -> None
 
     Partitions without a leader are named at the end, and the exit code is 1 then.
     """
-    run(_describe(access, name.encode(), only, as_json=as_json))
+    found = run(_found(access, only))
+    return _listing(_rows_of(found, name.encode(), only), found)
 
 
 @consumer.command()
@@ -187,28 +183,18 @@ def _shown(name: bytes) -> str:
     return name.decode(errors="backslashreplace")
 
 
-def _print(rows: list[Row], *, as_json: bool) -> None:
-    """Print rows of the same fields, each as an object of JSON, or all as a table."""
-    from rich.table import Column, Table
-
-    if as_json:
-        for row in rows:
-            click.echo(json.dumps(row))
-        return
-    first = rows[0] if rows else {}
-    table = Table(
-        *(
-            Column(
-                name,
-                justify="right" if any(isinstance(row[name], int) for row in rows) else "left",
-                no_wrap=True,
-            )
-            for name in first
-        )
+def _listing(rows: list[Row], found: Consumption) -> Listing:
+    """Return rows of the same fields, each as an object of JSON, and all as a table."""
+    columns = tuple(
+        Column(name, right=any(isinstance(row[name], int) for row in rows), spare=SPARE.get(name, 0))
+        for name in (rows[0] if rows else {})
     )
-    for row in rows:
-        table.add_row(*map(_cell, row.values()))
-    console().print(table if rows else "no consumers")
+    cells = tuple(tuple(map(_cell, row.values())) for row in rows)
+    parts = (Grid(columns, cells),) if rows else ("no consumers",)
+    return Listing(tuple(rows), parts, found.complaint())
+
+
+SPARE: Final = {"kind": 2, "members": 1}
 
 
 def _cell(value: object) -> str:
@@ -217,20 +203,19 @@ def _cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
-async def _list(access: Access, only: str | None, *, as_json: bool) -> None:
+async def _found(access: Access, only: str | None) -> Consumption:
     from zraft_client.topics import Topics
 
     async with access.client() as client, Topics(client) as topics:
-        found = await _consumption(topics, only)
-    _print(_summaries(found.places), as_json=as_json)
-    found.check_complete()
+        return await _consumption(topics, only)
 
 
-async def _describe(access: Access, name: bytes, only: str | None, *, as_json: bool) -> None:
-    from zraft_client.topics import Topics
+def _rows_of(found: Consumption, name: bytes, only: str | None) -> list[Row]:
+    """Return the rows of one consumer.
 
-    async with access.client() as client, Topics(client) as topics:
-        found = await _consumption(topics, only)
+    Raises:
+        ZraftError: there is no such consumer.
+    """
     rows = _rows(found, name)
     if not rows:
         where = "any topic" if only is None else f"topic {only!r}"
@@ -239,8 +224,7 @@ async def _describe(access: Access, name: bytes, only: str | None, *, as_json: b
             f"consumer {_shown(name)!r}: it consumes no partition of {where}: it has stored no offset there, and claims "
             f"nothing; `zraft consumer list` shows who does{missing}"
         )
-    _print(rows, as_json=as_json)
-    found.check_complete()
+    return rows
 
 
 def _rows(found: Consumption, name: bytes) -> list[Row]:

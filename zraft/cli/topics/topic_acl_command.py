@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from zraft.cli.listings.listing import Column, Grid, Listing
+from zraft.cli.listings.listing_options import lists
 from zraft.cli.operator_options import asks_cluster, do
 from zraft.shell.acls import parse_acl, permissions
 from zraft.shell.errors import UsageError
@@ -65,16 +67,20 @@ _default = click.option("--default", "is_default", is_flag=True, help="The defau
 
 @acl.command("list")
 @_of_consumers
-@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON per name, for scripts.")
 @asks_cluster
-def list_(client: OperatorClient, kind: Guarded, as_json: bool) -> None:
-    """Show the default, and all names that have an ACL of their own."""
-    for name, found in _all(client, kind):
-        if as_json:
-            click.echo(json.dumps({"name": name, "acl": None if found is None else list(_entries(found))}))
-        else:
-            shown = "open, for nobody has set it" if found is None else ",".join(_entries(found))
-            click.echo(f"{'(default)' if name is None else name}\t{shown}")
+@lists
+def list_(client: OperatorClient, kind: Guarded) -> Listing:
+    """Show the default, and all names that have an ACL of their own. In JSON, the name of the default is null."""
+    found = list(_all(client, kind))
+    values = tuple({"name": name, "acl": None if acl is None else list(_entries(acl))} for name, acl in found)
+    rows = tuple(
+        (
+            "(default)" if name is None else name,
+            "open, for nobody has set it" if acl is None else ",".join(_entries(acl)),
+        )
+        for name, acl in found
+    )
+    return Listing(values, (Grid((Column("name"), Column("acl", folds=True)), rows),))
 
 
 @acl.command()

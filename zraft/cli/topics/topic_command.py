@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from zraft.cli.operator_options import asks_cluster, console, do, wait_done
+from zraft.cli.listings.listing import Column, Grid, Listing
+from zraft.cli.listings.listing_options import lists
+from zraft.cli.operator_options import asks_cluster, do, wait_done
 from zraft.cli.topics.topic_acl_command import acl
 from zraft.cli.topics.topic_records import consume, produce
 
@@ -70,9 +71,9 @@ topic.add_command(acl)
 
 
 @topic.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON per topic, for scripts.")
 @asks_cluster
-def list_(client: OperatorClient, as_json: bool) -> None:
+@lists
+def list_(client: OperatorClient) -> Listing:
     """Show all topics.
 
     \b
@@ -81,18 +82,14 @@ def list_(client: OperatorClient, as_json: bool) -> None:
     retained    how much of each partition is kept, at least; and for how long.
     """
     lines = list(_topics(client))
-    if as_json:
-        for line in lines:
-            click.echo(json.dumps(_line_as_json(line)))
-    else:
-        _show_topics(lines)
+    return Listing(tuple(map(_line_as_json, lines)), (Grid(TOPIC_COLUMNS, tuple(map(_topic_row, lines))),))
 
 
 @topic.command()
 @click.argument("name", metavar="NAME")
-@click.option("--json", "as_json", is_flag=True, help="Print one object of JSON, for scripts.")
 @asks_cluster
-def describe(client: OperatorClient, name: str, as_json: bool) -> None:
+@lists
+def describe(client: OperatorClient, name: str) -> Listing:
     """Show the partitions of topic NAME: who leads them, which replicas are in sync, and what is kept.
 
     All servers that hold a partition are asked. A server that does not answer is named, with the reason.
@@ -108,10 +105,7 @@ def describe(client: OperatorClient, name: str, as_json: bool) -> None:
     from zraft.cli.topics.topic_description import look_at
 
     view = look_at(client, list(_pages(client, name)))
-    if as_json:
-        click.echo(json.dumps(_description_as_json(view)))
-    else:
-        _show_partitions(view)
+    return Listing((_description_as_json(view),), _partitions_shown(view))
 
 
 @topic.command()
@@ -273,70 +267,68 @@ def _pages(client: OperatorClient, name: str) -> Iterator[TopicDescription]:
         more = page.more and bool(page.partitions)
 
 
-def _show_topics(lines: list[TopicLine]) -> None:
-    from rich.table import Column, Table
+TOPIC_COLUMNS: Final = (
+    Column("topic"),
+    Column("partitions", right=True),
+    Column("moving", right=True),
+    Column("retained"),
+)
 
-    table = Table(
-        Column("topic", no_wrap=True),
-        Column("partitions", justify="right"),
-        Column("moving", justify="right"),
-        Column("retained"),
+
+def _topic_row(line: TopicLine) -> tuple[str, ...]:
+    count = str(line.wanted) if line.partitions == line.wanted else f"{line.partitions} of {line.wanted}"
+    retained = _retained(line.retention_bytes, line.retention_age_ms)
+    return (line.name, count, str(line.moving or ""), retained)
+
+
+PARTITION_COLUMNS: Final = (
+    Column("partition", right=True),
+    Column("group", spare=3),
+    Column("leader", right=True),
+    Column("to\nlead", right=True, spare=2),
+    Column("in sync"),
+    Column("out of sync", folds=True),
+    Column("offsets"),
+    Column("size", right=True),
+    Column("oldest", right=True, spare=1),
+    Column("state"),
+)
+
+
+def _partition_row(one: PartitionView) -> tuple[str, ...]:
+    best = one.best
+    oldest = None if best is None else best.oldest_age_ms
+    return (
+        str(one.line.number),
+        str(one.line.group),
+        "none" if one.leader is None else str(one.leader),
+        str(one.line.preferred or ""),
+        ", ".join(str(replica.server) for replica in one.replicas if replica.in_sync),
+        _out_of_sync(one),
+        "?" if best is None else f"{best.first} to {best.end}",
+        "?" if best is None else _rounded(best.stored_bytes, _SIZES, "B"),
+        "" if oldest is None else _rounded(oldest, _TIMES, "ms"),
+        one.line.state,
     )
-    for line in lines:
-        count = str(line.wanted) if line.partitions == line.wanted else f"{line.partitions} of {line.wanted}"
-        table.add_row(
-            line.name, count, str(line.moving or ""), _retained(line.retention_bytes, line.retention_age_ms)
-        )
-    out = console()
-    out.print(table)
 
 
-def _show_partitions(view: TopicView) -> None:
-    from rich.table import Column, Table
-
-    table = Table(
-        Column("partition", justify="right"),
-        Column("group", no_wrap=True),
-        Column("leader", justify="right", no_wrap=True),
-        Column("to lead", justify="right"),
-        Column("in sync", no_wrap=True),
-        Column("out of sync"),
-        Column("offsets", no_wrap=True),
-        Column("size", justify="right", no_wrap=True),
-        Column("oldest", justify="right", no_wrap=True),
-        Column("state"),
-    )
-    for one in view.partitions:
-        best = one.best
-        oldest = None if best is None else best.oldest_age_ms
-        table.add_row(
-            str(one.line.number),
-            str(one.line.group),
-            "none" if one.leader is None else str(one.leader),
-            str(one.line.preferred or ""),
-            ", ".join(str(replica.server) for replica in one.replicas if replica.in_sync),
-            _out_of_sync(one),
-            "?" if best is None else f"{best.first} to {best.end}",
-            "?" if best is None else _rounded(best.stored_bytes, _SIZES, "B"),
-            "" if oldest is None else _rounded(oldest, _TIMES, "ms"),
-            one.line.state,
-        )
-    out = console()
-    out.print(table)
+def _partitions_shown(view: TopicView) -> tuple[Grid | str, ...]:
     missing = view.topic.wanted - len(view.partitions)
     more = f"; {missing} more are not created yet" if missing > 0 else ""
     retained = _retained(view.topic.retention_bytes, view.topic.retention_age_ms)
-    out.print(f"retained: {retained}{more}", soft_wrap=True)
-    for one in view.partitions:
-        for replica in one.replicas:
-            if replica.own is not None and replica.own.problem:
-                out.print(
-                    f"partition {one.line.number} on server {replica.server}: {replica.own.problem}",
-                    soft_wrap=True,
-                )
-    for look in view.looks:
-        if look.problem:
-            out.print(f"server {look.server} did not tell what it holds: {look.problem}", soft_wrap=True)
+    problems = [
+        f"partition {one.line.number} on server {replica.server}: {replica.own.problem}"
+        for one in view.partitions
+        for replica in one.replicas
+        if replica.own is not None and replica.own.problem
+    ]
+    problems += [
+        f"server {look.server} did not tell what it holds: {look.problem}"
+        for look in view.looks
+        if look.problem
+    ]
+    table = Grid(PARTITION_COLUMNS, tuple(map(_partition_row, view.partitions)))
+    return (table, f"retained: {retained}{more}", *problems)
 
 
 def _out_of_sync(one: PartitionView) -> str:

@@ -1,0 +1,164 @@
+"""The verbs of `zraft` for znodes as people and scripts use them, against a real server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+
+from tests.processes.cluster import Cluster
+from zraft.cli.main import main
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One server for this module: each test has znodes of its own."""
+    with Cluster(tmp_path_factory.mktemp("znodes"), servers=1) as cluster:
+        cluster.start_all()
+        yield cluster
+
+
+def command(cluster: Cluster, name: str, *words: str) -> list[str]:
+    return [sys.executable, "-m", "zraft", name, "--connect", str(cluster.servers[1].address), *words]
+
+
+def run(cluster: Cluster, name: str, *words: str, data: bytes = b"") -> tuple[int, bytes, str]:
+    """Exit code, output, and what it said on standard error; in this process, which saves its start."""
+    arguments = [name, "--connect", str(cluster.servers[1].address), *words]
+    done = CliRunner().invoke(main, arguments, input=data)
+    return done.exit_code, done.stdout_bytes, done.stderr
+
+
+def locked(cluster: Cluster, *words: str) -> tuple[int, bytes, str]:
+    """The same of `zraft lock`, which takes over signals, in a process of its own."""
+    done = subprocess.run(command(cluster, "lock", *words), capture_output=True, check=False)
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def test_put_creates_then_sets_and_get_prints_the_very_bytes(running: Cluster) -> None:
+    raw = bytes(range(256))
+    assert run(running, "put", "/app/raw", data=raw)[0::2] == (
+        1,
+        "Error: /app: there is no such znode to create /app/raw in; --parents makes it\n",
+    )
+    assert run(running, "put", "/app/raw", "-", "--parents", data=raw)[:2] == (
+        0,
+        b"created /app/raw (version 0)\n",
+    )
+    assert run(running, "get", "/app/raw")[:2] == (0, raw)
+    assert run(running, "put", "/app/raw", "text")[:2] == (0, b"set /app/raw (version 1)\n")
+    code, printed, _ = run(running, "get", "/app/raw", "--output", "json")
+    found = json.loads(printed)
+    assert (code, found["data"], found["version"], found["dataLength"]) == (0, "text", 1, 4)
+    code, _, said = run(running, "put", "/app/raw", "late", "--version", "0")
+    assert (code, said) == (1, "Error: /app/raw: expected version 0, it is at 1; nothing was changed\n")
+    code, _, said = run(running, "put", "/app/raw", "mine", "--create")
+    assert (code, "exists" in said) == (1, True)
+    code, printed, _ = run(running, "put", "/app/task-", "job", "--sequential", "-o", "json")
+    assert json.loads(printed)["path"].startswith("/app/task-00000")
+
+
+def test_ls_lists_children_or_all_below_and_rm_deletes_what_it_says(running: Cluster) -> None:
+    for path in ("/tree/b/2", "/tree/b/1/deep", "/tree/a"):
+        assert run(running, "put", path, "x", "-p")[0] == 0
+    assert run(running, "ls", "/tree")[:2] == (0, b"a\nb\n")
+    listed = run(running, "ls", "-R", "/tree")[1].decode().split()
+    assert listed == ["/tree/a", "/tree/b", "/tree/b/1", "/tree/b/1/deep", "/tree/b/2"]
+    rows = [json.loads(line) for line in run(running, "ls", "/tree", "-o", "json")[1].splitlines()]
+    assert [(row["path"], row["numChildren"]) for row in rows] == [("/tree/a", 0), ("/tree/b", 2)]
+    assert b"2 znodes in /tree\n" in run(running, "ls", "-l", "/tree")[1]
+    code, _, said = run(running, "rm", "/tree")
+    assert (code, "--recursive deletes" in said) == (1, True)
+    assert run(running, "rm", "-r", "/tree")[:2] == (0, b"deleted /tree and 5 below it\n")
+    assert run(running, "rm", "/tree")[0] == 1
+    assert run(running, "rm", "-f", "/tree")[0] == 0
+    assert run(running, "ls", "/tree")[0] == 1
+
+
+def test_a_wrong_path_is_refused_before_anybody_is_asked(running: Cluster) -> None:
+    code, _, said = run(running, "get", "app")
+    assert (code, "must start with /" in said) == (2, True)
+    done = CliRunner().invoke(main, ["get", "/a", "--connect", "127.0.0.1:1"])
+    assert (done.exit_code, "Connection refused" in done.stderr) == (1, True)
+
+
+def test_watch_prints_a_line_per_change_and_ends_after_so_many_or_by_ctrl_c(running: Cluster) -> None:
+    for limit in (("--count", "2"), ()):
+        words = command(running, "watch", "/seen", "-r", "--output", "json", *limit)
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+            assert watching.stdout is not None
+            assert watching.stderr is not None
+            assert watching.stderr.readline() == "watching /seen\n"
+            assert run(running, "put", "/seen", "1")[0] == 0
+            assert run(running, "rm", "/seen")[0] == 0
+            events = [json.loads(watching.stdout.readline()) for _ in range(2)]
+            assert [(one["event"], one["path"]) for one in events] == [
+                ("created", "/seen"),
+                ("deleted", "/seen"),
+            ]
+            if not limit:
+                watching.send_signal(signal.SIGINT)
+            assert watching.wait(60) == 0
+
+
+SAY = "import os, sys; print(os.environ['ZRAFT_LOCK_TOKEN']); sys.exit(7)"
+
+
+def test_lock_passes_the_exit_code_and_makes_others_wait(running: Cluster) -> None:
+    code, first, _ = locked(running, "/locks/a", sys.executable, "-c", SAY)
+    assert code == 7
+    code, second, _ = locked(running, "/locks/a", sys.executable, "-c", SAY)
+    assert int(first) < int(second)
+    assert locked(running, "/locks/a", "no-such-command")[0] == 127
+    with subprocess.Popen(
+        command(running, "lock", "/locks/a", "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        holder.stdin.write(b"held\n")
+        holder.stdin.flush()
+        assert holder.stdout.readline() == b"held\n"
+        code, _, said = locked(running, "--timeout", "0", "/locks/a", "true")
+        assert (code, f"pid {holder.pid}" in said) == (124, True)
+        # SIGTERM is passed on, and the lock is given back.
+        holder.terminate()
+        assert holder.wait(60) == 128 + signal.SIGTERM
+    assert locked(running, "--timeout", "0", "/locks/a", "true")[0] == 0
+
+
+TELL = """
+import signal
+signal.signal(signal.SIGTERM, lambda *_: (print("told", flush=True), exit(0)))
+print("held", flush=True)
+signal.pause()
+"""
+
+
+def test_a_lock_that_no_server_confirms_is_given_up_and_the_command_is_told(running: Cluster) -> None:
+    words = command(running, "lock", "--session-timeout", "4", "/locks/b", sys.executable, "-c", TELL)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        running.stop(1)
+        try:
+            assert holder.wait(60) == 125
+        finally:
+            running.cont(1)
+            holder.terminate()
+        assert holder.stdout.read() == "told\n"
+
+
+def test_doctor_looks_at_a_running_server_and_finds_what_a_single_one_lacks(running: Cluster) -> None:
+    code, printed, said = run(running, "doctor", "--json")
+    checks = {json.loads(line)["check"] for line in printed.splitlines()}
+    # A slow disk is a warning, and one that this machine may deserve.
+    assert code == (4 if "disk-slow" in checks else 0), said
+    assert {"one-voter", "plain-text", "open-root", "open-topics"} <= checks
+    assert not checks & {"unreachable", "not-serving", "no-leader", "disk-full"}

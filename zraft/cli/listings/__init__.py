@@ -1,0 +1,1 @@
+"""What commands that list something print: tables that fit the terminal, JSON, once or again and again."""

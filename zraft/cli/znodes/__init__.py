@@ -1,0 +1,1 @@
+"""Commands for znodes: `zraft get`, `put`, `ls`, `rm`, `watch` and `lock`."""
