@@ -547,9 +547,8 @@ class Node:
             # Heartbeats may wait in the socket: they have arrived, so they count first.
             self._peers.drain()
         if self._scheduled:
-            self._asked = (
-                True  # what clients said may give a turn nothing to do, but it has to set the alarm again
-            )
+            # What clients said may give a turn nothing to do, but it has to set the alarm again.
+            self._asked = True
         elif now < self._wake_at:
             self._wake(self._wake_at, now)
         else:
