@@ -81,7 +81,7 @@ def test_panels_have_their_own_places_and_say_what_they_show() -> None:
     assert {"Overview", "Latency", "Raft", "Log and disk", "Sessions and clients", "Topics", "Process"} == {
         panel["title"] for panel in panels if panel["type"] == "row"
     }
-    places = []
+    places: list[tuple[int, int]] = []
     for panel in panels:
         place = panel["gridPos"]
         columns, rows = range(place["x"], place["x"] + place["w"]), range(place["y"], place["y"] + place["h"])

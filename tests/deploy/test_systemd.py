@@ -60,7 +60,7 @@ def test_a_setting_that_systemd_does_not_know_is_noticed(unit: Path) -> None:
 
 def test_the_exposure_is_what_the_document_says(unit: Path) -> None:
     shown = re.search(r"exposure level for \S+: ([\d.]+)", analyze("security", "--offline=true", str(unit)))
-    said = re.search(r"exposure level\s+of ([\d.]+)", DOCUMENT.read_text(encoding="utf-8"))
+    said = re.search(r"exposure\s+level\s+of\s+([\d.]+)", DOCUMENT.read_text(encoding="utf-8"))
     assert shown is not None
     assert said is not None
     # Newer systemd looks at more.
