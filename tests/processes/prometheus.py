@@ -143,6 +143,10 @@ class Prometheus:
             for one in self._get("query", query=expression)["result"]
         }
 
+    def answers(self, expression: str) -> int:
+        """The number of series in the answer to `expression`."""
+        return len(self._get("query", query=expression)["result"])
+
     def _whose(self, labels: Mapping[str, str]) -> str:
         if "instance" in labels:
             return self._names[labels["instance"]]

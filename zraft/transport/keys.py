@@ -141,7 +141,7 @@ def read_key_file(path: Path) -> tuple[ClusterKey, ...]:
     """Read the one or two cluster keys of a file.
 
     Raises:
-        ConfigError: the file is missing, readable by others than its owner, or not a key file. The message
+        ConfigError: the file is missing, open to others than its owner, or not a key file. The message
             never contains any of the file's contents.
     """
     try:
@@ -157,7 +157,7 @@ def read_key_file(path: Path) -> tuple[ClusterKey, ...]:
         text = os.read(descriptor, _FILE_BYTES_MAX + 1)
         mode = stat.S_IMODE(status.st_mode)
         # A file that is no key file at all is told as that below: changing its mode would not help.
-        if mode & 0o077 and text.startswith(_PREFIX.encode()):
+        if mode & closed_to(status.st_uid, os.geteuid()) and text.startswith(_PREFIX.encode()):
             raise ConfigError(
                 f"{path}: expected a key file that only its owner can use (mode 0600), "
                 f"found mode {mode:04o}; run `chmod 600 {path}`, "
@@ -168,6 +168,15 @@ def read_key_file(path: Path) -> tuple[ClusterKey, ...]:
     finally:
         os.close(descriptor)
     return _parse(path, text)
+
+
+def closed_to(owner: int, user: int) -> int:
+    """Return the bits that the mode of a key file must not have, where the user id `user` reads a file of `owner`.
+
+    Only the owner may use it. But a file that root handed to a service, as the kubelet does with a secret, belongs to
+    root: its group may read it, or the service could not.
+    """
+    return 0o037 if owner == 0 != user else 0o077
 
 
 def _parse(path: Path, text: bytes) -> tuple[ClusterKey, ...]:

@@ -18,6 +18,8 @@ from zraft.server.clients.errands import Errand
 from zraft.server.engine.driver import ERRAND_BYTES
 from zraft.server.process.listening_sockets import bound
 from zraft.server.process.node import Node
+from zraft.server.process.service_manager import ServiceManager
+from zraft.server.process.surroundings import Surroundings
 from zraft_core.address import Address
 from zraft_core.ids import GroupId, ProducerId, ServerId
 from zraft_core.topics.codec import decode_message, encode_registry
@@ -56,7 +58,7 @@ class Nodes:
     def data(self, server: int) -> Path:
         return self._root / str(server)
 
-    def start(self, server: int, **settings: Any) -> Node:
+    def start(self, server: int, *, manager: ServiceManager | None = None, **settings: Any) -> Node:
         number = ServerId(server)
         self.data(server).mkdir(exist_ok=True)
         config = ServerConfig(
@@ -68,7 +70,9 @@ class Nodes:
             **{**self._settings, **settings},
         )
         with ExitStack() as stack:
-            node = self.nodes[number] = Node(config, stack.enter_context(bound(config)))
+            node = self.nodes[number] = Node(
+                config, stack.enter_context(bound(config)), Surroundings(manager=manager)
+            )
             sockets = stack.pop_all()
         self._runs[number] = asyncio.get_running_loop().create_task(_run(node, sockets))
         return node

@@ -70,6 +70,43 @@ def test_a_read_only_file_of_the_owner_is_fine(tmp_path: Path) -> None:
     assert read_key_file(path) == (key,)
 
 
+ROOT, SERVICE, OTHER = 0, 10_001, 1_000
+
+
+@pytest.mark.parametrize(
+    ("owner", "user", "mode", "taken"),
+    [
+        (ROOT, SERVICE, 0o440, True),
+        (ROOT, SERVICE, 0o640, True),
+        (ROOT, SERVICE, 0o444, False),
+        (ROOT, SERVICE, 0o460, False),
+        (ROOT, SERVICE, 0o450, False),
+        (ROOT, ROOT, 0o440, False),
+        (SERVICE, SERVICE, 0o440, False),
+        (OTHER, SERVICE, 0o440, False),
+    ],
+)
+def test_a_group_may_read_a_key_only_if_root_handed_it_to_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, user: int, mode: int, taken: bool
+) -> None:
+    """A secret of Kubernetes belongs to root, its group is the pod's `fsGroup`, and its mode is 0440."""
+    path = tmp_path / "cluster.key"
+    key = create_key_file(path)
+    found = os.stat(path)
+
+    def fstat(_: int) -> os.stat_result:
+        return os.stat_result((stat.S_IFREG | mode, *found[1:4], owner, *found[5:]))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", fstat)
+        patched.setattr(os, "geteuid", lambda: user)
+        if taken:
+            assert read_key_file(path) == (key,)
+        else:
+            with pytest.raises(ConfigError, match=f"found mode {mode:04o}"):
+                read_key_file(path)
+
+
 ID = ClusterKey(SECRET).key_id.hex()
 
 

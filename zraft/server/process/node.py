@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import structlog
@@ -69,6 +69,7 @@ from zraft.server.process.security.certificates import utc_now
 from zraft.server.process.security.client_tls import ClientTls
 from zraft.server.process.security.cluster_keys import cluster_keys
 from zraft.server.process.security.reloading import Polled, keep_fresh
+from zraft.server.process.service_manager import READY, STOPPING, service_manager
 from zraft.server.process.snapshot_thread import SnapshotThread
 from zraft.server.process.surroundings import Surroundings
 from zraft.server.process.sync_pace import SyncPace
@@ -172,6 +173,7 @@ class Node:
         self._sockets = sockets
         surroundings = surroundings if surroundings is not None else Surroundings()
         self._owns_process = surroundings.owns_process
+        self._manager = surroundings.manager
         self._process = ProcessStatistics()
         # Whatever a person may have to mend comes before the data directory: a start that fails makes none, and counts
         # no boot (D-1).
@@ -445,6 +447,7 @@ class Node:
             open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         )
         self._announcements.begin(time.monotonic())
+        self._tell_manager()
         self.schedule()
         await self._stop.wait()
 
@@ -453,13 +456,15 @@ class Node:
         # A start that fails comes here directly, and no turn may follow.
         self._end()
         log.info("server stopping", server=self.config.id)
+        diverged = isinstance(self._failure, DivergedError)
+        if not diverged:
+            self._tell_manager()  # else the process goes on, and who was told that it stops would end it
         for keeper in self._keepers:
             keeper.cancel()
         for server in self._servers:
             server.close()
         if self._admin is not None:
             await self._admin.stop()
-        diverged = isinstance(self._failure, DivergedError)
         if diverged or self._killed:
             # Nothing more may be said: what a state computed that differs from the majority's (D-26) least of all.
             for connection in self.driver.clients.connections:
@@ -581,6 +586,7 @@ class Node:
         self._announcements.show(now)
         self._groups.show(now)
         self._note()
+        self._tell_manager()
         self._peers.hold_streams()
         if self.administration.awaited:
             self.administration.turn()
@@ -864,6 +870,15 @@ class Node:
 
     # -- what operators see
 
+    def _tell_manager(self) -> None:
+        """Tell whoever started this process that the server is ready, whether it serves, and that it stops."""
+        if self._manager is None:
+            return
+        if self._ends or self._leave_by is not None:
+            self._manager.tell(STOPPING, "stopping")
+        else:
+            self._manager.tell(READY, _condition(self.report.reasons(), self.driver.leader, self.config.id))
+
     def _remind(self) -> None:
         """Do what is due every few seconds."""
         if self._tls is not None:
@@ -913,6 +928,15 @@ def _refuse_to_wait_alone(fs: FileSystem, config: ServerConfig) -> None:
         )
 
 
+def _condition(reasons: Sequence[str], leader: int | None, server: int) -> str:
+    """Return what `systemctl status` shows of a server."""
+    if reasons:
+        return f"not serving: {reasons[0]}"
+    if leader is None:
+        return "serving, no leader is known at this moment"
+    return "serving, as the leader" if leader == server else f"serving, server {leader} leads"
+
+
 def _log_journal_error(error: OSError | None) -> None:
     if error is not None:
         log.warning("journal cannot be written, its notes are lost", error=str(error))
@@ -954,10 +978,11 @@ def run_server(config: ServerConfig) -> NoReturn:
         ZraftError: it cannot start.
     """
     _raise_file_limit()
+    surroundings = Surroundings(manager=service_manager(os.environ))
 
     async def serve() -> int:
         with bound(config) as sockets:
-            return await Node(config, sockets).run()
+            return await Node(config, sockets, surroundings).run()
 
     while True:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

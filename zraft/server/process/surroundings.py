@@ -13,6 +13,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from zraft.server.process.service_manager import ServiceManager
 from zraft.storage.filesystem import FileSystem, RealFileSystem
 from zraft.transport.udp import OnDatagrams, UdpEndpoint
 
@@ -40,6 +41,7 @@ class Surroundings:
         fs: the files of its data directory.
         endpoint: sends and receives datagrams between servers.
         dial: connects streams to other servers.
+        manager: is told when the server is ready and when it stops; None if nobody asked for that.
         owns_process: the server is alone in its process, which is Python's main thread. So signals are its own, and so
             are Python's garbage collector and the memory that is given back.
     """
@@ -47,4 +49,5 @@ class Surroundings:
     fs: FileSystem = field(factory=RealFileSystem)
     endpoint: OpenEndpoint = UdpEndpoint
     dial: Dial = dial
+    manager: ServiceManager | None = None
     owns_process: bool = True
