@@ -51,6 +51,10 @@ class DrivenClient:
         """Let `send` send this."""
         self._request = self._codec.write(command)[1]
 
+    def will_ping(self) -> None:
+        """Let `send` ask whether the server is there."""
+        self._request = self._codec.ping()
+
     def send(self) -> None:
         """Ask for a session the first time, and then for what was said last."""
         self._connection.data_received(self._request)
@@ -148,7 +152,7 @@ class ThreeDrivers:
             return
         with self.calls[server].counted():
             event()
-            # As in the server's own loop: whatever a client sends has a turn.
+            # As in the server's own loop.
             wants_turn = self.drivers[server].on_clients()
         if wants_turn:
             self._turn(server)

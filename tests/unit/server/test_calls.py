@@ -33,3 +33,19 @@ def test_a_write_that_came_while_another_was_under_way_leaves_when_that_is_done(
         alone = servers.ask(server, second, (SET_DATA, "/a", b"", -1))
         assert alone <= WRITE_MS
         assert servers.ask(server, second, (SET_DATA, "/a", b"", -1), behind=first) <= 2 * alone
+
+
+def test_what_can_only_wait_for_the_batch_under_way_makes_no_turn() -> None:
+    servers = ThreeDrivers()
+    driver = servers.drivers[servers.leader]
+    first, second = servers.client(servers.leader), servers.client(servers.leader)
+    for client in (first, second):
+        client.will_write((SET_DATA, "/a", b"", -1))
+    first.send()
+    assert driver.on_clients(), "a batch can be made"
+    driver.turn(driver.clock.now, 0)
+    second.send()
+    assert not driver.on_clients()
+    second.will_ping()
+    second.send()
+    assert driver.on_clients(), "an answer is to leave"

@@ -340,3 +340,16 @@ def test_a_batch_of_all_that_was_collected_is_the_one_that_looking_at_each_run_g
                 if applies and stream.unapplied:
                     stream.take_applied(min(stream.unapplied))
             assert found[0] == found[1]
+
+
+def test_what_waits_for_the_window_arrived_when_it_was_stamped() -> None:
+    stream = OriginStream(ME, INSTANCE, BOOT, OriginSettings())
+    stream.add(None, 1, (), [_command(1)], 1)
+    stream.cut(10, 9.5)
+    stream.add(None, 2, (), [_command(1)] * 2, 1)
+    stream.stamp(11, 10.5)
+    stream.stamp(12, 11.5)
+    stream.add(None, 3, (), [_command(1)], 1)
+    stream.take_applied(1)
+    stream.cut(20, 19.5)
+    assert stream.unapplied[2].arrivals == [(10.5, 2), (19.5, 1)]
