@@ -41,6 +41,7 @@ from zraft.server.clients.turn_share import LONG_TURN_MS
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.registry_coordination import RegistryCoordination
 from zraft.server.operators.administration import Administration
+from zraft.server.operators.inner_clients import InnerClients
 from zraft.server.operators.journaling import Journaling
 from zraft.server.operators.report import ServerReport
 from zraft.server.partitions.delivery_reading import ReadDeliveries
@@ -386,7 +387,14 @@ class Node:
         for one in self._sockets.tls:
             self._servers.append(await self._listen("tls.address", one, plain=False))
         if config.admin is not None:
-            self._admin = AdminListener(config.admin, self.report, self._fail, config.admin_hosts)
+            self._admin = AdminListener(
+                config.admin,
+                self.report,
+                self._fail,
+                config.admin_hosts,
+                (config.admin_console, config.admin_console_token),
+                InnerClients(self.driver, self.schedule),
+            )
             await self._admin.open(self._sockets.admin)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop_signal)
