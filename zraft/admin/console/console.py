@@ -435,7 +435,7 @@ class Console:
         if not answers[0].get("success"):
             return _failed(answers[0])
         found = records_of(answers[0], group, offset)
-        return _json(Refusal("elsewhere", found), 409) if isinstance(found, str) else _json(found)
+        return _json(Refusal("elsewhere", found) if isinstance(found, str) else found)
 
     async def _consumers(self, request: web.Request) -> web.Response:
         known = await self._known_topics(request)
@@ -444,7 +444,7 @@ class Console:
         topic = request.query.get("topic", "")
         groups = groups_of(known, topic)
         if groups is None:
-            return _json(Refusal("NO_NODE", f"there is no topic {topic!r}"), 404)
+            return _json(Refusal("NO_NODE", f"there is no topic {topic!r}"))
         asked = consumers_requests(groups[:ASKED_MAX])
         answers = await self._ask(request, asked) if asked else []
         return _json(consumers_of(topic, groups, answers, self._pages()))
@@ -493,28 +493,20 @@ def _json(value: object, status: int = 200) -> web.Response:
     )
 
 
-_STATUS: Final[Mapping[Code, int]] = {
-    Code.NO_NODE: 404,
-    Code.NO_AUTH: 403,
-    Code.SESSION_CLOSED_REQUIRE_SASL_AUTH: 403,
-    Code.CONNECTION_LOSS: 503,
-}
-
-
 def _no(code: Code, path: str) -> web.Response:
+    """Return the answer about a znode that the caller gets nothing of: an answer as a client has it, so it is a 200."""
     if code is Code.SESSION_CLOSED_REQUIRE_SASL_AUTH:
-        return _json(
-            Refusal(code.name, "sign in first: this server serves nobody else (auth.required_schemes)"), 403
-        )
-    if code is Code.CONNECTION_LOSS:
-        return _json(Refusal(code.name, "this server does not serve its clients now; ask another one"), 503)
-    return _json(Refusal(code.name, text_of(code, path)), _STATUS.get(code, 409))
+        why = "sign in first: this server serves nobody else (auth.required_schemes)"
+    elif code is Code.CONNECTION_LOSS:
+        why = "this server does not serve its clients now; ask another one"
+    else:
+        why = text_of(code, path)
+    return _json(Refusal(code.name, why))
 
 
 def _failed(answer: Mapping[str, Any]) -> web.Response:
-    return _json(
-        Refusal(str(answer.get("code", "failed")), str(answer.get("error", "it came to nothing"))), 409
-    )
+    """Return the server's own refusal of a request."""
+    return _json(Refusal(str(answer.get("code", "failed")), str(answer.get("error", "it came to nothing"))))
 
 
 def _late() -> web.Response:

@@ -32,7 +32,10 @@ class Caller:
 
 @frozen
 class Refusal:
-    """A request that came to nothing, in words; `code` is that of the protocol or of this console."""
+    """A request that came to nothing, in words; `code` is that of the protocol or of this console.
+
+    What a client would be told is an answer with status 200; what the console itself refuses has another one.
+    """
 
     code: str
     error: str

@@ -7,7 +7,7 @@ export function h(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter(child => child != null && child !== false));
+  element.append(...children.flat(Infinity).filter(child => child != null && child !== false));
   return element;
 }
 
@@ -67,7 +67,7 @@ export function table(caption, columns, rows) {
 export function replace(parent, ...children) {
   const focused = parent.contains(document.activeElement) ? document.activeElement.id : "";
   const scrolled = [...parent.querySelectorAll(".scroll")].map(one => one.scrollLeft);
-  parent.replaceChildren(...children);
+  parent.replaceChildren(...children.filter(child => child != null));
   parent.querySelectorAll(".scroll").forEach((one, at) => { one.scrollLeft = scrolled[at] || 0; });
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
 }

@@ -38,12 +38,13 @@ export function show(main, o) {
     o.alarms.length
       ? h("ul", { class: "alarms", "aria-label": "Alarms" }, o.alarms.map(one => h("li", { class: one.bad ? "bad" : "warn" }, one.text)))
       : h("p", { class: "good", id: "fine" }, "No alarms."),
-    h("div", { class: "grid" },
+    h("div", { class: "grid rates" },
       RATES.map(([name, title]) => {
         const { values } = histories[name], now = values.at(-1);
         return h("section", {}, h("h2", {}, `${title} / s`), h("div", { class: "number" }, number(now)),
           line(values, `${title} per second in the last two minutes, now ${number(now)}`));
-      }),
+      })),
+    h("div", { class: "grid" },
       members(o),
       o.times.map(one => h("section", {}, h("h2", {}, one.name), h("p", { class: "soft" }, one.about), bars(one),
         pairs([["mean", `${number(one.mean)} ms`], ["p50", `${number(one.p50)} ms`], ["p99", `${number(one.p99)} ms`], ["max", `${number(one.max)} ms`]]))),

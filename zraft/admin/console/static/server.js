@@ -9,7 +9,7 @@ export let caller = { may_look: false, user: null, csrf: null, has_users: false,
 async function told(answer) {
   let value;
   try { value = await answer.json(); } catch { value = { code: "failed", error: `the server answered ${answer.status}` }; }
-  if (!answer.ok) throw new Refused(answer.status, value);
+  if (!answer.ok || value.error) throw new Refused(answer.status, value);
   return value;
 }
 

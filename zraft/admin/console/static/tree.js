@@ -107,7 +107,7 @@ function shownData() {
   let body;
   if (form === "hex" || (text === null && form === "text")) body = hexDump(data);
   else if (form === "json") {
-    try { body = JSON.stringify(JSON.parse(text), null, 2); } catch { body = null; }
+    try { body = text === null ? null : JSON.stringify(JSON.parse(text), null, 2); } catch { body = null; }
   } else body = text;
   return h("div", {},
     form === "text" && text === null ? h("p", { class: "soft" }, "These bytes are no UTF-8 text; here they are in hexadecimal.") : null,
