@@ -128,7 +128,7 @@ class HttpService:
         for path, handler in self._routes.items():
             app.router.add_get(path, handler)
         for path in self._posts:
-            app.router.add_post(path, self._post)
+            app.router.add_post(path, _not_found)  # `_guard` answers, once it has the body
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -214,7 +214,7 @@ class HttpService:
                 body = await self._body(door, request, post)
                 if not isinstance(body, bytes):
                     return body
-                request["body"] = body
+                handler = _handler_of(post, body)
             door.answers()
             if self._waiting[door.local] >= REQUESTS_MAX:
                 return text(503, f"busy: {REQUESTS_MAX} requests wait\n", {"Retry-After": "1"})
@@ -251,6 +251,7 @@ class HttpService:
         if self._reading[door.local] >= BODIES_MAX:
             return text(503, f"busy: {BODIES_MAX} bodies are under way\n", {"Retry-After": "1"})
         self._reading[door.local] += 1
+        door.reads_on()
         body = bytearray()
         try:
             async with asyncio.timeout(HEAD_S):
@@ -263,9 +264,6 @@ class HttpService:
         finally:
             self._reading[door.local] -= 1
         return bytes(body)
-
-    async def _post(self, request: web.Request) -> web.StreamResponse:
-        return await self._posts[request.path].answer(request, request["body"])
 
     async def _in_turn(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
@@ -356,6 +354,10 @@ class _Door(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.pause_reading()
 
+    def reads_on(self) -> None:
+        """Stop the time of a head that has come: what follows has a time of its own."""
+        self._stop_timer()
+
     def answered(self) -> None:
         """Read again, since the answer is about to be sent; then the next request may come."""
         if self._transport is not None:
@@ -375,6 +377,19 @@ class _Door(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _handler_of(post: Post, body: bytes) -> Handler:
+    """Return the handler of a request by POST whose body is here."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await post.answer(request, body)
+
+    return answer
+
+
+async def _not_found(_: web.Request) -> web.StreamResponse:
+    raise web.HTTPNotFound
 
 
 class _Complaints:

@@ -61,7 +61,6 @@ function head() {
   mode.textContent = gone ? "no answer" : last ? last.ready ? last.mode ?? "starting" : "not ready" : "…";
   mode.className = "badge " + (gone || (last && !last.ready) ? "bad" : last ? "good" : "");
   document.title = `zraft ${last?.server ?? ""}: ${gone ? "no answer" : page?.title ?? ""}`;
-  main.classList.toggle("gone-stale", gone);
 }
 
 function banner() {
