@@ -119,7 +119,7 @@ def test_the_token_of_the_console_is_another_at_each_start_and_no_argument(dev: 
     for _ in range(2):
         running = dev("serve", "serve")
         running.read_until(r"^ready$")
-        token = running.lines[-2].partition("#token=")[2]
+        token = running.lines[-2].rstrip().partition("#token=")[2]
         for pid in running.pids().values():
             assert token.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
             assert f"{CONSOLE_TOKEN}={token}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()
