@@ -21,13 +21,13 @@ import structlog
 
 from zraft.admin.early import EarlyConnections
 from zraft.program.listening import cannot_listen
-from zraft.server.operators.inner_clients import InnerClients
 from zraft.server.operators.status import AdminReports
 from zraft_core.address import Address
 from zraft_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from zraft.admin.http import AdminServer
+    from zraft.server.operators.inner_clients import InnerClients
 
 BACKLOG: Final = 64
 POLL_S: Final = 0.05
@@ -55,7 +55,7 @@ class AdminListener:
         on_failed: Callable[[Exception], None],
         hosts: Iterable[str] = (),
         console: Reach = ("off", None),
-        clients: InnerClients | None = None,
+        clients: Callable[[], InnerClients] | None = None,
     ) -> None:
         """Prepare to listen.
 
@@ -65,7 +65,7 @@ class AdminListener:
             on_failed: called if the server cannot be loaded.
             hosts: names under which browsers may ask for pages (`admin.hosts`).
             console: values of `admin.console` and `admin.console_token`.
-            clients: the console's way into the server.
+            clients: makes the console's way into the server, once that is loaded.
         """
         self._address = address
         self._console = console
@@ -104,7 +104,8 @@ class AdminListener:
                 await asyncio.sleep(POLL_S)
             module: Any = await asyncio.to_thread(load_module, "zraft.admin.http")
             console = module.ConsoleSettings(*self._console, self._address.port)
-            server: AdminServer = module.AdminServer(self._reports, self._hosts, console, self._clients)
+            clients = None if self._clients is None else self._clients()
+            server: AdminServer = module.AdminServer(self._reports, self._hosts, console, clients)
             await server.prepare()
             self._server = server
             self._early.hand_over(server.connection)

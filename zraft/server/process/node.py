@@ -41,7 +41,6 @@ from zraft.server.clients.turn_share import LONG_TURN_MS
 from zraft.server.engine.driver import Driver
 from zraft.server.engine.registry_coordination import RegistryCoordination
 from zraft.server.operators.administration import Administration
-from zraft.server.operators.inner_clients import InnerClients
 from zraft.server.operators.journaling import Journaling
 from zraft.server.operators.report import ServerReport
 from zraft.server.partitions.delivery_reading import ReadDeliveries
@@ -85,6 +84,7 @@ from zraft_core.errors import ConfigError, ZraftError
 from zraft_core.ids import COORDINATION_GROUP
 
 if TYPE_CHECKING:
+    from zraft.server.operators.inner_clients import InnerClients
     from zraft.server.operators.partitions import PartitionsReport
 
 CHORES_MS: Final = 50
@@ -393,7 +393,7 @@ class Node:
                 self._fail,
                 config.admin_hosts,
                 (config.admin_console, config.admin_console_token),
-                InnerClients(self.driver, self.schedule),
+                self._inner_clients,
             )
             await self._admin.open(self._sockets.admin)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -796,6 +796,12 @@ class Node:
     def _administer(self, request: OperatorRequest, reply: Callable[[OperatorReply], None]) -> None:
         self.administration.handle(request, reply)
         self.schedule()
+
+    def _inner_clients(self) -> InnerClients:
+        """Return the console's way into this server, whose module is imported with the console's."""
+        from zraft.server.operators.inner_clients import InnerClients
+
+        return InnerClients(self.driver, self.schedule)
 
     def _four_letter_word(self, word: str, argument: bytes) -> bytes:
         return four_letter.answer(word, self.report, self._words, argument)
