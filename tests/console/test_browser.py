@@ -114,6 +114,14 @@ def test_every_page_shows_and_is_labelled_and_legible(
     browser.open(cluster.page(1, f"#token={TOKEN}"))
     browser.wait_text("Sign out", "Members")
     assert TOKEN not in browser.driver.current_url
+    planted = (
+        "const e = document.createElement('button'); e.id = 'planted'; document.body.append(e); return e"
+    )
+    browser.run(planted.replace("return", "e.style.color = '#999'; e.style.background = '#888'; return"))
+    assert len(browser.unlabelled()) == 1, "a planted fault is found"
+    browser.run("document.getElementById('planted').textContent = 'faint'")
+    assert len(browser.faint()) == 1, "a planted fault is found"
+    browser.run("document.getElementById('planted').remove()")
     for size in (WIDE, NARROW):
         browser.size(*size)
         for page, says in PAGES.items():

@@ -20,7 +20,13 @@ from tests.unit.admin.values import STATUS, FakeAdminReports
 from tests.unit.wire.reports import LEADER
 from zraft.admin.console import console
 from zraft.admin.console.assets import ASSETS
-from zraft.admin.console.console import CHILDREN_PAGE, DATA_SHOWN_MAX, SIGN_IN_BYTES_MAX, ConsoleSettings
+from zraft.admin.console.console import (
+    CHILDREN_PAGE,
+    DATA_SHOWN_MAX,
+    NAMES_PER_STEP,
+    SIGN_IN_BYTES_MAX,
+    ConsoleSettings,
+)
 from zraft.admin.console.encoding import json_of
 from zraft.admin.console.overview import alarms_of, overview_of, pages_of
 from zraft.admin.console.sign_ins import FAILURES_MAX, IDLE_S, LIFE_S, SIGNED_IN_MAX, SignIns
@@ -347,6 +353,24 @@ async def test_a_write_that_is_not_answered_in_time_may_have_happened(
         status, refusal = await page.post("/console/create?path=/new")
         assert (status, refusal["code"]) == (504, "unknown")
         assert len(server.driver.clients) == 0
+
+
+async def test_the_names_of_very_many_children_are_put_in_order_in_steps() -> None:
+    names = [f"{number:06}" for number in range(5 * NAMES_PER_STEP)]
+    random.Random(1).shuffle(names)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    found = await console._next_names(names, "000999")
+    counting.cancel()
+    assert found == [f"{number:06}" for number in range(1_000, 1_000 + CHILDREN_PAGE + 1)]
+    assert turns >= 5
 
 
 # -- who may change something

