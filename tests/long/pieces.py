@@ -42,6 +42,7 @@ FOLDERS: Final = {
     "audits": ("tests/onyxlog/audits",),
     "hostile": ("tests/hostile",),
     "documents": ("tests/documents",),
+    "console": ("tests/console",),
     "other-tests": ("tests",),
 }
 """Which piece has the long tests of which folders: the longest name that a path begins with decides."""
@@ -203,6 +204,12 @@ def pieces(python: str, seed: int, out: Path) -> tuple[Piece, ...]:
             (tests(*long_tests_of("documents")),),
             15 * MINUTE,
             needs_root=True,
+        ),
+        Piece(
+            "console",
+            "The web console in Chromium, before three servers of which one is killed.",
+            (tests(*long_tests_of("console")),),
+            8 * MINUTE,
         ),
         Piece(
             "other-tests",

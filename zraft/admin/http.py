@@ -1,9 +1,9 @@
-"""The admin HTTP server: AdminServer's commands, health, Prometheus metrics and a page, on the server's own loop.
+"""The admin HTTP server: AdminServer's commands, health, Prometheus metrics and the console, on the server's own loop.
 
 It is imported only where `admin` is configured, and late (see `zraft.program.http_service`). Every request
 does a bounded piece of work at a time; long answers are encoded in slices with the loop's other work in
-between. There is no authentication: whoever reaches the address may ask, and reset statistics. A browser may
-do less for the pages of other sites: see `HttpService`.
+between. There is no authentication but the console's: whoever reaches the address may ask, and reset statistics. A browser
+may do less for the pages of other sites: see `HttpService`.
 """
 
 from __future__ import annotations
@@ -12,40 +12,52 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator
 from html import escape
-from importlib import resources
 from typing import Any, Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from zraft.admin.commands import COMMAND_NAMES, changes_something, run_command
+from zraft.admin.console.console import OFF, Console, ConsoleSettings
 from zraft.admin.exposed import text_of
 from zraft.admin.metrics import StatusCollector
 from zraft.admin.partition_metrics import PARTITIONS
 from zraft.admin.summary import summary
 from zraft.program.http_service import HEADERS, HttpService, exposition, text
+from zraft.server.operators.inner_clients import InnerClients
 from zraft.server.operators.status import AdminReports, readiness
 
 SLICE_ITEMS: Final = 250
 """Items of a list that are encoded before the loop gets its turn: about a millisecond."""
 
-_PAGE: Final = resources.files("zraft.admin").joinpath("page.html").read_text(encoding="utf-8")
-"""It is read where this module is imported, in a thread: the loop does not wait for the disk."""
-
 
 class AdminServer:
     """Admin server that answers the connections that it gets, from `prepare` to `stop`."""
 
-    def __init__(self, reports: AdminReports, hosts: Iterable[str] = ()) -> None:
-        """Prepare to answer; `hosts`: names under which browsers may ask for pages, beside addresses and localhost."""
+    def __init__(
+        self,
+        reports: AdminReports,
+        hosts: Iterable[str] = (),
+        console: ConsoleSettings | None = None,
+        clients: InnerClients | None = None,
+    ) -> None:
+        """Prepare to answer.
+
+        Args:
+            reports: what operators see of this server.
+            hosts: names under which browsers may ask for pages, beside addresses and localhost.
+            console: what the operator says of the console; None: it is off.
+            clients: the console's way into the server; without it there is no more of it than the overview.
+        """
         self._reports = reports
+        self._console = Console(console or ConsoleSettings(OFF, None, 0), reports, clients)
         self._collector = StatusCollector()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self._collector)
         ProcessCollector(registry=self._registry)
         self._service = HttpService(
             {
-                "/": self._show_page,
+                **self._console.routes,
                 "/status.json": self._show_status,
                 "/commands": self._list_commands,
                 "/commands/{name}": self._run_command,
@@ -54,9 +66,13 @@ class AdminServer:
                 "/metrics": self._metrics,
             },
             checks=("/livez", "/readyz"),
-            pages=("/", "/commands"),
+            pages=(*self._console.routes, "/commands"),
             hosts=hosts,
+            posts=self._console.posts,
+            patient=self._console.patient,
+            streams=self._console.streams,
         )
+        self._console.belongs_to(self._service)
 
     async def prepare(self) -> None:
         """Prepare; `connection` may be called from here on."""
@@ -68,12 +84,10 @@ class AdminServer:
 
     async def stop(self) -> None:
         """End what is under way."""
+        await self._console.stop()
         await self._service.stop()
 
     # -- the answers
-
-    async def _show_page(self, _: web.Request) -> web.Response:
-        return web.Response(text=_PAGE, content_type="text/html", headers=HEADERS)
 
     async def _show_status(self, _: web.Request) -> web.Response:
         return await _json(summary(self._reports.status()))

@@ -8,6 +8,7 @@ see it.
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import shlex
 import signal
@@ -42,6 +43,8 @@ RESTART_S: Final = 1.0
 RESTART_S_MAX: Final = 60.0
 STEADY_S: Final = 60.0
 """A server that ran for so long before it died begins anew with the first pause."""
+CONSOLE_TOKEN: Final = "ZRAFT_ADMIN__CONSOLE_TOKEN"
+CONSOLE_TOKEN_BYTES: Final = 24
 LOG_TAIL_LINES: Final = 20
 LOG_TAIL_BYTES: Final = 16_384
 
@@ -69,6 +72,7 @@ class Child:
         data: Path,
         log: Path,
         command: Sequence[str],
+        environment: Mapping[str, str],
     ) -> None:
         self.server = server
         self.address = address
@@ -92,6 +96,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                env=environment,
                 # It has its own process group: Ctrl-C in the terminal reaches us alone, and we stop the servers.
                 process_group=0,
             )
@@ -196,6 +201,9 @@ def run_dev(
 
             create_key_file(key_file)
 
+    # It lives as long as this process and its children: other users of the machine cannot read their environment.
+    token = secrets.token_urlsafe(CONSOLE_TOKEN_BYTES)
+    environment = {CONSOLE_TOKEN: token, **os.environ}
     children: list[Child] = []
     cluster_made = DevCluster(tuple(addresses.values()), data, key_file)
     with announced(cluster_made, os.environ, _say), _signals() as woken:
@@ -206,10 +214,16 @@ def run_dev(
                 admin = admins.get(server)
                 start = command(server, address, admin, directory, cluster, key_file, settings)
                 children.append(
-                    Child(server, address, admin, directory, data / f"server-{server}.log", start)
+                    Child(
+                        server, address, admin, directory, data / f"server-{server}.log", start, environment
+                    )
                 )
                 _say(children[-1].line())
             _wait_ready(children, woken)
+            if admins:
+                _say(
+                    f"console, signed in: http://{min(admins.items())[1]}/#token={environment[CONSOLE_TOKEN]}"
+                )
             _say("ready")
             return _watch(children, woken, restart=restart)
         except _Stopped:

@@ -36,6 +36,9 @@ CLUSTER_KEYS_MAX: Final = 2
 LOG_FORMATS: Final = ("console", "json")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 OBSERVER_MARK: Final = ":observer"
+CONSOLE_REACHES: Final = ("off", "overview", "local", "everywhere")
+"""Values of `admin.console`."""
+CONSOLE_TOKEN_CHARACTERS_MIN: Final = 16
 
 
 class ClusterList(dict[ServerId, Address]):
@@ -100,6 +103,25 @@ class ServerConfig:
             "hosts",
             "Browsers may request pages and resets under these host names, beside IP addresses and localhost.",
             name="admin.hosts",
+        ),
+    )
+    admin_console: str = field(
+        default="local",
+        metadata=knob(
+            "choice",
+            "The web console: off, overview (no data of clients, no sign-in), local (the rest only for browsers on this "
+            "machine), or everywhere.",
+            CONSOLE_REACHES,
+            name="admin.console",
+        ),
+    )
+    admin_console_token: str | None = field(
+        default=None,
+        repr=False,
+        metadata=knob(
+            "text",
+            "Whoever has this token may sign in to the web console; `zraft dev` makes one at each start.",
+            name="admin.console_token",
         ),
     )
     admin_partitions_max: int = field(
@@ -310,12 +332,7 @@ def validate(config: ServerConfig) -> None:
             "copy it to every server and pass --key FILE, set ZRAFT_KEY, or write zraft.key=FILE into a zoo.cfg (or, where "
             "nobody else can reach the network, --insecure-peers)"
         )
-    if config.admin_hosts and config.admin is None:
-        raise ConfigError(
-            f"admin.hosts: found {', '.join(config.admin_hosts)}, but admin is not set, so nothing is served under them"
-        )
-    if config.admin is not None and config.admin == config.address:
-        raise ConfigError(f"admin: {config.admin} is also address; the admin server needs a port of its own")
+    _validate_admin(config)
     raft = config.raft
     if raft.election_timeout_ticks < 3 * raft.heartbeat_ticks:
         raise ConfigError(
@@ -417,6 +434,21 @@ def _validate_tls(config: ServerConfig) -> None:
                 f"tls.address: {tls.address} is also {name}; it needs a port of its own "
                 "(clients may use TLS on the port of address anyway)"
             )
+
+
+def _validate_admin(config: ServerConfig) -> None:
+    if config.admin_hosts and config.admin is None:
+        raise ConfigError(
+            f"admin.hosts: found {', '.join(config.admin_hosts)}, but admin is not set, so nothing is served under them"
+        )
+    token = config.admin_console_token
+    if token is not None and len(token) < CONSOLE_TOKEN_CHARACTERS_MIN:
+        raise ConfigError(
+            f"admin.console_token: found {len(token)} characters, expected at least {CONSOLE_TOKEN_CHARACTERS_MIN}, drawn "
+            "at random"
+        )
+    if config.admin is not None and config.admin == config.address:
+        raise ConfigError(f"admin: {config.admin} is also address; the admin server needs a port of its own")
 
 
 def _validate_auth(config: ServerConfig) -> None:

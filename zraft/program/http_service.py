@@ -14,13 +14,14 @@ Imported only where an address is configured, and late, because aiohttp takes a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any, Final
 
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from attrs import frozen
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
@@ -34,6 +35,10 @@ REQUESTS_MAX: Final = 8
 """The number of strangers that wait for their answer, and of this machine as many; further ones are told to
 come back.
 """
+STREAMS_MAX: Final = 8
+"""The number of streams of events that strangers follow at the same time, and this machine as many."""
+BODIES_MAX: Final = 4
+"""The number of requests of strangers whose bodies are under way, and of this machine as many."""
 IDLE_S: Final = 30.0
 READ_BYTES: Final = 4_096
 """At a time, of a connection: no more requests than fit into them are looked at before one is answered."""
@@ -47,14 +52,31 @@ HEADERS: Final = {
     "Server": f"zraft/{__version__}",
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
-        "img-src data:; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
 }
-"""The headers of every answer."""
+"""The headers of every answer. A page runs and shows only what comes from here in files of its own."""
 
 log = structlog.get_logger()
+
+
+@frozen
+class Post:
+    """What is asked by POST under one path.
+
+    Attributes:
+        bytes_max: the length of the longest body that is read.
+        refusal: judges a request by its head, before any of its body is read; None: it is taken.
+        answer: answers the request with its body.
+    """
+
+    bytes_max: int
+    refusal: Callable[[web.Request], web.Response | None]
+    answer: Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
 
 
 class HttpService:
@@ -67,6 +89,9 @@ class HttpService:
         checks: Iterable[str] = ("/livez",),
         pages: Iterable[str] = (),
         hosts: Iterable[str] = (),
+        posts: Mapping[str, Post] | None = None,
+        patient: Iterable[str] = (),
+        streams: Iterable[str] = (),
     ) -> None:
         """Prepare to answer.
 
@@ -75,8 +100,16 @@ class HttpService:
             checks: of these, those that cost nothing: they wait for nobody.
             pages: of these, those that browsers show: asked for under addresses of this machine or `hosts` only.
             hosts: names under which this server may be asked for pages, and for what changes something.
+            posts: what is asked by POST, by path. They are pages, and patient.
+            patient: of the routes, those whose answers wait for something else than this loop: nobody waits for them.
+            streams: of the routes, those whose answers go on until somebody ends them.
         """
         self._routes = routes
+        self._posts = {} if posts is None else posts
+        self._patient = frozenset(patient)
+        self._streams = frozenset(streams)
+        self._streaming = {True: 0, False: 0}
+        self._reading = {True: 0, False: 0}
         self._checks = frozenset(checks)
         self._pages = frozenset(pages)
         self._hosts = frozenset(host.lower() for host in hosts)
@@ -93,6 +126,8 @@ class HttpService:
         app = web.Application(middlewares=[self._guard])
         for path, handler in self._routes.items():
             app.router.add_get(path, handler)
+        for path in self._posts:
+            app.router.add_post(path, _not_found)  # `_guard` answers, once it has the body
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -134,6 +169,11 @@ class HttpService:
                 return text(403, f"{header}: found {found!r}; a page of another site may not ask for this\n")
         return self._wrong_host(request)
 
+    def is_local(self, request: web.Request) -> bool:
+        """Return whether a request comes from this machine."""
+        door = self._doors.get(request.protocol)
+        return door is not None and door.local
+
     def _wrong_host(self, request: web.Request) -> web.Response | None:
         """Return the answer to somebody who asks under a name that is not known to be this server's."""
         for found in request.headers.getall("Host", ()):
@@ -158,24 +198,71 @@ class HttpService:
         if door is None:
             return text(503, "this connection is over\n")
         self._places.begin(door)
-        door.answers()
         try:
             if request.path in self._checks:
+                door.answers()
                 return await self._answer(request, handler)
-            if self._waiting[door.local] >= REQUESTS_MAX:
-                return text(503, f"busy: {REQUESTS_MAX} requests wait\n", {"Retry-After": "1"})
-            if request.path in self._pages:
+            post = self._posts.get(request.path) if request.method == "POST" else None
+            if request.path in self._pages or post is not None:
                 wrong = self._wrong_host(request)
                 if wrong is not None:
                     return wrong
+            if request.path in self._streams:
+                return await self._stream(door, request, handler)
+            if post is not None:
+                body = await self._body(door, request, post)
+                if not isinstance(body, bytes):
+                    return body
+                handler = _handler_of(post, body)
+            door.answers()
+            if self._waiting[door.local] >= REQUESTS_MAX:
+                return text(503, f"busy: {REQUESTS_MAX} requests wait\n", {"Retry-After": "1"})
             self._waiting[door.local] += 1
             try:
+                if post is not None or request.path in self._patient:
+                    return await self._answer(request, handler)
                 return await self._in_turn(request, handler)
             finally:
                 self._waiting[door.local] -= 1
         finally:
             self._places.end(door)
             door.answered()
+
+    async def _stream(self, door: _Door, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let somebody follow a stream, unless too many do."""
+        if self._streaming[door.local] >= STREAMS_MAX:
+            return text(503, f"busy: {STREAMS_MAX} streams are followed\n", {"Retry-After": "10"})
+        door.answers()
+        self._streaming[door.local] += 1
+        try:
+            return await self._answer(request, handler)
+        finally:
+            self._streaming[door.local] -= 1
+
+    async def _body(self, door: _Door, request: web.Request, post: Post) -> bytes | web.Response:
+        """Return the body of a request that is taken, which must come soon, or the answer to the others."""
+        refusal = post.refusal(request)
+        if refusal is not None:
+            return refusal
+        too_long = text(413, f"found a longer body, expected at most {post.bytes_max} bytes\n")
+        if (request.content_length or 0) > post.bytes_max:
+            return too_long
+        if self._reading[door.local] >= BODIES_MAX:
+            return text(503, f"busy: {BODIES_MAX} bodies are under way\n", {"Retry-After": "1"})
+        self._reading[door.local] += 1
+        door.reads_on()
+        body = bytearray()
+        try:
+            async with asyncio.timeout(HEAD_S):
+                while part := await request.content.readany():
+                    body += part
+                    if len(body) > post.bytes_max:
+                        return too_long
+        except TimeoutError:
+            return text(408, f"found no end of the body within {HEAD_S:g} s\n")
+        finally:
+            self._reading[door.local] -= 1
+        return bytes(body)
 
     async def _in_turn(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
@@ -267,6 +354,10 @@ class _Door(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.pause_reading()
 
+    def reads_on(self) -> None:
+        """Stop the time of a head that has come: what follows has a time of its own."""
+        self._stop_timer()
+
     def answered(self) -> None:
         """Read again, since the answer is about to be sent; then the next request may come."""
         if self._transport is not None:
@@ -286,6 +377,19 @@ class _Door(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _handler_of(post: Post, body: bytes) -> Handler:
+    """Return the handler of a request by POST whose body is here."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await post.answer(request, body)
+
+    return answer
+
+
+async def _not_found(_: web.Request) -> web.StreamResponse:
+    raise web.HTTPNotFound
 
 
 class _Complaints:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.ipv6 import has_ipv6
-from zraft.cli.dev import ADMIN_PORT_OFFSET, HOST, restart_pause, run_dev, serve_command
+from zraft.cli.dev import ADMIN_PORT_OFFSET, CONSOLE_TOKEN, HOST, restart_pause, run_dev, serve_command
 from zraft_core.address import Address
 from zraft_core.errors import ConfigError
 
@@ -101,8 +101,10 @@ def is_running(pid: int) -> bool:
 def test_one_line_per_server_and_ready_once_exactly_one_leads(dev: Callable[..., Dev]) -> None:
     running = dev("serve", "serve", "serve")
     running.read_until(r"^ready$")
-    servers = [LINE.fullmatch(line) for line in running.lines[:-1]]
+    *lines, link, _ = running.lines
+    servers = [LINE.fullmatch(line) for line in lines]
     assert len(servers) == 3
+    assert link.startswith(f"console, signed in: {servers[0] and servers[0][5]}#token=")
     for number, found in enumerate(servers, start=1):
         assert found is not None
         assert int(found[1]) == number
@@ -110,6 +112,20 @@ def test_one_line_per_server_and_ready_once_exactly_one_leads(dev: Callable[...,
         assert found[4] == str(running.data / f"server-{number}")
         port = int(found[2].rpartition(":")[2])
         assert found[5] == f"http://{HOST}:{port + ADMIN_PORT_OFFSET}/"
+
+
+def test_the_token_of_the_console_is_another_at_each_start_and_no_argument(dev: Callable[..., Dev]) -> None:
+    tokens = set()
+    for _ in range(2):
+        running = dev("serve", "serve")
+        running.read_until(r"^ready$")
+        token = running.lines[-2].rstrip().partition("#token=")[2]
+        for pid in running.pids().values():
+            assert token.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+            assert f"{CONSOLE_TOKEN}={token}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        tokens.add(token)
+    assert len(tokens) == 2
+    assert all(len(token) >= 16 for token in tokens)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -311,7 +311,14 @@ def test_settings_in_force_show_no_secret() -> None:
     found = dict(settings_in_force(load({"auth.super_digest": "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="})))
     assert found["auth.super_digest"] == "set, not shown"
     assert dict(settings_in_force(load({})))["auth.super_digest"] == "none"
-    assert secret_knobs() == {"auth.super_digest"}
+    assert secret_knobs() == {"auth.super_digest", "admin.console_token"}
+
+
+def test_a_token_of_the_console_is_long_enough_not_to_be_guessed_and_never_quoted() -> None:
+    assert load({"admin.console_token": "a" * 16}).admin_console_token == "a" * 16
+    with pytest.raises(ConfigError, match=r"^admin\.console_token: found 5 characters") as refused:
+        load({"admin.console_token": "guess"})
+    assert "guess" not in str(refused.value)
 
 
 def test_observers_are_marked_in_the_list_of_servers() -> None:

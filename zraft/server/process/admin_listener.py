@@ -27,11 +27,15 @@ from zraft_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from zraft.admin.http import AdminServer
+    from zraft.server.operators.inner_clients import InnerClients
 
 BACKLOG: Final = 64
 POLL_S: Final = 0.05
 WAIT_S: Final = 2.0
 """A server that does not serve by then has something to tell, so it is not waited for any longer."""
+
+Reach = tuple[str, str | None]
+"""Who may use the console, and with which token (`admin.console`, `admin.console_token`)."""
 
 log = structlog.get_logger()
 
@@ -50,9 +54,22 @@ class AdminListener:
         reports: AdminReports,
         on_failed: Callable[[Exception], None],
         hosts: Iterable[str] = (),
+        console: Reach = ("off", None),
+        clients: Callable[[], InnerClients] | None = None,
     ) -> None:
-        """`hosts`: names under which browsers may ask for pages (`admin.hosts`)."""
+        """Prepare to listen.
+
+        Args:
+            address: where.
+            reports: what operators see of this server.
+            on_failed: called if the server cannot be loaded.
+            hosts: names under which browsers may ask for pages (`admin.hosts`).
+            console: values of `admin.console` and `admin.console_token`.
+            clients: makes the console's way into the server, once that is loaded.
+        """
         self._address = address
+        self._console = console
+        self._clients = clients
         self._hosts = tuple(hosts)
         self._reports = reports
         self._on_failed = on_failed
@@ -86,7 +103,9 @@ class AdminListener:
                     break
                 await asyncio.sleep(POLL_S)
             module: Any = await asyncio.to_thread(load_module, "zraft.admin.http")
-            server: AdminServer = module.AdminServer(self._reports, self._hosts)
+            console = module.ConsoleSettings(*self._console, self._address.port)
+            clients = None if self._clients is None else self._clients()
+            server: AdminServer = module.AdminServer(self._reports, self._hosts, console, clients)
             await server.prepare()
             self._server = server
             self._early.hand_over(server.connection)

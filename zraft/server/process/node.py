@@ -87,6 +87,7 @@ from zraft_core.errors import ConfigError, ZraftError
 from zraft_core.ids import COORDINATION_GROUP
 
 if TYPE_CHECKING:
+    from zraft.server.operators.inner_clients import InnerClients
     from zraft.server.operators.partitions import PartitionsReport
 
 CHORES_MS: Final = 50
@@ -419,7 +420,14 @@ class Node:
         for one in self._sockets.tls:
             self._servers.append(await self._listen("tls.address", one, plain=False))
         if config.admin is not None:
-            self._admin = AdminListener(config.admin, self.report, self._fail, config.admin_hosts)
+            self._admin = AdminListener(
+                config.admin,
+                self.report,
+                self._fail,
+                config.admin_hosts,
+                (config.admin_console, config.admin_console_token),
+                self._inner_clients,
+            )
             await self._admin.open(self._sockets.admin)
         if self._owns_process:
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -888,6 +896,12 @@ class Node:
     def _administer(self, request: OperatorRequest, reply: Callable[[OperatorReply], None]) -> None:
         self.administration.handle(request, reply)
         self.schedule()
+
+    def _inner_clients(self) -> InnerClients:
+        """Return the console's way into this server, whose module is imported with the console's."""
+        from zraft.server.operators.inner_clients import InnerClients
+
+        return InnerClients(self.driver, self.schedule)
 
     def _four_letter_word(self, word: str, argument: bytes) -> bytes:
         return four_letter.answer(word, self.report, self._words, argument)
