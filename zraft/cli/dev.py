@@ -62,7 +62,18 @@ class _Stopped(Exception):
 class Child:
     """One server process that we started, and how to start it again by hand."""
 
-    __slots__ = ("address", "admin", "command", "data", "log", "pause_s", "process", "server", "started")
+    __slots__ = (
+        "address",
+        "admin",
+        "command",
+        "data",
+        "environment",
+        "log",
+        "pause_s",
+        "process",
+        "server",
+        "started",
+    )
 
     def __init__(
         self,
@@ -80,6 +91,7 @@ class Child:
         self.data = data
         self.log = log
         self.command = list(command)
+        self.environment = environment
         self.pause_s: float | None = None
         """The pause before its last restart; None if it never was restarted."""
         self.start()
@@ -96,7 +108,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=self.environment,
                 # It has its own process group: Ctrl-C in the terminal reaches us alone, and we stop the servers.
                 process_group=0,
             )
