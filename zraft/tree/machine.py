@@ -32,7 +32,7 @@ from zraft.tree.commands.topics import change_topics, limits_of
 from zraft.tree.commands.truncation import drain, forget_hidden, truncate
 from zraft.tree.commands.upsert import add, put
 from zraft.tree.commands.wills import carry_out, register_will
-from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, PENDING_AT_POINT, TreeDigest
+from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, TreeDigest
 from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.image.reader import ImageState
 from zraft.tree.image.small_items import small_items, small_shares
@@ -324,9 +324,7 @@ class Machine:
             self._tree.log_time = log_time_ms
         if wall_time_ms.__class__ is int and 0 <= wall_time_ms <= _INT64_MAX:
             self._tree.wall_time = wall_time_ms
-        digest = self._tree.digest
-        if len(digest.dirty_nodes) > PENDING_AT_POINT or len(digest.dirty_sessions) > PENDING_AT_POINT:
-            digest.relieve(-index % DIGEST_EVERY + 1)
+        self._tree.digest.relieve(-index % DIGEST_EVERY + 1)
         if self._tree.hidden:
             drain(self._tree)
 

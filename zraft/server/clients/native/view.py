@@ -46,7 +46,7 @@ class Rates:
             for kept in (self.reads, self.writes, self.appended):
                 kept.append((second, 0))
             self._second = second
-        appended = last_index - self._last_index if last_index > self._last_index else 0
+        appended = max(0, last_index - self._last_index)
         self._last_index = last_index
         for kept, count in ((self.reads, reads), (self.writes, writes), (self.appended, appended)):
             if count:
