@@ -58,7 +58,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleCluster
     with ExitStack() as stack:
         servers = stack.enter_context(ConsoleCluster(tmp_path_factory.mktemp("console")))
         servers.start_all()
-        client = KazooClient(hosts=servers.hosts(1))
+        client = KazooClient(hosts=str(servers.servers[1].address))  # whose watches the pages are to show
         client.start()
         stack.callback(client.close)
         stack.callback(client.stop)
