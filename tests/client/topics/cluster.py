@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.client.fake import FakeCluster, FakeConnection, Fault, KeptSession, Refused, _stop_listening
 from zraft.config.features import FEATURE_LEVEL_MAX, LEVEL_OF_RECORDS
+from zraft.server.clients.audit import Denial
 from zraft.server.clients.native.topics import ConnectionTopics, read_topics
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import LeaderSettings
@@ -276,6 +277,9 @@ class _Services:
 
     def on_topics(self, connection: TopicConnection) -> None:
         connection.push_soon()
+
+    def on_denied(self, denial: Denial, *, first: bool) -> None:
+        """Nobody counts here, and there is no audit log."""
 
 
 class TopicConnection(FakeConnection):
