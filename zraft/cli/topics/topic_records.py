@@ -8,6 +8,7 @@ import stat
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
 import click
@@ -98,17 +99,13 @@ def produce(
     Records with equal keys go to one partition, others to all in turn. The command ends when all are on the disks of a
     majority, and says on standard error where they are.
     """
+    from zraft.cli.topics.record_lines import read_json, read_plain
+
     if as_json and separator is not None:
         raise ConfigError("--json, --keys: expected one of them, as an object has its key inside")
-    run(
-        _produce(
-            access,
-            name,
-            file,
-            _Sending(partition, _separator(separator), dict(map(_header, headers)), as_json=as_json),
-            compression,
-        )
-    )
+    read = read_json if as_json else partial(read_plain, separator=_separator(separator))
+    sending = _Sending(partition, dict(map(_header, headers)), read)
+    run(_produce(access, name, file, sending, compression))
 
 
 def _header(text: str) -> tuple[str, bytes]:
@@ -123,17 +120,14 @@ class _Sending:
     """How lines become records."""
 
     partition: int | None
-    separator: bytes | None
     headers: dict[str, bytes]
-    as_json: bool
+    read: Callable[[bytes], RecordLine]
 
     def record(self, line: bytes, number: int) -> RecordLine:
-        from zraft.cli.topics.record_lines import LineError, read_json, read_plain
-
         try:
-            return read_json(line) if self.as_json else read_plain(line, self.separator)
-        except LineError as error:
-            raise LineError(f"line {number}: {error}") from error
+            return self.read(line)
+        except ZraftError as error:
+            raise type(error)(f"line {number}: {error}") from error
 
 
 @define

@@ -97,7 +97,7 @@ IDLE_CHORES_MS: Final = 200
 """The same of a server whose clients wait for nothing."""
 
 RESTING_CHORES_MS: Final = 1_000
-"""The same of one that has no clients."""
+"""The same of one that has no clients and knows its leader."""
 
 SOON_MS: Final = 10
 """The same of a server that has chores left: it folds digests, or leaves."""
@@ -612,7 +612,7 @@ class Node:
         self._chores_left = folds or self._leave_by is not None or self.administration.awaited
         if self._chores_left:
             in_ms = SOON_MS
-        elif driver.clients.connections or self._deadlines:
+        elif driver.clients.connections or self._deadlines or driver.leader is None:
             in_ms = IDLE_CHORES_MS if idle else CHORES_MS
         else:
             in_ms = RESTING_CHORES_MS if idle else CHORES_MS
