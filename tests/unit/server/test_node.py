@@ -21,7 +21,7 @@ from zraft.raft.role import Role
 from zraft.server.clients.errands import Errand
 from zraft.server.engine.driver import ERRAND_BYTES, Driver
 from zraft.server.process.listening_sockets import bound
-from zraft.server.process.node import Node, run_server
+from zraft.server.process.node import IDLE_CHORES_MS, Node, now_ms, run_server
 from zraft.storage.directory import DataDirectory, read_meta
 from zraft.storage.filesystem import RealFileSystem
 from zraft.transport.keys import create_key_file
@@ -239,3 +239,17 @@ async def test_an_alarm_that_rings_while_what_a_client_said_waits_for_a_turn_is_
         node._on_alarm()
         await asyncio.sleep(0)
         assert node._alarm is not None
+
+
+async def test_what_happens_to_a_server_that_rested_is_in_its_journal_as_soon_as_on_a_busy_one(
+    tmp_path: Path,
+) -> None:
+    """Its chores write the journal; a process that is killed loses what they have not written."""
+    async with Nodes(tmp_path, servers=1) as nodes:
+        (node,) = nodes.nodes.values()
+        await nodes.until(lambda: node._chores_at - now_ms() > 2 * IDLE_CHORES_MS)
+        done: list[object] = []
+        node.driver.origin.add(Errand(done.append), 0, (), [(CREATE, "/a", b"", None, 0, 0)], ERRAND_BYTES)
+        node.schedule()
+        await asyncio.sleep(0)
+        assert node._chores_at - now_ms() <= IDLE_CHORES_MS

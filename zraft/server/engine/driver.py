@@ -99,6 +99,7 @@ class Driver:
         clock, pace: which time counts, and how long the disk takes.
         machine, applier, origin, touches, clients, snapshots: the state, and what stands around it.
         retention: what was written to the log, and what each group holds back of it.
+        rests_until: when the next turn has to follow, in ms, although nothing is under way; 0 if something is.
         latencies, proposals, peer_mistakes: for statistics.
         mistakes: (sender, problem) of the newest messages that no correct peer sends, for the log.
     """
@@ -141,8 +142,7 @@ class Driver:
         self._stirred = False
         self._commit_before = 0
         self._beat_ms = settings.raft.idle_heartbeat_ticks
-        self._rests_until = 0
-        """When the next turn has to follow, although nothing is under way; 0 if something is."""
+        self.rests_until = 0
         self._look_at = now_ms
         self._writes_answered = 0
         self._remains: list[Remains] = []
@@ -257,7 +257,7 @@ class Driver:
             if message.__class__ in FREQUENT and not message.group:  # type: ignore[union-attr]  # each of these has one
                 coordination.on_consensus(sender.server, sender.instance, message)  # type: ignore[arg-type]
             elif is_of_groups(message):
-                self._rests_until = 0
+                self.rests_until = 0
                 of_groups.append(message)
             elif message.__class__ in _OF_SNAPSHOTS:
                 # A server that was away while members changed may not know its leader's disk as a member's, and needs its
@@ -269,7 +269,7 @@ class Driver:
                     self.snapshots.on_message(sender.server, message, self.clock.now)
             else:
                 if message.__class__ not in _REPORTS:
-                    self._rests_until = 0
+                    self.rests_until = 0
                 coordination.on_message(sender.server, sender.instance, message, sender)
         if of_groups and self.groups is not None:
             self.groups.receive(sender, of_groups, coordination.raft, ahead=self.clock.passed)
@@ -346,10 +346,10 @@ class Driver:
             if not self._outbox.waits:
                 return ()
             # Where something is under way, more may be said to the same server in a moment.
-            return self._outbox.take() if self._rests_until else None
+            return self._outbox.take() if self.rests_until else None
         raft = self.coordination.raft
         if (
-            self.clock.now + self._beat_ms > self._rests_until
+            self.clock.now + self._beat_ms > self.rests_until
             or self._frame.due
             or raft is None
             or not raft.only_answers
@@ -363,7 +363,7 @@ class Driver:
         None: a turn has to follow, which finds everything as if nobody had asked. So it is, too, if one is due before the
         next heartbeat.
         """
-        if now_ms + self._beat_ms > self._rests_until or self._stirred:
+        if now_ms + self._beat_ms > self.rests_until or self._stirred:
             return None
         self.pass_time(now_ms)
         messages = self.coordination.beat()
@@ -371,7 +371,7 @@ class Driver:
 
     def put_off(self) -> int:
         """Return until when nothing is due, after an `answer` or `beat`, as `Effects.wake_at` says it after a turn."""
-        alarm_at, rests_until = self.coordination.look_at_alarm(), self._rests_until
+        alarm_at, rests_until = self.coordination.look_at_alarm(), self.rests_until
         self.clock.asked_at = wake_at = alarm_at if alarm_at < rests_until else rests_until
         return wake_at
 
@@ -670,7 +670,7 @@ class Driver:
             tasks, deliveries = [*tasks, *pieces], [*deliveries, *segments]
             if self._sender.waiting:
                 wake_at = min(wake_at, now_ms + WAKE_MS)
-        self._rests_until = wake_at if rests else 0
+        self.rests_until = wake_at if rests else 0
         alarm_at = self.coordination.look_at_alarm()
         if alarm_at < wake_at:
             wake_at = alarm_at

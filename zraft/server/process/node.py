@@ -97,7 +97,7 @@ IDLE_CHORES_MS: Final = 200
 """The same of a server whose clients wait for nothing."""
 
 RESTING_CHORES_MS: Final = 1_000
-"""The same of one that has no clients and knows its leader."""
+"""The same of one that has no clients, and for which nothing is under way."""
 
 SOON_MS: Final = 10
 """The same of a server that has chores left: it folds digests, or leaves."""
@@ -612,10 +612,12 @@ class Node:
         self._chores_left = folds or self._leave_by is not None or self.administration.awaited
         if self._chores_left:
             in_ms = SOON_MS
-        elif driver.clients.connections or self._deadlines or driver.leader is None:
-            in_ms = IDLE_CHORES_MS if idle else CHORES_MS
+        elif not idle:
+            in_ms = CHORES_MS
+        elif driver.clients.connections or self._deadlines or not driver.rests_until:
+            in_ms = IDLE_CHORES_MS
         else:
-            in_ms = RESTING_CHORES_MS if idle else CHORES_MS
+            in_ms = RESTING_CHORES_MS
         self._chores_at = now_ms + in_ms
 
     def _turn(self) -> None:
@@ -681,6 +683,9 @@ class Node:
             again = self._on_durable(seconds) and not self._scheduled
         if now >= self._chores_at:
             self._do_chores(now)
+        elif self._chores_at - now > IDLE_CHORES_MS and not driver.rests_until:
+            # Something happened to a server that rested, such as an election: its journal does not wait with that.
+            self._chores_at = now + IDLE_CHORES_MS
         if again:
             self._asked = True
             return True
