@@ -681,11 +681,9 @@ class Node:
                 self._peers.drain()
                 now = now_ms()
             again = self._on_durable(seconds) and not self._scheduled
-        if now >= self._chores_at:
+        # A server that rested has its chores soon after something happened, such as an election: its journal is one of them.
+        if now >= self._chores_at or (self._chores_at - now > IDLE_CHORES_MS and not driver.rests_until):
             self._do_chores(now)
-        elif self._chores_at - now > IDLE_CHORES_MS and not driver.rests_until:
-            # Something happened to a server that rested, such as an election: its journal does not wait with that.
-            self._chores_at = now + IDLE_CHORES_MS
         if again:
             self._asked = True
             return True
