@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -142,3 +143,17 @@ async def test_a_server_is_ready_when_it_listens_serves_later_and_tells_that_it_
     assert told[-1] == b"STOPPING=1\nSTATUS=stopping\n"
     assert all(one.startswith(b"READY=1\n") for one in told[:-1])
     await nodes.stop(2)
+
+
+async def test_a_server_that_systemd_reloads_goes_on_though_it_has_no_file_to_read_again(
+    tmp_path: Path, place: str, receiver: socket.socket
+) -> None:
+    """`systemctl reload` sends SIGHUP, which ends a process that does not handle it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    nodes = Nodes(tmp_path, 1)
+    nodes.start(1, manager=ServiceManager(place))
+    await nodes.until(lambda: received(receiver))
+    handled = signal.getsignal(signal.SIGHUP)
+    await nodes.stop(1)
+    signal.signal(signal.SIGHUP, before)
+    assert handled is not signal.SIG_DFL

@@ -441,9 +441,9 @@ class Node:
         hangup = asyncio.Event()
         if reloadings:
             self._keepers.append(loop.create_task(keep_fresh(reloadings, hangup, self._remind)))
-        if self._owns_process and (reloadings or self._audit is not None):
-            # Tools that replace certificates or rotate logs expect this; by default a hang-up would end the
-            # process.
+        if self._owns_process and (reloadings or self._audit is not None or self._manager is not None):
+            # Tools that replace certificates or rotate logs expect this, and so does `systemctl reload`; by default a
+            # hang-up would end the process.
             loop.add_signal_handler(signal.SIGHUP, self._on_hangup, hangup)
         log.info(
             "listening",
