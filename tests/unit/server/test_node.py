@@ -253,3 +253,18 @@ async def test_what_happens_to_a_server_that_rested_is_in_its_journal_as_soon_as
         node.schedule()
         await asyncio.sleep(0)
         assert node._chores_at - now_ms() <= IDLE_CHORES_MS
+
+
+async def test_a_server_that_has_no_cluster_yet_answers_every_four_letter_word(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, servers=2)
+    node = nodes.start(1)
+    await nodes.until(lambda: node._servers)
+    address = nodes.addresses[ServerId(1)]
+    async with asyncio.timeout(20):
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            writer.write(b"ruok")
+            assert await reader.read() == b"imok"
+            writer.close()
+            await writer.wait_closed()
+    await nodes.stop(1)

@@ -468,6 +468,12 @@ class Clients:
 
     # -- what the driver calls, once per turn
 
+    def begin_turn_alone(self) -> None:
+        """Begin a turn of a server that belongs to no cluster yet: it answers four-letter words, and nothing else."""
+        self.turn.taken, self.turn.cut_short = 0, False
+        if self._words:
+            self._answer_word(self._words.popleft())
+
     def begin_turn(self) -> None:
         """Begin a turn with the requests that waited for it, in the order in which they began to wait."""
         turn, sums = self.turn, self.sums

@@ -544,7 +544,9 @@ class Driver:
         coordination.advance(rest, step)
         replica, share = coordination.replica, None
         quiet = looks = rests = False
-        if replica is not None:
+        if replica is None:
+            clients.begin_turn_alone()
+        else:
             raft = replica.raft
             looks = now_ms >= self._look_at or self._leaving.stops
             if looks:
