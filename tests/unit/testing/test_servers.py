@@ -247,6 +247,7 @@ def test_servers_of_several_threads_do_not_disturb_each_other() -> None:
 def test_the_process_is_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
+    gc.enable()  # servers of other tests, which have the process for themselves, disable it
     before = (
         gc.isenabled(),
         gc.get_freeze_count(),
